@@ -1,0 +1,63 @@
+"""The only place that asks what time it is.
+
+Two different questions, never mixed: `now()` is a timestamp for people and for objects (it may jump),
+`monotonic()` measures durations (it never does). Everything above takes a `Clock` as a
+keyword argument, so that a test can hold time still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time, as the code may ask for it."""
+
+    def now(self) -> datetime:
+        """The wall clock, aware, UTC. For timestamps on objects, never for durations."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment; only differences mean anything."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Return after that many seconds; cancellable."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> datetime:
+        """The wall clock, aware, UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """`time.monotonic`, in seconds."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """`asyncio.sleep`."""
+        await asyncio.sleep(seconds)
+
+
+def timestamp(moment: datetime) -> str:
+    """`2026-01-02T03:04:05Z`, as Kubernetes writes metav1.Time (whole seconds, UTC)."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def microtime(moment: datetime) -> str:
+    """`2026-01-02T03:04:05.000006Z`, as Kubernetes writes metav1.MicroTime."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_timestamp(text: str) -> datetime:
+    """The moment that a metav1.Time or MicroTime names. Raises ValueError on anything else."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"a timestamp needs a time zone: {text!r}")
+    return moment.astimezone(UTC)

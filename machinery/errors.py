@@ -1,0 +1,154 @@
+"""The one tree of faults: what a caller may have to tell apart, and nothing more.
+
+Expected outcomes (a cluster that does not fit, a quota that is reached) are values; these are faults.
+Vendor exceptions are wrapped once, where they appear, with `from`, so that nobody above
+`machinery` catches an aiohttp or an ssl exception.
+
+    StowageError
+    ├── ConfigurationError           a file or flag of ours is wrong: where, and what to do
+    ├── KubeconfigError              a member's kubeconfig is refused: the offending key
+    ├── LeaseLost                    a write was about to happen after leadership ended
+    └── TransportError               a request did not do what was asked
+        ├── Unreachable              no answer: refused, reset, timed out, no route, no such host
+        ├── TLSVerificationFailed    an answer, from somebody we have no reason to believe
+        └── ApiError                 the API server said no
+            ├── BadRequest (400), Unauthorized (401), Forbidden (403), NotFound (404)
+            ├── Conflict (409), AlreadyExists (409), Gone (410), Invalid (422)
+            └── TooManyRequests (429), ServerError (5xx)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class StowageError(Exception):
+    """The root: every fault that Stowage raises on purpose."""
+
+
+class ConfigurationError(StowageError):
+    """A file or a flag of ours is wrong. The message names the place (file, line, field) and the cure."""
+
+
+class KubeconfigError(StowageError):
+    """A kubeconfig is refused before anything of it is used.
+
+    `key` is the offending path inside the document (`users[0].user.exec`), never a value.
+    """
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(f"{key}: {message}" if key else message)
+        self.key = key
+
+
+class LeaseLost(StowageError):
+    """Leadership ended, or may have ended, before the write that was about to happen."""
+
+
+class TransportError(StowageError):
+    """A request did not do what was asked; the subclass says whose fault it was."""
+
+
+class Unreachable(TransportError):
+    """No answer from the server: refused, reset, timed out, no route, no such host."""
+
+
+class TLSVerificationFailed(TransportError):
+    """The server's certificate does not verify against the CA that the kubeconfig names."""
+
+
+class ApiError(TransportError):
+    """The API server answered with a Status object that says no.
+
+    Attributes are those of the Kubernetes Status: `code` (HTTP), `reason` (CamelCase), `message`,
+    `details` (a JSON object) and `retry_after` in seconds, where the server gave one.
+    """
+
+    def __init__(
+        self,
+        *,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message or reason or f"HTTP {code}")
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details or {}
+        self.retry_after = retry_after
+
+    @staticmethod
+    def of(
+        *,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> ApiError:
+        """The subclass that fits an answer's code and reason, ready to be raised."""
+        kind = _BY_REASON.get(reason) or _BY_CODE.get(code)
+        if kind is None:
+            kind = ServerError if code >= 500 else ApiError
+        return kind(
+            code=code, reason=reason, message=message, details=details, retry_after=retry_after
+        )
+
+
+class BadRequest(ApiError):
+    """400: the request itself is malformed."""
+
+
+class Unauthorized(ApiError):
+    """401: the credential is missing, wrong or expired."""
+
+
+class Forbidden(ApiError):
+    """403: the credential is good, its owner may not do this (or admission refused it)."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such resource type on this server."""
+
+
+class Conflict(ApiError):
+    """409: somebody else wrote first, or owns a field of a server-side apply."""
+
+
+class AlreadyExists(Conflict):
+    """409 on creation: the name is taken."""
+
+
+class Gone(ApiError):
+    """410: the resourceVersion or the continue token is too old; list again."""
+
+
+class Invalid(ApiError):
+    """422: the object breaks its schema or a validation rule."""
+
+
+class TooManyRequests(ApiError):
+    """429: slow down, for `retry_after` seconds where given."""
+
+
+class ServerError(ApiError):
+    """5xx: the server's own trouble; worth another try later."""
+
+
+_BY_REASON: dict[str, type[ApiError]] = {
+    "AlreadyExists": AlreadyExists,
+    "Expired": Gone,
+}
+_BY_CODE: dict[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}

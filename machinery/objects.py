@@ -1,0 +1,60 @@
+"""The part of every Kubernetes object that all of our code reads, decoded fast and partially.
+
+`Meta` and `Object` are msgspec structs: unknown fields are skipped by the decoder, so an informer
+keeps what is read and nothing else. Kinds derive from `Object` and add the fields that they need.
+Build every `msgspec.json.Decoder` at import time: concurrent first decodes of nested types crash.
+Never write an object back from such a struct; writes are patches.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+Key: TypeAlias = tuple[str, str]
+"""(namespace, name); the namespace is empty for a cluster-scoped object."""
+
+
+class OwnerReference(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """Who an object belongs to, as far as we read it."""
+
+    kind: str
+    name: str
+    uid: str
+    api_version: str = ""
+    controller: bool = False
+
+
+class Meta(msgspec.Struct, rename="camel", frozen=True):
+    """metadata, as far as we read it. Times stay text until somebody needs the moment."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: list[str] = []
+    owner_references: list[OwnerReference] = []
+
+    @property
+    def key(self) -> Key:
+        """(namespace, name)."""
+        return (self.namespace, self.name)
+
+    @property
+    def deleting(self) -> bool:
+        """True once a deletion was asked for."""
+        return self.deletion_timestamp is not None
+
+
+class Object(msgspec.Struct, rename="camel", frozen=True):
+    """What an informer needs of any kind; subclasses add `spec`, `status` and the like."""
+
+    metadata: Meta = msgspec.field(default_factory=Meta)
+    kind: str = ""
+    api_version: str = ""
