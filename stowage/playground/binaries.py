@@ -1,0 +1,65 @@
+"""Where the programs of a control plane lie: one cache folder for each set of versions.
+
+The folder's name is the hash of the Go module's go.sum, so that another set of versions never
+overwrites this one, and a set that was built is never built again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+GO_MODULE = Path(__file__).parent / "gomod"
+
+# name of the program -> its package in the Go module
+PACKAGES = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "kwok": "sigs.k8s.io/kwok/cmd/kwok",
+    "kind": "sigs.k8s.io/kind",
+}
+# what the local provider needs; kind is built on demand
+LOCAL = ("etcd", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+
+KWOK_MODULE = "sigs.k8s.io/kwok"
+# kwok does nothing without stages: what a Node and a Pod go through, and when
+KWOK_STAGES = (
+    "kustomize/stage/node/fast/node-initialize.yaml",
+    "kustomize/stage/pod/fast/pod-ready.yaml",
+    "kustomize/stage/pod/fast/pod-complete.yaml",
+    "kustomize/stage/pod/fast/pod-delete.yaml",
+)
+
+
+def cache_root() -> Path:
+    """`$XDG_CACHE_HOME/stowage`, or `~/.cache/stowage`."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stowage"
+
+
+def key() -> str:
+    """The name of this set of versions: the first 16 hex digits of go.sum's SHA-256."""
+    return hashlib.sha256((GO_MODULE / "go.sum").read_bytes()).hexdigest()[:16]
+
+
+def folder() -> Path:
+    """The cache folder of this set of versions; `bin/` and `stages/` lie in it."""
+    return cache_root() / "controlplanes" / key()
+
+
+def path(name: str) -> Path:
+    """Where that program lies, or will lie once it is built."""
+    return folder() / "bin" / name
+
+
+def stages() -> list[Path]:
+    """The stage files that kwok is started with."""
+    return [folder() / "stages" / Path(stage).name for stage in KWOK_STAGES]
+
+
+def missing(names: tuple[str, ...]) -> list[str]:
+    """Those of the programs that have not been built."""
+    return [name for name in names if not path(name).exists()]

@@ -1,0 +1,143 @@
+"""Processes that are started, found again, and ended by their own id only.
+
+A process is recorded with its pid and the moment the kernel says it was born, so that a pid which
+was given to somebody else in the meantime is never signalled. Processes of a test die with the
+test (PR_SET_PDEATHSIG on Linux); those of the playground outlive the command that started them and
+are found again from a file. Output goes to one log file for each process, shown when it fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from machinery.clock import SystemClock
+from machinery.errors import StowageError
+
+_CLOCK = SystemClock()
+_PR_SET_PDEATHSIG = 1
+# Looked up before any fork: between fork and exec nothing may be imported or loaded.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class ProcessFailed(StowageError):
+    """A process ended, or never became ready. The message ends with the last lines of its log."""
+
+
+@dataclass
+class Process:
+    """One program: how it is started, and which one it is while it runs.
+
+    `born` is the kernel's start time as text; with `pid` it names a process for good.
+    """
+
+    name: str
+    argv: list[str]
+    log: Path
+    env: dict[str, str] = field(default_factory=dict)
+    pid: int = 0
+    born: str = ""
+    _child: subprocess.Popen[bytes] | None = field(default=None, repr=False, compare=False)
+
+    def start(self, *, detached: bool) -> None:
+        """Start it. `detached`: it outlives this process; otherwise it is killed with it."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as out:
+            self._child = subprocess.Popen(  # noqa: S603 - the arguments are our own list
+                self.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **self.env},
+                start_new_session=True,
+                preexec_fn=None if detached else _die_with_parent,  # noqa: PLW1509 - only prctl
+            )
+        self.pid = self._child.pid
+        self.born = _born(self.pid)
+
+    def alive(self) -> bool:
+        """Whether this very process still runs (a stopped one does, a zombie does not)."""
+        if self._child is not None:
+            return self._child.poll() is None
+        return bool(self.pid) and bool(self.born) and _born(self.pid) == self.born
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal, if it is still there."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0) -> None:
+        """Send the signal and wait until it is gone; after that many seconds, kill it."""
+        self.send(number)
+        if not wait_until(lambda: not self.alive(), seconds=seconds):
+            self.send(signal.SIGKILL)
+            wait_until(lambda: not self.alive(), seconds=10.0)
+
+    def tail(self, lines: int = 15) -> str:
+        """The last lines of its log."""
+        if not self.log.exists():
+            return "(no log)"
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+    def failure(self, what: str) -> ProcessFailed:
+        """The fault to raise about this process, with its log."""
+        return ProcessFailed(f"{self.name} {what}; the end of {self.log}:\n{self.tail()}")
+
+    def to_json(self) -> dict[str, Any]:
+        """What a later command needs to find it again."""
+        data = asdict(self)
+        del data["_child"]
+        return {**data, "log": str(self.log)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Process:
+        """The inverse of `to_json`."""
+        return Process(**{**data, "log": Path(data["log"])})
+
+
+def wait_until(
+    check: Callable[[], bool], *, seconds: float, every: float = 0.05, grow: float = 1.0
+) -> bool:
+    """Poll until it holds; False when it did not within that time. `grow` lengthens the pauses."""
+    deadline = _CLOCK.monotonic() + seconds
+    while not check():
+        if _CLOCK.monotonic() >= deadline:
+            return False
+        time.sleep(every)
+        every = min(every * grow, 1.0)
+    return True
+
+
+def _die_with_parent() -> None:
+    """Runs between fork and exec: ask the kernel to kill this process with its parent."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _born(pid: int) -> str:
+    """When the kernel says the process was started; empty when it is gone or a zombie."""
+    stat = Path(f"/proc/{pid}/stat")
+    if sys.platform == "linux":
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return ""
+        return "" if fields[0] in "ZX" else fields[19]
+    asked = subprocess.run(  # noqa: S603 - fixed arguments and a number
+        ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    state, _, moment = asked.stdout.strip().partition(" ")
+    return "" if state.startswith("Z") else moment.strip()

@@ -1,0 +1,97 @@
+"""Real API servers for every test that asks for one; started at first use, once for each session.
+
+`control_planes` is the etcd that all stand on, `apiserver` a bare API server, `hub` one with our
+kinds installed, `make_cluster` any other with the parts asked for. All blocking: from within an
+event loop call the slow ones (`restart`, `kubectl wait`) through `asyncio.to_thread`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from stowage.playground import build
+from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
+
+
+@pytest.fixture(scope="session")
+def control_planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlanes]:
+    """One etcd; everything on it is ended with the session, whatever happened in between."""
+    build.ensure()
+    planes = ControlPlanes(tmp_path_factory.mktemp("control-planes"))
+    try:
+        planes.start()
+        yield planes
+    finally:
+        planes.stop()
+
+
+@pytest.fixture(scope="session")
+def make_cluster(control_planes: ControlPlanes) -> Callable[..., Cluster]:
+    """make_cluster(name, controller_manager=False, scheduler=False, kwok=False, nodes=0).
+
+    The same name gives the same cluster again. `nodes` are Ready when it returns, 8 cpu, 32Gi and
+    110 pods each; `Cluster.add_nodes` makes others.
+    """
+
+    def make(
+        name: str,
+        *,
+        controller_manager: bool = False,
+        scheduler: bool = False,
+        kwok: bool = False,
+        nodes: int = 0,
+    ) -> Cluster:
+        if name in control_planes.clusters:
+            return control_planes.clusters[name]
+        parts = Parts(controller_manager=controller_manager, scheduler=scheduler, kwok=kwok)
+        cluster = control_planes.create(name, parts)
+        if nodes:
+            cluster.add_nodes(nodes)
+        return cluster
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def apiserver(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A plain running API server."""
+    return make_cluster("plain")
+
+
+@pytest.fixture(scope="session")
+def hub(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """An API server with our kinds and admission policies installed, and stowage-system."""
+    cluster = make_cluster("hub")
+    install_kinds(cluster)
+    return cluster
+
+
+def install_kinds(cluster: Cluster) -> None:
+    """Apply crds.manifests() and wait until the kinds are served."""
+    import crds  # noqa: PLC0415 - only the tests that ask for a hub need the models
+
+    items = crds.manifests()
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    cluster.kubectl("apply", "--server-side", "-f", "-", input=listed)
+    names = [
+        f"crd/{i['metadata']['name']}" for i in items if i["kind"] == "CustomResourceDefinition"
+    ]
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    cluster.kubectl("create", "namespace", "stowage-system")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show the end of each control plane's log beside a failure."""
+    outcome = yield
+    report = outcome.get_result()
+    planes = getattr(item, "funcargs", {}).get("control_planes")
+    if not report.failed or not isinstance(planes, ControlPlanes):
+        return
+    for cluster in planes.clusters.values():
+        for process in cluster.processes.values():
+            if not process.alive():
+                report.sections.append((f"{process.name}, which has ended", process.tail(30)))

@@ -1,0 +1,85 @@
+"""Control planes that start, freeze, die and come back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from stowage.playground.processes import Process, ProcessFailed
+
+
+@pytest.mark.proves("D2")
+def test_a_plain_api_server_answers(apiserver):
+    assert json.loads(apiserver.kubectl("version", "-o", "json"))["serverVersion"]["major"] == "1"
+    assert "default" in apiserver.kubectl("get", "namespaces", "-o", "name")
+
+
+def test_kubectl_says_what_the_server_said(apiserver):
+    with pytest.raises(ProcessFailed, match="not found"):
+        apiserver.kubectl("get", "namespace", "nowhere")
+
+
+def test_pods_run_on_a_member(make_cluster):
+    member = make_cluster(
+        "member-full", controller_manager=True, scheduler=True, kwok=True, nodes=2
+    )
+    member.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=5")
+    member.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    pods = json.loads(member.kubectl("get", "pods", "-o", "json"))["items"]
+    assert {p["spec"]["nodeName"] for p in pods} == {"node-0", "node-1"}
+    nodes = json.loads(member.kubectl("get", "nodes", "-o", "json"))["items"]
+    assert [n["status"]["allocatable"]["cpu"] for n in nodes] == ["8", "8"]
+    assert [n["spec"].get("taints") for n in nodes] == [None, None]
+
+
+def test_killed_and_restarted_with_its_data(make_cluster):
+    cluster = make_cluster("mortal")
+    cluster.kubectl("create", "namespace", "kept")
+    server = cluster.server
+    cluster.kill()
+    assert not cluster.ready()
+    cluster.restart()
+    assert cluster.server == server
+    assert "kept" in cluster.kubectl("get", "namespaces", "-o", "name")
+
+
+def test_frozen_it_accepts_and_never_answers(make_cluster):
+    cluster = make_cluster("mortal")
+    cluster.freeze()
+    try:
+        assert cluster.processes["kube-apiserver"].alive()
+        assert not cluster.ready()
+    finally:
+        cluster.thaw()
+    assert cluster.ready()
+
+
+_PARENT = """
+import sys, time
+from pathlib import Path
+from stowage.playground.processes import Process
+child = Process("sleeper", ["sleep", "300"], Path(sys.argv[1]) / "log")
+child.start(detached=False)
+print(child.pid, child.born, flush=True)
+time.sleep(300)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills with the parent")
+def test_processes_die_with_their_parent(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", _PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        pid, born = parent.stdout.readline().split()
+        child = Process("sleeper", [], tmp_path / "log", pid=int(pid), born=born)
+        assert child.alive()
+        parent.kill()
+    for _ in range(100):
+        if not child.alive():
+            break
+        time.sleep(0.05)
+    assert not child.alive()
