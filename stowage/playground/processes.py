@@ -25,6 +25,7 @@ from machinery.errors import StowageError
 
 _CLOCK = SystemClock()
 _PR_SET_PDEATHSIG = 1
+_PROC = Path("/proc/self/stat")
 # Looked up before any fork: between fork and exec nothing may be imported or loaded.
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
@@ -127,7 +128,7 @@ def _die_with_parent() -> None:
 def _born(pid: int) -> str:
     """When the kernel says the process was started; empty when it is gone or a zombie."""
     stat = Path(f"/proc/{pid}/stat")
-    if sys.platform == "linux":
+    if _PROC.exists():
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except (FileNotFoundError, ProcessLookupError):

@@ -1,0 +1,286 @@
+"""One control plane on 127.0.0.1: an API server, and on request what runs beside it.
+
+A cluster knows its port, its keys and its processes; it can be frozen, killed and started again
+with its data, and written to a file for a later command to find.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stowage.playground import binaries, flags, pki, probes
+from stowage.playground.processes import Process, ProcessFailed, wait_until
+
+if TYPE_CHECKING:
+    from machinery.kubeconfig import Connection
+
+_READY_SECONDS = 120.0
+# The order in which the parts are ended: whoever watches goes before who is watched.
+_END_ORDER = ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What runs beside a cluster's API server."""
+
+    controller_manager: bool = False
+    scheduler: bool = False
+    kwok: bool = False
+
+
+class Cluster:
+    """One control plane. Its processes are in `processes`, by the name of their program."""
+
+    def __init__(
+        self, name: str, directory: Path, *, etcd: str, parts: Parts, detached: bool
+    ) -> None:
+        self.name = name
+        self.directory = directory
+        self.parts = parts
+        self.port = 0
+        self.processes: dict[str, Process] = {}
+        self._etcd = etcd
+        self._detached = detached
+
+    @property
+    def server(self) -> str:
+        """The address of its API server."""
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig, everything embedded."""
+        return self.directory / "admin.kubeconfig"
+
+    @property
+    def admin_kubeconfig(self) -> str:
+        """The text of `kubeconfig`."""
+        return self.kubeconfig.read_text()
+
+    @property
+    def ca(self) -> bytes:
+        """The certificate of its authority, PEM."""
+        return (self.directory / "pki" / "ca.crt").read_bytes()
+
+    def connection(self) -> Connection:
+        """The administrator's connection, for our own client."""
+        from machinery.kubeconfig import parse_kubeconfig  # noqa: PLC0415 - kubectl alone needs none
+
+        return parse_kubeconfig(self.kubeconfig.read_bytes())
+
+    def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - subprocess's own word
+        """Run kubectl as the administrator; its standard output.
+
+        Raises ProcessFailed with kubectl's own words when it fails, unless `check` is False: then
+        output and error are returned together.
+        """
+        done = subprocess.run(  # noqa: S603 - our own kubectl
+            [
+                str(binaries.path("kubectl")),
+                f"--kubeconfig={self.kubeconfig}",
+                f"--cache-dir={self.directory / 'kubectl'}",
+                *args,
+            ],
+            input=input,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            return done.stdout
+        if check:
+            raise ProcessFailed(f"kubectl {' '.join(args)} on {self.name}: {done.stderr.strip()}")
+        return done.stdout + done.stderr
+
+    def launch(self) -> None:
+        """Start the API server and return at once; `wait_ready` follows."""
+        if not self.port:
+            self._new_port()
+        keys = self.directory / "pki"
+        arguments = flags.apiserver(self.name, port=self.port, etcd=self._etcd, keys=keys)
+        self._start("kube-apiserver", arguments)
+
+    def wait_ready(self) -> None:
+        """Return when the API server is ready and the other parts are started and at work."""
+        for attempt in range(probes.ATTEMPTS):
+            try:
+                self._wait_api()
+                break
+            except ProcessFailed as fault:
+                if probes.PORT_TAKEN not in str(fault) or attempt == probes.ATTEMPTS - 1:
+                    raise
+                self._new_port()
+                self.launch()
+        self._start_parts()
+
+    def ready(self) -> bool:
+        """Whether /readyz says ok now."""
+        return probes.api_ready(self.port, self.ca)
+
+    def freeze(self) -> None:
+        """SIGSTOP the API server: it accepts connections and never answers."""
+        self.processes["kube-apiserver"].send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT the API server."""
+        self.processes["kube-apiserver"].send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL the API server; everything it wrote is in etcd."""
+        self.processes["kube-apiserver"].end(signal.SIGKILL)
+
+    def restart(self, *, wait: bool = True) -> None:
+        """Start the API server again, at the same address with the same data."""
+        self.kill()
+        self.launch()
+        if wait:
+            self._wait_api()
+
+    def stop(self) -> None:
+        """End all its processes. The data stays in etcd until that goes."""
+        for name in _END_ORDER:
+            if name in self.processes:
+                self.processes[name].end(signal.SIGKILL)
+
+    def add_nodes(
+        self,
+        count: int,
+        *,
+        cpu: str = "8",
+        memory: str = "32Gi",
+        pods: str = "110",
+        prefix: str = "node",
+        labels: Mapping[str, str] | None = None,
+        extra: Mapping[str, str] | None = None,
+        wait: bool = True,
+    ) -> list[str]:
+        """Create Nodes that kwok plays; their names. `extra` are further allocatable resources.
+
+        With `wait`, returns when all are Ready, which needs the parts kwok and controller_manager.
+        """
+        room = {"cpu": cpu, "memory": memory, "pods": pods, **(extra or {})}
+        names = [f"{prefix}-{number}" for number in range(count)]
+        nodes = [node(name, room, labels or {}) for name in names]
+        self.kubectl(
+            "create",
+            "-f",
+            "-",
+            input=json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}),
+        )
+        if wait and names:
+            self.kubectl(
+                "wait", "--for=condition=Ready", "--timeout=60s", *(f"node/{n}" for n in names)
+            )
+            self.kubectl(
+                "wait",
+                "--timeout=60s",
+                "--for=jsonpath={.spec.taints}=",
+                *(f"node/{n}" for n in names),
+                check=False,
+            )
+        return names
+
+    def to_json(self) -> dict[str, Any]:
+        """What a later command needs to find it again."""
+        return {
+            "name": self.name,
+            "directory": str(self.directory),
+            "port": self.port,
+            "etcd": self._etcd,
+            "parts": asdict(self.parts),
+            "processes": {name: process.to_json() for name, process in self.processes.items()},
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Cluster:
+        """The inverse of `to_json`; only detached clusters are written down."""
+        cluster = Cluster(
+            data["name"],
+            Path(data["directory"]),
+            etcd=data["etcd"],
+            parts=Parts(**data["parts"]),
+            detached=True,
+        )
+        cluster.port = data["port"]
+        cluster.processes = {n: Process.from_json(p) for n, p in data["processes"].items()}
+        return cluster
+
+    def _new_port(self) -> None:
+        self.port = probes.free_port()
+        keys = self.directory / "pki"
+        if not (keys / "ca.crt").exists():
+            self._write_keys(keys)
+        admin = pki.Pair((keys / "admin.crt").read_bytes(), (keys / "admin.key").read_bytes())
+        pki.write_private(self.kubeconfig, pki.kubeconfig(self.name, self.server, self.ca, admin))
+
+    def _write_keys(self, keys: Path) -> None:
+        authority = pki.Authority(f"{self.name}-ca")
+        server = authority.server()
+        admin = authority.client("admin", "system:masters")
+        files = {
+            "tls.crt": server.certificate,
+            "tls.key": server.key,
+            "admin.crt": admin.certificate,
+            "admin.key": admin.key,
+            "sa.key": pki.signing_key(),
+            "ca.crt": authority.certificate,
+        }
+        for name, data in files.items():
+            pki.write_private(keys / name, data)
+
+    def _start(self, name: str, arguments: Sequence[str]) -> Process:
+        log = self.directory / "logs" / f"{name}.log"
+        process = Process(f"{name} of {self.name}", [str(binaries.path(name)), *arguments], log)
+        process.start(detached=self._detached)
+        self.processes[name] = process
+        return process
+
+    def _wait_api(self) -> None:
+        process = self.processes["kube-apiserver"]
+        ca = self.ca
+
+        def answered() -> bool:
+            return not process.alive() or probes.api_ready(self.port, ca)
+
+        if not wait_until(answered, seconds=_READY_SECONDS):
+            raise process.failure(f"was not ready within {_READY_SECONDS:.0f} s")
+        if not process.alive():
+            raise process.failure("ended")
+
+    def _start_parts(self) -> None:
+        admin, keys = self.kubeconfig, self.directory / "pki"
+        wanted = {
+            "kube-controller-manager": (
+                self.parts.controller_manager,
+                flags.controller_manager(admin, keys),
+            ),
+            "kube-scheduler": (self.parts.scheduler, flags.scheduler(admin)),
+            "kwok": (self.parts.kwok, flags.kwok(admin)),
+        }
+        for name, (asked, arguments) in wanted.items():
+            running = name in self.processes and self.processes[name].alive()
+            if asked and not running:
+                self._start(name, arguments)
+        if self.parts.controller_manager:
+            self.kubectl("wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+
+
+def node(name: str, room: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
+    """The manifest of a Node that kwok plays, with that much room."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "annotations": {"kwok.x-k8s.io/node": "fake"},
+            "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **labels},
+        },
+        "spec": {"providerID": f"kwok://{name}"},
+        "status": {"allocatable": dict(room), "capacity": dict(room)},
+    }

@@ -1,0 +1,68 @@
+"""How each program of a control plane is started: its flags, and why where it is not plain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stowage.playground import binaries
+
+# The default limits are made for real kubelets; here they would only slow the tests down.
+_QPS = ["--kube-api-qps=500", "--kube-api-burst=1000"]
+
+
+def apiserver(name: str, *, port: int, etcd: str, keys: Path) -> list[str]:
+    """An API server with its own prefix in etcd and its own authority."""
+    return [
+        f"--etcd-servers={etcd}",
+        f"--etcd-prefix=/{name}",
+        f"--secure-port={port}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        f"--tls-cert-file={keys / 'tls.crt'}",
+        f"--tls-private-key-file={keys / 'tls.key'}",
+        f"--client-ca-file={keys / 'ca.crt'}",
+        f"--service-account-key-file={keys / 'sa.key'}",
+        f"--service-account-signing-key-file={keys / 'sa.key'}",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--authorization-mode=Node,RBAC",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--endpoint-reconciler-type=none",
+        "--allow-privileged",
+        "--profiling=false",
+    ]
+
+
+def controller_manager(kubeconfig: Path, keys: Path) -> list[str]:
+    """No node IPAM (there are no routes); the node lifecycle takes the not-ready taint away."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--service-account-private-key-file={keys / 'sa.key'}",
+        f"--root-ca-file={keys / 'ca.crt'}",
+        "--use-service-account-credentials",
+        "--leader-elect=false",
+        "--secure-port=0",
+        "--controllers=*,-nodeipam,-cloud-node-lifecycle-controller",
+        *_QPS,
+    ]
+
+
+def scheduler(kubeconfig: Path) -> list[str]:
+    """A scheduler alone on its cluster, hence without leader election."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--leader-elect=false",
+        "--secure-port=0",
+        *_QPS,
+    ]
+
+
+def kwok(kubeconfig: Path) -> list[str]:
+    """Plays every Node; without stages it would exit."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        "--manage-all-nodes=true",
+        "--node-lease-duration-seconds=40",
+        *(f"--config={stage}" for stage in binaries.stages()),
+    ]
