@@ -1,0 +1,78 @@
+"""Every name that more than one part must spell alike: labels, annotations, finalizers, managers.
+
+A name is written down once, here, and imported by everybody. Nothing in this module decides
+anything, except which namespaces are never a target, because admission, the controller's filter and
+the propagator must give the same answer to that.
+"""
+
+from __future__ import annotations
+
+GROUP = "stowage.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+SYSTEM_NAMESPACE = "stowage-system"
+"""Where our processes, their leases and the members' Secrets live on the hub."""
+
+FIELD_MANAGER = "stowage"
+"""The field manager of every server-side apply on a member."""
+
+DEFAULT_SCHEDULER = "stowage"
+"""The spec.schedulerName that means our controller; any other name is somebody else's."""
+
+FINALIZER = f"{GROUP}/propagation"
+"""On a Workload from before the first write to a member until every member is clean."""
+
+LABEL_MANAGED = f"{GROUP}/managed"
+"""On every object that the propagator writes to a member; its value is `"true"`."""
+
+LABEL_WORKLOAD_UID = f"{GROUP}/workload-uid"
+"""On pod templates on the members: the Workload whose units these pods are."""
+
+OWNER_PREFIX = f"owner.{GROUP}/"
+"""Annotation prefix on member objects: `owner.stowage.dev/<workload uid>: <namespace>/<name>`."""
+
+LABEL_REGISTER = f"{GROUP}/register"
+"""On a Secret in the system namespace: register the cluster that its kubeconfig leads to."""
+
+LABEL_CLUSTER = f"{GROUP}/cluster"
+LABEL_PROVIDER = f"{GROUP}/provider"
+LABEL_VERSION = f"{GROUP}/version"
+
+LABEL_POLICY = f"{GROUP}/workload-policy"
+"""Binds a Workload to a WorkloadPolicy of its namespace."""
+
+POLICY_ALIASES = ("workload-policy.kosmos.io", "workload-policy/kosmos.io")
+"""Other keys that bind a policy; admission copies their value to `LABEL_POLICY`."""
+
+LABEL_GROUP = f"{GROUP}/workload-group"
+"""Makes a Workload a member of a WorkloadGroup of its namespace."""
+
+GROUP_ALIASES = ("pod-group.scheduling.sigs.k8s.io", "scheduling.x-k8s.io/pod-group")
+"""Other keys that name a group; admission copies their value to `LABEL_GROUP`."""
+
+NORMALISED_PREFIX = f"normalised.{GROUP}/"
+"""Annotation prefix: the value of a canonical label that was copied from an alias.
+
+`normalised.stowage.dev/workload-policy: demo` says that the label is not the user's own word, so
+that it follows the alias when that one changes or goes.
+"""
+
+ANNOTATION_COST = f"{GROUP}/cost"
+"""On a MemberCluster: what a unit costs there, a number, cheaper is better (ClusterCost)."""
+
+TARGET_NAMESPACES = "targetnamespaces"
+"""The virtual resource of the hub's RBAC whose resource names are namespaces on members."""
+
+VERB_USE = "use"
+"""The verb on `TARGET_NAMESPACES` that lets a user deploy into a namespace of another name."""
+
+ADMISSION_POLICY = f"workloads.{GROUP}"
+"""The name of both admission policies, and of their bindings."""
+
+FORBIDDEN_NAMESPACE_PREFIX = "kube-"
+
+
+def forbidden_namespace(name: str) -> bool:
+    """True for a namespace that is never a target, whoever asks: `kube-*` and our own."""
+    return name == SYSTEM_NAMESPACE or name.startswith(FORBIDDEN_NAMESPACE_PREFIX)
