@@ -1,0 +1,122 @@
+"""Label selectors as Kubernetes evaluates them, all six operators, pure.
+
+Two kinds that differ in one point: a `LabelSelector` without requirements selects everything, a
+`SelectorTerm` (as in node affinity) without requirements matches nothing. A key that is absent
+satisfies NotIn and DoesNotExist and nothing else. Gt and Lt compare integers, and a label that is
+no integer satisfies neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Operator(StrEnum):
+    """How a requirement compares."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One expression: key, operator, values."""
+
+    key: str
+    operator: str
+    values: list[str] = []
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the labels satisfy it. An operator that does not exist matches nothing."""
+        have = labels.get(self.key)
+        match self.operator:
+            case Operator.IN:
+                return have is not None and have in self.values
+            case Operator.NOT_IN:
+                return have is None or have not in self.values
+            case Operator.EXISTS:
+                return have is not None
+            case Operator.DOES_NOT_EXIST:
+                return have is None
+            case Operator.GT | Operator.LT:
+                return have is not None and self._compares(have)
+            case _:
+                return False
+
+    def _compares(self, have: str) -> bool:
+        try:
+            left, right = int(have), int(self.values[0])
+        except (ValueError, IndexError):
+            return False
+        return left > right if self.operator == Operator.GT else left < right
+
+
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
+    """metav1.LabelSelector: everything ANDed; empty selects everything."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[Requirement] = []
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether all labels and all expressions hold."""
+        return _all_hold(self.match_labels, self.match_expressions, labels)
+
+
+class SelectorTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """A node-selector-like term: everything ANDed; empty matches nothing."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[Requirement] = []
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether there is a requirement at all, and every one holds."""
+        if not self.match_labels and not self.match_expressions:
+            return False
+        return _all_hold(self.match_labels, self.match_expressions, labels)
+
+
+def _all_hold(
+    pairs: Mapping[str, str], expressions: list[Requirement], labels: Mapping[str, str]
+) -> bool:
+    return all(labels.get(key) == value for key, value in pairs.items()) and all(
+        expression.matches(labels) for expression in expressions
+    )
+
+
+def parse_label_selector(obj: Mapping[str, Any]) -> LabelSelector:
+    """The selector of a decoded JSON object.
+
+    Raises ValueError that names the field, as `matchExpressions[0].operator: …`.
+    """
+    try:
+        selector = msgspec.convert(obj, LabelSelector)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+    for index, requirement in enumerate(selector.match_expressions):
+        _check(requirement, f"matchExpressions[{index}]")
+    return selector
+
+
+def _check(requirement: Requirement, where: str) -> None:
+    count = len(requirement.values)
+    match requirement.operator:
+        case Operator.IN | Operator.NOT_IN if not count:
+            raise ValueError(f"{where}.values: {requirement.operator} needs at least one value")
+        case Operator.EXISTS | Operator.DOES_NOT_EXIST if count:
+            raise ValueError(f"{where}.values: {requirement.operator} takes no values")
+        case Operator.GT | Operator.LT if count != 1 or not _integer(requirement.values[0]):
+            raise ValueError(f"{where}.values: {requirement.operator} takes exactly one integer")
+        case operator if operator not in {o.value for o in Operator}:
+            known = ", ".join(o.value for o in Operator)
+            raise ValueError(f"{where}.operator: {operator!r} is none of {known}")
+
+
+def _integer(text: str) -> bool:
+    return text.removeprefix("-").isdecimal() and text.isascii()
