@@ -1,0 +1,214 @@
+"""What the models of all kinds share: the base class, its rules, and the small types of Kubernetes.
+
+A model is the one source of a kind: the CRD's schema is generated from it, and it validates the
+same object without a server. So a rule that JSON Schema cannot say stands here once, as a `Rule`
+with its two spellings side by side: CEL for the API server, Python for everybody else.
+
+The bounds on lengths are generous for people and small for the API server, which multiplies them to
+estimate what a CEL rule may cost and refuses a CRD that could cost too much.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic.functional_validators import AfterValidator
+from pydantic.json_schema import JsonSchemaValue, WithJsonSchema
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from crds.names import FORBIDDEN_NAMESPACE_PREFIX, SYSTEM_NAMESPACE, forbidden_namespace
+
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+VALIDATIONS = "x-kubernetes-validations"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One validation rule of a model, for the API server and for Python.
+
+    `field` is where the fault lies, relative to the model, in JSON spelling (`values`); `text` says
+    what is wrong and what to do. `cel` and `holds` must agree on every object; the tests compare
+    them on a real server. `located` is False where CEL may not point at the field.
+    """
+
+    field: str
+    text: str
+    cel: str
+    holds: Callable[[Any], bool]
+    located: bool = True
+
+    def manifest(self) -> dict[str, str]:
+        """The entry of x-kubernetes-validations."""
+        entry = {"rule": self.cel, "message": f"{self.field}: {self.text}"}
+        return entry | ({"fieldPath": f".{self.field}"} if self.located else {})
+
+
+class Model(BaseModel):
+    """The base of every part of our kinds: camelCase outside, unknown fields refused."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        use_attribute_docstrings=True,
+    )
+
+    rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _obey(self) -> Self:
+        broken = next((rule for rule in self.rules if not rule.holds(self)), None)
+        if broken:
+            raise PydanticCustomError(
+                "rule", "{field}: {text}", {"field": broken.field, "text": broken.text}
+            )
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        own = handler.resolve_ref_schema(schema)
+        if cls.rules:
+            own[VALIDATIONS] = [rule.manifest() for rule in cls.rules]
+        if cls.model_config.get("extra") == "allow":
+            own[PRESERVE] = True
+        return schema
+
+    def manifest(self) -> dict[str, Any]:
+        """The object as JSON: what was given, nothing that was only defaulted."""
+        return self.model_dump(by_alias=True, exclude_unset=True, mode="json")
+
+
+ATOMIC: dict[str, Any] = {"x-kubernetes-list-type": "atomic"}
+"""Schema extras of a list that one writer replaces whole."""
+
+
+def atomic(most: int) -> Any:
+    """A list of at most `most` elements, empty by default, that one writer replaces whole."""
+    return Field(default_factory=list, max_length=most, json_schema_extra=ATOMIC)
+
+
+def listmap(*keys: str, most: int) -> Any:
+    """A list of at most `most` elements, empty by default, told apart by these fields."""
+    extra: dict[str, Any] = {
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": list(keys),
+    }
+    return Field(default_factory=list, max_length=most, json_schema_extra=extra)
+
+
+NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+QUALIFIED = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+
+Int32 = Annotated[int, Field(strict=True, le=2**31 - 1, json_schema_extra={"format": "int32"})]
+Int64 = Annotated[int, Field(strict=True, json_schema_extra={"format": "int64"})]
+Count = Annotated[
+    int, Field(strict=True, ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})
+]
+"""A number of units or clusters: not negative."""
+Positive = Annotated[
+    int, Field(strict=True, ge=1, le=2**31 - 1, json_schema_extra={"format": "int32"})
+]
+Weight = Annotated[int, Field(strict=True, ge=1, le=100, json_schema_extra={"format": "int32"})]
+"""The weight of a preference, 1 to 100."""
+Flag = Annotated[bool, Field(strict=True)]
+
+DnsLabel = Annotated[str, Field(min_length=1, max_length=63, pattern=f"^{NAME}$")]
+DnsName = Annotated[str, Field(min_length=1, max_length=253, pattern=rf"^{NAME}(\.{NAME})*$")]
+LabelKey = Annotated[
+    str,
+    Field(min_length=1, max_length=317, pattern=rf"^({NAME}(\.{NAME})*/)?{QUALIFIED}$"),
+]
+LabelValue = Annotated[str, Field(max_length=63, pattern=f"^({QUALIFIED})?$")]
+LabelMap = Annotated[dict[str, LabelValue], Field(max_length=64)]
+"""Labels, equality of each; at most 64."""
+
+Timestamp = Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+"""`2026-01-02T03:04:05Z`."""
+
+
+def _not_forbidden(name: str) -> str:
+    if forbidden_namespace(name):
+        raise PydanticCustomError("namespace", FORBIDDEN_TEXT)
+    return name
+
+
+FORBIDDEN_TEXT = (
+    f"{FORBIDDEN_NAMESPACE_PREFIX}* and {SYSTEM_NAMESPACE} are never a target; name another one"
+)
+_NOT_FORBIDDEN = {
+    "rule": f"!self.startsWith('{FORBIDDEN_NAMESPACE_PREFIX}') && self != '{SYSTEM_NAMESPACE}'",
+    "message": f"namespace: {FORBIDDEN_TEXT}",
+}
+TargetNamespace = Annotated[
+    DnsLabel,
+    Field(json_schema_extra={VALIDATIONS: [_NOT_FORBIDDEN]}),
+    AfterValidator(_not_forbidden),
+]
+"""A namespace on members: any but the ones that hold a cluster's own parts."""
+
+QUANTITY = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([EPTGMk]i?|Ki|[num]|[eE][+-]?[0-9]+)?$"
+
+
+def _quantity(amount: str | int) -> str | int:
+    if isinstance(amount, str) and not re.match(QUANTITY, amount):
+        raise PydanticCustomError("quantity", "not a quantity; write it as 500m, 2 or 12Gi")
+    return amount
+
+
+Quantity = Annotated[
+    str | int,
+    AfterValidator(_quantity),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": QUANTITY,
+            "maxLength": 64,
+            "x-kubernetes-int-or-string": True,
+        }
+    ),
+]
+"""An amount as Kubernetes writes it: `3500m`, `12Gi`, `80`."""
+
+Resources = Annotated[dict[str, Quantity], Field(max_length=64)]
+"""Amounts by resource name: cpu, memory, pods, and extended resources."""
+
+
+class ConditionStatus(StrEnum):
+    """The three answers of a condition."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class Condition(Model):
+    """A condition as every Kubernetes kind has it."""
+
+    type: Annotated[str, Field(min_length=1, max_length=316)]
+    """What is true or not."""
+    status: ConditionStatus
+    """True, False or Unknown."""
+    reason: Annotated[str, Field(max_length=1024)] = ""
+    """One word for programs."""
+    message: Annotated[str, Field(max_length=32768)] = ""
+    """A sentence for people."""
+    last_transition_time: Timestamp | None = None
+    """When `status` last changed."""
+    observed_generation: Int64 | None = None
+    """The metadata.generation that this was said about."""
+
+
+class Kind(Model):
+    """The base of the kinds themselves."""
+
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    """The object's metadata, as Kubernetes has it."""

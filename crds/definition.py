@@ -1,0 +1,126 @@
+"""The CustomResourceDefinitions: names, columns and subresources around the generated schemas.
+
+The columns are what `kubectl get` prints, so they are part of the interface. A column's path may
+name two places at once (`['spec','metadata']`); the first that has a value is printed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crds.base import Kind
+from crds.membercluster import MemberCluster
+from crds.names import GROUP, VERSION
+from crds.schema import structural
+from crds.workload import Workload
+
+Manifest = dict[str, Any]
+
+WORKLOAD_COLUMNS = (
+    ("State", "string", ".status.state", 0),
+    ("Clusters", "string", ".status.clusterSummary", 0),
+    ("Desired", "integer", ".status.desired", 0),
+    ("Assigned", "integer", ".status.assigned", 0),
+    ("Ready", "string", ".status.readySummary", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Pending", "integer", ".status.pending", 1),
+    ("Namespace", "string", ".['spec','metadata']['targetNamespace','namespace']", 1),
+    ("Deployment", "string", ".spec['targetDeployment','template'].metadata.name", 1),
+    ("Service-External-IP", "string", ".status.serviceExternalIP", 1),
+)
+"""Name, type, JSON path, and priority: 1 is printed with `-o wide` only."""
+
+MEMBER_CLUSTER_COLUMNS = (
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+    ("Version", "string", ".status.version", 0),
+    ("Provider", "string", ".status.provider", 0),
+    ("Nodes", "integer", ".status.capacity.nodes", 0),
+    ("CPU", "string", ".status.capacity.allocatable.cpu", 0),
+    ("Memory", "string", ".status.capacity.allocatable.memory", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+)
+
+WORKLOAD_SCALE = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.assigned",
+    "labelSelectorPath": ".status.selector",
+}
+"""What an HPA takes for the present number of replicas are the units that have a cluster."""
+
+
+def workload() -> Manifest:
+    """The CRD of Workload."""
+    return _definition(
+        Workload,
+        plural="workloads",
+        short="wl",
+        scope="Namespaced",
+        columns=WORKLOAD_COLUMNS,
+        subresources={"status": {}, "scale": WORKLOAD_SCALE},
+    )
+
+
+def membercluster() -> Manifest:
+    """The CRD of MemberCluster."""
+    return _definition(
+        MemberCluster,
+        plural="memberclusters",
+        short="mc",
+        scope="Cluster",
+        columns=MEMBER_CLUSTER_COLUMNS,
+        subresources={"status": {}},
+    )
+
+
+def _definition(
+    kind: type[Kind],
+    *,
+    plural: str,
+    short: str,
+    scope: str,
+    columns: tuple[tuple[str, str, str, int], ...],
+    subresources: dict[str, Any],
+) -> Manifest:
+    name = kind.__name__
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _root(kind)},
+        "subresources": subresources,
+        "additionalPrinterColumns": [_column(*column) for column in columns],
+    }
+    names = {
+        "kind": name,
+        "listKind": f"{name}List",
+        "plural": plural,
+        "singular": name.lower(),
+        "shortNames": [short],
+        "categories": ["stowage"],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {"group": GROUP, "names": names, "scope": scope, "versions": [version]},
+    }
+
+
+def _root(kind: type[Kind]) -> dict[str, Any]:
+    """The kind's schema; of its own metadata a CRD may say nothing."""
+    schema = structural(kind)
+    properties = schema["properties"]
+    return schema | {
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": properties["spec"],
+            "status": properties["status"],
+        }
+    }
+
+
+def _column(name: str, kind: str, path: str, priority: int) -> dict[str, Any]:
+    column = {"name": name, "type": kind, "jsonPath": path}
+    return column | ({"priority": priority} if priority else {})

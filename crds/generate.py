@@ -1,0 +1,92 @@
+"""Writes the manifests beside the models: `python -m crds.generate`, or `--check` to compare only.
+
+Who changes a model runs it (`make crds`); the tests run `--check`, so that what is installed and
+what is in the code are never two things.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from crds import admission, definition
+
+HEADER = "# Generated from the models beside it; `make crds` writes it anew.\n"
+
+
+def documents() -> dict[str, list[dict[str, Any]]]:
+    """What each file holds, by file name."""
+    return {
+        "membercluster.yaml": [definition.membercluster()],
+        "workload.yaml": [definition.workload()],
+        "admission.yaml": admission.manifests(),
+    }
+
+
+def rendered() -> dict[str, str]:
+    """The text of each file, by file name."""
+    return {name: HEADER + _dump(items) for name, items in documents().items()}
+
+
+def differences(folder: Path) -> str:
+    """A unified diff from the files in the folder to what they should be; empty when they are."""
+    return "".join(
+        line
+        for name, text in rendered().items()
+        for line in difflib.unified_diff(
+            _read(folder / name).splitlines(keepends=True),
+            text.splitlines(keepends=True),
+            fromfile=name,
+            tofile=f"{name} (generated)",
+        )
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files, or with `--check` print what differs; 1 when something does."""
+    parser = argparse.ArgumentParser(prog="python -m crds.generate", description=__doc__)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing, exit 1 on a difference"
+    )
+    folder = Path(__file__).parent
+    if parser.parse_args(arguments).check:
+        difference = differences(folder)
+        sys.stdout.write(difference)
+        return 1 if difference else 0
+    for name, text in rendered().items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes a value each time it occurs, and long text as blocks, for people who read diffs."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar(
+        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+    )
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _dump(items: list[dict[str, Any]]) -> str:
+    return yaml.dump_all(items, Dumper=_Dumper, sort_keys=False, width=100, allow_unicode=True)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""How labels, taints and tolerations are written in our kinds: as Kubernetes writes them for nodes.
+
+Only the form is checked here; `machinery.selectors` says what matches.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from crds.base import (
+    NAME,
+    QUALIFIED,
+    Int64,
+    LabelKey,
+    LabelMap,
+    LabelValue,
+    Model,
+    Rule,
+    Timestamp,
+    atomic,
+)
+
+RequirementValue = Annotated[str, Field(max_length=63, pattern=rf"^(-[0-9]+|({QUALIFIED})?)$")]
+"""A label's value, or a negative number to compare with."""
+
+
+class Operator(StrEnum):
+    """The operators of a requirement on labels."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+
+
+class TaintEffect(StrEnum):
+    """What a taint does to Workloads that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+class TolerationOperator(StrEnum):
+    """How a toleration compares with a taint's value."""
+
+    EQUAL = "Equal"
+    EXISTS = "Exists"
+
+
+def _whole(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) <= 18
+
+
+class Requirement(Model):
+    """One requirement on a label."""
+
+    rules = (
+        Rule(
+            field="values",
+            text="operators In and NotIn need at least one value",
+            cel="!(self.operator in ['In', 'NotIn']) || "
+            "(has(self.values) && size(self.values) > 0)",
+            holds=lambda r: r.operator not in (Operator.IN, Operator.NOT_IN) or bool(r.values),
+        ),
+        Rule(
+            field="values",
+            text="operators Exists and DoesNotExist take no values; remove them",
+            cel="!(self.operator in ['Exists', 'DoesNotExist']) || "
+            "!has(self.values) || size(self.values) == 0",
+            holds=lambda r: (
+                r.operator not in (Operator.EXISTS, Operator.DOES_NOT_EXIST) or not r.values
+            ),
+        ),
+        Rule(
+            field="values",
+            text="operators Gt and Lt take exactly one value, a whole number",
+            cel="!(self.operator in ['Gt', 'Lt']) || (has(self.values) && size(self.values) == 1"
+            " && self.values[0].matches('^-?[0-9]{1,18}$'))",
+            holds=lambda r: (
+                r.operator not in (Operator.GT, Operator.LT)
+                or (len(r.values) == 1 and _whole(r.values[0]))
+            ),
+        ),
+    )
+
+    key: LabelKey
+    """The label's key."""
+    operator: Operator
+    """In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    values: list[RequirementValue] = atomic(64)
+    """What In and NotIn compare with; one whole number for Gt and Lt; empty for the others."""
+
+
+class LabelSelector(Model):
+    """Labels and expressions, all of which must hold. An empty selector selects everything."""
+
+    match_labels: LabelMap = Field(default_factory=dict)
+    """Labels that must be there with just these values."""
+    match_expressions: list[Requirement] = atomic(32)
+    """Requirements that must all hold."""
+
+
+class SelectorTerm(Model):
+    """Like a node selector term: labels and expressions, ANDed. An empty term matches nothing."""
+
+    match_expressions: list[Requirement] = atomic(32)
+    """Requirements that must all hold."""
+    match_labels: LabelMap = Field(default_factory=dict)
+    """Labels that must be there with just these values."""
+
+
+class Taint(Model):
+    """Keeps Workloads away that do not tolerate it."""
+
+    key: LabelKey
+    """The taint's key."""
+    value: LabelValue = ""
+    """The taint's value."""
+    effect: TaintEffect
+    """NoSchedule, PreferNoSchedule or NoExecute."""
+    time_added: Timestamp | None = None
+    """When the taint was set; the clock of tolerationSeconds."""
+
+
+class Toleration(Model):
+    """Lets a Workload onto clusters with a matching taint."""
+
+    rules = (
+        Rule(
+            field="operator",
+            text="an empty key tolerates everything and needs operator Exists",
+            cel="(has(self.key) && size(self.key) > 0) || self.operator == 'Exists'",
+            holds=lambda t: bool(t.key) or t.operator == TolerationOperator.EXISTS,
+        ),
+        Rule(
+            field="value",
+            text="operator Exists takes no value; remove it",
+            cel="self.operator != 'Exists' || !has(self.value) || size(self.value) == 0",
+            holds=lambda t: t.operator != TolerationOperator.EXISTS or not t.value,
+        ),
+        Rule(
+            field="tolerationSeconds",
+            text="only for effect NoExecute",
+            cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+            holds=lambda t: t.toleration_seconds is None or t.effect == TaintEffect.NO_EXECUTE,
+        ),
+    )
+
+    key: Annotated[
+        str, Field(max_length=317, pattern=rf"^(({NAME}(\.{NAME})*/)?{QUALIFIED})?$")
+    ] = ""
+    """The taint's key; empty, with operator Exists, tolerates every taint."""
+    operator: TolerationOperator = TolerationOperator.EQUAL
+    """Equal compares the value, Exists takes any."""
+    value: LabelValue = ""
+    """The taint's value, for operator Equal."""
+    effect: TaintEffect | None = None
+    """The effect to tolerate; every one when unset."""
+    toleration_seconds: Int64 | None = None
+    """How long a NoExecute taint is borne, in seconds; for ever when unset."""

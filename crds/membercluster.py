@@ -1,0 +1,169 @@
+"""MemberCluster: a cluster that Workloads may be placed on, and what is known of it.
+
+The spec is the administrator's (the registrar writes spec.secretRef when a labelled Secret
+registers a cluster). The whole status has one writer, the propagator, which alone holds a
+credential for the member; the controller reads it and never asks the member anything.
+`crds/membercluster.yaml` is generated from this module.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crds.base import (
+    ATOMIC,
+    Condition,
+    Count,
+    DnsLabel,
+    DnsName,
+    Flag,
+    Int64,
+    Kind,
+    LabelMap,
+    Model,
+    Resources,
+    Rule,
+    atomic,
+    listmap,
+)
+from crds.labels import Taint
+from crds.names import API_VERSION, LABEL_CLUSTER, SYSTEM_NAMESPACE
+
+
+class MemberClusterCondition(StrEnum):
+    """The condition types of a MemberCluster."""
+
+    READY = "Ready"
+
+
+class ReadyReason(StrEnum):
+    """Reasons of Ready. CONNECTED is the one that is good."""
+
+    CONNECTED = "Connected"
+    SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason, no secret
+    INVALID_KUBECONFIG = "InvalidKubeconfig"
+    UNAUTHORIZED = "Unauthorized"
+    TLS_VERIFICATION_FAILED = "TLSVerificationFailed"
+    UNREACHABLE = "Unreachable"
+
+
+class MemberClusterEventReason(StrEnum):
+    """Reasons of the events on a MemberCluster."""
+
+    CONNECTED = "Connected"
+    DISCONNECTED = "Disconnected"
+
+
+class SecretReference(Model):
+    """The Secret that holds the way into the cluster."""
+
+    namespace: DnsLabel = SYSTEM_NAMESPACE
+    """Its namespace on the hub."""
+    name: DnsName
+    """Its name."""
+
+
+Glob = Annotated[str, Field(max_length=63, pattern=r"^[a-z0-9*?!\[\]-]+$")]
+"""A namespace, or a pattern of namespaces."""
+
+
+class NamespaceRule(Model):
+    """Which target namespaces this cluster takes."""
+
+    allow: Annotated[list[Glob], Field(max_length=256, json_schema_extra=ATOMIC)] = Field(
+        default=["*"]
+    )
+    """Globs of namespaces; kube-* and stowage-system are never a target."""
+
+
+class MemberClusterSpec(Model):
+    """What the administrator says of the cluster."""
+
+    secret_ref: SecretReference | None = None
+    """The Secret with the kubeconfig, or its parts key by key."""
+    taints: list[Taint] = listmap("key", "effect", most=64)
+    """Keep Workloads away that do not tolerate them."""
+    unschedulable: Flag = False
+    """Cordon: nothing new is placed here; what is here stays."""
+    virtual: Flag = False
+    """A virtual kubelet is behind it: no capacity check."""
+    namespaces: NamespaceRule = NamespaceRule()
+    """Which target namespaces this cluster takes."""
+
+
+class NodeGroup(Model):
+    """Nodes that are alike for placement: same labels and taints, similar free room."""
+
+    count: Count
+    """How many nodes."""
+    labels: LabelMap = Field(default_factory=dict)
+    """The labels that they share."""
+    taints: list[Taint] = atomic(64)
+    """The taints that they share."""
+    free: Resources = Field(default_factory=dict)
+    """Free room of each of them, rounded down."""
+
+
+class Capacity(Model):
+    """The sums over all nodes."""
+
+    nodes: Count = 0
+    """Ready nodes that take pods."""
+    allocatable: Resources = Field(default_factory=dict)
+    """What they offer to pods."""
+    requested: Resources = Field(default_factory=dict)
+    """What pods on them ask for."""
+
+
+class Reliability(Model):
+    """How often the cluster answers."""
+
+    ready_percent: Annotated[
+        int, Field(strict=True, ge=0, le=100, json_schema_extra={"format": "int32"})
+    ]
+    """The share of probes that were answered, recent ones counting more."""
+
+
+class MemberClusterStatus(Model):
+    """What is known of the cluster. Writer of every field: propagator."""
+
+    observed_generation: Int64 | None = None
+    """The metadata.generation that the last probe read. Writer: propagator."""
+    conditions: list[Condition] = listmap("type", most=32)
+    """Ready. Writer: propagator."""
+    version: Annotated[str, Field(max_length=63)] | None = None
+    """As its API server reports it, such as v1.36.3. Writer: propagator."""
+    provider: Annotated[str, Field(max_length=63)] | None = None
+    """From its nodes' providerID, in lower case: aws, gcp, azure, kind. Writer: propagator."""
+    node_groups: list[NodeGroup] = atomic(64)
+    """Free room, by nodes that are alike. Kept as it was while unreachable. Writer: propagator."""
+    capacity: Capacity | None = None
+    """The sums over all nodes. Writer: propagator."""
+    latency_milliseconds: Count | None = None
+    """The round trip of a probe, smoothed. Writer: propagator."""
+    reliability: Reliability | None = None
+    """How often it answers. Writer: propagator."""
+
+
+class MemberCluster(Kind):
+    """A cluster of the fleet."""
+
+    rules = (
+        Rule(
+            field="metadata.name",
+            text=f"at most 63 characters, as it becomes the value of the label {LABEL_CLUSTER}",
+            cel="size(self.metadata.name) <= 63",
+            holds=lambda c: len(c.metadata.get("name", "")) <= 63,
+            located=False,
+        ),
+    )
+
+    api_version: Literal["stowage.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant's type is str
+    kind: Literal["MemberCluster"] = "MemberCluster"
+    spec: MemberClusterSpec = MemberClusterSpec()
+    """What the administrator says of the cluster."""
+    status: MemberClusterStatus | None = None
+    """What is known of the cluster."""

@@ -1,0 +1,141 @@
+"""The objects that a Workload carries to the members, as far as the hub looks into them.
+
+Everything in them that is not named here goes through untouched: a member may know fields and kinds
+that the hub has never heard of. What is named is what the hub decides by.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from crds.base import DnsName, Model, Rule, TargetNamespace
+from crds.names import GROUP
+
+APPS_KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
+BATCH_KINDS = ("Job", "CronJob")
+
+REPLICAS_PATHS = {
+    "Deployment": "spec.replicas",
+    "StatefulSet": "spec.replicas",
+    "ReplicaSet": "spec.replicas",
+    "Job": "spec.parallelism",
+}
+"""Where the built-in kinds that can be divided keep their number of units."""
+
+_CUSTOM = r"^[a-z0-9-]+(\.[a-z0-9-]+)+/v[a-z0-9]+$"
+_CEL_CUSTOM = _CUSTOM.replace("\\", "\\\\")
+
+
+class _Open(Model):
+    """A part that keeps what it does not know."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class TemplateMeta(_Open):
+    """metadata of an object that goes to the members."""
+
+    name: DnsName | None = None
+    """Its name there."""
+    namespace: TargetNamespace | None = None
+    """Its namespace there; may be left out."""
+
+
+class ManifestMeta(TemplateMeta):
+    """metadata of an object that goes along."""
+
+    name: DnsName
+    """Its name there."""
+
+
+class Carried(_Open):
+    """What every object that goes to the members must say."""
+
+    api_version: Annotated[str, Field(min_length=1, max_length=317)]
+    """Group and version, such as apps/v1."""
+    kind: Annotated[str, Field(min_length=1, max_length=63)]
+    """The kind, such as Deployment."""
+
+
+def _runs_units(template: Carried) -> bool:
+    if template.api_version == "apps/v1":
+        return template.kind in APPS_KINDS
+    if template.api_version == "batch/v1":
+        return template.kind in BATCH_KINDS
+    return is_custom(template)
+
+
+def is_custom(template: Carried) -> bool:
+    """True for a kind of somebody's own group; the built-in groups that run units have no dot."""
+    custom = re.match(_CUSTOM, template.api_version)
+    return bool(custom) and not template.api_version.startswith(f"{GROUP}/")
+
+
+class Template(Carried):
+    """The object that runs the units."""
+
+    rules = (
+        Rule(
+            field="kind",
+            text="must be a Deployment, StatefulSet, ReplicaSet or DaemonSet of apps/v1, a Job or "
+            "CronJob of batch/v1, or a custom kind of a group with a dot in its name",
+            cel=f"self.apiVersion == 'apps/v1' ? self.kind in {list(APPS_KINDS)}"
+            f" : self.apiVersion == 'batch/v1' ? self.kind in {list(BATCH_KINDS)}"
+            f" : self.apiVersion.matches('{_CEL_CUSTOM}')"
+            f" && !self.apiVersion.startsWith('{GROUP}/')",
+            holds=_runs_units,
+        ),
+    )
+
+    metadata: TemplateMeta | None = None
+    """Its metadata; without a name it gets the Workload's."""
+
+
+class TargetDeployment(Carried):
+    """A Deployment to run."""
+
+    rules = (
+        Rule(
+            field="kind",
+            text="must be a Deployment of apps/v1; other kinds go into spec.template",
+            cel="self.apiVersion == 'apps/v1' && self.kind == 'Deployment'",
+            holds=lambda t: (t.api_version, t.kind) == ("apps/v1", "Deployment"),
+        ),
+    )
+
+    metadata: TemplateMeta | None = None
+    """Its metadata; without a name it gets the Workload's."""
+
+
+class Service(Carried):
+    """A Service beside the units."""
+
+    rules = (
+        Rule(
+            field="kind",
+            text="must be a Service of v1; other kinds go into spec.manifests",
+            cel="self.apiVersion == 'v1' && self.kind == 'Service'",
+            holds=lambda s: (s.api_version, s.kind) == ("v1", "Service"),
+        ),
+    )
+
+    metadata: TemplateMeta | None = None
+    """Its metadata; without a name it gets the Workload's."""
+
+
+class Manifest(Carried):
+    """An object of any kind that goes along."""
+
+    metadata: ManifestMeta
+    """Its metadata; a namespace other than the target needs the verb `use` as well."""
+
+
+def replicas_path_fits(template: Template | None, path: str | None) -> bool:
+    """Whether spec.replicasPath is right for the template; None stands for a targetDeployment."""
+    if template is not None and is_custom(template):
+        return path is not None
+    kind = template.kind if template else "Deployment"
+    return path is None or path == REPLICAS_PATHS.get(kind)

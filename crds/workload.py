@@ -1,0 +1,396 @@
+"""Workload: what a user wants to run somewhere in the fleet, and what became of it.
+
+The spec is the user's. Each field of the status has one writer, named beside it; both writers send
+merge patches that carry the resourceVersion they read, and keep the other's conditions as they
+found them. `crds/workload.yaml` is generated from this module.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from crds.affinity import ClusterAffinity, WorkloadAffinity
+from crds.base import (
+    Condition,
+    Count,
+    DnsLabel,
+    DnsName,
+    Int32,
+    Int64,
+    Kind,
+    LabelKey,
+    LabelMap,
+    Model,
+    Positive,
+    Rule,
+    TargetNamespace,
+    Timestamp,
+    Weight,
+    atomic,
+    listmap,
+)
+from crds.labels import LabelSelector, Toleration
+from crds.names import API_VERSION, DEFAULT_SCHEDULER
+from crds.template import Manifest, Service, TargetDeployment, Template, replicas_path_fits
+
+
+class Distribution(StrEnum):
+    """How replicas become shares where no policy or spread says otherwise."""
+
+    SINGLE = "Single"
+    DIVIDED = "Divided"
+    DUPLICATED = "Duplicated"
+
+
+class Packing(StrEnum):
+    """How Divided chooses among the clusters that could take a share."""
+
+    PROPORTIONAL = "Proportional"
+    FEWEST = "Fewest"
+
+
+class Adoption(StrEnum):
+    """What to do with an object that exists on the member already."""
+
+    NEVER = "Never"
+    IF_UNOWNED = "IfUnowned"
+
+
+class WorkloadState(StrEnum):
+    """status.state: how far the Workload has come."""
+
+    PENDING = "Pending"
+    SCHEDULED = "Scheduled"
+    CREATING = "Creating"
+    RUNNING = "Running"
+    FAILED = "Failed"
+
+
+class ShareState(StrEnum):
+    """status.clusters[].state: how far one cluster has come."""
+
+    PENDING = "Pending"
+    CREATING = "Creating"
+    RUNNING = "Running"
+    FAILED = "Failed"
+    LEAVING = "Leaving"
+    UNREACHABLE = "Unreachable"
+
+
+class WorkloadCondition(StrEnum):
+    """The condition types: the first two are the controller's, the others the propagator's."""
+
+    SCHEDULED = "Scheduled"
+    FAILED = "Failed"
+    PROPAGATED = "Propagated"
+    READY = "Ready"
+
+
+class ScheduledReason(StrEnum):
+    """Reasons of Scheduled and of Failed. SCHEDULED is the one that is good."""
+
+    SCHEDULED = "Scheduled"
+    FAILED_TO_SCHEDULE = "FailedToSchedule"
+    REPLICAS_REACHED = "ReplicasReached"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    POLICY_NOT_FOUND = "PolicyNotFound"
+    INVALID_POLICY = "InvalidPolicy"
+    AMBIGUOUS_POLICY = "AmbiguousPolicy"
+    GROUP_NOT_FOUND = "GroupNotFound"
+    GROUP_DENIED = "GroupDenied"
+    SCHEDULE_TIMEOUT = "ScheduleTimeout"
+    WAITING_FOR_GROUP = "WaitingForGroup"
+    INVALID_WORKLOAD = "InvalidWorkload"
+    """What admission would have refused, on a hub without the admission policies."""
+
+
+class PropagatedReason(StrEnum):
+    """Reasons of Propagated. PROPAGATED is the one that is good, PROPAGATING is on its way."""
+
+    PROPAGATED = "Propagated"
+    PROPAGATING = "Propagating"
+    SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason, no secret
+    ALREADY_EXISTS = "AlreadyExists"
+    NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
+    CLUSTER_UNREACHABLE = "ClusterUnreachable"
+    REJECTED = "Rejected"
+
+
+class WorkloadReadyReason(StrEnum):
+    """Reasons of Ready. ALL_READY is the one that is good."""
+
+    ALL_READY = "AllReady"
+    REPLICAS_NOT_READY = "ReplicasNotReady"
+
+
+class EventReason(StrEnum):
+    """Reasons of the events on a Workload."""
+
+    SCHEDULED = "Scheduled"
+    FAILED_SCHEDULING = "FailedScheduling"
+    PROPAGATED = "Propagated"
+    PROPAGATION_FAILED = "PropagationFailed"
+
+
+class DistributionWeight(Model):
+    """A static weight for the clusters that match, and bounds for each of their shares."""
+
+    rules = (
+        Rule(
+            field="maxReplicas",
+            text="must not be below minReplicas",
+            cel="!has(self.minReplicas) || !has(self.maxReplicas) "
+            "|| self.minReplicas <= self.maxReplicas",
+            holds=lambda w: w.max_replicas is None or (w.min_replicas or 0) <= w.max_replicas,
+        ),
+    )
+
+    cluster_selector: LabelSelector
+    """The clusters meant; an empty selector means all. The first entry that matches counts."""
+    weight: Weight
+    """1 to 100, relative to the other clusters' weights."""
+    min_replicas: Count | None = None
+    """No matching cluster's share is smaller, as far as there is room."""
+    max_replicas: Count | None = None
+    """No matching cluster's share is larger."""
+
+
+class SpreadConstraint(Model):
+    """Over how many domains of a topology key the shares go."""
+
+    rules = (
+        Rule(
+            field="maxDomains",
+            text="must not be below minDomains",
+            cel="!has(self.minDomains) || !has(self.maxDomains) "
+            "|| self.minDomains <= self.maxDomains",
+            holds=lambda s: s.max_domains is None or (s.min_domains or 1) <= s.max_domains,
+        ),
+        Rule(
+            field="minDomains",
+            text="give minDomains, maxDomains or both",
+            cel="has(self.minDomains) || has(self.maxDomains)",
+            holds=lambda s: s.min_domains is not None or s.max_domains is not None,
+        ),
+    )
+
+    topology_key: LabelKey
+    """A label of MemberClusters; those that share its value are one domain."""
+    min_domains: Positive | None = None
+    """At least so many domains."""
+    max_domains: Positive | None = None
+    """At most so many domains."""
+
+
+class TargetCluster(Model):
+    """One cluster by name."""
+
+    name: DnsName
+    """The MemberCluster's name."""
+    namespace: DnsLabel | None = None
+    """The namespace of the cluster's Secret; any when unset."""
+
+
+class ConnectionResource(Model):
+    """A Secret that travels with the Workload."""
+
+    name: DnsName
+    """What the resource is called; the Secret too, unless secretName says otherwise."""
+    secret_name: DnsName | None = None
+    """The Secret in the Workload's namespace; it keeps this name on the members."""
+
+    @property
+    def secret(self) -> str:
+        """The name of the Secret that is meant."""
+        return self.secret_name or self.name
+
+
+class WorkloadSpec(Model):
+    """What is wanted."""
+
+    rules = (
+        Rule(
+            field="template",
+            text="give exactly one of targetDeployment and template",
+            cel="has(self.targetDeployment) != has(self.template)",
+            holds=lambda s: (s.target_deployment is None) != (s.template is None),
+        ),
+        Rule(
+            field="replicasPath",
+            text="needed for a custom kind, such as spec.replicas; a Deployment, StatefulSet, "
+            "ReplicaSet or Job has a path of its own, a DaemonSet or CronJob has none: remove it",
+            cel="!has(self.template) ? (!has(self.replicasPath) || self.replicasPath =="
+            " 'spec.replicas')"
+            " : self.template.apiVersion.contains('.') ? has(self.replicasPath)"
+            " : !has(self.replicasPath)"
+            " || (self.template.kind in ['Deployment', 'StatefulSet', 'ReplicaSet']"
+            " && self.replicasPath == 'spec.replicas')"
+            " || (self.template.kind == 'Job' && self.replicasPath == 'spec.parallelism')",
+            holds=lambda s: replicas_path_fits(s.template, s.replicas_path),
+        ),
+    )
+
+    replicas: Count | None = None
+    """The units wanted; the template's own number when unset. An HPA needs it set."""
+    scheduler_name: Annotated[str, Field(max_length=253)] = DEFAULT_SCHEDULER
+    """Who chooses the clusters; a name that is not a profile of ours is left alone."""
+    priority: Int32 = 0
+    """Higher goes first in the queue."""
+    distribution: Distribution = Distribution.SINGLE
+    """Single: all on the best cluster. Divided: split. Duplicated: all on each that matches."""
+    distribution_weights: list[DistributionWeight] = atomic(64)
+    """Static weights of Divided; without them it weighs by free capacity."""
+    packing: Packing = Packing.PROPORTIONAL
+    """Proportional to the weights, or the Fewest clusters that hold all units."""
+    spread_constraints: list[SpreadConstraint] = listmap("topologyKey", most=8)
+    """Over how many regions, zones or clusters the shares go."""
+    target_namespace: TargetNamespace | None = None
+    """The namespace on the members, metadata.namespace when unset; others need the verb `use`."""
+    target_cluster: TargetCluster | None = None
+    """Only this cluster."""
+    cluster_selector: LabelMap = Field(default_factory=dict)
+    """Labels that a cluster must have; also cloudProvider, clusterVersion, clusterName …"""
+    cluster_affinity: ClusterAffinity | None = None
+    """Required and preferred rules on the labels of clusters."""
+    workload_affinity: WorkloadAffinity | None = None
+    """Beside which other Workloads."""
+    workload_anti_affinity: WorkloadAffinity | None = None
+    """Away from which other Workloads."""
+    tolerations: list[Toleration] = atomic(64)
+    """Taints of clusters that do not matter."""
+    target_deployment: TargetDeployment | None = None
+    """The Deployment to run; either this or template."""
+    target_service: Service | None = None
+    """A Service beside it, on each chosen cluster."""
+    template: Template | None = None
+    """A Deployment, StatefulSet, ReplicaSet, Job, CronJob, DaemonSet, or a custom kind."""
+    replicas_path: (
+        Annotated[str, Field(max_length=253, pattern=r"^spec(\.[A-Za-z0-9_-]+)+$")] | None
+    ) = None
+    """Where a custom kind keeps its number of units, such as spec.replicas."""
+    manifests: list[Manifest] = atomic(64)
+    """Objects of any kind that go along to each chosen cluster."""
+    resources: list[ConnectionResource] = listmap("name", most=64)
+    """Secrets of this namespace, copied to each chosen cluster before the rest."""
+    adoption: Adoption = Adoption.NEVER
+    """Never touches an object that exists there; IfUnowned takes it over if nobody owns it."""
+
+
+class Placement(Model):
+    """A share: how many units one cluster is given."""
+
+    cluster: DnsName
+    """The MemberCluster's name."""
+    replicas: Count
+    """Its units."""
+
+
+class ClusterReference(Model):
+    """The chosen cluster, where there is exactly one."""
+
+    api_version: Literal["stowage.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant's type is str
+    """stowage.dev/v1alpha1."""
+    kind: Literal["MemberCluster"] = "MemberCluster"
+    """MemberCluster."""
+    name: DnsName
+    """The MemberCluster's name."""
+
+
+class PolicyReference(Model):
+    """The WorkloadPolicy that bounds the shares."""
+
+    name: DnsName
+    """Its name, in this namespace."""
+
+
+class DecisionReference(Model):
+    """What the present placements were decided on; a restart moves nothing while it is the same."""
+
+    hash: Annotated[str, Field(max_length=128)]
+    """Of the part of the spec that placement reads."""
+    time: Timestamp
+    """When it was decided."""
+
+
+class ClusterShare(Model):
+    """How one cluster is doing. Writer: propagator."""
+
+    name: DnsName
+    """The MemberCluster's name."""
+    replicas: Count = 0
+    """Units asked of it."""
+    scheduled: Count = 0
+    """Pods that hold room on a node, as its published capacity counts them."""
+    ready: Count = 0
+    """Pods that are ready."""
+    unschedulable: Count = 0
+    """Pods that its scheduler finds no node for."""
+    updated: Count = 0
+    """Pods of the newest template."""
+    state: ShareState = ShareState.PENDING
+    """How far it has come."""
+    message: Annotated[str, Field(max_length=4096)] = ""
+    """Why it does not go on, if it does not."""
+    load_balancer: dict[str, Any] | None = None
+    """The Service's status.loadBalancer there."""
+
+
+class WorkloadStatus(Model):
+    """What became of it. The writer of each field stands with it."""
+
+    observed_generation: Int64 | None = None
+    """The metadata.generation that the last decision read. Writer: controller."""
+    state: WorkloadState | None = None
+    """How far it has come.
+
+    Writer: controller, in the write that empties or first fills placements; while there are
+    placements: propagator, from Scheduled on.
+    """
+    desired: Count | None = None
+    """Units wanted, over all clusters. Writer: controller."""
+    assigned: Count | None = None
+    """Units that have a cluster; assigned + pending = desired. Writer: controller."""
+    pending: Count | None = None
+    """Units without a cluster. Writer: controller."""
+    ready: Count | None = None
+    """Ready units, over all clusters. Writer: propagator."""
+    ready_summary: Annotated[str, Field(max_length=64)] | None = None
+    """The READY column, `4/6`. Writer: propagator."""
+    selector: Annotated[str, Field(max_length=4096)] | None = None
+    """The pods' label selector, for the scale subresource. Writer: controller."""
+    placements: list[Placement] = listmap("cluster", most=10000)
+    """The shares. Writer: the scheduler that spec.schedulerName names; ours is the controller."""
+    cluster_summary: Annotated[str, Field(max_length=4096)] | None = None
+    """The CLUSTERS column, `member-a=1,host=3`.
+
+    Writer: controller; for an external scheduler that writes none: propagator.
+    """
+    cluster_ref: ClusterReference | None = None
+    """The cluster, where there is exactly one. Writer: controller."""
+    clusters: list[ClusterShare] = listmap("name", most=10000)
+    """How each cluster is doing. Writer: propagator, always the whole list."""
+    # The generated alias would be serviceExternalIp; Kubernetes writes IP.
+    service_external_ip: Annotated[
+        str | None, Field(alias="serviceExternalIP", max_length=4096)
+    ] = None
+    """The SERVICE-EXTERNAL-IP column. Writer: propagator."""
+    policy_ref: PolicyReference | None = None
+    """The policy that bounds the shares. Writer: controller."""
+    decision: DecisionReference | None = None
+    """What the placements were decided on. Writer: controller."""
+    conditions: list[Condition] = listmap("type", most=32)
+    """Scheduled and Failed: controller. Propagated and Ready: propagator."""
+
+
+class Workload(Kind):
+    """Something to run in the fleet, where to run it, and what became of it."""
+
+    api_version: Literal["stowage.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant's type is str
+    kind: Literal["Workload"] = "Workload"
+    spec: WorkloadSpec
+    """What is wanted."""
+    status: WorkloadStatus | None = None
+    """What became of it."""
