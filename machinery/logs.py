@@ -1,0 +1,91 @@
+"""Logs of the standard library, as JSON lines or as text for a terminal.
+
+Every line says which object it is about (`extra={"object": "namespace/name"}`). Secrets are kept
+out by not being logged; the redaction here is the last line of defence, for text that came from
+somewhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from typing import TextIO
+
+from machinery.clock import microtime
+
+ROOTS = ("crds", "machinery", "controller", "propagator", "stowage")
+DEBUG_VERBOSITY = 4
+"""From this verbosity on, as klog counts it, debug lines are shown."""
+
+_SECRETS = re.compile(
+    r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)"
+    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
+    r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",
+    re.DOTALL,
+)
+
+
+def get(name: str) -> logging.Logger:
+    """The logger of a module; the argument is its `__name__`."""
+    return logging.getLogger(name)
+
+
+def configure(
+    level: int = logging.INFO, *, stream: TextIO | None = None, as_json: bool = True
+) -> None:
+    """Send our lines to a stream, standard error by default. The last call counts."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    for name in ROOTS:
+        logging.getLogger(name).setLevel(level)
+
+
+def set_verbosity(n: int) -> None:
+    """Verbosity as klog counts it: below 4 information, from 4 on everything."""
+    level = logging.DEBUG if n >= DEBUG_VERBOSITY else logging.INFO
+    for name in ROOTS:
+        logging.getLogger(name).setLevel(level)
+
+
+def redacted(text: str) -> str:
+    """The text without PEM blocks, bearer tokens and web tokens."""
+    return _SECRETS.sub("[redacted]", text)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, and object and error where known."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        line = {
+            "time": microtime(datetime.fromtimestamp(record.created, UTC)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": redacted(record.getMessage()),
+        }
+        about = getattr(record, "object", None)
+        if about is not None:
+            line["object"] = about
+        if record.exc_info:
+            line["error"] = redacted(self.formatException(record.exc_info))
+        return json.dumps(line, ensure_ascii=False)
+
+
+class TextFormatter(logging.Formatter):
+    """`12:30:01 INFO namespace/name: message` for people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, or lines where there is a traceback."""
+        moment = datetime.fromtimestamp(record.created).astimezone()
+        about = getattr(record, "object", None)
+        subject = f"{about}: " if about else ""
+        line = f"{moment:%H:%M:%S} {record.levelname} {subject}{record.getMessage()}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return redacted(line)

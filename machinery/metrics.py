@@ -1,0 +1,79 @@
+"""Prometheus metrics in a registry of our own, each there at zero from the start.
+
+A metric that appears only with its first event cannot be told from one that was never wired, so
+the helpers take the label values that are known beforehand and create them at once. Hot paths keep
+the child that `labels()` returns; looking it up costs more than counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics import MetricWrapperBase
+
+M = TypeVar("M", bound=MetricWrapperBase)
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+"""The Content-Type of `exposition()`."""
+
+LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Seconds: from a cached answer to a request's time limit."""
+
+
+def _registry() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)  # memory, descriptors, processor time
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    return registry
+
+
+REGISTRY = _registry()
+
+
+def _present(metric: M, zero: Iterable[Sequence[str]]) -> M:
+    for values in zero:
+        metric.labels(*values)
+    return metric
+
+
+def counter(
+    name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
+) -> Counter:
+    """A counter; `zero` lists the label values that shall exist from the start."""
+    return _present(Counter(name, doc, labels, registry=REGISTRY), zero)
+
+
+def gauge(
+    name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
+) -> Gauge:
+    """A gauge; `zero` as in `counter`."""
+    return _present(Gauge(name, doc, labels, registry=REGISTRY), zero)
+
+
+def histogram(
+    name: str,
+    doc: str,
+    labels: Sequence[str] = (),
+    *,
+    zero: Iterable[Sequence[str]] = (),
+    buckets: Sequence[float] = LATENCY_BUCKETS,
+) -> Histogram:
+    """A histogram of seconds by default; `zero` as in `counter`, `buckets` are upper bounds."""
+    return _present(Histogram(name, doc, labels, registry=REGISTRY, buckets=buckets), zero)
+
+
+def exposition() -> bytes:
+    """All metrics in Prometheus' text format."""
+    return generate_latest(REGISTRY)

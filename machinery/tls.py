@@ -1,0 +1,86 @@
+"""The TLS side of a connection, with every key kept in memory.
+
+`ssl` loads a client certificate from a path only, and a key never touches the disk here. So the
+path is that of an anonymous memory file (Linux) or of a pipe (elsewhere), gone once it is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import ssl
+from collections.abc import Iterator
+
+from machinery.errors import KubeconfigError
+from machinery.kubeconfig import Connection
+
+
+def client_context(connection: Connection) -> ssl.SSLContext:
+    """A context that verifies the server's name and its chain to `connection.ca`, or the system's.
+
+    Raises KubeconfigError when the CA, the certificate or the key cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    _trust(context, connection.ca)
+    if connection.client_cert and connection.client_key:
+        _identify(context, connection.client_cert, connection.client_key)
+    return context
+
+
+def _trust(context: ssl.SSLContext, ca: bytes | None) -> None:
+    if ca is None:
+        context.load_default_certs()
+        return
+    try:
+        context.load_verify_locations(cadata=ca.decode("ascii"))
+    except (ssl.SSLError, ValueError) as e:
+        raise KubeconfigError("certificate-authority-data", "is not a PEM certificate") from e
+
+
+def _identify(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    try:
+        with in_memory(certificate) as cert_path, in_memory(key) as key_path:
+            context.load_cert_chain(cert_path, key_path, password=_no_passphrase)
+    except ssl.SSLError as e:
+        raise KubeconfigError(
+            "client-key-data", "certificate and key cannot be used together"
+        ) from e
+
+
+def _no_passphrase() -> str:
+    """Keep OpenSSL from asking at the terminal for the passphrase of an encrypted key."""
+    return ""
+
+
+@contextlib.contextmanager
+def in_memory(data: bytes, *, pipe: bool = not hasattr(os, "memfd_create")) -> Iterator[str]:
+    """A path at which `data` can be read once, while the block lasts; never a file on a disk."""
+    descriptor = _pipe(data) if pipe else _memory_file(data)
+    try:
+        yield f"/dev/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _memory_file(data: bytes) -> int:
+    descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _pipe(data: bytes) -> int:
+    """The reading end of a pipe that holds `data`; what does not fit a pipe's buffer is refused."""
+    reader, writer = os.pipe()
+    try:
+        os.set_blocking(writer, False)
+        written = os.write(writer, data)
+    finally:
+        os.close(writer)
+    if written == len(data):
+        return reader
+    os.close(reader)
+    raise KubeconfigError("client-certificate-data", "is too long")

@@ -1,0 +1,307 @@
+"""What can be asked of an API server about one resource: get, list, apply, patch, delete, discover.
+
+Pure translation of a verb into method, path, query and body; `machinery.transport` carries it. One
+set of methods serves namespaced and cluster-scoped kinds alike. Answers are plain JSON values, kept
+whole: what an old client does not know must survive a round trip through it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from machinery.errors import Gone, NotFound, TransportError
+from machinery.resources import Resource
+
+JSON = "application/json"
+APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML; the server takes it under this name
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+PAGE = 500
+"""Objects of one page of a list."""
+
+Resources: TypeAlias = list[Resource]
+JsonPatch: TypeAlias = list[dict[str, Any]]
+
+
+class _ListMeta(msgspec.Struct):
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+
+
+class _ApiResource(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _ApiResources(msgspec.Struct):
+    resources: list[_ApiResource] = []
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+_page = msgspec.json.Decoder(_Page)
+_api_resources = msgspec.json.Decoder(_ApiResources)
+_version = msgspec.json.Decoder(_Version)
+_value = msgspec.json.Decoder()
+
+
+def decode(answer: bytes, decoder: msgspec.json.Decoder[Any] = _value) -> Any:
+    """The answer's JSON value. Raises TransportError when it is none, or of another shape."""
+    try:
+        return decoder.decode(answer)
+    except msgspec.DecodeError as e:
+        raise TransportError(f"the answer is not the JSON that was asked for: {e}") from e
+
+
+def selection(
+    label_selector: str | None, field_selector: str | None, **more: str | None
+) -> dict[str, str]:
+    """The query parameters of a list or a watch, without those that are not given."""
+    params = {"labelSelector": label_selector, "fieldSelector": field_selector, **more}
+    return {key: value for key, value in params.items() if value}
+
+
+class Verbs(ABC):
+    """The verbs of the Kubernetes API over one `request` method."""
+
+    def __init__(self) -> None:
+        self._discovered: dict[str, list[Resource]] = {}
+
+    @abstractmethod
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | Mapping[str, Any] | JsonPatch | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call
+    ) -> bytes:
+        """Send one request, return the body of a 2xx answer; else raise one of the errors."""
+
+    async def get(
+        self,
+        res: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """The object, or its subresource. Raises NotFound."""
+        return await self._json("GET", res.path(namespace, name, subresource))
+
+    async def pages(
+        self,
+        res: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+        limit: int = PAGE,
+    ) -> AsyncIterator[bytes]:
+        """A list, page by page, undecoded; the last page's resourceVersion is where to watch from.
+
+        All pages show one moment. Raises Gone when the server has forgotten that moment half way:
+        what was read so far is then to be thrown away. `limit` 0 asks for everything at once.
+        """
+        path = res.path(namespace)
+        accept = METADATA_LIST if metadata_only else JSON
+        params = selection(label_selector, field_selector, limit=str(limit) if limit else None)
+        while True:
+            page = await self.request("GET", path, params=params, accept=accept)
+            onward = decode(page, _page).metadata.continue_
+            yield page
+            if not onward:
+                return
+            params["continue"] = onward
+
+    async def list(
+        self,
+        res: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+    ) -> dict[str, Any]:
+        """The whole list as one object, whose resourceVersion is where to watch from.
+
+        Asked for in pages; when the server forgets the moment they show, once more in one piece,
+        which cannot be forgotten half way.
+        """
+        for limit in (PAGE, 0):
+            pages = self.pages(
+                res,
+                namespace=namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                metadata_only=metadata_only,
+                limit=limit,
+            )
+            try:
+                return await _joined(pages)
+            except Gone:
+                if not limit:
+                    raise
+        raise AssertionError("the second round returns or raises")
+
+    async def create(
+        self,
+        res: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """The object as created. The namespace defaults to the object's. Raises AlreadyExists."""
+        path = res.path(namespace or _namespace(res, obj))
+        return await self._json("POST", path, params=_dry(dry_run), body=obj)
+
+    async def apply(
+        self,
+        res: Resource,
+        obj: Mapping[str, Any],
+        *,
+        name: str,
+        namespace: str | None = None,
+        field_manager: str = "stowage",
+        force: bool = False,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Server-side apply; the merged object. Raises Conflict where another owns a field."""
+        params = {"fieldManager": field_manager, **_dry(dry_run)}
+        if force:
+            params["force"] = "true"
+        path = res.path(namespace or _namespace(res, obj), name, subresource)
+        return await self._json("PATCH", path, params=params, body=obj, content_type=APPLY_PATCH)
+
+    async def merge_patch(
+        self,
+        res: Resource,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """The patched object. A metadata.resourceVersion in it that is old raises Conflict."""
+        path = res.path(namespace, name, subresource)
+        return await self._json("PATCH", path, body=patch, content_type=MERGE_PATCH)
+
+    async def json_patch(
+        self,
+        res: Resource,
+        name: str,
+        patch: JsonPatch,
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """The patched object. Raises Invalid when a `test` of the patch fails."""
+        path = res.path(namespace, name, subresource)
+        return await self._json("PATCH", path, body=patch, content_type=JSON_PATCH)
+
+    async def update(
+        self,
+        res: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """The object as replaced. Raises Conflict when its resourceVersion is old."""
+        name = obj["metadata"]["name"]
+        path = res.path(namespace or _namespace(res, obj), name, subresource)
+        return await self._json("PUT", path, body=obj)
+
+    async def delete(
+        self,
+        res: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str = "Background",
+    ) -> None:
+        """Ask for the deletion. Raises NotFound; Conflict when uid or version are not its own."""
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        given = {key: value for key, value in preconditions.items() if value}
+        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        body["propagationPolicy"] = propagation
+        if given:
+            body["preconditions"] = given
+        await self.request("DELETE", res.path(namespace, name), body=body)
+
+    async def discover(self, api_version: str) -> Resources:
+        """Every resource type of a group and version, cached. Raises NotFound for none."""
+        known = self._discovered.get(api_version)
+        return known if known is not None else await self._discover(api_version)
+
+    async def resource(self, api_version: str, kind: str) -> Resource:
+        """The resource type of a manifest. Raises NotFound when the server does not know it.
+
+        A kind missing from the cache is asked for again: its definition may have just arrived.
+        """
+        for find in (self.discover, self._discover):
+            for res in await find(api_version):
+                if res.kind == kind:
+                    return res
+        message = f"the server has no kind {kind} in {api_version}"
+        raise NotFound(code=404, reason="NotFound", message=message)
+
+    async def version(self) -> str:
+        """The server's version as it tells it: `v1.36.3`."""
+        git_version: str = decode(await self.request("GET", "/version"), _version).git_version
+        return git_version
+
+    async def _discover(self, api_version: str) -> Resources:
+        group, _, version = api_version.rpartition("/")
+        path = f"/apis/{api_version}" if group else f"/api/{version}"
+        listed: _ApiResources = decode(await self.request("GET", path), _api_resources)
+        found = [
+            Resource(group, version, each.name, each.kind, each.namespaced)
+            for each in listed.resources
+            if "/" not in each.name  # subresources such as pods/log
+        ]
+        self._discovered[api_version] = found
+        return found
+
+    async def _json(self, method: str, path: str, **how: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = decode(await self.request(method, path, **how))
+        return answer
+
+
+def _namespace(res: Resource, obj: Mapping[str, Any]) -> str | None:
+    return obj.get("metadata", {}).get("namespace") if res.namespaced else None
+
+
+def _dry(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}
+
+
+async def _joined(pages: AsyncIterator[bytes]) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    items: list[Any] = []
+    async for page in pages:
+        whole = decode(page)
+        items += whole.get("items") or ()
+    whole["items"] = items
+    return whole
