@@ -26,6 +26,7 @@ from crds.names import FORBIDDEN_NAMESPACE_PREFIX, SYSTEM_NAMESPACE, forbidden_n
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 VALIDATIONS = "x-kubernetes-validations"
+_MAP_KEYS = "x-kubernetes-list-map-keys"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,17 @@ class Rule:
         return entry | ({"fieldPath": f".{self.field}"} if self.located else {})
 
 
+def _refuse_duplicates(field: str, keys: list[Any], elements: list[BaseModel]) -> None:
+    seen = set()
+    for element in elements:
+        given = element.model_dump(by_alias=True, mode="json")
+        key = tuple(given[name] for name in keys)
+        if key in seen:
+            text = f"only one element with {' and '.join(map(str, keys))} {', '.join(key)}"
+            raise PydanticCustomError("rule", "{field}: {text}", {"field": field, "text": text})
+        seen.add(key)
+
+
 class Model(BaseModel):
     """The base of every part of our kinds: camelCase outside, unknown fields refused."""
 
@@ -60,6 +72,15 @@ class Model(BaseModel):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
+
+    @model_validator(mode="after")
+    def _keep_keys_unique(self) -> Self:
+        for name, field in type(self).model_fields.items():
+            extra = field.json_schema_extra
+            keys = extra.get(_MAP_KEYS) if isinstance(extra, dict) else None
+            if isinstance(keys, list):
+                _refuse_duplicates(field.alias or name, keys, getattr(self, name))
+        return self
 
     @model_validator(mode="after")
     def _obey(self) -> Self:
@@ -100,7 +121,7 @@ def listmap(*keys: str, most: int) -> Any:
     """A list of at most `most` elements, empty by default, told apart by these fields."""
     extra: dict[str, Any] = {
         "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": list(keys),
+        _MAP_KEYS: list(keys),
     }
     return Field(default_factory=list, max_length=most, json_schema_extra=extra)
 
@@ -146,7 +167,7 @@ FORBIDDEN_TEXT = (
 )
 _NOT_FORBIDDEN = {
     "rule": f"!self.startsWith('{FORBIDDEN_NAMESPACE_PREFIX}') && self != '{SYSTEM_NAMESPACE}'",
-    "message": f"namespace: {FORBIDDEN_TEXT}",
+    "message": FORBIDDEN_TEXT,
 }
 TargetNamespace = Annotated[
     DnsLabel,
@@ -159,7 +180,7 @@ QUANTITY = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([EPTGMk]i?|Ki|[num]|[eE][+-]?[0-
 
 
 def _quantity(amount: str | int) -> str | int:
-    if isinstance(amount, str) and not re.match(QUANTITY, amount):
+    if isinstance(amount, str) and not re.fullmatch(QUANTITY, amount):
         raise PydanticCustomError("quantity", "not a quantity; write it as 500m, 2 or 12Gi")
     return amount
 

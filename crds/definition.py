@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions: names, columns and subresources around the generated schemas.
 
-The columns are what `kubectl get` prints, so they are part of the interface. A column's path may
-name two places at once (`['spec','metadata']`); the first that has a value is printed.
+The columns are what `kubectl get` prints, so they are part of the interface. A path may name
+several places (`['targetNamespace','namespace']`); the first one that has a value is printed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORKLOAD_COLUMNS = (
     ("Ready", "string", ".status.readySummary", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Pending", "integer", ".status.pending", 1),
-    ("Namespace", "string", ".['spec','metadata']['targetNamespace','namespace']", 1),
+    ("Namespace", "string", ".*['targetNamespace','namespace']", 1),
     ("Deployment", "string", ".spec['targetDeployment','template'].metadata.name", 1),
     ("Service-External-IP", "string", ".status.serviceExternalIP", 1),
 )

@@ -30,7 +30,7 @@ from crds.base import (
     listmap,
 )
 from crds.labels import Taint
-from crds.names import API_VERSION, LABEL_CLUSTER, SYSTEM_NAMESPACE
+from crds.names import LABEL_CLUSTER, SYSTEM_NAMESPACE
 
 
 class MemberClusterCondition(StrEnum):
@@ -161,7 +161,7 @@ class MemberCluster(Kind):
         ),
     )
 
-    api_version: Literal["stowage.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant's type is str
+    api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["MemberCluster"] = "MemberCluster"
     spec: MemberClusterSpec = MemberClusterSpec()
     """What the administrator says of the cluster."""

@@ -70,7 +70,7 @@ def _runs_units(template: Carried) -> bool:
 
 def is_custom(template: Carried) -> bool:
     """True for a kind of somebody's own group; the built-in groups that run units have no dot."""
-    custom = re.match(_CUSTOM, template.api_version)
+    custom = re.fullmatch(_CUSTOM, template.api_version)
     return bool(custom) and not template.api_version.startswith(f"{GROUP}/")
 
 

@@ -33,7 +33,7 @@ from crds.base import (
     listmap,
 )
 from crds.labels import LabelSelector, Toleration
-from crds.names import API_VERSION, DEFAULT_SCHEDULER
+from crds.names import DEFAULT_SCHEDULER
 from crds.template import Manifest, Service, TargetDeployment, Template, replicas_path_fits
 
 
@@ -291,7 +291,7 @@ class Placement(Model):
 class ClusterReference(Model):
     """The chosen cluster, where there is exactly one."""
 
-    api_version: Literal["stowage.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant's type is str
+    api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     """stowage.dev/v1alpha1."""
     kind: Literal["MemberCluster"] = "MemberCluster"
     """MemberCluster."""
@@ -388,7 +388,7 @@ class WorkloadStatus(Model):
 class Workload(Kind):
     """Something to run in the fleet, where to run it, and what became of it."""
 
-    api_version: Literal["stowage.dev/v1alpha1"] = API_VERSION  # type: ignore[assignment]  # the constant's type is str
+    api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
     kind: Literal["Workload"] = "Workload"
     spec: WorkloadSpec
     """What is wanted."""
