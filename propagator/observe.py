@@ -1,0 +1,175 @@
+"""What is seen of a member: does it answer, how well, who provides it, how do our units fare there.
+
+Pure bookkeeping, fed by `link`, read by the Workload status and by `publish`; nothing here does
+I/O. Unit counts are kept up to date pod by pod, so that asking for them costs nothing however many
+pods a member has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from crds.membercluster import ReadyReason
+from machinery.errors import (
+    Forbidden,
+    KubeconfigError,
+    StowageError,
+    TLSVerificationFailed,
+    TooManyRequests,
+    Unauthorized,
+)
+from machinery.objects import Key
+from propagator.capacity import Node, Pod
+
+UNKNOWN_PROVIDER = "unknown"
+"""The provider of a cluster whose nodes do not tell; not empty, so that a selector can name it."""
+
+_SCHEMES = {"gce": "gcp"}
+"""Schemes of a node's providerID that are not the provider's usual name."""
+
+_LATENCY_WEIGHT = 0.2
+_RELIABILITY_WEIGHT = 0.02  # at a probe each 5 s: half of a failure is forgotten after 3 minutes
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Can this member be used, and if not, why. The message never holds a secret."""
+
+    reason: ReadyReason
+    message: str
+
+    @property
+    def ready(self) -> bool:
+        """True when the member answers to our credential."""
+        return self.reason is ReadyReason.CONNECTED
+
+
+CONNECTED = Verdict(ReadyReason.CONNECTED, "the API server answers")
+
+
+def unreachable(message: str) -> Verdict:
+    """The verdict on a member that gives no answer, or none that makes sense."""
+    return Verdict(ReadyReason.UNREACHABLE, message)
+
+
+def verdict_of(fault: StowageError) -> Verdict:
+    """What a probe that raised `fault` says about the member.
+
+    Forbidden and TooManyRequests come from a server that knows us, so it is there.
+    """
+    match fault:
+        case Forbidden() | TooManyRequests():
+            return CONNECTED
+        case KubeconfigError():
+            return Verdict(ReadyReason.INVALID_KUBECONFIG, str(fault))
+        case Unauthorized():
+            return Verdict(ReadyReason.UNAUTHORIZED, f"the credential is refused: {fault}")
+        case TLSVerificationFailed():
+            return Verdict(ReadyReason.TLS_VERIFICATION_FAILED, str(fault))
+    return unreachable(str(fault))
+
+
+class Health:
+    """How fast and how reliably the probes of one member are answered; both decay."""
+
+    def __init__(self) -> None:
+        self._latency: float | None = None
+        self._answered = 1.0
+
+    def record(self, *, answered: bool, seconds: float) -> None:
+        """One probe ended after that many seconds; time counts only where there was an answer."""
+        self._answered += _RELIABILITY_WEIGHT * (answered - self._answered)
+        if answered:
+            before = seconds if self._latency is None else self._latency
+            self._latency = before + _LATENCY_WEIGHT * (seconds - before)
+
+    @property
+    def latency_milliseconds(self) -> int | None:
+        """Smoothed round trip of a probe, at least 1; None before the first answer."""
+        return None if self._latency is None else max(1, round(self._latency * 1000))
+
+    @property
+    def ready_percent(self) -> int:
+        """Share of the recent probes that were answered, 0..100."""
+        return round(self._answered * 100)
+
+
+def settled(old: int | None, new: int, *, step: int) -> int:
+    """`old` again unless `new` is really different: by `step`, and by a quarter of it.
+
+    Keeps what is published from following noise, which would cost a write to the hub each time.
+    """
+    if old is None or abs(new - old) >= max(step, old / 4):
+        return new
+    return old
+
+
+def provider_of(nodes: Iterable[Node]) -> str:
+    """The provider that most nodes name in `spec.providerID`, lower case; ties by name."""
+    votes = Counter(name for node in nodes if (name := _provider(node)))
+    return min(votes, key=lambda name: (-votes[name], name)) if votes else UNKNOWN_PROVIDER
+
+
+def _provider(node: Node) -> str:
+    scheme, colon, _ = node.provider_id.partition(":")
+    return _SCHEMES.get(scheme.lower(), scheme.lower()) if colon else ""
+
+
+@dataclass(slots=True)
+class UnitCounts:
+    """The units of one Workload on one member, as its pods show them."""
+
+    scheduled: int = 0
+    """Pods that hold room on a node, also while they end: counted as in the cluster's capacity."""
+    ready: int = 0
+    unschedulable: int = 0
+    """Pods that the member's scheduler found no room for."""
+    oldest_unschedulable: datetime | None = None
+    """Since when the first of them has been waiting."""
+
+
+class UnitLedger:
+    """UnitCounts by Workload UID, kept up to date by `replace`."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, UnitCounts] = {}
+        self._waiting: dict[str, dict[Key, datetime]] = {}
+
+    def replace(self, old: Pod | None, new: Pod | None) -> set[str]:
+        """Take one pod's change into account; the UIDs whose counts are different now."""
+        touched = set()
+        for pod, sign in ((old, -1), (new, 1)):
+            if pod is not None and pod.workload:
+                self._add(pod, sign)
+                touched.add(pod.workload)
+        if old and new and old.workload == new.workload and old.facts == new.facts:
+            return set()
+        return touched
+
+    def counts(self, uid: str) -> UnitCounts:
+        """A copy of the counts, all zero for a Workload without pods."""
+        held = self._counts.get(uid, UnitCounts())
+        oldest = min(self._waiting.get(uid, {}).values(), default=None)
+        return UnitCounts(held.scheduled, held.ready, held.unschedulable, oldest)
+
+    def _add(self, pod: Pod, sign: int) -> None:
+        counts = self._counts.setdefault(pod.workload, UnitCounts())
+        counts.scheduled += sign * bool(pod.node)
+        counts.ready += sign * pod.ready
+        if pod.unschedulable is not None:
+            counts.unschedulable += sign
+            self._wait(pod, pod.unschedulable if sign > 0 else None)
+        if counts == UnitCounts():
+            del self._counts[pod.workload]
+
+    def _wait(self, pod: Pod, since: datetime | None) -> None:
+        waiting = self._waiting.setdefault(pod.workload, {})
+        if since is None:
+            waiting.pop(pod.metadata.key, None)
+        else:
+            waiting[pod.metadata.key] = since
+        if not waiting:
+            del self._waiting[pod.workload]

@@ -1,0 +1,56 @@
+"""What may be set about the propagator, with the values that it has otherwise.
+
+Built by the command line and by tests, read by `app.run`, the sessions and the registrar. All
+durations are seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from crds.names import SYSTEM_NAMESPACE
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings:
+    """How one member is talked to.
+
+    A member that stops answering is noticed within 1.2 * `probe_period` + 2 * `probe_timeout` +
+    `probe_confirm`, 17 s: the next probe times out, and so does the one that confirms it.
+    """
+
+    workers: int = 8
+    """Workloads that are synced at the same time on one member."""
+    connections: int = 32
+    """Requests under way at the same time to one member; watches are not counted."""
+    request_timeout: float = 10.0
+    probe_period: float = 5.0
+    probe_timeout: float = 5.0
+    probe_confirm: float = 1.0
+    """After a first failed probe, how soon the second one decides."""
+    probe_backoff: float = 10.0
+    """The longest pause between two probes of a member that does not answer."""
+    impersonate: bool = False
+    """Write as `system:serviceaccount:<target namespace>:stowage`: the member's RBAC decides."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropagatorSettings:
+    """One propagator process."""
+
+    kubeconfig: str | None = None
+    """The hub's; None means the usual places, then in-cluster."""
+    context: str | None = None
+    namespace: str = SYSTEM_NAMESPACE
+    """Where registration Secrets and our Lease lie."""
+    http_host: str = "0.0.0.0"  # noqa: S104 - probes and Prometheus come from other machines
+    http_port: int = 10252
+    identity: str | None = None
+    """The name in the Lease; None means host name and process id."""
+    lease_seconds: float = 10.0
+    renew_deadline: float = 7.0
+    lease_retry: float = 2.0
+    hub_connections: int = 64
+    hub_staleness: float = 150.0
+    """The hub sends a bookmark a minute: silent for longer than this, its view is not acted on."""
+    sessions: SessionSettings = field(default_factory=SessionSettings)
