@@ -2,7 +2,7 @@
 
 `kubectl apply -f crds/` installs them; so does whoever applies `manifests()`. This is the lowest
 layer: it imports nothing of ours, does no I/O beyond reading its own files, and everything above
-may rely on its names. Needs: pydantic for the models; `crds.names` and this module need nothing.
+may rely on its names. The models need pydantic; `crds.names` and this module do without.
 """
 
 from __future__ import annotations

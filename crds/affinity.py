@@ -10,8 +10,17 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crds.base import ATOMIC, LabelKey, Model, Weight, atomic
+from crds.base import ATOMIC, DnsLabel, DnsName, LabelKey, Model, Weight, atomic
 from crds.labels import LabelSelector, SelectorTerm
+
+
+class TargetCluster(Model):
+    """One cluster by name."""
+
+    name: DnsName
+    """The MemberCluster's name."""
+    namespace: DnsLabel | None = None
+    """The namespace of the cluster's Secret; any when unset."""
 
 
 class RequiredClusterTerms(Model):

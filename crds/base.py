@@ -129,7 +129,9 @@ def listmap(*keys: str, most: int) -> Any:
 NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 QUALIFIED = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 
-Int32 = Annotated[int, Field(strict=True, le=2**31 - 1, json_schema_extra={"format": "int32"})]
+Int32 = Annotated[
+    int, Field(strict=True, ge=-(2**31), le=2**31 - 1, json_schema_extra={"format": "int32"})
+]
 Int64 = Annotated[int, Field(strict=True, json_schema_extra={"format": "int64"})]
 Count = Annotated[
     int, Field(strict=True, ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})
@@ -218,9 +220,9 @@ class Condition(Model):
     """What is true or not."""
     status: ConditionStatus
     """True, False or Unknown."""
-    reason: Annotated[str, Field(max_length=1024)] = ""
+    reason: Annotated[str, Field(max_length=1024)] | None = None
     """One word for programs."""
-    message: Annotated[str, Field(max_length=32768)] = ""
+    message: Annotated[str, Field(max_length=32768)] | None = None
     """A sentence for people."""
     last_transition_time: Timestamp | None = None
     """When `status` last changed."""

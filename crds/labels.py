@@ -23,6 +23,8 @@ from crds.base import (
     atomic,
 )
 
+_KEY_OR_NOTHING = rf"^(({NAME}(\.{NAME})*/)?{QUALIFIED})?$"
+
 RequirementValue = Annotated[str, Field(max_length=63, pattern=rf"^(-[0-9]+|({QUALIFIED})?)$")]
 """A label's value, or a negative number to compare with."""
 
@@ -121,7 +123,7 @@ class Taint(Model):
 
     key: LabelKey
     """The taint's key."""
-    value: LabelValue = ""
+    value: LabelValue | None = None
     """The taint's value."""
     effect: TaintEffect
     """NoSchedule, PreferNoSchedule or NoExecute."""
@@ -153,13 +155,11 @@ class Toleration(Model):
         ),
     )
 
-    key: Annotated[
-        str, Field(max_length=317, pattern=rf"^(({NAME}(\.{NAME})*/)?{QUALIFIED})?$")
-    ] = ""
-    """The taint's key; empty, with operator Exists, tolerates every taint."""
+    key: Annotated[str, Field(max_length=317, pattern=_KEY_OR_NOTHING)] | None = None
+    """The taint's key; without one, operator Exists tolerates every taint."""
     operator: TolerationOperator = TolerationOperator.EQUAL
     """Equal compares the value, Exists takes any."""
-    value: LabelValue = ""
+    value: LabelValue | None = None
     """The taint's value, for operator Equal."""
     effect: TaintEffect | None = None
     """The effect to tolerate; every one when unset."""

@@ -133,6 +133,20 @@ class Manifest(Carried):
     """Its metadata; a namespace other than the target needs the verb `use` as well."""
 
 
+class ConnectionResource(Model):
+    """A Secret that travels with the Workload."""
+
+    name: DnsName
+    """What the resource is called; the Secret too, unless secretName says otherwise."""
+    secret_name: DnsName | None = None
+    """The Secret in the Workload's namespace; it keeps this name on the members."""
+
+    @property
+    def secret(self) -> str:
+        """The name of the Secret that is meant."""
+        return self.secret_name or self.name
+
+
 def replicas_path_fits(template: Template | None, path: str | None) -> bool:
     """Whether spec.replicasPath is right for the template; None stands for a targetDeployment."""
     if template is not None and is_custom(template):

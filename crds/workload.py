@@ -12,29 +12,33 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from crds.affinity import ClusterAffinity, WorkloadAffinity
+from crds.affinity import ClusterAffinity, TargetCluster, WorkloadAffinity
 from crds.base import (
     Condition,
     Count,
-    DnsLabel,
     DnsName,
     Int32,
     Int64,
     Kind,
-    LabelKey,
     LabelMap,
     Model,
-    Positive,
     Rule,
     TargetNamespace,
     Timestamp,
-    Weight,
     atomic,
     listmap,
 )
-from crds.labels import LabelSelector, Toleration
+from crds.division import DistributionWeight, SpreadConstraint
+from crds.labels import Toleration
 from crds.names import DEFAULT_SCHEDULER
-from crds.template import Manifest, Service, TargetDeployment, Template, replicas_path_fits
+from crds.template import (
+    ConnectionResource,
+    Manifest,
+    Service,
+    TargetDeployment,
+    Template,
+    replicas_path_fits,
+)
 
 
 class Distribution(StrEnum):
@@ -133,79 +137,6 @@ class EventReason(StrEnum):
     FAILED_SCHEDULING = "FailedScheduling"
     PROPAGATED = "Propagated"
     PROPAGATION_FAILED = "PropagationFailed"
-
-
-class DistributionWeight(Model):
-    """A static weight for the clusters that match, and bounds for each of their shares."""
-
-    rules = (
-        Rule(
-            field="maxReplicas",
-            text="must not be below minReplicas",
-            cel="!has(self.minReplicas) || !has(self.maxReplicas) "
-            "|| self.minReplicas <= self.maxReplicas",
-            holds=lambda w: w.max_replicas is None or (w.min_replicas or 0) <= w.max_replicas,
-        ),
-    )
-
-    cluster_selector: LabelSelector
-    """The clusters meant; an empty selector means all. The first entry that matches counts."""
-    weight: Weight
-    """1 to 100, relative to the other clusters' weights."""
-    min_replicas: Count | None = None
-    """No matching cluster's share is smaller, as far as there is room."""
-    max_replicas: Count | None = None
-    """No matching cluster's share is larger."""
-
-
-class SpreadConstraint(Model):
-    """Over how many domains of a topology key the shares go."""
-
-    rules = (
-        Rule(
-            field="maxDomains",
-            text="must not be below minDomains",
-            cel="!has(self.minDomains) || !has(self.maxDomains) "
-            "|| self.minDomains <= self.maxDomains",
-            holds=lambda s: s.max_domains is None or (s.min_domains or 1) <= s.max_domains,
-        ),
-        Rule(
-            field="minDomains",
-            text="give minDomains, maxDomains or both",
-            cel="has(self.minDomains) || has(self.maxDomains)",
-            holds=lambda s: s.min_domains is not None or s.max_domains is not None,
-        ),
-    )
-
-    topology_key: LabelKey
-    """A label of MemberClusters; those that share its value are one domain."""
-    min_domains: Positive | None = None
-    """At least so many domains."""
-    max_domains: Positive | None = None
-    """At most so many domains."""
-
-
-class TargetCluster(Model):
-    """One cluster by name."""
-
-    name: DnsName
-    """The MemberCluster's name."""
-    namespace: DnsLabel | None = None
-    """The namespace of the cluster's Secret; any when unset."""
-
-
-class ConnectionResource(Model):
-    """A Secret that travels with the Workload."""
-
-    name: DnsName
-    """What the resource is called; the Secret too, unless secretName says otherwise."""
-    secret_name: DnsName | None = None
-    """The Secret in the Workload's namespace; it keeps this name on the members."""
-
-    @property
-    def secret(self) -> str:
-        """The name of the Secret that is meant."""
-        return self.secret_name or self.name
 
 
 class WorkloadSpec(Model):

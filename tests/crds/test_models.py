@@ -1,0 +1,208 @@
+"""The models take what users write and what we write into a status, and give it back unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from crds import validation
+from crds.membercluster import MemberCluster, ReadyReason
+from crds.names import forbidden_namespace
+from crds.workload import (
+    Adoption,
+    Distribution,
+    Packing,
+    ScheduledReason,
+    Workload,
+    WorkloadState,
+    WorkloadStatus,
+)
+
+HERE = Path(__file__).parent
+FULL = yaml.safe_load((HERE / "full.yaml").read_text())
+EXAMPLES = [
+    document
+    for path in sorted((HERE.parent.parent / "examples").glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document["kind"] == "Workload"
+]
+
+STATUS = {
+    "observedGeneration": 3,
+    "state": "Running",
+    "desired": 6,
+    "assigned": 4,
+    "pending": 2,
+    "ready": 4,
+    "readySummary": "4/6",
+    "selector": "app=demo",
+    "placements": [{"cluster": "member-a", "replicas": 1}, {"cluster": "host", "replicas": 3}],
+    "clusterSummary": "member-a=1,host=3",
+    "clusterRef": {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "MemberCluster",
+        "name": "member-a",
+    },
+    "clusters": [
+        {
+            "name": "member-a",
+            "replicas": 1,
+            "scheduled": 1,
+            "ready": 1,
+            "unschedulable": 0,
+            "updated": 1,
+            "state": "Running",
+            "message": "",
+            "loadBalancer": {"ingress": [{"ip": "192.0.2.7"}]},
+        }
+    ],
+    "serviceExternalIP": "192.0.2.7",
+    "policyRef": {"name": "demo"},
+    "decision": {"hash": "4f", "time": "2026-01-02T03:04:05Z"},
+    "conditions": [
+        {"type": "Scheduled", "status": "False", "reason": "ReplicasReached", "message": "full"},
+        {"type": "Ready", "status": "True"},
+    ],
+}
+CLUSTER = {
+    "apiVersion": "stowage.dev/v1alpha1",
+    "kind": "MemberCluster",
+    "metadata": {"name": "member-a", "labels": {"tier": "gold"}},
+    "spec": {
+        "secretRef": {"namespace": "stowage-system", "name": "member-a"},
+        "taints": [{"key": "maintenance", "effect": "NoSchedule"}],
+        "unschedulable": False,
+        "virtual": False,
+        "namespaces": {"allow": ["*"]},
+    },
+    "status": {
+        "observedGeneration": 1,
+        "conditions": [{"type": "Ready", "status": "True", "reason": "Connected"}],
+        "version": "v1.36.3",
+        "provider": "kind",
+        "nodeGroups": [
+            {
+                "count": 3,
+                "labels": {"disk": "ssd"},
+                "taints": [{"key": "gpu", "value": "yes", "effect": "NoExecute"}],
+                "free": {"cpu": "3500m", "memory": "12Gi", "pods": "80", "example.com/gpu": 2},
+            }
+        ],
+        "capacity": {
+            "nodes": 3,
+            "allocatable": {"cpu": "12", "memory": "48Gi", "pods": "330"},
+            "requested": {"cpu": "1500m"},
+        },
+        "latencyMilliseconds": 12,
+        "reliability": {"readyPercent": 99},
+    },
+}
+
+
+@pytest.mark.proves("C2")
+def test_a_workload_with_every_field_survives_the_model():
+    whole = FULL | {"status": STATUS}
+    assert Workload.model_validate(whole).manifest() == whole
+    assert validation.violations(whole) == []
+
+
+def test_every_field_of_the_spec_and_status_is_tried():
+    spec = {f.alias for f in type(Workload.model_validate(FULL).spec).model_fields.values()}
+    assert spec - set(FULL["spec"]) == {"template"}
+    assert {f.alias for f in WorkloadStatus.model_fields.values()} == set(STATUS)
+
+
+def test_a_membercluster_with_every_field_survives_the_model():
+    assert MemberCluster.model_validate(CLUSTER).manifest() == CLUSTER
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["metadata"]["name"])
+def test_the_examples_are_good(example):
+    assert validation.violations(example) == []
+    assert Workload.model_validate(example).manifest() == example
+
+
+@pytest.mark.proves("C21")
+def test_defaults():
+    spec = Workload.model_validate(
+        {"spec": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}}}
+    ).spec
+    assert (spec.scheduler_name, spec.priority) == ("stowage", 0)
+    assert (spec.distribution, spec.packing) == (Distribution.SINGLE, Packing.PROPORTIONAL)
+    assert spec.adoption is Adoption.NEVER
+
+
+def test_reasons_and_states_are_spelt_as_people_read_them():
+    assert list(WorkloadState) == ["Pending", "Scheduled", "Creating", "Running", "Failed"]
+    assert ScheduledReason.FAILED_TO_SCHEDULE == "FailedToSchedule"
+    assert ReadyReason.TLS_VERIFICATION_FAILED == "TLSVerificationFailed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "path"),
+    [
+        ("Deployment", "apps/v1", None),
+        ("StatefulSet", "apps/v1", "spec.replicas"),
+        ("ReplicaSet", "apps/v1", None),
+        ("DaemonSet", "apps/v1", None),
+        ("Job", "batch/v1", "spec.parallelism"),
+        ("CronJob", "batch/v1", None),
+        ("Robot", "example.com/v1beta2", "spec.fleet.size"),
+    ],
+)
+@pytest.mark.proves("D4")
+def test_kinds_that_run_units(kind, api_version, path):
+    spec = {"template": {"apiVersion": api_version, "kind": kind}}
+    assert validation.violations({"spec": spec | ({"replicasPath": path} if path else {})}) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("status.nodeGroups[].free", {"cpu": "a lot"}),
+        ("spec.taints", [{"key": "a", "effect": "NoSchedule"}] * 2),
+        ("spec.namespaces", {"allow": ["Shop"]}),
+        ("metadata.name", "x" * 64),
+    ],
+)
+def test_a_wrong_membercluster_is_refused(path, value):
+    wrong = {
+        "status.nodeGroups[].free": {"status": {"nodeGroups": [{"count": 1, "free": value}]}},
+        "spec.taints": {"spec": {"taints": value}},
+        "spec.namespaces": {"spec": {"namespaces": value}},
+        "metadata.name": {"metadata": {"name": value}},
+    }[path]
+    with pytest.raises(ValidationError):
+        MemberCluster.model_validate(wrong)
+
+
+@pytest.mark.proves("C29")
+@pytest.mark.parametrize(
+    ("namespace", "forbidden"),
+    [("kube-system", True), ("kube-x", True), ("stowage-system", True), ("kubernetes", False)],
+)
+def test_forbidden_namespaces(namespace, forbidden):
+    assert forbidden_namespace(namespace) is forbidden
+
+
+def test_foreign_namespaces_are_those_that_need_the_verb():
+    def manifest(namespace: str | None) -> dict:
+        metadata = {"name": "a"} | ({"namespace": namespace} if namespace else {})
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+    workload = {
+        "metadata": {"namespace": "shop"},
+        "spec": {
+            "targetNamespace": "demo",
+            "manifests": [manifest("shop"), manifest(None), manifest("demo"), manifest("other")],
+        },
+    }
+    assert validation.target_namespace(workload) == "demo"
+    assert validation.foreign_namespaces(workload) == {
+        "demo": "spec.targetNamespace",
+        "other": "spec.manifests",
+    }
+    assert validation.foreign_namespaces({"metadata": {"namespace": "shop"}, "spec": {}}) == {}
