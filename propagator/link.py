@@ -33,7 +33,7 @@ from propagator.capacity import (
     slim_pod,
 )
 from propagator.managed import ManagedObject
-from propagator.observe import UnitLedger, Verdict, provider_of
+from propagator.observe import UNKNOWN_PROVIDER, UnitLedger, Verdict, provider_of
 from propagator.probe import Probe
 from propagator.settings import SessionSettings
 
@@ -110,17 +110,19 @@ class Link:
         return self._nodes.synced and self._pods.synced
 
     @property
-    def provider(self) -> str:
-        """Who provides the nodes; `unknown` where they do not tell."""
-        return provider_of(self.capacity.nodes)
-
-    @property
     def obstacle(self) -> str:
-        """Why nodes or pods cannot be read; empty when they can."""
+        """Why nodes or pods cannot be read; empty when they can, or when that is not known yet."""
         for informer in (self._nodes, self._pods):
             if not informer.synced and informer.last_error is not None:
                 return str(informer.last_error)
         return ""
+
+    @property
+    def provider(self) -> str:
+        """Who provides the nodes; `unknown` where that is not to be found out, empty until then."""
+        if self._nodes.synced:
+            return provider_of(self.capacity.nodes)
+        return UNKNOWN_PROVIDER if self.obstacle else ""
 
     def client_for(self, namespace: str) -> ApiClient:
         """The client for writes into that namespace of the member.

@@ -97,14 +97,12 @@ class Health:
         return round(self._answered * 100)
 
 
-def settled(old: int | None, new: int, *, step: int) -> int:
-    """`old` again unless `new` is really different: by `step`, and by a quarter of it.
+def settled(old: int | None, new: int, *, step: float) -> int:
+    """`old` again unless `new` differs by at least `step`.
 
     Keeps what is published from following noise, which would cost a write to the hub each time.
     """
-    if old is None or abs(new - old) >= max(step, old / 4):
-        return new
-    return old
+    return new if old is None or abs(new - old) >= step else old
 
 
 def provider_of(nodes: Iterable[Node]) -> str:

@@ -1,0 +1,251 @@
+"""Nodes and pods become node groups: never too many, never more room than there is."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from machinery import quantities
+from propagator.capacity import (
+    MAX_GROUPS,
+    CapacityLedger,
+    Node,
+    Pod,
+    WireNode,
+    WirePod,
+    slim_node,
+    slim_pod,
+)
+
+READY = [{"type": "Ready", "status": "True"}]
+
+
+def node(name: str, *, room: dict[str, str] | None = None, **more: Any) -> Node:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110"} if room is None else room
+    wire = {
+        "metadata": {"name": name, "labels": more.get("labels", {})},
+        "spec": {
+            "unschedulable": more.get("cordoned", False),
+            "taints": more.get("taints", []),
+            "providerID": more.get("provider_id", ""),
+        },
+        "status": {"allocatable": allocatable, "conditions": more.get("conditions", READY)},
+    }
+    slim = slim_node(msgspec.json.decode(json.dumps(wire), type=WireNode))
+    assert isinstance(slim, Node)
+    return slim
+
+
+def pod(name: str, *, spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any) -> Pod:
+    wire = {"metadata": {"name": name, "namespace": "demo", **meta}, "spec": spec, "status": status or {}}
+    slim = slim_pod(msgspec.json.decode(json.dumps(wire), type=WirePod))
+    assert isinstance(slim, Pod)
+    return slim
+
+
+def container(**requests: str) -> dict[str, Any]:
+    return {"name": "main", "resources": {"requests": requests}}
+
+
+def bound(name: str, to: str, **requests: str) -> Pod:
+    return pod(name, spec={"nodeName": to, "containers": [container(**requests)]})
+
+
+def requested(spec: dict[str, Any], status: dict[str, Any] | None = None) -> dict[str, int]:
+    return dict(pod("x", spec={"nodeName": "n", **spec}, status=status).requests)
+
+
+def test_a_pod_asks_for_all_its_containers():
+    asked = requested({"containers": [container(cpu="250m", memory="1Gi"), container(cpu="1.5")]})
+    assert asked == {"cpu": 1750, "memory": 2**30}
+
+
+def test_init_containers_run_one_after_the_other():
+    spec = {
+        "initContainers": [container(cpu="3"), container(cpu="2", memory="1Gi")],
+        "containers": [container(cpu="1", memory="512Mi")],
+    }
+    assert requested(spec) == {"cpu": 3000, "memory": 2**30}
+
+
+def test_sidecars_run_beside_everything_started_after_them():
+    sidecar = container(cpu="500m") | {"restartPolicy": "Always"}
+    spec = {
+        "initContainers": [container(cpu="2"), sidecar, container(cpu="2")],
+        "containers": [container(cpu="1")],
+    }
+    assert requested(spec) == {"cpu": 2500}
+
+
+def test_overhead_comes_on_top_and_pod_level_requests_replace_the_sum():
+    spec = {
+        "containers": [container(cpu="1", **{"nvidia.com/gpu": "1"})],
+        "resources": {"requests": {"cpu": "3"}},
+        "overhead": {"cpu": "100m"},
+    }
+    assert requested(spec) == {"cpu": 3100, "nvidia.com/gpu": 1}
+
+
+def test_what_a_container_still_holds_while_it_shrinks_counts():
+    status = {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": "2"}}]}
+    assert requested({"containers": [container(cpu="1")]}, status) == {"cpu": 2000}
+
+
+def test_a_pod_without_a_node_holds_no_room():
+    waiting = pod("x", spec={"containers": [container(cpu="1")]})
+    assert waiting.requests == ()
+
+
+def test_free_room_follows_the_pods():
+    ledger = CapacityLedger()
+    first = bound("a", "n1", cpu="1", memory="1Gi")
+    ledger.replace_pod(None, first)  # before its node is known
+    ledger.replace_node(None, node("n1"))
+    assert ledger.groups() == [
+        {"count": 1, "labels": {}, "taints": [], "free": {"cpu": "3", "memory": "7Gi", "pods": "109"}}
+    ]
+    bigger = bound("a", "n1", cpu="2500m", memory="1Gi")
+    ledger.replace_pod(first, bigger)
+    assert ledger.groups()[0]["free"]["cpu"] == "1500m"
+    ledger.replace_pod(bigger, None)
+    assert ledger.groups()[0]["free"] == {"cpu": "4", "memory": "8Gi", "pods": "110"}
+
+
+def test_an_overcommitted_node_has_no_free_room_and_takes_none_from_others():
+    ledger = CapacityLedger()
+    ledger.replace_node(None, node("n1"))
+    ledger.replace_node(None, node("n2"))
+    ledger.replace_pod(None, bound("a", "n1", cpu="9"))
+    free = sorted(group["free"]["cpu"] for group in ledger.groups())
+    assert free == ["0", "4"]
+
+
+def test_alike_means_labels_that_matter_taints_and_room():
+    ledger = CapacityLedger()
+    zone = {"topology.kubernetes.io/zone": "a"}
+    gpu = {"key": "gpu", "effect": "NoSchedule"}
+    for each in (
+        node("n1", labels=zone | {"kubernetes.io/hostname": "n1"}),
+        node("n2", labels=zone | {"kubernetes.io/hostname": "n2"}),
+        node("n3", labels=zone, taints=[gpu, {"key": "soft", "effect": "PreferNoSchedule"}]),
+        node("n4", labels=zone, room={"cpu": "1", "memory": "1Gi", "pods": "10"}),
+    ):
+        ledger.replace_node(None, each)
+    groups = {(g["count"], len(g["taints"]), g["free"]["cpu"]) for g in ledger.groups()}
+    assert groups == {(2, 0, "4"), (1, 1, "4"), (1, 0, "1")}
+    tainted = next(g for g in ledger.groups() if g["taints"])
+    assert tainted["taints"] == [{"key": "gpu", "value": "", "effect": "NoSchedule"}]
+    assert tainted["labels"] == zone
+
+
+@pytest.mark.parametrize(
+    "why",
+    [
+        {"cordoned": True},
+        {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+        {"conditions": []},
+    ],
+)
+def test_a_node_that_takes_no_pods_counts_nowhere(why):
+    ledger = CapacityLedger()
+    usable = node("n1")
+    ledger.replace_node(None, usable)
+    ledger.replace_node(usable, node("n1", **why))
+    assert ledger.groups() == []
+    assert ledger.capacity()["nodes"] == 0
+    assert ledger.capacity()["allocatable"]["cpu"] == "0"
+
+
+def test_totals_include_extended_resources():
+    ledger = CapacityLedger()
+    room = {"cpu": "8", "memory": "16Gi", "pods": "110", "nvidia.com/gpu": "4"}
+    ledger.replace_node(None, node("n1", room=room))
+    ledger.replace_pod(None, bound("a", "n1", cpu="1", **{"nvidia.com/gpu": "3"}))
+    assert ledger.capacity() == {
+        "nodes": 1,
+        "allocatable": {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "110"},
+        "requested": {"cpu": "1", "memory": "0", "nvidia.com/gpu": "3", "pods": "1"},
+    }
+    assert ledger.groups()[0]["free"]["nvidia.com/gpu"] == "1"
+
+
+def test_a_node_that_goes_takes_its_room_along():
+    ledger = CapacityLedger()
+    gone = node("n1")
+    ledger.replace_node(None, gone)
+    ledger.replace_node(gone, None)
+    assert ledger.groups() == []
+
+
+def told(group: dict[str, Any]) -> dict[str, int]:
+    return {res: quantities.amount(res, text) for res, text in group["free"].items()}
+
+
+rooms = st.fixed_dictionaries(
+    {
+        "cpu": st.integers(0, 64000).map(lambda n: f"{n}m"),
+        "memory": st.integers(0, 2**38).map(str),
+        "pods": st.integers(0, 250).map(str),
+    }
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(rooms, min_size=1, max_size=300), st.integers(1, 80))
+def test_groups_are_few_and_never_overstate(each, kinds):
+    ledger = CapacityLedger()
+    for number, room in enumerate(each):
+        labels = {"topology.kubernetes.io/zone": f"z{number % kinds}"}
+        ledger.replace_node(None, node(f"n{number}", room=room, labels=labels))
+    groups = ledger.groups()
+    assert len(groups) <= MAX_GROUPS
+    assert sum(group["count"] for group in groups) <= len(each)
+    for res in ("cpu", "memory", "pods"):
+        real = sorted((quantities.amount(res, room[res]) for room in each), reverse=True)
+        said = sorted((told(g)[res] for g in groups for _ in range(g["count"])), reverse=True)
+        assert all(claim <= actual for claim, actual in zip(said, real, strict=False))
+
+
+def test_a_cluster_of_a_thousand_nodes_still_tells_most_of_its_room():
+    chance = random.Random(4)
+    ledger = CapacityLedger()
+    for number in range(1000):
+        room = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+        ledger.replace_node(None, node(f"n{number}", room=room))
+        for each in range(chance.randint(0, 25)):
+            asked = {"cpu": f"{chance.randint(50, 900)}m", "memory": f"{chance.randint(64, 3000)}Mi"}
+            ledger.replace_pod(None, bound(f"p{number}-{each}", f"n{number}", **asked))
+    totals = ledger.capacity()
+    for res, least in (("cpu", 0.75), ("memory", 0.75)):
+        held = quantities.amount(res, totals["requested"][res])
+        free = quantities.amount(res, totals["allocatable"][res]) - held
+        said = sum(told(group)[res] * group["count"] for group in ledger.groups())
+        assert least * free <= said <= free
+
+
+def test_one_small_pod_changes_nothing_that_a_large_cluster_publishes():
+    chance = random.Random(4)
+    ledger = CapacityLedger()
+    for number in range(500):
+        room = {"cpu": f"{chance.randint(1000, 64000)}m", "memory": f"{chance.randint(1, 256)}Gi", "pods": "110"}
+        ledger.replace_node(None, node(f"n{number}", room=room))
+    before = ledger.groups()
+    unchanged = 0
+    for number in range(100):
+        small = bound("small", f"n{number}", cpu="10m", memory="16Mi")
+        ledger.replace_pod(None, small)
+        unchanged += ledger.groups() == before
+        ledger.replace_pod(small, None)
+    assert unchanged >= 50
+
+
+@pytest.mark.parametrize("text", ["1Zi", "", "NaN"])
+def test_a_quantity_that_is_none_is_said_so(text):
+    with pytest.raises(ValueError, match=text or "quantity"):
+        bound("a", "n1", cpu=text)

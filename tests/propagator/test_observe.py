@@ -1,0 +1,187 @@
+"""What is seen of a member: verdicts, health, providers, and units counted pod by pod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crds.membercluster import ReadyReason
+from machinery.errors import (
+    ApiError,
+    KubeconfigError,
+    StowageError,
+    TLSVerificationFailed,
+    Unreachable,
+)
+from machinery.objects import Meta
+from propagator.capacity import Node, Pod
+from propagator.observe import Health, UnitCounts, UnitLedger, provider_of, settled, verdict_of
+
+T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+def api_error(code: int) -> ApiError:
+    return ApiError.of(code=code, reason="", message="said no")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (Unreachable("no route"), ReadyReason.UNREACHABLE),
+        (api_error(500), ReadyReason.UNREACHABLE),
+        (api_error(404), ReadyReason.UNREACHABLE),
+        (api_error(401), ReadyReason.UNAUTHORIZED),
+        (TLSVerificationFailed("unknown CA"), ReadyReason.TLS_VERIFICATION_FAILED),
+        (KubeconfigError("users[0].user.exec", "runs a program"), ReadyReason.INVALID_KUBECONFIG),
+        (api_error(403), ReadyReason.CONNECTED),
+        (api_error(429), ReadyReason.CONNECTED),
+    ],
+)
+@pytest.mark.proves("D1")
+def test_each_fault_has_its_reason(fault: StowageError, reason: ReadyReason):
+    assert verdict_of(fault).reason is reason
+    assert verdict_of(fault).ready is (reason is ReadyReason.CONNECTED)
+
+
+def test_latency_is_smoothed_and_failures_leave_it_alone():
+    health = Health()
+    assert health.latency_milliseconds is None
+    health.record(answered=True, seconds=0.1)
+    health.record(answered=True, seconds=0.2)
+    assert health.latency_milliseconds == 120
+    health.record(answered=False, seconds=5.0)
+    assert health.latency_milliseconds == 120
+
+
+def test_reliability_falls_with_failures_and_recovers():
+    health = Health()
+    assert health.ready_percent == 100
+    for _ in range(50):
+        health.record(answered=False, seconds=5.0)
+    low = health.ready_percent
+    assert 30 < low < 45
+    for _ in range(500):
+        health.record(answered=True, seconds=0.01)
+    assert health.ready_percent == 100
+
+
+def test_noise_is_not_news():
+    assert settled(None, 7, step=5) == 7
+    assert settled(100, 104, step=5) == 100
+    assert settled(100, 105, step=5) == 105
+    assert settled(100, 95, step=5) == 95
+
+
+def nodes(*provider_ids: str) -> list[Node]:
+    return [Node(provider_id=each) for each in provider_ids]
+
+
+@pytest.mark.parametrize(
+    ("provider_ids", "provider"),
+    [
+        (["kind://docker/member-1/control-plane"], "kind"),
+        (["kwok://node-0", "kwok://node-1"], "kwok"),
+        (["aws:///eu-west-1a/i-0123"], "aws"),
+        (["gce://project/zone/vm"], "gcp"),
+        (["azure:///subscriptions/x"], "azure"),
+        (["AWS:///eu/i-1"], "aws"),
+        (["aws:///a/i-1", "kwok://virtual", "aws:///a/i-2"], "aws"),
+        (["kwok://virtual", "aws:///a/i-1"], "aws"),
+        (["", "aws:///a/i-1"], "aws"),
+        (["", ""], "unknown"),
+        ([], "unknown"),
+    ],
+)
+@pytest.mark.proves("C10")
+def test_the_provider_is_what_most_nodes_say(provider_ids: Sequence[str], provider: str):
+    assert provider_of(nodes(*provider_ids)) == provider
+
+
+def pod(
+    name: str,
+    *,
+    workload: str = "u1",
+    node: str = "",
+    ready: bool = False,
+    unschedulable: datetime | None = None,
+) -> Pod:
+    return Pod(
+        metadata=Meta(name=name, namespace="demo"),
+        workload=workload,
+        node=node,
+        ready=ready,
+        unschedulable=unschedulable,
+    )
+
+
+def test_units_are_counted_by_workload():
+    ledger = UnitLedger()
+    assert ledger.replace(None, pod("a", node="n1", ready=True)) == {"u1"}
+    assert ledger.replace(None, pod("b", node="n1")) == {"u1"}
+    assert ledger.replace(None, pod("c", workload="u2", node="n1", ready=True)) == {"u2"}
+    assert ledger.replace(None, pod("stranger", workload="", node="n1")) == set()
+    assert ledger.counts("u1") == UnitCounts(scheduled=2, ready=1)
+    assert ledger.counts("u2") == UnitCounts(scheduled=1, ready=1)
+    assert ledger.counts("u3") == UnitCounts()
+
+
+def test_waiting_units_tell_since_when():
+    ledger = UnitLedger()
+    older, newer = T0, T0 + timedelta(seconds=30)
+    ledger.replace(None, pod("a", unschedulable=newer))
+    ledger.replace(None, pod("b", unschedulable=older))
+    assert ledger.counts("u1") == UnitCounts(unschedulable=2, oldest_unschedulable=older)
+    assert ledger.replace(pod("b", unschedulable=older), pod("b", node="n1")) == {"u1"}
+    assert ledger.counts("u1") == UnitCounts(
+        scheduled=1, unschedulable=1, oldest_unschedulable=newer
+    )
+    ledger.replace(pod("a", unschedulable=newer), None)
+    assert ledger.counts("u1") == UnitCounts(scheduled=1)
+
+
+def test_a_change_that_counts_nowhere_tells_nobody():
+    ledger = UnitLedger()
+    ledger.replace(None, pod("a", node="n1"))
+    assert ledger.replace(pod("a", node="n1"), pod("a", node="n1")) == set()
+
+
+shapes = st.builds(
+    pod,
+    st.just("x"),
+    workload=st.sampled_from(["", "u1", "u2"]),
+    node=st.sampled_from(["", "n1"]),
+    ready=st.booleans(),
+    unschedulable=st.sampled_from([None, T0, T0 + timedelta(hours=1)]),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.none() | shapes), max_size=60))
+def test_counting_change_by_change_equals_counting_all(changes):
+    ledger = UnitLedger()
+    held: dict[int, Pod] = {}
+    for number, shape in changes:
+        new = shape and pod(
+            f"p{number}",
+            workload=shape.workload,
+            node=shape.node,
+            ready=shape.ready,
+            unschedulable=shape.unschedulable,
+        )
+        old = held.pop(number, None)
+        if new:
+            held[number] = new
+        touched = ledger.replace(old, new)
+        assert touched <= {"u1", "u2"}
+    for uid in ("u1", "u2"):
+        pods = [each for each in held.values() if each.workload == uid]
+        waiting = [each.unschedulable for each in pods if each.unschedulable]
+        assert ledger.counts(uid) == UnitCounts(
+            scheduled=sum(bool(each.node) for each in pods),
+            ready=sum(each.ready for each in pods),
+            unschedulable=len(waiting),
+            oldest_unschedulable=min(waiting, default=None),
+        )
