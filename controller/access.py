@@ -1,0 +1,69 @@
+"""Questions to the hub's own authentication and authorization: who is this, and may they.
+
+Stowage keeps no list of users. Whoever asks for a diagnosis from outside, and whichever namespace
+wants to deploy into another one, the hub's RBAC is the one place that says yes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from machinery.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS, Resource
+from machinery.transport import ApiClient
+
+REVIEWS_AT_ONCE = 2
+"""A flood of wrong tokens must not take the hub connections that decisions are written through."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why somebody may not: the HTTP status to answer with, and the sentence."""
+
+    status: int
+    message: str
+
+
+async def allowed(client: ApiClient, spec: Mapping[str, Any]) -> bool:
+    """The hub's answer to a SubjectAccessReview with that spec. Raises TransportError."""
+    status = await _review(client, SUBJECT_ACCESS_REVIEWS, spec)
+    return bool(status.get("allowed"))
+
+
+class Guard:
+    """Who may ask, on an address that others can reach: a bearer token, judged by the hub."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._turns = asyncio.Semaphore(REVIEWS_AT_ONCE)
+
+    async def refusal(self, *, authorization: str, method: str, path: str) -> Refusal | None:
+        """None when the bearer may use that HTTP method on that path. Raises TransportError."""
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return Refusal(401, "a bearer token is needed")
+        async with self._turns:
+            status = await _review(self._client, TOKEN_REVIEWS, {"token": token.strip()})
+            if not status.get("authenticated"):
+                return Refusal(401, "the token is not valid on the hub")
+            return await self._authorize(status.get("user", {}), method.lower(), path)
+
+    async def _authorize(self, user: Mapping[str, Any], verb: str, path: str) -> Refusal | None:
+        who = {
+            "user": user.get("username", ""),
+            "groups": user.get("groups", []),
+            "uid": user.get("uid", ""),
+            "extra": user.get("extra", {}),
+        }
+        wanted = {"path": path, "verb": verb}
+        if await allowed(self._client, {**who, "nonResourceAttributes": wanted}):
+            return None
+        return Refusal(403, f"{who['user']} may not {verb} {path}")
+
+
+async def _review(client: ApiClient, resource: Resource, spec: Mapping[str, Any]) -> dict[str, Any]:
+    question = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
+    answer: dict[str, Any] = (await client.create(resource, question)).get("status", {})
+    return answer

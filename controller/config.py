@@ -1,0 +1,207 @@
+"""SchedulerConfiguration: which plugins run where, with which weights, under which scheduler names.
+
+A wrong file is refused at start with the line, the field and the words that are known there;
+nothing in it is silently ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from controller.framework.profile import PROTOCOLS, Profile
+from controller.framework.registry import Registry
+from controller.plugins.catalogue import DEFAULTS
+from crds.names import DEFAULT_SCHEDULER
+from machinery.errors import ConfigurationError
+
+ALL = "*"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
+
+
+class _Enabled(_Strict):
+    name: str
+    weight: int = Field(default=1, ge=1, le=100)
+
+
+class _Disabled(_Strict):
+    name: str
+
+
+class _Point(_Strict):
+    enabled: list[_Enabled] = []
+    disabled: list[_Disabled] = []
+
+
+class _PluginConfig(_Strict):
+    name: str
+    args: dict[str, Any] = {}
+
+
+class _Profile(_Strict):
+    scheduler_name: str = DEFAULT_SCHEDULER
+    plugins: dict[str, _Point] = {}
+    plugin_config: list[_PluginConfig] = []
+
+
+class _LeaderElection(_Strict):
+    leader_elect: bool = True
+
+
+class _File(_Strict):
+    api_version: Literal["stowage.dev/v1alpha1"]
+    kind: Literal["SchedulerConfiguration"]
+    leader_election: _LeaderElection = _LeaderElection()
+    profiles: list[_Profile] = Field(default=[_Profile()], min_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfiguration:
+    """What the file says: profiles by scheduler name, and whether a lease is needed."""
+
+    profiles: Mapping[str, Profile]
+    leader_elect: bool = True
+
+
+def default_profile(registry: Registry | None = None) -> Profile:
+    """The profile that runs without a file."""
+    return _profile(_Profile(), registry or Registry(), _Places({}, "defaults"), 0)
+
+
+def load(path: Path, registry: Registry) -> SchedulerConfiguration:
+    """The configuration of a file. Raises ConfigurationError with file, line and field."""
+    try:
+        text = path.read_text()
+    except OSError as e:
+        raise ConfigurationError(f"{path}: {e.strerror}") from e
+    return parse(text, registry, name=str(path))
+
+
+def parse(text: str, registry: Registry, *, name: str = "configuration") -> SchedulerConfiguration:
+    """The configuration of a text. Raises ConfigurationError."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as e:
+        raise ConfigurationError(f"{name}: not YAML: {e}") from e
+    places = _Places(_lines(node), name)
+    try:
+        found = _File.model_validate(document)
+    except ValidationError as e:
+        first = e.errors()[0]
+        raise places.error(first["loc"], first["msg"]) from e
+    profiles: dict[str, Profile] = {}
+    for index, each in enumerate(found.profiles):
+        if each.scheduler_name in profiles:
+            raise places.error(
+                ("profiles", index, "schedulerName"), f"{each.scheduler_name} has a profile already"
+            )
+        profiles[each.scheduler_name] = _profile(each, registry, places, index)
+    if len({type(p.queue_sort) for p in profiles.values()}) > 1:
+        raise places.error(
+            ("profiles", 0, "plugins", "queueSort"),
+            "there is one queue, so all profiles need the same queueSort",
+        )
+    return SchedulerConfiguration(profiles, found.leader_election.leader_elect)
+
+
+class _Places:
+    """Where in the file each field stands."""
+
+    def __init__(self, lines: Mapping[tuple[str | int, ...], int], name: str) -> None:
+        self._lines = lines
+        self._name = name
+
+    def error(self, where: Sequence[str | int], message: str) -> ConfigurationError:
+        """An error that names file, line and field."""
+        known = tuple(where)
+        while known and known not in self._lines:
+            known = known[:-1]
+        line = self._lines.get(known, 1)
+        field = ""
+        for part in where:
+            field += f"[{part}]" if isinstance(part, int) else f".{part}" if field else str(part)
+        return ConfigurationError(f"{self._name}:{line}: {field}: {message}")
+
+
+def _lines(node: Any, path: tuple[str | int, ...] = ()) -> dict[tuple[str | int, ...], int]:
+    """The line of every field of a YAML document, by its path."""
+    if node is None:
+        return {}
+    lines = {path: node.start_mark.line + 1}
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            lines |= _lines(value, (*path, key.value))
+            lines[(*path, key.value)] = key.start_mark.line + 1
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            lines |= _lines(value, (*path, index))
+    return lines
+
+
+def _profile(found: _Profile, registry: Registry, places: _Places, index: int) -> Profile:
+    at: tuple[str | int, ...] = ("profiles", index)
+    for point in found.plugins:
+        if point not in PROTOCOLS:
+            known = ", ".join(PROTOCOLS)
+            raise places.error((*at, "plugins", point), f"no such extension point; known: {known}")
+    args: dict[str, Mapping[str, Any]] = {}
+    for number, config in enumerate(found.plugin_config):
+        _known(config.name, registry, places, (*at, "pluginConfig", number, "name"))
+        args[config.name] = config.args
+    made: dict[str, Any] = {}
+    enabled: dict[str, list[Any]] = {}
+    weights: dict[str, int] = {}
+    for point, protocol in PROTOCOLS.items():
+        where = (*at, "plugins", point)
+        for name, weight in _chosen(point, found, registry, places, where):
+            if name not in made:
+                made[name] = registry.make(name, args.get(name, {}))
+            if not isinstance(made[name], protocol):
+                raise places.error((*where, "enabled"), f"{name} is no {point} plugin")
+            enabled.setdefault(point, []).append(made[name])
+            if point == "score":
+                weights[name] = weight
+    sorts = enabled.get("queueSort", [])
+    if len(sorts) != 1:
+        names = ", ".join(plugin.name for plugin in sorts) or "none"
+        raise places.error(
+            (*at, "plugins", "queueSort"), f"exactly one plugin must be enabled, found: {names}"
+        )
+    return Profile.of(found.scheduler_name, enabled, weights)
+
+
+def _chosen(
+    point: str,
+    found: _Profile,
+    registry: Registry,
+    places: _Places,
+    where: tuple[str | int, ...],
+) -> list[tuple[str, int]]:
+    """The plugins of a point: the defaults without the disabled ones, then the enabled ones.
+
+    Naming a default one again gives it another weight or place.
+    """
+    asked = found.plugins.get(point, _Point())
+    for number, disabled in enumerate(asked.disabled):
+        if disabled.name != ALL:
+            _known(disabled.name, registry, places, (*where, "disabled", number, "name"))
+    for number, enabled in enumerate(asked.enabled):
+        _known(enabled.name, registry, places, (*where, "enabled", number, "name"))
+    out = {disabled.name for disabled in asked.disabled} | {e.name for e in asked.enabled}
+    kept = [] if ALL in out else [p for p in DEFAULTS.get(point, ()) if p[0] not in out]
+    return [*kept, *((plugin.name, plugin.weight) for plugin in asked.enabled)]
+
+
+def _known(name: str, registry: Registry, places: _Places, where: tuple[str | int, ...]) -> None:
+    if name not in registry:
+        raise places.error(where, f"no plugin named {name}; known: {', '.join(registry.names)}")

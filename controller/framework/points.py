@@ -1,0 +1,292 @@
+"""The extension points: one narrow protocol each, in the order in which a pass calls them.
+
+A plugin is an object with a `name` that implements one or more of them. All but the last five are
+pure: they read the fleet, the unit and what is bound, and answer with a value. Filters and scores
+work on whole columns; `PerClusterFilter` and `PerClusterScore` let a plugin be written for one
+cluster at a time, and only that plugin pays for the loop.
+
+    QueueSort → hooks → PreFilter → hooks → Filter → PostFilter → PreScore → hooks → Score →
+    NormalizeScore → Assign → Reserve → Permit → PreBind → Bind → PostBind
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.fleet import Fleet, Ints, Mask
+from controller.framework.status import SUCCESS, Status
+from controller.index import Index
+from controller.model import MemberCluster
+from controller.unit import Unit
+
+
+@dataclass(slots=True)
+class CycleState:
+    """What plugins hand on within one pass; each keeps its own under its name."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def clone(self) -> CycleState:
+        """A shallow copy for a what-if."""
+        return CycleState(dict(self.data))
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Which clusters a filter refuses: one mask for each reason; the first that holds counts."""
+
+    reasons: Sequence[tuple[Mask, str]]
+
+
+NOTHING_REFUSED = Refused(())
+
+
+class Plugin(Protocol):
+    """Anything with a name. The name is the one in the configuration."""
+
+    name: str
+
+
+@runtime_checkable
+class QueueSort(Plugin, Protocol):
+    """Which Workload is decided first. Exactly one is enabled in a process."""
+
+    def rank(self, unit: Unit) -> tuple[Any, ...]:
+        """A sort key; the smaller goes first."""
+        ...
+
+
+@runtime_checkable
+class PreFilter(Plugin, Protocol):
+    """Called once, before any cluster is looked at; may refuse the whole Workload."""
+
+    def pre_filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Status:
+        """SUCCESS, or why no cluster can take it now."""
+        ...
+
+
+@runtime_checkable
+class PreFilterExtensions(Plugin, Protocol):
+    """A PreFilter whose state can be asked: what if a share came, or went?"""
+
+    def add_share(self, state: CycleState, unit: Unit, cluster: str, units: int) -> None:
+        """Count these units as present there."""
+        ...
+
+    def remove_share(self, state: CycleState, unit: Unit, cluster: str, units: int) -> None:
+        """Count them no longer; an unknown cluster is no fault."""
+        ...
+
+
+@runtime_checkable
+class Filter(Plugin, Protocol):
+    """Which clusters cannot take the Workload. `ignored_during_execution` spares present shares."""
+
+    ignored_during_execution: bool
+
+    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Refused:
+        """The refused clusters, with reasons that can be counted."""
+        ...
+
+
+@runtime_checkable
+class PostFilter(Plugin, Protocol):
+    """Called when no cluster is left; may add to the message."""
+
+    def post_filter(self, state: CycleState, unit: Unit, fleet: Fleet) -> Status:
+        """A Status whose reasons are added to the message."""
+        ...
+
+
+@runtime_checkable
+class PreScore(Plugin, Protocol):
+    """Called once before scoring, with the clusters that are left."""
+
+    def pre_score(
+        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index, feasible: Mask
+    ) -> None:
+        """Prepare what `score` needs."""
+        ...
+
+
+@runtime_checkable
+class Score(Plugin, Protocol):
+    """How well each cluster suits, shape (n,). Without NormalizeScore the values are 0..100."""
+
+    def score(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Ints:
+        """Integers, the greater the better; entries of refused clusters do not matter."""
+        ...
+
+
+@runtime_checkable
+class NormalizeScore(Plugin, Protocol):
+    """Brings a Score plugin's own scale to 0..100."""
+
+    def normalize(self, state: CycleState, scores: Ints, feasible: Mask) -> Ints:
+        """Integers 0..100, shape (n,)."""
+        ...
+
+
+@runtime_checkable
+class Assign(Plugin, Protocol):
+    """Turns the ranking into shares."""
+
+    def serves(self, unit: Unit) -> bool:
+        """Whether this plugin decides for the unit's distribution; the first that does, does."""
+        ...
+
+    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+        """The shares; see `Candidates` for what is known."""
+        ...
+
+
+@runtime_checkable
+class Reserve(Plugin, Protocol):
+    """Told when a decision is about to be written, and when that came to nothing."""
+
+    def reserve(self, unit: Unit, placements: Mapping[str, int]) -> Status:
+        """Set aside what the decision takes; refusing stops it."""
+        ...
+
+    def unreserve(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        """Give it back; also called when it was never reserved."""
+        ...
+
+
+@runtime_checkable
+class Permit(Plugin, Protocol):
+    """The last word before the write."""
+
+    def permit(self, unit: Unit, placements: Mapping[str, int]) -> Status:
+        """SUCCESS, WAIT or a refusal."""
+        ...
+
+
+@runtime_checkable
+class PreBind(Plugin, Protocol):
+    """I/O that must have happened before the decision is written."""
+
+    async def pre_bind(self, unit: Unit, placements: Mapping[str, int]) -> Status:
+        """Refusing stops the write."""
+        ...
+
+
+@runtime_checkable
+class PostBind(Plugin, Protocol):
+    """Told after the decision was written."""
+
+    def post_bind(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        """Nothing depends on the answer."""
+        ...
+
+
+@runtime_checkable
+class PreFilterHook(Plugin, Protocol):
+    """Before PreFilter: may change a copy of the unit, or refuse it."""
+
+    def before_pre_filter(self, unit: Unit) -> tuple[Unit, bool] | Status:
+        """(unit, whether it was changed), or a refusal."""
+        ...
+
+
+@runtime_checkable
+class FilterHook(Plugin, Protocol):
+    """Before Filter: may change a copy of the unit and of the fleet, or refuse it."""
+
+    def before_filter(self, unit: Unit, fleet: Fleet) -> tuple[Unit, Fleet, bool] | Status:
+        """(unit, fleet, whether either was changed), or a refusal."""
+        ...
+
+
+@runtime_checkable
+class ScoreHook(Plugin, Protocol):
+    """Before Score: may change a copy of the unit, take clusters out of the list, or refuse."""
+
+    def before_score(
+        self, unit: Unit, fleet: Fleet, feasible: Mask
+    ) -> tuple[Unit, Mask, bool] | Status:
+        """(unit, feasible clusters, whether either was changed), or a refusal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What an Assign plugin knows. Arrays have one entry a cluster, counts are in units.
+
+    Args:
+        fleet: the clusters.
+        feasible: may take new units.
+        keeps: may keep what it has.
+        ranking: rows of the feasible clusters, the best first.
+        scores: the total scores.
+        room: units that the cluster can hold in all, its present ones included.
+        present: units placed now.
+        bounds: bounds on groups of clusters, outermost first.
+    """
+
+    fleet: Fleet
+    feasible: Mask
+    keeps: Mask
+    ranking: Ints
+    scores: Ints
+    room: Ints
+    present: Ints
+    bounds: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The shares by row, the units wanted over all clusters, and what did not find a place.
+
+    `why` says for a row why its number is what it is: (kind, number) pairs.
+    `lacking` is what the pending units lack, for the message.
+    """
+
+    shares: Mapping[int, int]
+    desired: int
+    why: Mapping[int, tuple[tuple[str, int], ...]]
+    lacking: str = ""
+
+
+class PerClusterFilter(ABC):
+    """A filter written for one cluster at a time."""
+
+    name = ""
+    ignored_during_execution = True
+
+    @abstractmethod
+    def fits(self, unit: Unit, cluster: MemberCluster) -> str:
+        """Empty when the cluster will do, else the reason."""
+
+    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """The loop over `fits`."""
+        said: dict[str, NDArray[np.bool_]] = {}
+        for row, cluster in enumerate(fleet.clusters):
+            reason = self.fits(unit, cluster)
+            if reason:
+                said.setdefault(reason, np.zeros(len(fleet), dtype=np.bool_))[row] = True
+        return Refused([(mask, reason) for reason, mask in said.items()])
+
+
+class PerClusterScore(ABC):
+    """A score written for one cluster at a time."""
+
+    name = ""
+
+    @abstractmethod
+    def score_one(self, unit: Unit, cluster: MemberCluster) -> int:
+        """0..100, the greater the better."""
+
+    def score(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+        """The loop over `score_one`."""
+        values = [self.score_one(unit, cluster) for cluster in fleet.clusters]
+        return np.array(values, dtype=np.int64)
+
+
+__all__ = ["NOTHING_REFUSED", "SUCCESS", "Candidates", "CycleState", "Refused", "Status"]

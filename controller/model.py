@@ -1,0 +1,272 @@
+"""Workloads and MemberClusters as the controller reads them: partial structs, decoded fast.
+
+`crds` holds the kinds in full. Here stands only what a decision reads; a Workload's template is
+decoded once, turned into a `controller.unit.Unit`, and dropped, so that a thousand large templates
+cost the memory of a thousand small records.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from machinery.objects import Object
+from machinery.selectors import LabelSelector, SelectorTerm
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """A taint of a cluster or of a node."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class Toleration(msgspec.Struct, frozen=True, rename="camel"):
+    """Which taints do not matter; an empty key with Exists tolerates all, an empty effect any."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this taint does not matter."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.operator == "Exists":
+            return not self.key or self.key == taint.key
+        return self.key == taint.key and self.value == taint.value
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel"):
+    """A condition as we read it back."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+class SecretRef(msgspec.Struct, frozen=True):
+    """Where the cluster's Secret lies."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class NamespaceRule(msgspec.Struct, frozen=True):
+    """Globs of the target namespaces that the cluster takes."""
+
+    allow: list[str] = msgspec.field(default_factory=lambda: ["*"])
+
+
+class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """MemberCluster.spec."""
+
+    secret_ref: SecretRef = SecretRef()
+    taints: list[Taint] = []
+    unschedulable: bool = False
+    virtual: bool = False
+    namespaces: NamespaceRule = NamespaceRule()
+
+
+class NodeGroup(msgspec.Struct, frozen=True):
+    """Nodes that are alike; `free` is the room of each."""
+
+    count: int = 0
+    labels: dict[str, str] = {}
+    taints: list[Taint] = []
+    free: dict[str, str] = {}
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """Sums over all nodes."""
+
+    nodes: int = 0
+    allocatable: dict[str, str] = {}
+    requested: dict[str, str] = {}
+
+
+class Reliability(msgspec.Struct, frozen=True, rename="camel"):
+    """How often the cluster answers."""
+
+    ready_percent: int = 100
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """MemberCluster.status."""
+
+    conditions: list[Condition] = []
+    version: str = ""
+    provider: str = ""
+    node_groups: list[NodeGroup] = []
+    capacity: Capacity | None = None
+    latency_milliseconds: int | None = None
+    reliability: Reliability | None = None
+
+
+class MemberCluster(Object, frozen=True):
+    """A cluster of the fleet."""
+
+    spec: ClusterSpec = ClusterSpec()
+    status: ClusterStatus = ClusterStatus()
+
+    @property
+    def ready(self) -> bool:
+        """True while its Ready condition is."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+
+class PreferredTerm(msgspec.Struct, frozen=True):
+    """A weighted preference for clusters."""
+
+    weight: int
+    preference: SelectorTerm
+
+
+class ClusterTerms(msgspec.Struct, frozen=True, rename="camel"):
+    """Required terms, ORed."""
+
+    cluster_selector_terms: list[SelectorTerm] = []
+
+
+class ClusterAffinity(msgspec.Struct, frozen=True):
+    """spec.clusterAffinity."""
+
+    required: ClusterTerms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class WorkloadTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """Other Workloads, and the topology that `beside` is measured in."""
+
+    topology_key: str
+    label_selector: LabelSelector = LabelSelector()
+
+
+class WeightedWorkloadTerm(msgspec.Struct, frozen=True, rename="camel"):
+    """A weighted preference about other Workloads."""
+
+    weight: int
+    workload_affinity_term: WorkloadTerm
+
+
+class WorkloadAffinity(msgspec.Struct, frozen=True):
+    """spec.workloadAffinity and spec.workloadAntiAffinity."""
+
+    required: list[WorkloadTerm] = msgspec.field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WeightedWorkloadTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class TargetCluster(msgspec.Struct, frozen=True):
+    """spec.targetCluster."""
+
+    name: str
+    namespace: str = ""
+
+
+class TemplateMeta(msgspec.Struct, frozen=True):
+    """A template's metadata."""
+
+    labels: dict[str, str] = {}
+
+
+class Template(msgspec.Struct, frozen=True, rename="camel"):
+    """The object to run."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: TemplateMeta = TemplateMeta()
+    spec: dict[str, Any] = {}
+
+
+class DistributionWeight(msgspec.Struct, frozen=True, rename="camel"):
+    """A static weight of Divided, with bounds for each share."""
+
+    weight: int
+    cluster_selector: LabelSelector = LabelSelector()
+    min_replicas: int = 0
+    max_replicas: int | None = None
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Workload.spec, as far as placement reads it."""
+
+    replicas: int | None = None
+    scheduler_name: str = ""
+    priority: int = 0
+    distribution: str = "Single"
+    distribution_weights: list[DistributionWeight] = []
+    packing: str = "Proportional"
+    target_namespace: str = ""
+    target_cluster: TargetCluster | None = None
+    cluster_selector: dict[str, str] = {}
+    cluster_affinity: ClusterAffinity = msgspec.field(default_factory=ClusterAffinity)
+    workload_affinity: WorkloadAffinity = msgspec.field(default_factory=WorkloadAffinity)
+    workload_anti_affinity: WorkloadAffinity = msgspec.field(default_factory=WorkloadAffinity)
+    tolerations: list[Toleration] = []
+    target_deployment: Template | None = None
+    template: Template | None = None
+    replicas_path: str = ""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A share."""
+
+    cluster: str
+    replicas: int
+
+
+class ClusterShare(msgspec.Struct, frozen=True):
+    """How one cluster is doing, as the propagator reports it."""
+
+    name: str
+    replicas: int = 0
+    scheduled: int = 0
+
+
+class DecisionRef(msgspec.Struct, frozen=True):
+    """What the placements were decided on."""
+
+    hash: str = ""
+    time: str = ""
+
+
+class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """Workload.status, as far as the controller reads it back."""
+
+    state: str = ""
+    observed_generation: int = 0
+    desired: int | None = None
+    assigned: int | None = None
+    pending: int | None = None
+    selector: str = ""
+    placements: list[Placement] = []
+    cluster_summary: str = ""
+    clusters: list[ClusterShare] = []
+    decision: DecisionRef = DecisionRef()
+    conditions: list[dict[str, Any]] = []
+
+
+class Workload(Object, frozen=True):
+    """Something to place."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+    @property
+    def placements(self) -> dict[str, int]:
+        """The present shares by cluster."""
+        return {share.cluster: share.replicas for share in self.status.placements}

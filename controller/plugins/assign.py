@@ -1,0 +1,134 @@
+"""From a ranking to shares: whole to the best, in full everywhere, or divided.
+
+What is placed stays where it may stay; only the rest is handed out. Each share carries what made
+it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.apportion.divisor import MAX_WEIGHT, Ints
+from controller.apportion.planner import UNBOUNDED, Problem, apportion
+from controller.framework.points import Assignment, Candidates
+from controller.unit import Unit
+
+ROOM = "room"
+
+
+class Single:
+    """All units on one cluster: where they are, if that will still do, else the best."""
+
+    name = "Single"
+
+    def serves(self, unit: Unit) -> bool:
+        """Everything that is neither divided nor duplicated."""
+        return unit.distribution == "Single" and not unit.everywhere
+
+    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+        """One share of all units, or none; the old share where no cluster takes the new number."""
+        want = unit.replicas
+        home = self._home(unit, field)
+        if home is not None and self._holds(home, want, field):
+            kind = "kept" if field.present[home] else "whole"
+            return Assignment({home: want}, want, {home: ((kind, want),)})
+        if len(field.ranking):
+            best = int(field.ranking[0])
+            return Assignment({best: want}, want, {best: (("whole", want),)})
+        if home is not None:
+            kept = min(int(field.present[home]), want)
+            return Assignment({home: kept}, want, {home: (("kept", kept),)}, lacking=ROOM)
+        return Assignment({}, want, {})
+
+    def _home(self, unit: Unit, field: Candidates) -> int | None:
+        """The present cluster; of several (after an edit) the best ranked, then the fullest."""
+        rows = [field.fleet.row[n] for n in unit.present if n in field.fleet.row]
+        rows = [row for row in rows if field.keeps[row]]
+        if not rows:
+            return None
+        return min(rows, key=lambda r: (-field.scores[r], -field.present[r], field.fleet.names[r]))
+
+    def _holds(self, row: int, want: int, field: Candidates) -> bool:
+        """No growth needs nothing; growth needs a cluster that takes new units, and room.
+
+        A cluster that does not answer is not left for that: it gets the number when it is back.
+        """
+        if want <= field.present[row] or not field.fleet.ready[row]:
+            return True
+        return bool(field.feasible[row] and field.room[row] >= want)
+
+
+class Duplicated:
+    """The full number on every matching cluster, and where it is already."""
+
+    name = "Duplicated"
+
+    def serves(self, unit: Unit) -> bool:
+        """`distribution: Duplicated`, and every DaemonSet."""
+        return unit.everywhere
+
+    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+        """Desired counts every chosen cluster; where there is none, one that is looked for."""
+        rows = np.flatnonzero(field.feasible | (field.keeps & (field.present > 0)))
+        shares = {int(row): unit.replicas for row in rows}
+        why = dict.fromkeys(shares, (("everywhere", unit.replicas),))
+        return Assignment(shares, unit.replicas * max(len(shares), 1), why)
+
+
+class Divided:
+    """Split by static weights where there are any, otherwise by free room."""
+
+    name = "Divided"
+
+    def serves(self, unit: Unit) -> bool:
+        """`distribution: Divided`, for kinds that have replicas."""
+        return unit.distribution == "Divided" and not unit.everywhere
+
+    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+        """The planner's shares; what no cluster may take stays pending."""
+        problem = self._problem(unit, field)
+        plan = apportion(problem)
+        rows = np.flatnonzero(plan.shares)
+        shares = {int(row): int(plan.shares[row]) for row in rows}
+        why = {row: _why(problem, plan.shares, row) for row in shares}
+        return Assignment(shares, unit.replicas, why, lacking=ROOM if plan.pending else "")
+
+    def _problem(self, unit: Unit, field: Candidates) -> Problem:
+        size = len(field.fleet)
+        present = np.where(field.keeps, field.present, 0)
+        open_ = field.feasible
+        room = np.where(open_, np.minimum(field.room, UNBOUNDED), present)
+        lower = np.zeros(size, dtype=np.int64)
+        upper = np.full(size, UNBOUNDED, dtype=np.int64)
+        weight = np.where(open_, np.minimum(room, MAX_WEIGHT), 0)
+        if unit.weights:
+            weight = self._static(unit, field, lower, upper)
+        order = np.empty(size, dtype=np.int64)
+        order[np.lexsort((field.fleet.by_name, -field.scores))] = np.arange(size)
+        learnt = np.full(size, UNBOUNDED, dtype=np.int64)
+        return Problem(unit.replicas, weight, lower, upper, room, learnt, present, order)
+
+    def _static(self, unit: Unit, field: Candidates, lower: Ints, upper: Ints) -> Ints:
+        """The first rule that matches a cluster gives its weight and bounds; no rule, no units."""
+        weight = np.zeros(len(field.fleet), dtype=np.int64)
+        for row in map(int, np.flatnonzero(field.feasible | (field.present > 0))):
+            meta = field.fleet.clusters[row].metadata
+            for rule in unit.weights:
+                if rule.cluster_selector.matches(meta.labels):
+                    weight[row], lower[row] = rule.weight, rule.min_replicas
+                    if rule.max_replicas is not None:
+                        upper[row] = rule.max_replicas
+                    break
+        return weight
+
+
+def _why(problem: Problem, shares: Ints, row: int) -> tuple[tuple[str, int], ...]:
+    """The numbers that made one share: its weight's part, what was kept, the bound that it met."""
+    whole = int(problem.weight.sum())
+    reasons = [("weight", problem.total * int(problem.weight[row]) // whole if whole else 0)]
+    if problem.present[row]:
+        reasons.append(("kept", min(int(problem.present[row]), int(shares[row]))))
+    for kind, bound in (("lower", problem.lower), ("upper", problem.upper), ("room", problem.room)):
+        if shares[row] == bound[row] and bound[row]:
+            reasons.append((kind, int(bound[row])))
+    return tuple(reasons)

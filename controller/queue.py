@@ -1,0 +1,150 @@
+"""The scheduling queue: who is decided next, and what a refused Workload waits for.
+
+Two halves. The active half is a `machinery.queue.WorkQueue`: higher `spec.priority` first, then
+older, then by name. The parked half holds the Workloads that the last decision refused, each with
+the kinds of change that could help it; nothing is rescanned by the clock. A change wakes those that
+wait for its kind, once, together, and in order of priority, so that freed room goes to the most
+important of them. A Workload that is woken again and again in vain waits longer each time (up to
+ten seconds); one that has been quiet for that long is looked at at once.
+
+`park` is called in the same breath as the decision, before its write is awaited: a change that
+arrives while the write is under way must find the Workload waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from dataclasses import dataclass
+
+from machinery.clock import Clock
+from machinery.objects import Key
+from machinery.queue import WorkQueue
+
+SETTLE_SECONDS = 0.02
+"""Changes arrive in bursts (a probe writes labels, readiness and room).
+
+One look serves them all.
+"""
+
+FIRST_DELAY_SECONDS = 0.1
+LONGEST_DELAY_SECONDS = 10.0
+
+
+class Change(enum.Flag):
+    """What can happen in the world that could turn a refusal into a placement."""
+
+    NOTHING = 0
+    CLUSTER_ADDED = enum.auto()
+    CLUSTER_LABELS = enum.auto()
+    CLUSTER_RULES = enum.auto()
+    """Taints, the cordon, the namespaces it allows."""
+    CLUSTER_READY = enum.auto()
+    CLUSTER_ROOM = enum.auto()
+    WORKLOADS = enum.auto()
+    """A share of another Workload came or went, or its labels changed."""
+
+    @classmethod
+    def any(cls) -> Change:
+        """Every kind: what a refusal waits for when nothing narrower is known."""
+        return ~cls.NOTHING
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Rank:
+    """The place of a Workload in the order: smaller goes first."""
+
+    negative_priority: int
+    created: str
+    key: Key
+
+    @classmethod
+    def of(cls, *, priority: int, created: str, key: Key) -> Rank:
+        """Higher priority first, then the older (RFC 3339 in UTC sorts as text), then by name."""
+        return cls(-priority, created, key)
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """A Workload that the last decision refused.
+
+    What it waits for, and how often it was in vain.
+    """
+
+    rank: Rank
+    awaits: Change
+    attempts: int
+    at: float
+    parked: bool = True
+
+    def wait(self, now: float) -> float:
+        """Seconds until it may be looked at again; zero or less means now."""
+        doublings = min(self.attempts - 1, 10)  # past the longest delay anyway, and no huge number
+        return self.at + min(FIRST_DELAY_SECONDS * 2**doublings, LONGEST_DELAY_SECONDS) - now
+
+
+class SchedulingQueue:
+    """Keys of Workloads, those to decide and those that wait for a change."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self.active: WorkQueue[Key] = WorkQueue(name="scheduling", clock=clock)
+        self._clock = clock
+        self._refusals: dict[Key, _Refusal] = {}
+        self._changes = Change.NOTHING
+        self._changed = asyncio.Event()
+
+    @property
+    def parked(self) -> int:
+        """How many Workloads wait for a change."""
+        return sum(refusal.parked for refusal in self._refusals.values())
+
+    def offer(self, ranks: list[Rank]) -> None:
+        """Decide these as soon as their turn comes; whatever they waited for no longer matters."""
+        for rank in sorted(ranks):
+            self._refusals.pop(rank.key, None)
+            self.active.add(rank.key, priority=-rank.negative_priority)
+
+    def park(self, rank: Rank, awaits: Change) -> None:
+        """Keep a refused Workload until one of the changes it awaits is announced."""
+        now = self._clock.monotonic()
+        before = self._refusals.get(rank.key)
+        recent = before is not None and now - before.at < LONGEST_DELAY_SECONDS
+        attempts = before.attempts + 1 if before is not None and recent else 1
+        self._refusals[rank.key] = _Refusal(rank, awaits, attempts, now)
+
+    def forget(self, key: Key) -> None:
+        """It is placed, gone, or none of ours.
+
+        Nothing to wait for, and its failures are forgiven.
+        """
+        self._refusals.pop(key, None)
+        self.active.forget(key)
+
+    def announce(self, change: Change) -> None:
+        """Something changed; those that wait for it are woken shortly, together."""
+        self._changes |= change
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Wake the waiting, until cancelled."""
+        while True:
+            await self._changed.wait()
+            await self._clock.sleep(SETTLE_SECONDS)
+            self.flush()
+
+    def flush(self) -> None:
+        """Wake whoever waits for one of the changes announced since the last time."""
+        changes, self._changes = self._changes, Change.NOTHING
+        self._changed.clear()
+        now = self._clock.monotonic()
+        woken = [r for r in self._refusals.values() if r.parked and r.awaits & changes]
+        for refusal in sorted(woken, key=lambda refusal: refusal.rank):
+            refusal.parked = False
+            self._again(refusal, refusal.wait(now))
+
+    def _again(self, refusal: _Refusal, wait: float) -> None:
+        key, priority = refusal.rank.key, -refusal.rank.negative_priority
+        if wait > 0:
+            self.active.add_after(key, wait, priority=priority)
+        else:
+            self.active.add(key, priority=priority)

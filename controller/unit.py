@@ -1,0 +1,252 @@
+"""What a decision knows of a Workload: one unit of it, how many are wanted, and its rules.
+
+Compiled once for each generation. Templates of every kind are read here and nowhere else: how many
+units they ask for, what one unit requests, which labels it carries. A kind without replicas
+(DaemonSet, CronJob) counts one for each chosen cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from controller.model import (
+    ClusterAffinity,
+    DistributionWeight,
+    TargetCluster,
+    Template,
+    Toleration,
+    Workload,
+    WorkloadAffinity,
+    WorkloadSpec,
+)
+from machinery import quantities
+from machinery.objects import Key
+
+REPLICA_PATHS = {
+    "Deployment": "spec.replicas",
+    "StatefulSet": "spec.replicas",
+    "ReplicaSet": "spec.replicas",
+    "Job": "spec.parallelism",
+}
+WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One Workload, ready to be placed.
+
+    `replicas` are the units wanted (on each cluster, where it is duplicated), `request` what one of
+    them asks for (thousandths of cpu, whole units of the rest), `present` the shares as they are.
+    `constraints` and `demand` are hashes of what placement reads; `decided` is the pair
+    that the present placements were decided on.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    created: str
+    scheduler_name: str
+    priority: int
+    labels: Mapping[str, str]
+    kind: str
+    replicas: int
+    counted: bool
+    request: Mapping[str, int]
+    node_selector: Mapping[str, str]
+    pod_tolerations: tuple[Toleration, ...]
+    pod_selector: str
+    target_namespace: str
+    target_cluster: TargetCluster | None
+    cluster_selector: Mapping[str, str]
+    cluster_affinity: ClusterAffinity
+    affinity: WorkloadAffinity
+    anti_affinity: WorkloadAffinity
+    tolerations: tuple[Toleration, ...]
+    distribution: str
+    weights: tuple[DistributionWeight, ...]
+    packing: str
+    present: Mapping[str, int]
+    constraints: str
+    demand: str
+    decided: tuple[str, str]
+
+    @property
+    def key(self) -> Key:
+        """(namespace, name)."""
+        return (self.namespace, self.name)
+
+    @property
+    def hash(self) -> str:
+        """What goes into status.decision.hash."""
+        return f"{self.constraints}-{self.demand}"
+
+    @property
+    def edited(self) -> bool:
+        """True when the rules (not only the number) changed since the present placements."""
+        return bool(self.present) and self.decided[0] != self.constraints
+
+    @property
+    def everywhere(self) -> bool:
+        """True when every matching cluster runs it in full."""
+        return self.kind == "DaemonSet" or self.distribution == "Duplicated"
+
+    def with_present(self, present: Mapping[str, int]) -> Unit:
+        """The same with other present shares."""
+        return replace(self, present=present)
+
+
+def compile_unit(workload: Workload) -> Unit:
+    """The unit of a Workload.
+
+    Raises ValueError, naming the field, for what the schema could not refuse, such as a quantity.
+    """
+    spec, meta = workload.spec, workload.metadata
+    template = spec.target_deployment or spec.template or Template()
+    pod_meta, pod = _pod_template(template)
+    counted = template.kind not in WITHOUT_REPLICAS
+    labels = pod_meta.get("labels") or {}
+    constraints, _, demand = workload.status.decision.hash.partition("-")
+    return Unit(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        created=meta.creation_timestamp,
+        scheduler_name=spec.scheduler_name,
+        priority=spec.priority,
+        labels={**labels, **meta.labels},
+        kind=template.kind,
+        replicas=_replicas(spec, template) if counted else 1,
+        counted=counted,
+        request=_request(pod),
+        node_selector=pod.get("nodeSelector") or {},
+        pod_tolerations=tuple(msgspec.convert(pod.get("tolerations") or [], list[Toleration])),
+        pod_selector=_selector(template),
+        target_namespace=spec.target_namespace or meta.namespace,
+        target_cluster=spec.target_cluster,
+        cluster_selector=spec.cluster_selector,
+        cluster_affinity=spec.cluster_affinity,
+        affinity=spec.workload_affinity,
+        anti_affinity=spec.workload_anti_affinity,
+        tolerations=tuple(spec.tolerations),
+        distribution=spec.distribution,
+        weights=tuple(spec.distribution_weights),
+        packing=spec.packing,
+        present=workload.placements,
+        constraints=_hash(_rules(spec, meta.namespace)),
+        demand=_hash([_replicas(spec, template) if counted else 1, _request(pod)]),
+        decided=(constraints, demand),
+    )
+
+
+def compact(workload: Workload) -> Workload:
+    """The same without the template's body: what a cache keeps once the unit is compiled."""
+    slim = msgspec.structs.replace(workload.spec, target_deployment=None, template=None)
+    return msgspec.structs.replace(workload, spec=slim)
+
+
+def _rules(spec: WorkloadSpec, namespace: str) -> list[Any]:
+    return [
+        spec.distribution,
+        spec.distribution_weights,
+        spec.packing,
+        spec.target_namespace or namespace,
+        spec.target_cluster,
+        sorted(spec.cluster_selector.items()),
+        spec.cluster_affinity,
+        spec.workload_affinity,
+        spec.workload_anti_affinity,
+        spec.tolerations,
+        spec.scheduler_name,
+    ]
+
+
+def _hash(value: Any) -> str:
+    """Stable over restarts and releases of Python: canonical JSON, sorted keys."""
+    encoded = msgspec.json.encode(value, order="deterministic")
+    return hashlib.blake2b(encoded, digest_size=8).hexdigest()
+
+
+def _pod_template(template: Template) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The pods' metadata and spec; empty for a custom kind, which has no unit template."""
+    body: Mapping[str, Any] = template.spec
+    if template.kind == "CronJob":
+        body = (body.get("jobTemplate") or {}).get("spec") or {}
+    if template.kind not in REPLICA_PATHS and template.kind not in WITHOUT_REPLICAS:
+        return {}, {}
+    pods = body.get("template") or {}
+    return pods.get("metadata") or {}, pods.get("spec") or {}
+
+
+def _replicas(spec: WorkloadSpec, template: Template) -> int:
+    if spec.replicas is not None:
+        return spec.replicas
+    path = spec.replicas_path or REPLICA_PATHS.get(template.kind, "spec.replicas")
+    value: Any = {"spec": template.spec}
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        return 1
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"spec.template.{path}: {value!r} is not a number of replicas")
+    return value
+
+
+def _selector(template: Template) -> str:
+    """The pods' selector as text, for the scale subresource."""
+    selector = template.spec.get("selector") or {}
+    pairs = selector.get("matchLabels") or _pod_template(template)[0].get("labels") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(pairs.items()))
+
+
+def _request(pod: Mapping[str, Any]) -> dict[str, int]:
+    """What one pod asks for, as kube-scheduler computes it; always one of the pods' places.
+
+    Containers and sidecars add up; an init container needs its own beside the sidecars started
+    before it; the greater counts, plus the overhead.
+    """
+    if not pod.get("containers"):
+        return {}
+    running: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for index, container in enumerate(pod.get("initContainers") or []):
+        wants = _container(container, f"initContainers[{index}]")
+        if container.get("restartPolicy") == "Always":
+            _add(running, wants)
+            _most(peak, running)
+        else:
+            _most(peak, {r: n + running.get(r, 0) for r, n in wants.items()})
+    for index, container in enumerate(pod["containers"]):
+        _add(running, _container(container, f"containers[{index}]"))
+    _most(running, peak)
+    _add(running, _amounts(pod.get("overhead") or {}, "overhead"))
+    running = {resource: n for resource, n in running.items() if n > 0}
+    return {**running, "pods": 1}
+
+
+def _container(container: Mapping[str, Any], where: str) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    limits = resources.get("limits") or {}
+    # A limit without a request is the request, as the API server defaults it.
+    return _amounts({**limits, **(resources.get("requests") or {})}, f"{where}.resources")
+
+
+def _amounts(texts: Mapping[str, Any], where: str) -> dict[str, int]:
+    try:
+        return {resource: quantities.amount(resource, text) for resource, text in texts.items()}
+    except (ValueError, TypeError) as e:
+        raise ValueError(f"spec.template.spec.{where}: {e}") from e
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for resource, n in more.items():
+        total[resource] = total.get(resource, 0) + n
+
+
+def _most(total: dict[str, int], other: Mapping[str, int]) -> None:
+    for resource, n in other.items():
+        total[resource] = max(total.get(resource, 0), n)

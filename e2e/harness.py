@@ -1,0 +1,239 @@
+"""What the end-to-end tests know of a running playground: kubectl on each cluster, and pykube.
+
+The tests type what a user types. What landed on a member is read by pykube, a client that shares no
+code with ours, so that a fault of our transport cannot hide itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pykube
+import yaml
+
+T = TypeVar("T")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Failed(AssertionError):
+    """A command said no; the message is what it printed."""
+
+
+@dataclass
+class Kubectl:
+    """kubectl on one cluster."""
+
+    binary: Path
+    kubeconfig: Path
+
+    def __call__(self, *args: str, stdin: str | None = None, timeout: float = 60) -> str:
+        done = subprocess.run(
+            [str(self.binary), f"--kubeconfig={self.kubeconfig}", *args],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        if done.returncode:
+            raise Failed(f"kubectl {' '.join(args)}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def json(self, *args: str) -> Any:
+        return json.loads(self(*args, "-o", "json"))
+
+    def apply(self, *objects: Mapping[str, Any] | str, server_side: bool = False) -> str:
+        text = "\n---\n".join(o if isinstance(o, str) else json.dumps(o) for o in objects)
+        return self("apply", *(["--server-side"] if server_side else []), "-f", "-", stdin=text)
+
+    def refused(self, *objects: Mapping[str, Any] | str) -> str:
+        """Apply what must be refused, and give the message."""
+        try:
+            self.apply(*objects)
+        except Failed as refusal:
+            return str(refusal)
+        raise AssertionError("the object was accepted")
+
+    def exists(self, *args: str) -> bool:
+        return bool(self("get", *args, "--ignore-not-found", "-o", "name").strip())
+
+    def api(self) -> pykube.HTTPClient:
+        return pykube.HTTPClient(pykube.KubeConfig.from_file(str(self.kubeconfig)), timeout=10)
+
+
+@dataclass
+class Process:
+    """A background process of the test's own: started and ended by its id."""
+
+    args: list[str]
+    log: Path
+    env: dict[str, str] = field(default_factory=dict)
+    running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as out:
+            self.running = subprocess.Popen(
+                self.args, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **self.env}
+            )
+
+    def kill(self, sig: int = signal.SIGKILL) -> None:
+        if self.running and self.running.poll() is None:
+            self.running.send_signal(sig)
+            self.running.wait(60)
+        self.running = None
+
+
+def wait(what: str, check: Callable[[], T], *, timeout: float = 60, every: float = 0.2) -> T:
+    """The first true answer of `check`; a failed command counts as not yet."""
+    deadline = time.monotonic() + timeout
+    last: object = None
+    while time.monotonic() < deadline:
+        try:
+            last = check()
+            if last:
+                return last  # type: ignore[return-value] # narrowed by its truth
+        except (Failed, KeyError, IndexError, subprocess.TimeoutExpired) as error:
+            last = error
+        time.sleep(every)
+    raise AssertionError(f"after {timeout:.0f} s still waiting for {what}; last: {last}")
+
+
+def steady(what: str, check: Callable[[], bool], *, seconds: float, every: float = 0.5) -> None:
+    """`check` holds all the while."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert check(), f"no longer true: {what}"
+        time.sleep(every)
+
+
+def stowage(*args: str, env: Mapping[str, str] | None = None, timeout: float = 900) -> str:
+    """The command line, as its users run it."""
+    done = subprocess.run(
+        [sys.executable, "-m", "stowage", *args],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, **(env or {})},
+        check=False,
+        cwd=ROOT,
+    )
+    if done.returncode:
+        raise Failed(f"stowage {' '.join(args)} ({done.returncode}): {done.stderr}{done.stdout}")
+    return done.stdout
+
+
+def deployment(
+    name: str, *, replicas: int = 1, cpu: str = "100m", image: str = "registry.k8s.io/pause:3.10"
+) -> dict[str, Any]:
+    """A Deployment template with one small container."""
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": pod_template(name, cpu=cpu, image=image),
+        },
+    }
+
+
+def pod_template(
+    name: str, *, cpu: str = "100m", image: str = "registry.k8s.io/pause:3.10", **spec: Any
+) -> dict[str, Any]:
+    """A pod template with one small container."""
+    container = {"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}
+    return {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], **spec}}
+
+
+def workload(
+    name: str, namespace: str, *, template: dict[str, Any] | None = None, **spec: Any
+) -> dict[str, Any]:
+    """A Workload around a Deployment, or around `template`."""
+    body = {"template": template} if template else {"targetDeployment": deployment(name)}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"app": name}},
+        "spec": {**body, **spec},
+    }
+
+
+@dataclass
+class Playground:
+    """A hub and its members, brought up by `stowage playground up`."""
+
+    directory: Path
+    provider: str
+    hub: Kubectl
+    members: dict[str, Kubectl]
+
+    def status(self, namespace: str, name: str) -> dict[str, Any]:
+        return dict(self.hub.json("-n", namespace, "get", "wl", name).get("status", {}))
+
+    def placements(self, namespace: str, name: str) -> dict[str, int]:
+        placed = self.status(namespace, name).get("placements", [])
+        return {share["cluster"]: share["replicas"] for share in placed}
+
+    def condition(self, namespace: str, name: str, kind: str) -> dict[str, Any]:
+        conditions = self.status(namespace, name).get("conditions", [])
+        return next((c for c in conditions if c["type"] == kind), {})
+
+    def until_state(
+        self, namespace: str, name: str, state: str, *, timeout: float = 60
+    ) -> dict[str, Any]:
+        def check() -> dict[str, Any] | None:
+            status = self.status(namespace, name)
+            if status.get("state") == state:
+                return status
+            raise Failed(json.dumps(status))
+
+        return wait(f"Workload {namespace}/{name} to be {state}", check, timeout=timeout) or {}
+
+    def until_running(self, namespace: str, name: str, *, timeout: float = 60) -> dict[str, Any]:
+        return self.until_state(namespace, name, "Running", timeout=timeout)
+
+    def until_condition(
+        self, namespace: str, name: str, kind: str, *, reason: str, timeout: float = 60
+    ) -> dict[str, Any]:
+        def check() -> dict[str, Any] | None:
+            found = self.condition(namespace, name, kind)
+            if found.get("reason") == reason:
+                return found
+            raise Failed(json.dumps(self.status(namespace, name)))
+
+        return wait(f"{kind} of {namespace}/{name}: {reason}", check, timeout=timeout) or {}
+
+    def ready(self, member: str) -> dict[str, Any]:
+        conditions = self.hub.json("get", "mc", member).get("status", {}).get("conditions", [])
+        return next((c for c in conditions if c["type"] == "Ready"), {})
+
+    def seen(
+        self,
+        member: str,
+        namespace: str,
+        name: str,
+        *,
+        version: str = "apps/v1",
+        kind: str = "Deployment",
+    ) -> dict[str, Any] | None:
+        """The object on a member, as pykube reads it; None where there is none."""
+        factory = pykube.object_factory(self.members[member].api(), version, kind)
+        found = factory.objects(self.members[member].api(), namespace=namespace).get_or_none(
+            name=name
+        )
+        return None if found is None else dict(found.obj)
+
+
+def load(path: Path) -> list[dict[str, Any]]:
+    """The objects of a YAML file."""
+    return [o for o in yaml.safe_load_all(path.read_text()) if o]

@@ -1,0 +1,118 @@
+"""Each file of examples/ applies, and gives what the README says that it gives."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.harness import ROOT, Playground, Process, load, wait
+
+EXAMPLES = ROOT / "examples"
+NAMESPACE = "demo"
+
+
+@pytest.fixture(scope="module")
+def demo(playground: Playground) -> Iterator[Playground]:
+    playground.hub.apply((EXAMPLES / "00-namespace.yaml").read_text())
+    yield playground
+    playground.hub("-n", NAMESPACE, "delete", "wl", "--all", timeout=120)
+    playground.hub("delete", "namespace", NAMESPACE, "--wait=false")
+
+
+def apply(demo: Playground, name: str) -> None:
+    """As it stands in the file; on kind, with kind's provider and version."""
+    text = (EXAMPLES / name).read_text()
+    if demo.provider == "kind":
+        version = demo.hub.json("get", "mc", "member-1")["status"]["version"]
+        text = text.replace("cloudProvider: kwok", "cloudProvider: kind")
+        text = text.replace("clusterVersion: v1.36.3", f"clusterVersion: {version}")
+    demo.hub.apply(text)
+
+
+def clusters(demo: Playground, name: str) -> set[str]:
+    demo.until_running(NAMESPACE, name)
+    return set(demo.placements(NAMESPACE, name))
+
+
+@pytest.mark.proves("C2", "C3", "C27")
+def test_deployment_service_and_secret(demo: Playground) -> None:
+    apply(demo, "01-deployment-service-secret.yaml")
+    (member,) = clusters(demo, "wordpress")
+    assert demo.seen(member, NAMESPACE, "wordpress")["spec"]["replicas"] == 3
+    assert demo.seen(member, NAMESPACE, "wordpress", version="v1", kind="Service")
+    secret = demo.seen(member, NAMESPACE, "demo-mysql", version="v1", kind="Secret")
+    assert base64.b64decode(secret["data"]["username"]) == b"shop"
+
+
+@pytest.mark.proves("C8")
+def test_target_cluster(demo: Playground) -> None:
+    apply(demo, "02-target-cluster.yaml")
+    assert clusters(demo, "named") == {"member-2"}
+
+
+@pytest.mark.proves("C10")
+def test_provider_and_version(demo: Playground) -> None:
+    apply(demo, "03-cluster-selector-provider.yaml")
+    assert len(clusters(demo, "by-provider")) == 1
+
+
+@pytest.mark.proves("C11")
+def test_free_labels(demo: Playground) -> None:
+    apply(demo, "04-cluster-selector-labels.yaml")
+    assert clusters(demo, "by-labels") == {"member-3"}
+
+
+@pytest.mark.proves("C13")
+def test_required_affinity(demo: Playground) -> None:
+    apply(demo, "05-cluster-affinity-required.yaml")
+    assert clusters(demo, "required") <= {"member-2", "member-3"}
+
+
+@pytest.mark.proves("C14")
+def test_preferred_affinity(demo: Playground) -> None:
+    apply(demo, "06-cluster-affinity-preferred.yaml")
+    assert clusters(demo, "preferred") == {"member-3"}
+
+
+@pytest.mark.proves("C16")
+def test_front_end_beside_back_end(demo: Playground) -> None:
+    apply(demo, "07-workload-affinity.yaml")
+    assert clusters(demo, "back-end") == {"member-2"}
+    assert clusters(demo, "front-end") == {"member-2"}
+
+
+@pytest.mark.proves("C17")
+def test_front_ends_apart(demo: Playground) -> None:
+    apply(demo, "08-workload-anti-affinity.yaml")
+    assert len(clusters(demo, "spread-1") | clusters(demo, "spread-2")) == 2
+
+
+@pytest.mark.proves("C22")
+def test_a_scheduler_of_your_own(demo: Playground, tmp_path: Path) -> None:
+    apply(demo, "09-external-scheduler.yaml")
+    assert demo.status(NAMESPACE, "handmade").get("placements") is None
+    mine = Process(
+        [sys.executable, "-W", "ignore", str(EXAMPLES / "external_scheduler.py")],
+        tmp_path / "external.log",
+        env={"KUBECONFIG": str(demo.hub.kubeconfig)},
+    )
+    mine.start()
+    try:
+        assert clusters(demo, "handmade") == {"member-1"}
+        wait(
+            "the CLUSTERS column",
+            lambda: "member-1=2" in demo.hub("-n", NAMESPACE, "get", "wl", "handmade"),
+        )
+    finally:
+        mine.kill()
+
+
+def test_every_example_is_tried_here() -> None:
+    tried = Path(__file__).read_text()
+    for path in sorted(EXAMPLES.glob("*.yaml")):
+        assert f'"{path.name}"' in tried, f"{path.name} is applied by no test"
+        assert all(o.get("metadata", {}).get("name") for o in load(path))

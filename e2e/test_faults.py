@@ -1,0 +1,416 @@
+"""What goes wrong, made for real: members that hang, processes that die, a hub that goes away.
+
+These tests end and freeze processes, so they have a playground of their own whose controller and
+propagator they run themselves. Control planes are frozen with SIGSTOP and killed with SIGKILL on
+local control planes, with `docker pause` and `docker kill` on kind.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.harness import (
+    Kubectl,
+    Playground,
+    Process,
+    deployment,
+    steady,
+    stowage,
+    wait,
+    workload,
+)
+from stowage.playground import binaries
+from stowage.playground.probes import free_port
+
+MEMBERS = ("member-1", "member-2", "member-3")
+
+
+class Stage(Playground):
+    """A playground whose two processes, and whose control planes, the test may end."""
+
+    def __init__(self, directory: Path, provider: str) -> None:
+        kubectl = binaries.path("kubectl")
+        super().__init__(
+            directory=directory,
+            provider=provider,
+            hub=Kubectl(kubectl, directory / "hub.kubeconfig"),
+            members={m: Kubectl(kubectl, directory / f"{m}.kubeconfig") for m in MEMBERS},
+        )
+        self.ports: dict[str, int] = {}
+        self.processes: dict[str, Process] = {}
+
+    def process(self, role: str, name: str = "", kubeconfig: Path | None = None) -> Process:
+        """Start a controller or a propagator on this hub."""
+        name = name or role
+        port = self.ports.setdefault(name, free_port())
+        args = [sys.executable, "-m", "stowage", role, f"--http-port={port}"]
+        args += ["--kubeconfig", str(kubeconfig or self.hub.kubeconfig)]
+        process = self.processes.setdefault(name, Process(args, self.directory / f"{name}.log"))
+        process.args = args
+        process.start()
+        return process
+
+    def metric(self, name: str, pattern: str) -> float:
+        """The sum of a process's samples whose line matches the pattern."""
+        url = f"http://127.0.0.1:{self.ports[name]}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(pattern, line))
+
+    def signal(self, cluster: str, what: str) -> None:
+        """freeze, thaw, kill or restart a control plane's API server."""
+        if self.provider == "kind":
+            verb = {"freeze": "pause", "thaw": "unpause", "kill": "kill", "restart": "start"}[what]
+            names = subprocess.run(
+                ["docker", "ps", "-a", "--format", "{{.Names}}"],
+                capture_output=True, text=True, check=True,
+            ).stdout.split()  # fmt: skip
+            container = next(n for n in names if n.endswith(f"{cluster}-control-plane"))
+            subprocess.run(["docker", verb, container], check=True, capture_output=True)
+        else:
+            from stowage.playground.local import load_planes
+
+            getattr(load_planes(self.directory).clusters[cluster], what)()
+
+    def managed(self, member: str, kind: str = "deployments") -> dict[str, int]:
+        """What runs on a member in our name: namespace/name to replicas."""
+        found = self.members[member].json("get", kind, "-A", "-l", "stowage.dev/managed=true")
+        return {
+            f"{o['metadata']['namespace']}/{o['metadata']['name']}": o["spec"]["replicas"]
+            for o in found["items"]
+            if not o["metadata"].get("deletionTimestamp")
+        }
+
+
+@pytest.fixture(scope="module")
+def stage(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    directory = tmp_path_factory.mktemp("stage")
+    stowage(
+        "playground", "up", "--members=3", f"--provider={provider}", f"--dir={directory}",
+        "--no-run",
+    )  # fmt: skip
+    stage = Stage(directory, provider)
+    try:
+        yield stage
+    finally:
+        for process in stage.processes.values():
+            process.kill()
+        stowage("playground", "down", f"--dir={directory}")
+
+
+@pytest.fixture
+def running(stage: Stage) -> Iterator[Stage]:
+    """Both processes run, all members are ready; afterwards every Workload is deleted again."""
+    for role in ("controller", "propagator"):
+        process = stage.processes.get(role)
+        if process is None or process.running is None:
+            stage.process(role)
+    for member in MEMBERS:
+        wait(f"{member} ready", lambda m=member: stage.ready(m)["status"] == "True", timeout=60)
+    yield stage
+    for role in ("controller", "propagator"):
+        if stage.processes[role].running is None:
+            stage.process(role)
+    stage.hub("delete", "wl", "-A", "--all", timeout=180)
+
+
+@pytest.fixture
+def space(stage: Stage, request: pytest.FixtureRequest) -> str:
+    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
+    stage.hub("create", "namespace", stem)
+    return stem
+
+
+@pytest.mark.proves("D2")
+def test_a_frozen_member_delays_nobody(running: Stage, space: str) -> None:
+    template = deployment("web", replicas=2)
+    running.hub.apply(workload("web", space, targetDeployment=template, distribution="Duplicated"))
+    running.until_running(space, "web")
+
+    def image(member: str) -> str:
+        landed = running.seen(member, space, "web") or {}
+        return str(landed["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    def roll(tag: str) -> None:
+        new = f"registry.k8s.io/pause:{tag}"
+        template["spec"]["template"]["spec"]["containers"][0]["image"] = new
+        running.hub.apply(
+            workload("web", space, targetDeployment=template, distribution="Duplicated")
+        )
+
+    started = time.monotonic()
+    roll("3.8")
+    for member in MEMBERS:
+        wait(f"3.8 on {member}", lambda m=member: image(m).endswith("3.8"))
+    normal = time.monotonic() - started
+
+    running.signal("member-1", "freeze")
+    try:
+        started = time.monotonic()
+        roll("3.9")
+        for member in MEMBERS[1:]:
+            wait(f"3.9 on {member}", lambda m=member: image(m).endswith("3.9"))
+        assert time.monotonic() - started < max(3 * normal, 3)
+        wait(
+            "member-1 to be called Unreachable",
+            lambda: running.ready("member-1").get("reason") == "Unreachable",
+            timeout=30,
+        )
+        assert "member-1" in running.placements(space, "web")
+    finally:
+        running.signal("member-1", "thaw")
+    wait("3.9 on member-1", lambda: image("member-1").endswith("3.9"), timeout=60)
+    running.until_running(space, "web")
+
+
+@pytest.mark.timeout(900)
+def test_killed_twenty_times_nothing_is_doubled_and_nothing_forgotten(
+    running: Stage, space: str
+) -> None:
+    chance = random.Random(20)
+    alive: dict[str, tuple[int, bool]] = {}
+    made = 0
+    stop = threading.Event()
+
+    def churn() -> None:
+        nonlocal made
+        while not stop.is_set():
+            what = chance.random()
+            if what < 0.5 or not alive:
+                name, made = f"w{made}", made + 1
+                alive[name] = (chance.randint(1, 4), chance.random() < 0.4)
+            elif what < 0.8:
+                name = chance.choice(sorted(alive))
+                alive[name] = (chance.randint(0, 5), alive[name][1])
+            else:
+                name = chance.choice(sorted(alive))
+                del alive[name]
+                running.hub("-n", space, "delete", "wl", name, "--wait=false")
+                continue
+            replicas, everywhere = alive[name]
+            running.hub.apply(
+                workload(
+                    name,
+                    space,
+                    targetDeployment=deployment(name),
+                    replicas=replicas,
+                    distribution="Duplicated" if everywhere else "Single",
+                )
+            )
+
+    worker = threading.Thread(target=churn)
+    worker.start()
+    try:
+        for _ in range(20):
+            time.sleep(chance.uniform(0.2, 2.0))
+            role = chance.choice(["controller", "propagator"])
+            running.processes[role].kill()
+            time.sleep(chance.uniform(0.0, 0.5))
+            running.process(role)
+    finally:
+        stop.set()
+        worker.join(60)
+    assert made > 20
+
+    def settled() -> bool:
+        items = running.hub.json("-n", space, "get", "wl")["items"]
+        assert {w["metadata"]["name"] for w in items} == set(alive), "a Workload lost or left"
+        wanted: dict[str, dict[str, int]] = {member: {} for member in MEMBERS}
+        for item in items:
+            name, status = item["metadata"]["name"], item.get("status", {})
+            placed = {p["cluster"]: p["replicas"] for p in status.get("placements", [])}
+            assert sum(placed.values()) + status["pending"] == status["desired"]
+            replicas, everywhere = alive[name]
+            assert set(placed.values()) == {replicas}, (name, placed, replicas)
+            assert len(placed) == (3 if everywhere else 1)
+            for cluster in placed:
+                wanted[cluster][f"{space}/{name}"] = replicas
+        for member in MEMBERS:
+            there = {k: v for k, v in running.managed(member).items() if k.startswith(f"{space}/")}
+            assert there == wanted[member], member
+        return True
+
+    deadline = time.monotonic() + 180
+    while True:
+        try:
+            if settled():
+                break
+        except (AssertionError, KeyError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
+    running.hub("-n", space, "delete", "wl", "--all", timeout=120)
+    for member in MEMBERS:
+        assert not [k for k in running.managed(member) if k.startswith(f"{space}/")]
+
+
+@pytest.mark.proves("C23")
+def test_the_standby_takes_over(running: Stage, space: str) -> None:
+    running.process("controller", "standby")
+    try:
+        wait("the standby to answer", lambda: running.metric("standby", "process_") > 0)
+        running.hub.apply(workload("before", space))
+        running.until_running(space, "before")
+        running.processes["controller"].kill()
+        killed = time.monotonic()
+        running.hub.apply(workload("after", space))
+        wait("a decision of the standby", lambda: running.placements(space, "after"), timeout=15)
+        assert time.monotonic() - killed <= 15
+        running.process("controller")
+        running.hub.apply(workload("later", space))
+        running.until_running(space, "later")
+        events = running.hub.json("-n", space, "get", "events")["items"]
+        decided = [e["involvedObject"]["name"] for e in events if e["reason"] == "Scheduled"]
+        assert sorted(decided) == ["after", "before", "later"]
+    finally:
+        running.processes["standby"].kill()
+
+
+def test_the_hub_goes_away_and_comes_back(running: Stage, space: str) -> None:
+    running.hub.apply(workload("kept", space, distribution="Duplicated"))
+    running.until_running(space, "kept")
+
+    def versions() -> list[str]:
+        return [
+            (running.seen(member, space, "kept") or {})["metadata"]["uid"] for member in MEMBERS
+        ] + [str(running.managed(member)) for member in MEMBERS]
+
+    before = versions()
+    pids = {name: p.running.pid for name, p in running.processes.items() if p.running}
+    running.signal("hub", "kill")
+    try:
+        steady("the members are left alone", lambda: versions() == before, seconds=5)
+    finally:
+        running.signal("hub", "restart")
+    running.hub.apply(workload("after-kill", space))
+    running.until_running(space, "after-kill", timeout=90)
+
+    running.signal("hub", "freeze")
+    try:
+        steady("the members are left alone", lambda: versions() == before, seconds=30, every=2)
+    finally:
+        running.signal("hub", "thaw")
+    running.hub.apply(workload("after-freeze", space))
+    running.until_running(space, "after-freeze", timeout=90)
+    assert versions() == before or running.managed("member-1")
+    for name, pid in pids.items():
+        process = running.processes[name].running
+        assert process is not None
+        assert process.pid == pid
+        assert process.poll() is None, f"{name} ended"
+
+
+@pytest.mark.proves("C29")
+def test_foreign_objects_are_left_alone(running: Stage, space: str) -> None:
+    foreign = deployment("taken", replicas=1)
+    foreign["metadata"]["namespace"] = space
+    running.members["member-1"]("create", "namespace", space)
+    running.members["member-1"].apply(foreign)
+    before = running.seen("member-1", space, "taken")
+    assert before is not None
+    running.hub.apply(
+        workload(
+            "taken",
+            space,
+            targetDeployment=deployment("taken", replicas=3),
+            targetCluster={"name": "member-1"},
+        )
+    )
+    said = running.until_condition(space, "taken", "Propagated", reason="AlreadyExists")
+    assert "Deployment" in said["message"]
+    assert f"{space}/taken" in said["message"]
+    after = running.seen("member-1", space, "taken")
+    assert after is not None
+    assert after["spec"] == before["spec"]
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    running.members["member-1"]("-n", space, "delete", "deploy", "taken")
+    running.until_running(space, "taken", timeout=60)
+
+
+def test_a_member_that_refuses(running: Stage, space: str) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "few", "namespace": space},
+        "spec": {"hard": {"count/deployments.apps": "0"}},
+    }
+    running.members["member-1"]("create", "namespace", space)
+    running.members["member-1"].apply(quota)
+    running.hub.apply(workload("many", space, distribution="Duplicated"))
+    said = running.until_condition(space, "many", "Propagated", reason="Rejected")
+    assert "exceeded quota" in said["message"]
+    assert "member-1" in said["message"]
+    for member in MEMBERS[1:]:
+        assert running.seen(member, space, "many")
+    running.members["member-1"]("-n", space, "delete", "quota", "few")
+    running.until_running(space, "many", timeout=90)
+
+
+@pytest.mark.proves("C30")
+def test_a_cluster_that_goes_while_it_holds_shares(running: Stage, space: str) -> None:
+    for name in ("moved", "stays", "blocked"):
+        target = {} if name == "moved" else {"targetCluster": {"name": "member-1"}}
+        prefer = {
+            "clusterAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "weight": 100,
+                        "preference": {
+                            "matchExpressions": [
+                                {
+                                    "key": "stowage.dev/cluster",
+                                    "operator": "In",
+                                    "values": ["member-1"],
+                                }
+                            ]
+                        },
+                    }
+                ]
+            }
+        }
+        running.hub.apply(workload(name, space, **target, **prefer))
+        running.until_running(space, name)
+        assert set(running.placements(space, name)) == {"member-1"}
+    secret = running.hub("-n", "stowage-system", "get", "secret", "member-1", "-o", "json")
+    running.signal("member-1", "freeze")
+    try:
+        wait("Unreachable", lambda: running.ready("member-1")["reason"] == "Unreachable")
+        running.hub("-n", space, "delete", "wl", "blocked", "--wait=false")
+        wait(
+            "the blocking cluster to be named",
+            lambda: "member-1" in running.condition(space, "blocked", "Propagated")["message"],
+        )
+        running.hub("-n", "stowage-system", "delete", "secret", "member-1")
+        running.hub("delete", "mc", "member-1")
+        wait("the finalizer to go", lambda: not running.hub.exists("-n", space, "wl", "blocked"))
+        wait(
+            "the movable one to move",
+            lambda: running.placements(space, "moved").keys() <= {"member-2", "member-3"},
+        )
+        running.until_running(space, "moved")
+        status = running.status(space, "stays")
+        assert sum(p["replicas"] for p in status.get("placements", [])) + status["pending"] == 1
+    finally:
+        running.signal("member-1", "thaw")
+        restored = json.loads(secret)
+        for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
+            restored["metadata"].pop(key, None)
+        running.hub.apply(restored)
+    wait("member-1 to be back", lambda: running.ready("member-1")["status"] == "True")
+    for kind in ("moved", "blocked"):
+        wait(
+            f"what was left of {kind} on member-1 to be removed",
+            lambda k=kind: f"{space}/{k}" not in running.managed("member-1"),
+            timeout=60,
+        )
