@@ -19,11 +19,8 @@ import msgspec
 from controller.access import allowed
 from crds import names, validation
 from machinery.objects import Key, Meta
-from machinery.resources import STOWAGE_GROUP, WORKLOADS
+from machinery.resources import WORKLOADS
 from machinery.transport import ApiClient
-
-USE = "use"
-TARGET_NAMESPACES = "targetnamespaces"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +32,6 @@ class Objection:
 
     message: str
     lasting: bool
-
-
-def normalised(labels: Mapping[str, str]) -> dict[str, str] | None:
-    """The labels that are missing for older names of ours to be read, or None when all is well.
-
-    Two names that disagree are left as they are: which one was meant is the author's to say.
-    """
-    missing = {
-        label: values.pop()
-        for label, aliases in (
-            (names.LABEL_POLICY, names.POLICY_ALIASES),
-            (names.LABEL_GROUP, names.GROUP_ALIASES),
-        )
-        if label not in labels
-        and len(values := {labels[alias] for alias in aliases if alias in labels}) == 1
-    }
-    return missing or None
 
 
 class Admission:
@@ -79,6 +59,14 @@ class Admission:
         found = whole["metadata"]
         if (found["uid"], found["generation"]) != (meta.uid, meta.generation):
             return None  # no harm: a write on top of the older version fails, and is judged anew
+        patch = validation.normalised(whole)
+        if patch:
+            await self._client.merge_patch(
+                WORKLOADS,
+                meta.name,
+                _on_top_of(patch, meta.resource_version),
+                namespace=meta.namespace,
+            )
         objection = await self._judge(whole)
         if objection is None:
             self._passed[meta.key] = (meta.uid, meta.generation)
@@ -93,21 +81,24 @@ class Admission:
         if violations:
             return Objection("; ".join(violations), lasting=True)
         own = whole["metadata"]["namespace"]
-        target = whole.get("spec", {}).get("targetNamespace") or own
-        if target == own or await self._may_use(own, target):
-            return None
-        return Objection(
-            f"spec.targetNamespace: namespace {own} may not {USE} {TARGET_NAMESPACES}.{STOWAGE_GROUP}"
-            f" {target}",
-            lasting=False,
-        )
+        for target, field in validation.foreign_namespaces(whole).items():
+            if not await self._may_use(own, target):
+                right = f"{names.VERB_USE} {names.TARGET_NAMESPACES}.{names.GROUP} {target}"
+                return Objection(f"{field}: namespace {own} may not {right}", lasting=False)
+        return None
 
     async def _may_use(self, namespace: str, target: str) -> bool:
         attributes = {
-            "group": STOWAGE_GROUP,
-            "resource": TARGET_NAMESPACES,
+            "group": names.GROUP,
+            "resource": names.TARGET_NAMESPACES,
             "name": target,
-            "verb": USE,
+            "verb": names.VERB_USE,
         }
         groups = [f"system:serviceaccounts:{namespace}"]
         return await allowed(self._client, {"groups": groups, "resourceAttributes": attributes})
+
+
+def _on_top_of(patch: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """The patch, valid for that version of the object only."""
+    metadata = {**patch.get("metadata", {}), "resourceVersion": version}
+    return {**patch, "metadata": metadata}

@@ -75,8 +75,7 @@ class Index:
         ]
         if not sets:
             return self._by_namespace.get(namespace, ())
-        smallest: Iterable[Key] = min(sets, key=lambda keys: len(keys))  # noqa: PLW0108 - mypy needs it
-        return smallest
+        return min(sets, key=_size)
 
     def clusters_of(self, namespace: str, selector: LabelSelector, *, but: Key) -> set[str]:
         """The clusters that hold units of the selected Workloads, one of them left out."""
@@ -122,6 +121,10 @@ class _Overlay(Index):
         """Those of both; a Workload of the overlay only ever adds to where it repels."""
         yield from super().repelling(unit)
         yield from self._base.repelling(unit)
+
+
+def _size(keys: set[Key]) -> int:
+    return len(keys)
 
 
 def _discard(table: dict, entry: object, key: Key) -> None:  # type: ignore[type-arg] # of any key

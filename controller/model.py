@@ -265,6 +265,10 @@ class Workload(Object, frozen=True):
 
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
+    unit: Any = None
+    """The compiled `controller.unit.Unit`; set by `controller.world.known`, never decoded."""
+    fault: str = ""
+    """Why there is no unit."""
 
     @property
     def placements(self) -> dict[str, int]:

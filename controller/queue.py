@@ -80,7 +80,7 @@ class _Refusal:
     def wait(self, now: float) -> float:
         """Seconds until it may be looked at again; zero or less means now."""
         doublings = min(self.attempts - 1, 10)  # past the longest delay anyway, and no huge number
-        return self.at + min(FIRST_DELAY_SECONDS * 2**doublings, LONGEST_DELAY_SECONDS) - now
+        return self.at + min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS) - now
 
 
 class SchedulingQueue:
