@@ -1,0 +1,698 @@
+"""An informer against a server in memory: what it tells its handlers, what it asks for, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from machinery.errors import (
+    Forbidden,
+    Gone,
+    ServerError,
+    TooManyRequests,
+    TransportError,
+    Unreachable,
+)
+from machinery.informer import HEALTHY_SECONDS, WATCH_SECONDS, Informer
+from machinery.objects import Meta, Object
+from machinery.resources import SECRETS
+from tests.fakeclock import FakeClock, settle
+
+
+class Spec(msgspec.Struct, frozen=True):
+    size: int = 0
+
+
+class Thing(Object, frozen=True):
+    spec: Spec = Spec()
+
+
+def thing(name: str, version: int, *, uid: str = "", size: int = 0, **labels: str) -> Thing:
+    meta = Meta(
+        name=name,
+        namespace="ns",
+        uid=uid or f"uid-{name}",
+        resource_version=str(version),
+        labels=labels,
+    )
+    return Thing(metadata=meta, spec=Spec(size=size))
+
+
+class Server:
+    """One resource in memory: objects, their history, and the faults that a test asks for."""
+
+    def __init__(self) -> None:
+        self.version = 100
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.history: list[tuple[int, dict[str, Any]]] = []
+        self.forgotten = 0  # watches from before are refused with 410
+        self.page = 1000
+        self.lists: list[dict[str, Any]] = []
+        self.watches: list[dict[str, Any]] = []
+        self.list_faults: list[Exception] = []
+        self.watch_faults: list[Exception] = []
+        self.between_pages: list[Any] = []  # called, or raised, between two pages
+        self._streams: list[asyncio.Queue[Any]] = []
+
+    def put(self, name: str, *, uid: str = "", size: Any = 0) -> dict[str, Any]:
+        self.version += 1
+        known = name in self.objects
+        self.objects[name] = obj = {
+            "metadata": {
+                "name": name,
+                "namespace": "ns",
+                "uid": uid or f"uid-{name}",
+                "resourceVersion": str(self.version),
+            },
+            "spec": {"size": size},
+        }
+        self.emit("MODIFIED" if known else "ADDED", obj)
+        return obj
+
+    def remove(self, name: str) -> None:
+        self.version += 1
+        gone = self.objects.pop(name)
+        gone["metadata"]["resourceVersion"] = str(self.version)
+        self.emit("DELETED", gone)
+
+    def bookmark(self) -> None:
+        self.version += 10
+        meta = {"resourceVersion": str(self.version)}
+        self.emit("BOOKMARK", {"kind": "Secret", "metadata": meta})
+
+    def emit(self, kind: str, obj: dict[str, Any]) -> None:
+        event = json.loads(json.dumps({"type": kind, "object": obj}))
+        self.history.append((self.version, event))
+        self.say(event)
+
+    def say(self, what: Any) -> None:
+        """A line as it is, an exception to raise, or None to end the watches."""
+        for stream in self._streams:
+            stream.put_nowait(what)
+
+    def compact(self) -> None:
+        self.forgotten = self.version
+
+    async def pages(self, resource, *, limit, **selection) -> AsyncIterator[bytes]:
+        self.lists.append({"limit": limit, **selection})
+        if self.list_faults:
+            raise self.list_faults.pop(0)
+        version, items = self.version, list(self.objects.values())
+        size = self.page if limit else len(items) or 1
+        for start in range(0, max(len(items), 1), size):
+            if start and self.between_pages:
+                action = self.between_pages.pop(0)
+                if isinstance(action, Exception):
+                    raise action
+                action()
+            yield msgspec.json.encode(
+                {
+                    "metadata": {"resourceVersion": str(version)},
+                    "items": items[start : start + size],
+                }
+            )
+
+    @asynccontextmanager
+    async def watch(self, resource, *, resource_version, timeout_seconds, **selection):
+        self.watches.append({"from": resource_version, "seconds": timeout_seconds, **selection})
+        if self.watch_faults:
+            raise self.watch_faults.pop(0)
+        if int(resource_version) < self.forgotten:
+            raise Gone(code=410, reason="Expired", message="too old resource version")
+        stream: asyncio.Queue[Any] = asyncio.Queue()
+        for version, event in self.history:
+            if version > int(resource_version):
+                stream.put_nowait(event)
+        self._streams.append(stream)
+        try:
+            yield self._lines(stream)
+        finally:
+            self._streams.remove(stream)
+
+    async def _lines(self, stream: asyncio.Queue[Any]) -> AsyncIterator[bytes]:
+        while (event := await stream.get()) is not None:
+            if isinstance(event, Exception):
+                raise event
+            yield event if isinstance(event, bytes) else msgspec.json.encode(event)
+
+
+class Story:
+    """What a handler was told: `+a1` added at size 1, `~a2` changed, `-a` deleted."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def __call__(self, old: Thing | None, new: Thing | None) -> None:
+        if new is None:
+            assert old is not None
+            self.told.append(f"-{old.metadata.name}")
+        else:
+            self.told.append(f"{'~' if old else '+'}{new.metadata.name}{new.spec.size}")
+
+    def take(self) -> list[str]:
+        told, self.told = self.told, []
+        return told
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+def informer_of(server: Server, clock: FakeClock, story: Story, **how: Any) -> Informer[Thing]:
+    informer = Informer(server, SECRETS, Thing, clock=clock, jitter=lambda: 0.0, **how)
+    informer.add_handler(story)
+    return informer
+
+
+class Waiting(Informer[Thing]):
+    """Starts only when a test is ready for it: at `begin`, or when it is first waited for."""
+
+    async def run(self) -> None:
+        self.begun = asyncio.Event()
+        await self.begun.wait()
+        await super().run()
+
+    def begin(self) -> None:
+        self.begun.set()
+
+    async def wait_synced(self) -> None:
+        self.begin()
+        await super().wait_synced()
+
+
+@pytest.fixture
+async def informer(server, clock, story):
+    informer = Waiting(server, SECRETS, Thing, clock=clock, jitter=lambda: 0.0)
+    informer.add_handler(story)
+    running = asyncio.create_task(informer.run())
+    await settle()
+    yield informer
+    assert not running.done()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+def names(informer: Informer[Thing]) -> set[str]:
+    return {obj.metadata.name for obj in informer.values()}
+
+
+async def test_lists_then_follows(server, informer, story):
+    server.put("a", size=1)
+    assert not informer.synced
+    assert informer
+    await informer.wait_synced()
+    server.put("b")
+    server.put("a", size=2)
+    server.remove("b")
+    await settle()
+    assert story.take() == ["+a1", "+b0", "~a2", "-b"]
+    assert informer.get(("ns", "a")).spec.size == 2
+    assert informer.get(("ns", "b")) is None
+    assert len(informer) == 1
+    assert len(server.lists) == 1
+
+
+async def test_a_list_is_a_consistent_read_with_the_selection(server, clock, story):
+    informer = informer_of(
+        server,
+        clock,
+        story,
+        namespace="ns",
+        label_selector="a=b",
+        field_selector="metadata.name=x",
+        metadata_only=True,
+    )
+    running = asyncio.create_task(informer.run())
+    await informer.wait_synced()
+    await settle()
+    selection = {
+        "namespace": "ns",
+        "label_selector": "a=b",
+        "field_selector": "metadata.name=x",
+        "metadata_only": True,
+    }
+    assert server.lists == [{"limit": 200, **selection}]
+    assert server.watches == [{"from": "100", "seconds": WATCH_SECONDS, **selection}]
+    running.cancel()
+
+
+async def test_resumes_after_a_cut_without_listing(server, informer, clock, story):
+    server.put("a")
+    await informer.wait_synced()
+    await settle()
+    server.say(Unreachable("reset"))
+    await settle()
+    server.put("b")
+    server.remove("a")
+    await clock.advance(1)
+    assert story.take() == ["+a0", "+b0", "-a"]
+    assert len(server.lists) == 1
+    assert [w["from"] for w in server.watches] == ["101", "101"]
+
+
+async def test_bookmarks_move_the_moment_of_resumption(server, informer, clock):
+    await informer.wait_synced()
+    await settle()
+    server.bookmark()
+    server.say(None)
+    await clock.advance(1)
+    assert [w["from"] for w in server.watches] == ["100", "110"]
+
+
+async def test_forgotten_moment_lists_again_and_tells_what_went_away(
+    server, informer, clock, story
+):
+    for name in "abcd":
+        server.put(name)
+    await informer.wait_synced()
+    await settle()
+    story.take()
+    server.say(Unreachable("reset"))
+    await settle()
+    server.remove("a")
+    server.put("b", size=1)
+    server.remove("c")
+    server.put("c", uid="another", size=2)
+    server.put("e")
+    server.compact()
+    await clock.advance(1)
+    assert sorted(story.take()) == sorted(["-a", "~b1", "-c", "+c2", "+e0"])
+    assert len(server.lists) == 2
+    assert names(informer) == {"b", "c", "d", "e"}
+
+
+async def test_expiry_as_an_event_lists_again(server, informer, clock):
+    await informer.wait_synced()
+    await settle()
+    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    server.say({"type": "ERROR", "object": status})
+    await clock.advance(1)
+    assert len(server.lists) == 2
+
+
+async def test_another_error_event_does_not_list_again(server, informer, clock):
+    await informer.wait_synced()
+    await settle()
+    status = {"kind": "Status", "code": 500, "reason": "InternalError", "message": "oh"}
+    server.say({"type": "ERROR", "object": status})
+    await settle()
+    assert isinstance(informer.last_error, ServerError)
+    await clock.advance(1)
+    assert len(server.lists) == 1
+    assert len(server.watches) == 2
+    assert informer.last_error is None
+
+
+async def test_same_name_other_uid_is_a_deletion_and_an_addition(server, informer, story):
+    server.put("a")
+    await informer.wait_synced()
+    await settle()
+    story.take()
+    server.put("a", uid="another", size=3)
+    await settle()
+    assert story.take() == ["-a", "+a3"]
+
+
+async def test_a_relist_is_told_in_the_order_deletion_then_addition(server, informer, clock, story):
+    server.put("a")
+    await informer.wait_synced()
+    await settle()
+    server.say(Unreachable("reset"))
+    await settle()
+    server.remove("a")
+    server.put("a", uid="another", size=3)
+    server.compact()
+    story.take()
+    await clock.advance(1)
+    assert story.take() == ["-a", "+a3"]
+
+
+async def test_a_list_half_way_forgotten_is_asked_for_in_one_piece(server, informer, clock, story):
+    server.page = 2
+    server.between_pages = [Gone(code=410, reason="Expired", message="continue token")]
+    for name in "abcde":
+        server.put(name)
+    informer.begin()
+    await settle()
+    assert not informer.synced
+    await clock.advance(1)
+    assert informer.synced
+    assert [x["limit"] for x in server.lists] == [200, 0]
+    assert story.take() == ["+a0", "+b0", "+c0", "+d0", "+e0"]
+
+
+async def test_a_list_that_fails_half_way_deletes_nothing(server, informer, clock, story):
+    for name in "abcd":
+        server.put(name)
+    await informer.wait_synced()
+    await settle()
+    story.take()
+    server.page = 2
+    server.between_pages = [Unreachable("reset")]
+    server.say(Gone(code=410, reason="Expired", message="old"))
+    await settle()
+    server.remove("a")
+    await clock.advance(0.15)
+    assert len(server.lists) == 2
+    assert story.take() == []
+    await clock.advance(1)
+    assert len(server.lists) == 3
+    assert story.take() == ["-a"]
+
+
+async def test_a_change_during_a_paged_list_is_not_undone(server, informer, story):
+    server.page = 1
+    server.put("a", size=1)
+    server.put("b", size=1)
+    informed = {}
+
+    def meanwhile() -> None:
+        answer = server.put("b", size=2)
+        created = server.put("c", size=2)
+        for obj in (answer, created):
+            informer.upsert(msgspec.convert(obj, Thing))
+        informed.update(story=story.take())
+
+    server.between_pages = [meanwhile]
+    await informer.wait_synced()
+    assert informed["story"] == ["+a1", "+b2", "+c2"]
+    sizes = {"a": 1, "b": 2, "c": 2}
+    assert {obj.metadata.name: obj.spec.size for obj in informer.values()} == sizes
+    await settle()
+    assert story.take() == []
+
+
+@pytest.mark.parametrize("cut", [False, True])
+async def test_etcd_restored_from_an_older_day(server, informer, clock, story, cut):
+    for name in "abc":
+        server.put(name, size=9)
+    await informer.wait_synced()
+    await settle()
+    story.take()
+    if cut:
+        server.say(Gone(code=410, reason="Expired", message="other history"))
+        await settle()
+    server.version = 50
+    server.history.clear()
+    server.objects.clear()
+    server.put("a", size=1)
+    server.put("d", size=1)
+    await clock.advance(1)
+    assert sorted(story.take()) == ["+d1", "-b", "-c", "~a1"]
+    assert informer.version == "52"
+    server.put("a", size=2)
+    await settle()
+    assert story.take() == ["~a2"]
+
+
+async def test_write_through_is_told_once_and_never_goes_back(server, informer, story):
+    server.put("a", size=1)
+    await informer.wait_synced()
+    await settle()
+    story.take()
+    old = informer.get(("ns", "a"))
+    informer.upsert(thing("a", 150, size=5))
+    assert story.take() == ["~a5"]
+    informer.upsert(thing("a", 140, size=4))
+    informer.upsert(thing("a", 150, size=5))
+    informer.upsert(old)
+    assert story.take() == []
+    server.put("a", size=2)  # an event from before our write, which has yet to arrive
+    await settle()
+    assert story.take() == []
+    server.version = 149
+    server.put("a", size=5)  # the echo of our write
+    await settle()
+    assert story.take() == []
+    server.put("a", size=6)
+    await settle()
+    assert story.take() == ["~a6"]
+
+
+async def test_write_through_does_not_bring_the_dead_back(server, informer, story):
+    answer = server.put("a")
+    await informer.wait_synced()
+    await settle()
+    answer = msgspec.convert(answer, Thing)
+    server.remove("a")
+    await settle()
+    story.take()
+    informer.upsert(answer)
+    assert story.take() == []
+    assert len(informer) == 0
+
+
+async def test_a_late_deletion_does_not_hit_its_successor(server, informer, story):
+    server.put("a")
+    await informer.wait_synced()
+    await settle()
+    informer.upsert(thing("a", 200, uid="another"))
+    story.take()
+    server.remove("a")
+    await settle()
+    assert story.take() == []
+    assert informer.get(("ns", "a")).metadata.uid == "another"
+
+
+async def test_versions_that_are_no_numbers_are_accepted(server, clock, story):
+    informer = informer_of(server, clock, story)
+    first, second = (
+        Thing(metadata=Meta(name="a", namespace="ns", uid="u", resource_version=version))
+        for version in ("x", "c")
+    )
+    informer.upsert(first)
+    informer.upsert(first)
+    informer.upsert(second)
+    assert story.take() == ["+a0", "~a0"]
+    informer.lose(first)
+    assert story.take() == ["-a"]
+
+
+async def test_transform_keeps_less_and_drops(server, clock, story):
+    def big_ones(obj: Thing) -> Thing | None:
+        return obj if obj.spec.size >= 10 else None
+
+    server.put("small", size=1)
+    server.put("big", size=10)
+    informer = informer_of(server, clock, story, transform=big_ones)
+    running = asyncio.create_task(informer.run())
+    await informer.wait_synced()
+    server.put("small", size=11)
+    server.put("big", size=2)
+    server.put("tiny", size=0)
+    server.remove("tiny")
+    await settle()
+    assert story.take() == ["+big10", "+small11", "-big"]
+    informer.upsert(thing("small", 500, size=3))
+    assert story.take() == ["-small"]
+    running.cancel()
+
+
+async def test_a_relist_drops_what_transform_no_longer_wants(server, clock, story):
+    wanted = {"a", "b"}
+    server.put("a")
+    server.put("b")
+    informer = informer_of(
+        server, clock, story, transform=lambda o: o if o.metadata.name in wanted else None
+    )
+    running = asyncio.create_task(informer.run())
+    await informer.wait_synced()
+    await settle()
+    wanted.remove("b")
+    server.say(Gone(code=410, reason="Expired", message="old"))
+    await clock.advance(1)
+    assert story.take() == ["+a0", "+b0", "-b"]
+    running.cancel()
+
+
+async def test_an_object_that_cannot_be_read_stays_as_it_was(
+    server, informer, clock, story, caplog
+):
+    server.put("a", size=1)
+    server.put("b", size=1)
+    await informer.wait_synced()
+    await settle()
+    story.take()
+    server.put("a", size="a word")
+    await settle()
+    assert story.take() == []
+    server.say(Gone(code=410, reason="Expired", message="old"))
+    await clock.advance(1)
+    assert len(server.lists) == 2
+    assert story.take() == []
+    assert informer.get(("ns", "a")).spec.size == 1
+    assert caplog.records[0].object == "ns/a"
+    server.put("a", size=2)
+    server.remove("a")
+    await settle()
+    assert story.take() == ["~a2", "-a"]
+
+
+async def test_a_transform_that_fails_is_logged_and_loses_nothing(server, clock, story, caplog):
+    def picky(obj: Thing) -> Thing:
+        if obj.spec.size > 1:
+            raise RuntimeError("too big")
+        return obj
+
+    server.put("a", size=1)
+    informer = informer_of(server, clock, story, transform=picky)
+    running = asyncio.create_task(informer.run())
+    await informer.wait_synced()
+    server.put("a", size=2)
+    server.put("b", size=1)
+    await settle()
+    assert story.take() == ["+a1", "+b1"]
+    assert "too big" in caplog.text
+    running.cancel()
+
+
+async def test_a_handler_that_fails_stops_neither_the_loop_nor_the_others(
+    server, informer, story, caplog
+):
+    def broken(old: Any, new: Any) -> None:
+        raise RuntimeError("broken handler")
+
+    informer._handlers.insert(0, broken)
+    server.put("a")
+    await informer.wait_synced()
+    server.put("b")
+    await settle()
+    assert story.take() == ["+a0", "+b0"]
+    assert [record.object for record in caplog.records] == ["ns/a", "ns/b"]
+    assert "broken handler" in caplog.text
+
+
+async def test_a_late_handler_hears_of_everything(server, informer):
+    server.put("a", size=3)
+    await informer.wait_synced()
+    late = Story()
+    informer.add_handler(late)
+    assert late.take() == ["+a3"]
+
+
+async def test_an_unintelligible_server_is_a_fault_not_a_crash(server, informer, clock):
+    await informer.wait_synced()
+    await settle()
+    server.say(b"<html>")
+    await settle()
+    assert isinstance(informer.last_error, TransportError)
+    await clock.advance(1)
+    assert len(server.watches) == 2
+
+
+async def test_staleness_counts_from_the_last_word(server, informer, clock):
+    assert informer.staleness() == math.inf
+    await informer.wait_synced()
+    await clock.advance(20)
+    assert informer.staleness() == 20
+    server.bookmark()
+    await settle()
+    assert informer.staleness() == 0
+    server.watch_faults = [Unreachable("down")] * 100
+    server.say(Unreachable("reset"))
+    await clock.advance(60)
+    assert informer.staleness() == 60
+    assert informer.synced
+    assert isinstance(informer.last_error, Unreachable)
+
+
+async def test_a_refused_list_backs_off_and_heals(server, informer, clock, caplog):
+    refusal = Forbidden(code=403, reason="Forbidden", message="may not list secrets")
+    server.list_faults = [refusal] * 12
+    informer.begin()
+    await clock.advance(60)
+    assert 6 <= len(server.lists) <= 12
+    assert isinstance(informer.last_error, Forbidden)
+    assert caplog.text.count("may not list secrets") == 1  # said once, not at every attempt
+    await clock.advance(300)
+    assert informer.synced
+    assert informer.last_error is None
+
+
+async def test_retry_after_is_obeyed(server, informer, clock):
+    server.list_faults = [
+        TooManyRequests(code=429, reason="TooManyRequests", message="slow", retry_after=40)
+    ]
+    informer.begin()
+    await clock.advance(39)
+    assert len(server.lists) == 1
+    await clock.advance(2)
+    assert informer.synced
+
+
+async def test_a_watch_that_dies_every_second_is_no_hot_loop(server, informer, clock, story):
+    await informer.wait_synced()
+    await settle()
+    for second in range(300):
+        server.put("a", size=second)
+        server.say(None)
+        await clock.advance(1)
+    assert len(server.lists) == 1
+    assert len(server.watches) <= 120  # at least 2.5 s apart once the back-off has grown
+    await clock.advance(6)
+    assert story.take()[-1] == "~a299"
+
+
+async def test_a_moment_always_forgotten_is_no_hot_loop(server, informer, clock):
+    server.watch_faults = [Gone(code=410, reason="Expired", message="old")] * 1000
+    informer.begin()
+    await clock.advance(300)
+    assert 20 <= len(server.lists) <= 130
+
+
+async def test_a_healthy_time_forgives(server, informer, clock):
+    await informer.wait_synced()
+    server.watch_faults = [Unreachable("down")] * 10
+    server.say(Unreachable("reset"))
+    while server.watch_faults:
+        await clock.advance(1)
+    await clock.advance(30)
+    assert informer.last_error is None
+    await clock.advance(HEALTHY_SECONDS)
+    before = len(server.watches)
+    server.say(None)
+    await clock.advance(0.2)
+    assert len(server.watches) == before + 1
+
+
+async def test_run_again_goes_on_where_it_stood(server, clock, story):
+    server.put("a")
+    informer = informer_of(server, clock, story)
+    for _ in range(2):
+        running = asyncio.create_task(informer.run())
+        await informer.wait_synced()
+        await settle()
+        running.cancel()
+        await settle()
+        server.put("b")
+    assert len(server.lists) == 1
+    assert story.take() == ["+a0", "+b0"]
+
+
+async def test_one_step_is_one_list_and_one_watch(server, clock, story):
+    informer = informer_of(server, clock, story)
+    stepping = asyncio.create_task(informer.step())
+    await settle()
+    server.say(None)
+    await clock.advance(1)
+    assert stepping.done()
+    assert (len(server.lists), len(server.watches)) == (1, 1)
