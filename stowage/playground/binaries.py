@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 GO_MODULE = Path(__file__).parent / "gomod"
@@ -60,6 +61,6 @@ def stages() -> list[Path]:
     return [folder() / "stages" / Path(stage).name for stage in KWOK_STAGES]
 
 
-def missing(names: tuple[str, ...]) -> list[str]:
+def missing(names: Sequence[str]) -> list[str]:
     """Those of the programs that have not been built."""
     return [name for name in names if not path(name).exists()]
