@@ -1,0 +1,142 @@
+"""One decision: `decide` beside the plain loop, on fleets of 1,000 and 5,000 clusters.
+
+    uv run python -m benchmarks.decide
+
+Each line is one kind of Workload. Times are of one decision with filter, score, ranking, shares and
+record, in milliseconds; the ratio is the plain loop's median through that of `decide`. Both give
+the same verdicts, totals and shares, which is checked first. The last lines are what it costs to
+take a change of one cluster, and of one decision in flight, into the next snapshot.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from benchmarks.fleets import clusters, unit
+from benchmarks.plainloop import Answer, plain
+from controller.config import default_profile
+from controller.cycle import decide
+from controller.decision import FITS, Decision
+from controller.fleet import FleetBuilder
+from controller.index import Index
+from controller.model import MemberCluster
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+AIM_MILLISECONDS = {1000: 1.0, 5000: 4.0}
+ROUNDS, PLAIN_ROUNDS = 500, 5
+
+PREFERRED = [
+    {
+        "weight": 10,
+        "preference": {
+            "matchExpressions": [{"key": "region", "operator": "In", "values": ["region-1"]}]
+        },
+    }
+]
+REQUIRED = {
+    "clusterSelectorTerms": [
+        {
+            "matchExpressions": [
+                {"key": "env", "operator": "In", "values": ["prod"]},
+                {"key": "tier", "operator": "NotIn", "values": ["bronze"]},
+            ]
+        }
+    ]
+}
+AFFINITY = {
+    "requiredDuringSchedulingIgnoredDuringExecution": REQUIRED,
+    "preferredDuringSchedulingIgnoredDuringExecution": PREFERRED,
+}
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "no rules": {},
+    "cluster affinity": {"clusterAffinity": AFFINITY},
+    "selector, duplicated": {"clusterSelector": {"env": "prod"}, "distribution": "Duplicated"},
+    "full everywhere": {"replicas": 100_000},
+}
+
+
+def times(call: Callable[[], object], rounds: int) -> tuple[float, float]:
+    """The median and the 99th percentile of a call, in milliseconds."""
+    call()
+    taken = []
+    for _ in range(rounds):
+        started = time.perf_counter()
+        call()
+        taken.append((time.perf_counter() - started) * 1000)
+    taken.sort()
+    return taken[rounds // 2], taken[rounds * 99 // 100]
+
+
+def same(decision: Decision, answer: Answer) -> bool:
+    """Whether both say the same of every cluster."""
+    names = decision.fleet.names
+    refused = {
+        names[row]: decision.refusals[verdict - 1].text
+        for row, verdict in enumerate(decision.verdicts.tolist())
+        if verdict != FITS
+    }
+    totals = {names[row]: int(decision.totals[row]) for row in decision.ranking}
+    return (
+        refused == answer.refused
+        and totals == answer.totals
+        and [names[row] for row in decision.ranking] == answer.ranking
+        and dict(decision.placements) == answer.placements
+    )
+
+
+def measure(size: int) -> None:
+    """Print the lines of one fleet."""
+    members = clusters(size)
+    builder = FleetBuilder()
+    for member in members:
+        builder.upsert(member)
+    fleet, index, profile = builder.snapshot(), Index(), default_profile()
+    for title, spec in WORKLOADS.items():
+        asked = unit(**spec)
+        decision = decide(fleet, asked, index, profile, NOW)
+        if not same(decision, plain(members, asked)):
+            raise SystemExit(f"{size} {title}: decide and the plain loop differ")
+        p50, p99 = times(lambda a=asked: decide(fleet, a, index, profile, NOW), ROUNDS)
+        slow, _ = times(lambda a=asked: plain(members, a), PLAIN_ROUNDS)
+        aim = AIM_MILLISECONDS[size]
+        print(
+            f"{size:5} clusters  {title:22}  decide p50 {p50:6.2f} ms  p99 {p99:6.2f} ms"
+            f"  plain loop {slow:8.2f} ms  ratio {slow / p50:6.1f}"
+            f"  aim {aim:.0f} ms {'met' if p50 <= aim else 'MISSED'}"
+        )
+    _snapshots(builder, members)
+
+
+def _snapshots(builder: FleetBuilder, members: Sequence[MemberCluster]) -> None:
+    turn = iter(range(10**9))
+
+    def relabel() -> None:
+        number = next(turn)
+        meta = members[number % len(members)].metadata
+        labels = {**meta.labels, "turn": str(number % 7)}
+        changed = msgspec.structs.replace(
+            members[number % len(members)], metadata=msgspec.structs.replace(meta, labels=labels)
+        )
+        builder.upsert(changed)
+        builder.snapshot()
+
+    def assume() -> None:
+        name = members[next(turn) % len(members)].metadata.name
+        builder.assume(name, {"cpu": 500, "memory": 2**30, "pods": 1}, 10)
+        builder.snapshot()
+
+    for title, call in (("one cluster changed", relabel), ("one decision in flight", assume)):
+        p50, p99 = times(call, 200)
+        print(
+            f"{len(members):5} clusters  snapshot, {title:22}  p50 {p50:6.2f} ms  p99 {p99:6.2f} ms"
+        )
+
+
+if __name__ == "__main__":
+    for count in AIM_MILLISECONDS:
+        measure(count)

@@ -1,0 +1,276 @@
+"""The same decision as a plain loop over clusters: what `decide` is held against.
+
+Written from the rules and not from the plugins: no arrays, one cluster at a time, labels looked up
+where they are needed (quantities are read once, so that parsing them is not what is measured). The
+benchmark divides its time by that of `decide`; the property tests demand the same answers. It
+knows the default profile and the distributions Single and Duplicated of a Workload that has no share
+yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+
+from controller.model import MemberCluster, NodeGroup, Taint, Toleration, WorkloadTerm
+from controller.unit import Unit
+from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
+from machinery import quantities
+
+WEIGHTS = {
+    "ClusterAffinity": 2,
+    "WorkloadAffinity": 2,
+    "TaintToleration": 3,
+    "ClusterResources": 1,
+}
+
+amount = cache(quantities.amount)
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another Workload: what it is, and where its units are."""
+
+    unit: Unit
+    placements: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Answer:
+    """Reasons of refused clusters, totals and ranking of the others, and the shares."""
+
+    refused: dict[str, str] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+    ranking: list[str] = field(default_factory=list)
+    placements: dict[str, int] = field(default_factory=dict)
+
+
+def plain(
+    clusters: Sequence[MemberCluster],
+    unit: Unit,
+    others: Sequence[Other] = (),
+    assumed: Mapping[str, Mapping[str, int]] | None = None,
+) -> Answer:
+    """What the default profile does; `assumed` are amounts in flight by cluster and resource."""
+    answer = Answer()
+    world = _World(clusters, unit, others, assumed or {})
+    left = []
+    for cluster in clusters:
+        reason = world.refusal(cluster)
+        if reason:
+            answer.refused[cluster.metadata.name] = reason
+        else:
+            left.append(cluster)
+    answer.totals = world.totals(left)
+    answer.ranking = sorted(answer.totals, key=lambda name: (-answer.totals[name], name))
+    chosen = answer.ranking if unit.everywhere else answer.ranking[:1]
+    answer.placements = dict.fromkeys(sorted(chosen), unit.replicas)
+    return answer
+
+
+class _World:
+    def __init__(
+        self,
+        clusters: Sequence[MemberCluster],
+        unit: Unit,
+        others: Sequence[Other],
+        assumed: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        self._labels = {c.metadata.name: labels_of(c) for c in clusters}
+        self._unit = unit
+        self._others = [o for o in others if o.unit.namespace == unit.namespace]
+        self._assumed = assumed
+
+    def refusal(self, cluster: MemberCluster) -> str:
+        """The first reason in the order of the filters; empty when the cluster will do."""
+        unit, labels = self._unit, self._labels[cluster.metadata.name]
+        target = unit.target_cluster
+        if target is not None and not _is_target(cluster, target.name, target.namespace):
+            return "didn't match targetCluster"
+        if not all(_selected(cluster, labels, k, v) for k, v in unit.cluster_selector.items()):
+            return "didn't match clusterSelector"
+        required = unit.cluster_affinity.required
+        if required is not None and not any(
+            term.matches(labels) for term in required.cluster_selector_terms
+        ):
+            return "didn't match clusterAffinity"
+        globs = cluster.spec.namespaces.allow
+        if not any(fnmatchcase(unit.target_namespace, glob) for glob in globs):
+            return f"namespace {unit.target_namespace} is not allowed"
+        return self._state(cluster) or self._relations(labels) or self._lack(cluster)
+
+    def _state(self, cluster: MemberCluster) -> str:
+        if cluster.metadata.deleting:
+            return "being deleted"
+        if not cluster.ready:
+            return "not ready"
+        if cluster.spec.unschedulable:
+            return "unschedulable"
+        if _bears(cluster.spec.taints, self._unit.tolerations):
+            return ""
+        return "had taints that were not tolerated"
+
+    def _relations(self, labels: Mapping[str, str]) -> str:
+        unit = self._unit
+        for term in unit.affinity.required:
+            if not self._beside(term, labels):
+                return "didn't match workloadAffinity"
+        if any(self._holds_match(term, labels) for term in unit.anti_affinity.required):
+            return "didn't match workloadAntiAffinity"
+        for other in self._others:
+            for term in other.unit.anti_affinity.required:
+                if term.label_selector.matches(unit.labels) and self._near(term, other, labels):
+                    return "kept away by another Workload's workloadAntiAffinity"
+        return ""
+
+    def _beside(self, term: WorkloadTerm, labels: Mapping[str, str]) -> bool:
+        if self._holds_match(term, labels):
+            return True
+        anywhere = any(self._holds_match(term, known) for known in self._labels.values())
+        return (
+            term.topology_key in labels
+            and not anywhere
+            and term.label_selector.matches(self._unit.labels)
+        )
+
+    def _holds_match(self, term: WorkloadTerm, labels: Mapping[str, str]) -> bool:
+        return any(
+            term.label_selector.matches(other.unit.labels) and self._near(term, other, labels)
+            for other in self._others
+        )
+
+    def _near(self, term: WorkloadTerm, other: Other, labels: Mapping[str, str]) -> bool:
+        here = labels.get(term.topology_key)
+        return here is not None and any(
+            units > 0 and self._labels.get(cluster, {}).get(term.topology_key) == here
+            for cluster, units in other.placements.items()
+        )
+
+    def _lack(self, cluster: MemberCluster) -> str:
+        unit = self._unit
+        if not unit.counted or self._fits(cluster, unit.request) >= unit.replicas:
+            return ""
+        for resource in sorted(unit.request):
+            if self._fits(cluster, {resource: unit.request[resource]}) < unit.replicas:
+                return f"insufficient {resource}"
+        return "insufficient room"
+
+    def _fits(self, cluster: MemberCluster, request: Mapping[str, int]) -> int:
+        if cluster.spec.virtual or not request:
+            return 2**40
+        groups = cluster.status.node_groups
+        fits = sum(self._fits_group(group, request) for group in groups)
+        held = self._assumed.get(cluster.metadata.name, {})
+        return fits - max((-(-held.get(r, 0) // n) for r, n in request.items()), default=0)
+
+    def _fits_group(self, group: NodeGroup, request: Mapping[str, int]) -> int:
+        unit = self._unit
+        if any(group.labels.get(k, v) != v for k, v in unit.node_selector.items()):
+            return 0
+        if not _bears(group.taints, unit.pod_tolerations):
+            return 0
+        free = {r: amount(r, text) for r, text in group.free.items()}
+        return min(free.get(r, 0) // n for r, n in request.items()) * group.count
+
+    def totals(self, left: Sequence[MemberCluster]) -> dict[str, int]:
+        """The weighted sum of the normalised scores, by name."""
+        raw = {
+            "ClusterAffinity": [self._preferred(c) for c in left],
+            "WorkloadAffinity": [self._attraction(c) for c in left],
+            "TaintToleration": [self._soft_taints(c) for c in left],
+            "ClusterResources": [self._left_free(c) for c in left],
+        }
+        normal = {
+            "ClusterAffinity": _of_the_best(raw["ClusterAffinity"]),
+            "WorkloadAffinity": _between(raw["WorkloadAffinity"]),
+            "TaintToleration": _fewest(raw["TaintToleration"]),
+            "ClusterResources": raw["ClusterResources"],
+        }
+        return {
+            cluster.metadata.name: sum(WEIGHTS[p] * normal[p][i] for p in WEIGHTS)
+            for i, cluster in enumerate(left)
+        }
+
+    def _preferred(self, cluster: MemberCluster) -> int:
+        labels = self._labels[cluster.metadata.name]
+        preferred = self._unit.cluster_affinity.preferred
+        return sum(term.weight for term in preferred if term.preference.matches(labels))
+
+    def _attraction(self, cluster: MemberCluster) -> int:
+        labels = self._labels[cluster.metadata.name]
+        drawn = self._unit.affinity.preferred
+        driven = self._unit.anti_affinity.preferred
+        return sum(
+            sign * each.weight
+            for sign, terms in ((1, drawn), (-1, driven))
+            for each in terms
+            if self._holds_match(each.workload_affinity_term, labels)
+        )
+
+    def _soft_taints(self, cluster: MemberCluster) -> int:
+        soft = [t for t in set(cluster.spec.taints) if t.effect == "PreferNoSchedule"]
+        return sum(not any(t.tolerates(s) for t in self._unit.tolerations) for s in soft)
+
+    def _left_free(self, cluster: MemberCluster) -> int:
+        capacity, unit = cluster.status.capacity, self._unit
+        if capacity is None:
+            return 0
+        units = unit.replicas if unit.counted else 0
+        total = 0
+        for resource in ("cpu", "memory"):
+            offered = amount(resource, capacity.allocatable.get(resource, "0"))
+            taken = amount(resource, capacity.requested.get(resource, "0"))
+            taken += self._assumed.get(cluster.metadata.name, {}).get(resource, 0)
+            left = offered - taken - unit.request.get(resource, 0) * units
+            total += 100 * max(left, 0) // max(offered, 1)
+        return min(total // 2, 100)
+
+
+def labels_of(cluster: MemberCluster) -> dict[str, str]:
+    """The labels of a cluster, its own name among them."""
+    return {**cluster.metadata.labels, LABEL_CLUSTER: cluster.metadata.name}
+
+
+def _is_target(cluster: MemberCluster, name: str, namespace: str) -> bool:
+    if cluster.metadata.name != name:
+        return False
+    return not namespace or cluster.spec.secret_ref.namespace == namespace
+
+
+def _selected(cluster: MemberCluster, labels: Mapping[str, str], key: str, value: str) -> bool:
+    if labels.get(key) == value:
+        return True
+    match key:
+        case "clusterName":
+            return cluster.metadata.name == value
+        case "clusterNamespace":
+            return cluster.spec.secret_ref.namespace == value
+        case "cloudProvider" | "clusterProvider":
+            known = cluster.status.provider or labels.get(LABEL_PROVIDER, "")
+            return bool(known) and known.lower() == value.lower()
+        case "clusterVersion":
+            known = cluster.status.version or labels.get(LABEL_VERSION, "")
+            return bool(known) and known.removeprefix("v") == value.removeprefix("v")
+    return False
+
+
+def _bears(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+    hard = [taint for taint in taints if taint.effect != "PreferNoSchedule"]
+    return all(any(t.tolerates(taint) for t in tolerations) for taint in hard)
+
+
+def _of_the_best(values: Sequence[int]) -> list[int]:
+    best = max(values, default=0)
+    return [100 * value // best if best else 0 for value in values]
+
+
+def _between(values: Sequence[int]) -> list[int]:
+    low, high = min(values, default=0), max(values, default=0)
+    return [100 * (v - low) // (high - low) if high > low else 0 for v in values]
+
+
+def _fewest(values: Sequence[int]) -> list[int]:
+    most = max(values, default=0)
+    return [100 - 100 * value // most if most else 100 for value in values]
