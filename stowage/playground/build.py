@@ -21,7 +21,7 @@ from pathlib import Path
 
 from machinery.errors import StowageError
 from stowage.playground import binaries, golang
-from stowage.progress import Progress, Silent
+from stowage.progress import Lines, Progress, Silent
 
 
 class BuildFailed(StowageError):
@@ -172,3 +172,7 @@ def kubernetes_version(module: Path = binaries.GO_MODULE) -> str:
 def _publish(made: Path, place: Path) -> None:
     place.parent.mkdir(parents=True, exist_ok=True)
     made.rename(place)
+
+
+if __name__ == "__main__":
+    ensure(progress=Lines())
