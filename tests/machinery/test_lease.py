@@ -1,0 +1,476 @@
+"""Who leads, on a clock that stands still: takeover, loss, hanging requests, and giving up."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from typing import Any
+
+import pytest
+
+from machinery.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Unreachable
+from machinery.lease import LeaderElector
+from tests.fakeclock import FakeClock
+
+
+class Leases:
+    """One Lease in memory behind compare-and-swap, and the faults that a test asks for."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.writes: list[dict[str, Any]] = []
+        self.down = False
+        self.hung = False
+        self.losing_answers = False  # writes arrive, their answers do not
+        self._version = 0
+
+    async def get(self, res: Any, name: str, *, namespace: str) -> dict[str, Any]:
+        await self._travel()
+        if self.lease is None:
+            raise NotFound(code=404, reason="NotFound", message="no such lease")
+        return copy.deepcopy(self.lease)
+
+    async def create(self, res: Any, obj: dict[str, Any]) -> dict[str, Any]:
+        await self._travel()
+        if self.lease is not None:
+            raise AlreadyExists(code=409, reason="AlreadyExists", message="taken")
+        self.lease = copy.deepcopy(obj)
+        return await self._answer()
+
+    async def merge_patch(
+        self, res: Any, name: str, patch: dict[str, Any], *, namespace: str
+    ) -> dict[str, Any]:
+        await self._travel()
+        if self.lease is None:
+            raise NotFound(code=404, reason="NotFound", message="no such lease")
+        if self.lease["metadata"]["resourceVersion"] != patch["metadata"]["resourceVersion"]:
+            raise Conflict(code=409, reason="Conflict", message="changed meanwhile")
+        self.lease["spec"] |= patch["spec"]
+        return await self._answer()
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(0)
+        if self.hung:
+            await asyncio.Event().wait()
+        if self.down:
+            raise Unreachable("down")
+
+    async def _answer(self) -> dict[str, Any]:
+        assert self.lease is not None
+        self.touch()
+        self.writes.append(copy.deepcopy(self.lease["spec"]))
+        if self.losing_answers:
+            await asyncio.Event().wait()
+        return copy.deepcopy(self.lease)
+
+    def touch(self) -> None:
+        self._version += 1
+        self.lease["metadata"]["resourceVersion"] = str(self._version)
+
+    def taken_by(self, holder: str, *, transitions: int = 5) -> None:
+        self.lease = {
+            "metadata": {"name": "lease"},
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": 10,
+                "leaseTransitions": transitions,
+                "renewTime": "2020-01-01T00:00:00.000000Z",
+            },
+        }
+        self.touch()
+
+
+class Contender:
+    """An elector that runs, and what its `lead` lived through."""
+
+    def __init__(self, leases: Leases, clock: FakeClock, name: str, **how: Any) -> None:
+        self.clock = clock
+        self.elector = LeaderElector(
+            leases,
+            namespace="ns",
+            name="lease",
+            identity=name,
+            clock=clock,
+            jitter=lambda: 0.5,
+            **how,
+        )
+        self.terms: list[list[float]] = []
+        self.winding_up = 0.0
+        self.finish = asyncio.Event()
+        self.task = asyncio.create_task(self.elector.run(self.lead))
+
+    async def lead(self) -> None:
+        self.elector.check()
+        self.terms.append([self.clock.monotonic()])
+        try:
+            await self.finish.wait()
+        finally:
+            if self.winding_up:
+                await self.clock.sleep(self.winding_up)
+            self.terms[-1].append(self.clock.monotonic())
+
+    @property
+    def at_work(self) -> bool:
+        return bool(self.terms) and len(self.terms[-1]) == 1
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await self.task
+
+    def kill(self) -> None:
+        """As SIGKILL leaves it: nothing is released, nothing renewed."""
+        self.elector._client = Leases()
+        self.elector._client.down = True
+        self.task.cancel()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def leases() -> Leases:
+    return Leases()
+
+
+@pytest.fixture
+async def contend(leases, clock):
+    contenders = []
+
+    def start(name: str, **how: Any) -> Contender:
+        contenders.append(Contender(how.pop("leases", leases), clock, name, **how))
+        return contenders[-1]
+
+    yield start
+    for contender in contenders:
+        contender.task.cancel()
+        contender.elector._client.hung = False
+    await clock.advance(30)
+    await asyncio.gather(*(c.task for c in contenders), return_exceptions=True)
+
+
+async def test_leads_and_renews(leases, clock, contend):
+    a = contend("a")
+    assert not a.elector.leading
+    await clock.advance(60)
+    assert a.terms == [[0.0]]
+    assert a.elector.leading
+    assert a.elector.leader == "a"
+    a.elector.check()
+    spec = leases.lease["spec"]
+    assert spec["holderIdentity"] == "a"
+    assert spec["leaseDurationSeconds"] == 10
+    assert spec["acquireTime"] == "2026-01-01T00:00:00.000000Z"
+    assert spec["renewTime"] == "2026-01-01T00:01:00.000000Z"
+    assert len(leases.writes) == 31
+
+
+async def test_the_standby_waits_and_knows_who_leads(clock, contend):
+    contend("a")
+    await clock.advance(1)
+    b = contend("b")
+    await clock.advance(60)
+    assert b.terms == []
+    assert not b.elector.leading
+    assert b.elector.leader == "a"
+    with pytest.raises(LeaseLost, match="b does not hold"):
+        b.elector.check()
+    with pytest.raises(LeaseLost):
+        _ = b.elector.fence
+
+
+@pytest.mark.proves("W22")
+async def test_takes_over_within_15_seconds_of_a_kill(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(1)
+    b = contend("b")
+    await clock.advance(61)
+    first = a.elector.fence
+    a.kill()
+    await clock.advance(9)
+    assert b.terms == []  # not before the lease has run out
+    await clock.advance(6)
+    assert b.at_work
+    assert b.elector.leader == "b"
+    assert b.elector.fence == first + 1 == leases.lease["spec"]["leaseTransitions"]
+
+
+async def test_a_clean_stop_hands_over_at_once(leases, clock, contend):
+    a, b = contend("a"), contend("b")
+    await clock.advance(10)
+    await a.stop()
+    assert a.terms == [[0.0, 10.0]]
+    assert leases.lease["spec"]["holderIdentity"] == ""
+    assert leases.lease["spec"]["leaseTransitions"] == 1
+    assert not a.elector.leading
+    await clock.advance(2.5)
+    assert b.at_work
+    assert b.elector.fence == 2
+
+
+async def test_keeps_the_lease_while_lead_winds_up(clock, contend):
+    a, b = contend("a"), contend("b")
+    await clock.advance(10)
+    a.winding_up = 30.0
+    a.task.cancel()
+    await clock.advance(29)
+    assert a.elector.leading
+    assert b.terms == []
+    await clock.advance(4)
+    assert a.terms == [[0.0, 40.0]]
+    assert b.at_work
+
+
+async def test_another_clock_does_not_matter(leases, clock, contend):
+    """renewTime is years ago; the lease is free only when we saw it unchanged for its duration."""
+    leases.taken_by("other")
+    b = contend("b")
+    await clock.advance(9.9)
+    assert b.terms == []
+    await clock.advance(0.2)
+    assert b.at_work
+    assert b.elector.fence == 6
+
+
+async def test_a_label_prolongs_nothing(leases, clock, contend):
+    leases.taken_by("other")
+    b = contend("b")
+    for _ in range(11):
+        await clock.advance(1)
+        leases.touch()
+    assert b.at_work
+
+
+async def test_a_longer_lease_of_the_holder_is_respected(leases, clock, contend):
+    leases.taken_by("other")
+    leases.lease["spec"]["leaseDurationSeconds"] = 60
+    b = contend("b")
+    await clock.advance(59)
+    assert b.terms == []
+    await clock.advance(2)
+    assert b.at_work
+
+
+@pytest.mark.parametrize("fault", ["hung", "down"])
+async def test_lead_ends_before_another_can_take_over(leases, clock, contend, fault):
+    a = contend("a", leases=(way := Way(leases)))
+    await clock.advance(3)
+    b = contend("b")
+    await clock.advance(20)
+    assert a.at_work
+    setattr(way, fault, True)
+    cut = clock.monotonic()
+    await clock.advance(15)
+    ended, began = a.terms[-1][1], b.terms[-1][0]
+    assert cut + 4.9 <= ended <= cut + 7.0  # from the start of the last renewal, 7 s
+    assert began >= ended + 2.9
+    assert began <= cut + 15
+    assert b.elector.fence == 2
+    setattr(way, fault, False)
+    await clock.advance(10)
+    assert not a.elector.leading
+    assert a.elector.leader == "b"
+
+
+class Way(Leases):
+    """Another connection to the same lease, which can be cut by itself."""
+
+    def __init__(self, target: Leases) -> None:
+        super().__init__()
+        self.target = target
+
+    async def get(self, *args: Any, **how: Any) -> Any:
+        await self._travel()
+        return await self.target.get(*args, **how)
+
+    async def create(self, *args: Any, **how: Any) -> Any:
+        await self._travel()
+        return await self.target.create(*args, **how)
+
+    async def merge_patch(self, *args: Any, **how: Any) -> Any:
+        await self._travel()
+        return await self.target.merge_patch(*args, **how)
+
+
+async def test_check_does_not_wait_for_the_watchdog(clock, contend):
+    a = contend("a")
+    await clock.advance(1)
+    a.elector.check()
+    clock._elapsed += 60  # the process was stopped: nothing of ours ran meanwhile
+    assert not a.elector.leading
+    with pytest.raises(LeaseLost):
+        a.elector.check()
+
+
+async def test_one_slow_renewal_costs_nothing(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(3)
+    leases.hung = True
+    await clock.advance(3)
+    leases.hung = False
+    await clock.advance(30)
+    assert a.terms == [[0.0]]
+
+
+async def test_leads_again_after_an_outage(leases, clock, contend, caplog):
+    a = contend("a")
+    await clock.advance(3)
+    leases.down = True
+    await clock.advance(60)
+    assert not a.at_work
+    assert a.elector.leader is None
+    leases.down = False
+    await clock.advance(3)
+    assert a.at_work
+    assert len(a.terms) == 2
+    assert a.elector.fence == 2  # another term: what the first one still sends is told apart
+    assert sum("down" in record.message for record in caplog.records) == 1  # said once
+
+
+async def test_a_lost_answer_to_a_renewal_is_not_a_lost_lease(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(1)
+    leases.losing_answers = True
+    await clock.advance(2)
+    leases.losing_answers = False
+    await clock.advance(30)
+    assert a.terms == [[0.0]]
+
+
+async def test_a_label_on_our_lease_is_not_a_lost_lease(leases, clock, contend):
+    a = contend("a")
+    for _ in range(10):
+        await clock.advance(2)
+        leases.touch()
+    assert a.terms == [[0.0]]
+
+
+async def test_another_holder_ends_it_at_the_next_renewal(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(3)
+    leases.taken_by("usurper")
+    await clock.advance(1.5)
+    assert not a.elector.leading
+    assert not a.at_work
+    assert a.elector.leader == "usurper"
+
+
+async def test_a_namesake_is_somebody_else(leases, clock, contend):
+    a = contend("same")
+    await clock.advance(3)
+    b = contend("same")
+    await clock.advance(30)
+    assert b.terms == []
+    assert a.at_work
+
+
+async def test_an_earlier_life_of_ours_is_waited_for(leases, clock, contend):
+    leases.taken_by("a")
+    a = contend("a")
+    await clock.advance(9)
+    assert a.terms == []
+    assert a.elector.leader is None
+    await clock.advance(2)
+    assert a.at_work
+
+
+async def test_a_deleted_lease_is_a_lost_one(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(3)
+    leases.lease = None
+    await clock.advance(1.2)
+    assert len(a.terms[0]) == 2
+    await clock.advance(3)
+    assert a.at_work
+
+
+async def test_two_that_start_together_do_not_both_lead(clock, contend):
+    contenders = [contend(name) for name in "abcde"]
+    await clock.advance(30)
+    assert sum(c.at_work for c in contenders) == 1
+    assert {c.elector.leader for c in contenders} == {
+        c.elector.identity for c in contenders if c.at_work
+    }
+
+
+async def test_returns_when_lead_returns(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(1)
+    a.finish.set()
+    await a.task
+    assert leases.lease["spec"]["holderIdentity"] == ""
+
+
+async def test_what_lead_raises_comes_out_and_the_lease_is_given_up(leases, clock):
+    async def lead() -> None:
+        raise RuntimeError("a bug")
+
+    elector = LeaderElector(leases, namespace="ns", name="lease", identity="a", clock=clock)
+    running = asyncio.create_task(elector.run(lead))
+    await clock.advance(1)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await running
+    assert leases.lease["spec"]["holderIdentity"] == ""
+
+
+async def test_what_fails_as_the_lease_is_lost_is_logged_and_we_go_on(
+    leases, clock, contend, caplog
+):
+    a = contend("a")
+    await clock.advance(1)
+
+    async def fail() -> None:
+        raise RuntimeError("on the way out")
+
+    a.clock = type("Clock", (), {"monotonic": clock.monotonic, "sleep": lambda *_: fail()})()
+    a.winding_up = 1.0
+    leases.taken_by("other")
+    with caplog.at_level(logging.ERROR):
+        await clock.advance(5)
+    assert not a.task.done()
+    assert caplog.records[0].exc_info[0] is RuntimeError
+
+
+async def test_a_stop_while_the_server_is_away_ends(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(1)
+    leases.hung = True
+    a.task.cancel()
+    await clock.advance(6)
+    assert a.task.done()
+
+
+async def test_a_renewal_cut_off_by_the_stop_does_not_prevent_the_release(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(1.9)
+    leases.losing_answers = True
+    await clock.advance(0.2)
+    leases.losing_answers = False
+    await a.stop()
+    assert leases.lease["spec"]["holderIdentity"] == ""
+
+
+async def test_unknown_fields_of_the_lease_survive(leases, clock, contend):
+    leases.taken_by("")
+    leases.lease["spec"]["strategy"] = "OldestEmulationVersion"
+    contend("a")
+    await clock.advance(1)
+    assert leases.lease["spec"]["strategy"] == "OldestEmulationVersion"
+
+
+@pytest.mark.parametrize(
+    "durations",
+    [
+        {"lease_seconds": 7.0},
+        {"renew_deadline": 2.0},
+        {"retry_seconds": 0.0},
+        {"identity": ""},
+    ],
+)
+def test_durations_that_promise_nothing_are_refused(leases, clock, durations):
+    how = {"identity": "a"} | durations
+    with pytest.raises(ValueError, match=r"must hold|identity"):
+        LeaderElector(leases, namespace="ns", name="lease", clock=clock, **how)
