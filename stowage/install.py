@@ -82,7 +82,7 @@ def folder() -> Path:
 async def _established(client: ApiClient, name: str) -> None:
     async def check() -> bool:
         found = await client.get(CRDS, name)
-        conditions = found.get("status", {}).get("conditions", [])
+        conditions = found.get("status", {}).get("conditions") or []
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
     await _until(check, f"CustomResourceDefinition {name} to be established")
