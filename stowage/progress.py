@@ -39,6 +39,7 @@ class Lines:
         self._began = self._clock.monotonic()
         self._last = -_PLAIN_SECONDS
         self._open = False
+        self._finished = False
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -52,11 +53,12 @@ class Lines:
         if what != self._what:
             self._close()
             self._what, self._began, self._last = what, now, -_PLAIN_SECONDS
+            self._finished = False
         pause = _TERMINAL_SECONDS if self._terminal else _PLAIN_SECONDS
         finished = total > 0 and done >= total
-        if now - self._last < pause and not finished:
+        if self._finished or (now - self._last < pause and not finished):
             return
-        self._last = now
+        self._last, self._finished = now, finished
         self._write(f"{what}: {_of(done, total)} ({now - self._began:.0f} s)", finished=finished)
 
     def _write(self, line: str, *, finished: bool) -> None:

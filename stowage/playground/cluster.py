@@ -12,13 +12,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from machinery.kubeconfig import Connection, parse_kubeconfig
 from stowage.playground import binaries, flags, pki, probes
 from stowage.playground.processes import Process, ProcessFailed, wait_until
-
-if TYPE_CHECKING:
-    from machinery.kubeconfig import Connection
 
 _READY_SECONDS = 120.0
 # The order in which the parts are ended: whoever watches goes before who is watched.
@@ -70,8 +68,6 @@ class Cluster:
 
     def connection(self) -> Connection:
         """The administrator's connection, for our own client."""
-        from machinery.kubeconfig import parse_kubeconfig  # noqa: PLC0415 - kubectl alone needs none
-
         return parse_kubeconfig(self.kubeconfig.read_bytes())
 
     def kubectl(self, *args: str, input: str | None = None, check: bool = True) -> str:  # noqa: A002 - subprocess's own word

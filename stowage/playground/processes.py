@@ -1,9 +1,9 @@
 """Processes that are started, found again, and ended by their own id only.
 
-A process is recorded with its pid and the moment the kernel says it was born, so that a pid which
-was given to somebody else in the meantime is never signalled. Processes of a test die with the
-test (PR_SET_PDEATHSIG on Linux); those of the playground outlive the command that started them and
-are found again from a file. Output goes to one log file for each process, shown when it fails.
+Beside each log lies a file with the pid and the moment the kernel says the process was born, so
+that any later command finds it, whoever started it last, and a pid that was given to somebody else
+in the meantime is never signalled. Processes of a test die with the test (PR_SET_PDEATHSIG on
+Linux); those of the playground outlive the command that started them.
 """
 
 from __future__ import annotations
@@ -34,26 +34,29 @@ class ProcessFailed(StowageError):
     """A process ended, or never became ready. The message ends with the last lines of its log."""
 
 
-@dataclass
-class Process:
-    """One program: how it is started, and which one it is while it runs.
+# What this process started itself: it must collect their exit, or they stay as zombies.
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 
-    `born` is the kernel's start time as text; with `pid` it names a process for good.
-    """
+
+@dataclass(frozen=True)
+class Process:
+    """One program: how it is started; which one it is while it runs is in the file `pidfile`."""
 
     name: str
     argv: list[str]
     log: Path
     env: dict[str, str] = field(default_factory=dict)
-    pid: int = 0
-    born: str = ""
-    _child: subprocess.Popen[bytes] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def pidfile(self) -> Path:
+        """Where pid and birth are written down, beside the log."""
+        return self.log.with_suffix(".pid")
 
     def start(self, *, detached: bool) -> None:
         """Start it. `detached`: it outlives this process; otherwise it is killed with it."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as out:
-            self._child = subprocess.Popen(  # noqa: S603 - the arguments are our own list
+            child = subprocess.Popen(  # noqa: S603 - the arguments are our own list
                 self.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -62,20 +65,31 @@ class Process:
                 start_new_session=True,
                 preexec_fn=None if detached else _die_with_parent,  # noqa: PLW1509 - only prctl
             )
-        self.pid = self._child.pid
-        self.born = _born(self.pid)
+        _CHILDREN[child.pid] = child
+        self.pidfile.write_text(f"{child.pid} {_born(child.pid)}")
+
+    def pid(self) -> int:
+        """The pid of this very process while it runs (a stopped one does, a zombie not); else 0."""
+        try:
+            pid, _, born = self.pidfile.read_text().partition(" ")
+        except FileNotFoundError:
+            return 0
+        number = int(pid)
+        child = _CHILDREN.get(number)
+        if child is not None and child.poll() is not None:
+            del _CHILDREN[number]
+        return number if born and _born(number) == born else 0
 
     def alive(self) -> bool:
-        """Whether this very process still runs (a stopped one does, a zombie does not)."""
-        if self._child is not None:
-            return self._child.poll() is None
-        return bool(self.pid) and bool(self.born) and _born(self.pid) == self.born
+        """Whether it runs."""
+        return self.pid() != 0
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal, if it is still there."""
-        if self.alive():
+        pid = self.pid()
+        if pid:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+                os.kill(pid, number)
 
     def end(self, number: signal.Signals = signal.SIGTERM, *, seconds: float = 10.0) -> None:
         """Send the signal and wait until it is gone; after that many seconds, kill it."""
@@ -96,9 +110,7 @@ class Process:
 
     def to_json(self) -> dict[str, Any]:
         """What a later command needs to find it again."""
-        data = asdict(self)
-        del data["_child"]
-        return {**data, "log": str(self.log)}
+        return {**asdict(self), "log": str(self.log)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Process:
