@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -30,7 +30,12 @@ WAITING = 1024
 NOTE_LIMIT = 1024
 WHEN_CLUSTER_SCOPED = "default"
 
-DROPPED = metrics.counter("stowage_events_dropped", "Events that were not written, by cause", ("cause",), zero=[("full",), ("refused",)])  # fmt: skip
+DROPPED = metrics.counter(
+    "stowage_events_dropped",
+    "Events that were not written, by cause",
+    ("cause",),
+    zero=[("full",), ("refused",)],
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +83,7 @@ class EventRecorder:
         self._clock = clock
         self._news: OrderedDict[tuple[str, ...], _News] = OrderedDict()
         self._waiting: asyncio.Queue[_News] = asyncio.Queue(maxsize=WAITING)
-        self._later: set[asyncio.TimerHandle] = set()
+        self._timers: deque[asyncio.TimerHandle] = deque()
         self._complained: set[str] = set()
 
     def event(
@@ -111,7 +116,7 @@ class EventRecorder:
             while True:
                 await self._write(await self._waiting.get())
         finally:
-            for handle in self._later:
+            for handle in self._timers:
                 handle.cancel()
 
     def _queue(self, news: _News) -> None:
@@ -123,9 +128,10 @@ class EventRecorder:
         if wait <= 0:
             self._put(news)
             return
-        loop = asyncio.get_running_loop()
-        handle = loop.call_later(wait, lambda: (self._later.discard(handle), self._put(news)))
-        self._later.add(handle)
+        handle = asyncio.get_running_loop().call_later(wait, self._put, news)
+        self._timers.append(handle)
+        while self._timers[0].when() < asyncio.get_running_loop().time():
+            self._timers.popleft()
 
     def _put(self, news: _News) -> None:
         try:
