@@ -1,8 +1,8 @@
 """Fleets to measure on: a synthetic one of 1,000 clusters, and larger ones made like it.
 
 `data/fleet_1000.json` has one row a cluster: labels, a taint on every twentieth, nodes of one size
-and what is used of them. Here each becomes a MemberCluster as the propagator publishes it: its nodes in
-three groups, of which one is rather full and one rather empty.
+and what is used of them. Here each becomes a MemberCluster as the propagator publishes it: its
+nodes in three groups, of which one is rather full and one rather empty.
 """
 
 from __future__ import annotations

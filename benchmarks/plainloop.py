@@ -2,9 +2,8 @@
 
 Written from the rules and not from the plugins: no arrays, one cluster at a time, labels looked up
 where they are needed (quantities are read once, so that parsing them is not what is measured). The
-benchmark divides its time by that of `decide`; the property tests demand the same answers. It
-knows the default profile and the distributions Single and Duplicated of a Workload that has no share
-yet.
+benchmark divides its time by that of `decide`; the property tests demand the same answers. It knows
+the default profile and the distributions Single and Duplicated of a Workload that has no share yet.
 """
 
 from __future__ import annotations

@@ -1,0 +1,163 @@
+"""Clusters, Workloads and worlds from plain dicts, for the tests of the pure scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from controller.config import default_profile
+from controller.cycle import decide
+from controller.decision import FITS, Decision
+from controller.fleet import Fleet, FleetBuilder
+from controller.framework.profile import Profile
+from controller.index import Index
+from controller.model import MemberCluster, Workload
+from controller.unit import Unit, compile_unit
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+ZONE = "topology.kubernetes.io/zone"
+CLUSTER = "stowage.dev/cluster"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+ROOMY = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+
+
+def cluster(
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    *,
+    ready: bool = True,
+    groups: list[dict[str, Any]] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    deleting: bool = False,
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> MemberCluster:
+    """A ready cluster with one roomy node, unless told otherwise; `spec` in JSON spelling."""
+    nodes = [{"count": 1, "free": ROOMY}] if groups is None else groups
+    metadata: dict[str, Any] = {
+        "name": name,
+        "labels": dict(labels or {}),
+        "annotations": dict(annotations or {}),
+    }
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    body = {
+        "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
+        "nodeGroups": nodes,
+        "capacity": {"nodes": 1, "allocatable": ROOMY, "requested": {}},
+        **(status or {}),
+    }
+    return msgspec.convert({"metadata": metadata, "spec": spec, "status": body}, MemberCluster)
+
+
+def workload(
+    name: str = "demo",
+    *,
+    namespace: str = "shop",
+    replicas: int | None = 2,
+    labels: Mapping[str, str] | None = None,
+    pod: Mapping[str, Any] | None = None,
+    kind: str = "Deployment",
+    present: Mapping[str, int] | None = None,
+    decided: str = "",
+    created: str = "2026-01-01T00:00:00Z",
+    **spec: Any,
+) -> Workload:
+    """A Workload of pods that ask for 500m and 1Gi; `spec` in JSON spelling."""
+    asks = {"requests": {"cpu": "500m", "memory": "1Gi"}}
+    pods = {
+        "metadata": {"labels": dict(labels or {"app": name})},
+        "spec": {"containers": [{"name": "main", "resources": asks}]} if pod is None else dict(pod),
+    }
+    placements = [{"cluster": c, "replicas": n} for c, n in (present or {}).items()]
+    document = {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"uid-{name}",
+            "creationTimestamp": created,
+        },
+        "spec": {
+            "schedulerName": "stowage",
+            "replicas": replicas,
+            "template": {"apiVersion": "apps/v1", "kind": kind, "spec": {"template": pods}},
+            **spec,
+        },
+        "status": {"placements": placements, "decision": {"hash": decided}},
+    }
+    return msgspec.convert(document, Workload)
+
+
+def unit(name: str = "demo", **fields: Any) -> Unit:
+    """The compiled unit of `workload`. With shares, they were decided on the same spec as now.
+
+    `edited=True` makes them decided on another one.
+    """
+    edited = fields.pop("edited", False)
+    first = compile_unit(workload(name, **fields))
+    if not fields.get("present"):
+        return first
+    return compile_unit(workload(name, **fields, decided="other-one" if edited else first.hash))
+
+
+def builder(clusters: Iterable[MemberCluster]) -> FleetBuilder:
+    """A builder that has seen these clusters."""
+    made = FleetBuilder()
+    for each in clusters:
+        made.upsert(each)
+    return made
+
+
+def fleet(*clusters: MemberCluster) -> Fleet:
+    """A snapshot of these clusters."""
+    return builder(clusters).snapshot()
+
+
+def index(*placed: tuple[Unit, Mapping[str, int]]) -> Index:
+    """Where these units are."""
+    made = Index()
+    for each, placements in placed:
+        made.put(each, placements)
+    return made
+
+
+def decided(
+    unit: Unit,
+    *clusters: MemberCluster,
+    bound: Index | None = None,
+    profile: Profile | None = None,
+) -> Decision:
+    """The decision of the default profile, or another, on these clusters."""
+    return decide(fleet(*clusters), unit, bound or Index(), profile or default_profile(), NOW)
+
+
+def verdicts(decision: Decision) -> dict[str, str]:
+    """The reason of each refused cluster, empty for those that will do, by name."""
+    return {
+        name: decision.refusals[code - 1].text if code != FITS else ""
+        for name, code in zip(decision.fleet.names, decision.verdicts.tolist(), strict=True)
+    }
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    """A requirement, in JSON spelling."""
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def required_terms(*terms: list[dict[str, Any]]) -> dict[str, Any]:
+    """spec.clusterAffinity of required terms, each a list of expressions."""
+    return {REQUIRED: {"clusterSelectorTerms": [{"matchExpressions": t} for t in terms]}}
+
+
+def beside(app: str, key: str = CLUSTER) -> dict[str, Any]:
+    """A workload affinity term that selects by the label app."""
+    return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+
+
+def weighted(weight: int, term: dict[str, Any]) -> dict[str, Any]:
+    """A preferred workload affinity term."""
+    return {"weight": weight, "workloadAffinityTerm": term}
