@@ -1,46 +1,69 @@
-"""Events on objects of the hub, written by the way: never waited for, never a flood.
+"""Events about objects on the hub, for `kubectl describe`: cheap to report, bounded in every way.
 
-`event` only notes; a task writes. The same news about the same object (type, reason, action) is one
-Event object whose series counts, written at most once in ten seconds; a new note replaces the old
-one. What does not fit the bounds is dropped and counted: an event is a courtesy, not a record.
+What repeats (same object, type, reason and action) is one Event with a series: the first occurrence
+is written at once, later ones are gathered and written at most every ten seconds, with the newest
+note. Reporting never waits, never raises and never holds up what is reported on: events are written
+one after the other at a moderate pace, warnings first, and dropped (and counted) when too many
+wait. A hub that is away gets them when it is back.
+
+Events are created as events.k8s.io/v1. There the note of an Event can never change, so a series is
+brought up to date through the core/v1 face of the same object: the role needs `create` on
+events.k8s.io and `patch` on core events.
 """
 
 from __future__ import annotations
 
-import asyncio
+import logging
+import math
 import uuid
-from collections import OrderedDict, deque
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from machinery import logs, metrics
+from machinery import metrics
 from machinery.clock import Clock, microtime
-from machinery.errors import Forbidden, NotFound, TransportError
-from machinery.resources import EVENTS
+from machinery.errors import (
+    AlreadyExists,
+    BadRequest,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TransportError,
+)
+from machinery.queue import WorkQueue, work
+from machinery.resources import EVENTS, Resource
 from machinery.transport import ApiClient
 
-LOG = logs.get(__name__)
-SPACING_SECONDS = 10.0
-"""Between two writes about the same news."""
-KEPT = 4096
-"""News that is remembered, to be counted on."""
-WAITING = 1024
-"""News that waits to be written."""
-NOTE_LIMIT = 1024
-WHEN_CLUSTER_SCOPED = "default"
+log = logging.getLogger(__name__)
 
-DROPPED = metrics.counter(
+EventType: TypeAlias = Literal["Normal", "Warning"]
+
+INTERVAL_SECONDS = 10.0
+"""Between two writes of one Event."""
+NOTE_BYTES = 1024
+"""The API server's limit."""
+
+_CORE_EVENTS = Resource("", "v1", "events", "Event")
+_ELLIPSIS = "…"
+_NAME_LENGTH = 253 - 1 - 32  # of an Event: the object's name, a dot, a random number in hex
+_INSTANCE_LENGTH = 128
+_HOPELESS = (NotFound, Forbidden, Invalid, BadRequest)
+
+_written = metrics.counter("stowage_events_written", "Events created or brought up to date")
+_dropped = metrics.counter(
     "stowage_events_dropped",
-    "Events that were not written, by cause",
+    "Occurrences not written: too many waited, or the hub refused",
     ("cause",),
-    zero=[("full",), ("refused",)],
 )
+_dropped_backlog = _dropped.labels("backlog")
+_dropped_refused = _dropped.labels("refused")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """What an event is about."""
+    """The object that an event is about; `namespace` is empty for a cluster-scoped one."""
 
     api_version: str
     kind: str
@@ -48,142 +71,217 @@ class ObjectRef:
     name: str
     uid: str = ""
 
-    def to_dict(self) -> dict[str, str]:
-        """As Kubernetes writes an ObjectReference."""
-        fields = {"apiVersion": self.api_version, "kind": self.kind, "namespace": self.namespace}
-        fields |= {"name": self.name, "uid": self.uid}
-        return {key: value for key, value in fields.items() if value}
+    @staticmethod
+    def of(obj: Mapping[str, Any]) -> ObjectRef:
+        """From an object that says its apiVersion and kind. Raises KeyError when it does not."""
+        meta = obj["metadata"]
+        return ObjectRef(
+            api_version=obj["apiVersion"],
+            kind=obj["kind"],
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What makes two occurrences the same Event."""
+
+    regarding: ObjectRef
+    type: EventType
+    reason: str
+    action: str
 
 
 @dataclass(slots=True)
-class _News:
-    """One Event object, and what has not been written of it yet."""
+class _Series:
+    """All occurrences of one subject: what was seen, and what of it the hub knows."""
 
-    name: str
-    regarding: ObjectRef
-    type: str
-    reason: str
-    action: str
     note: str
     first: datetime
     last: datetime
+    name: str
     count: int = 1
     created: bool = False
-    written: float = float("-inf")
-    queued: bool = False
+    told: int = 0  # the count that the hub knows
+    told_at: float = field(default=-math.inf)
+    waiting: bool = False
+
+    def again(self, note: str, moment: datetime) -> None:
+        self.count += 1
+        self.note, self.last = note, moment
 
 
 class EventRecorder:
-    """Notes events and writes them in the background, for one process."""
+    """Reports as `controller` (a qualified name: `stowage.dev/controller`), by this `instance`.
 
-    def __init__(self, client: ApiClient, *, controller: str, instance: str, clock: Clock) -> None:
+    `backlog` bounds the Events that wait to be written, `memory` those remembered as series,
+    `per_second` the writes.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        controller: str,
+        instance: str,
+        clock: Clock,
+        backlog: int = 1024,
+        memory: int = 4096,
+        per_second: float = 50.0,
+    ) -> None:
+        if memory <= backlog:
+            raise ValueError("memory must exceed backlog: what waits is never forgotten")
         self._client = client
         self._controller = controller
-        self._instance = instance[:128]
+        self._instance = instance[:_INSTANCE_LENGTH]
         self._clock = clock
-        self._news: OrderedDict[tuple[str, ...], _News] = OrderedDict()
-        self._waiting: asyncio.Queue[_News] = asyncio.Queue(maxsize=WAITING)
-        self._timers: deque[asyncio.TimerHandle] = deque()
-        self._complained: set[str] = set()
+        self._backlog = backlog
+        self._memory = memory
+        self._pause = 1 / per_second
+        self._series: OrderedDict[_Subject, _Series] = OrderedDict()  # least recently seen first
+        self._waiting = 0
+        self._queue: WorkQueue[_Subject] = WorkQueue(name="events", clock=clock)
+        self._complained: set[type[TransportError]] = set()
 
     def event(
         self,
-        regarding: ObjectRef,
+        regarding: Mapping[str, Any] | ObjectRef,
         *,
-        type: Literal["Normal", "Warning"],  # noqa: A002 - the field's own name
+        type: EventType,  # noqa: A002 - the API's own word
         reason: str,
         note: str,
         action: str,
     ) -> None:
-        """Note an event; returns at once."""
-        key = (regarding.uid, regarding.namespace, regarding.name, type, reason, action)
-        now = self._clock.now()
-        news = self._news.get(key)
-        if news is None:
-            name = f"{regarding.name[:200]}.{uuid.uuid4().hex[:16]}"
-            news = _News(name, regarding, type, reason, action, note[:NOTE_LIMIT], now, now)
-            self._news[key] = news
-            if len(self._news) > KEPT:
-                self._news.popitem(last=False)
+        """Report an occurrence; returns at once. The note is cut at 1 KiB."""
+        ref = regarding if isinstance(regarding, ObjectRef) else ObjectRef.of(regarding)
+        subject = _Subject(ref, type, reason, action)
+        series = self._series.get(subject)
+        if series is None:
+            if self._waiting >= self._backlog:
+                _dropped_backlog.inc()
+                return
+            series = self._remember(subject, shortened(note))
         else:
-            news.count, news.last, news.note = news.count + 1, now, note[:NOTE_LIMIT]
-            self._news.move_to_end(key)
-        self._queue(news)
+            self._series.move_to_end(subject)
+            series.again(shortened(note), self._clock.now())
+        self._enqueue(subject, series)
 
     async def run(self) -> None:
-        """Write until cancelled."""
-        try:
-            while True:
-                await self._write(await self._waiting.get())
-        finally:
-            for handle in self._timers:
-                handle.cancel()
+        """Write what was reported, until cancelled."""
+        await work(self._queue, self._write, workers=1, log=log)
 
-    def _queue(self, news: _News) -> None:
-        """To be written as soon as the spacing allows; at most once in the line."""
-        if news.queued:
+    def _remember(self, subject: _Subject, note: str) -> _Series:
+        if len(self._series) >= self._memory:
+            idle = next(s for s, series in self._series.items() if not series.waiting)
+            del self._series[idle]
+        now = self._clock.now()
+        series = self._series[subject] = _Series(note, now, now, _name(subject.regarding))
+        return series
+
+    def _enqueue(self, subject: _Subject, series: _Series) -> None:
+        if series.waiting:
             return
-        wait = news.written + SPACING_SECONDS - self._clock.monotonic()
-        news.queued = True
-        if wait <= 0:
-            self._put(news)
+        if self._waiting >= self._backlog:
+            _dropped_backlog.inc()
             return
-        handle = asyncio.get_running_loop().call_later(wait, self._put, news)
-        self._timers.append(handle)
-        while self._timers[0].when() < asyncio.get_running_loop().time():
-            self._timers.popleft()
+        series.waiting = True
+        self._waiting += 1
+        wait = series.told_at + INTERVAL_SECONDS - self._clock.monotonic()
+        self._queue.add_after(subject, wait, priority=int(subject.type == "Warning"))
 
-    def _put(self, news: _News) -> None:
+    async def _write(self, subject: _Subject) -> float | None:
+        """Tell the hub of one series; the seconds until it has to be told of more."""
+        series = self._series[subject]  # what waits is never forgotten
+        count = series.count
         try:
-            self._waiting.put_nowait(news)
-        except asyncio.QueueFull:
-            news.queued = False
-            DROPPED.labels("full").inc()
-
-    async def _write(self, news: _News) -> None:
-        news.queued, news.written = False, self._clock.monotonic()
-        namespace = news.regarding.namespace or WHEN_CLUSTER_SCOPED
-        try:
-            if news.created:
-                await self._count_on(news, namespace)
-            else:
-                await self._client.create(EVENTS, self._body(news, namespace), namespace=namespace)
-                news.created = True
-        except (NotFound, Forbidden) as e:
-            # The namespace is going, or we may not: the next one will fare no better.
-            DROPPED.labels("refused").inc()
-            if type(e).__name__ not in self._complained:
-                self._complained.add(type(e).__name__)
-                LOG.warning("an event could not be written: %s", e)
+            await self._tell(subject, series)
+        except _HOPELESS as e:
+            _dropped_refused.inc(count - series.told)
+            self._complain(e)
         except TransportError as e:
-            DROPPED.labels("refused").inc()
-            LOG.debug("an event could not be written: %s", e)
+            self._complain(e)
+            return INTERVAL_SECONDS
+        else:
+            _written.inc()
+            self._complained.intersection_update(_HOPELESS)  # the next outage is news again
+        series.told, series.told_at = count, self._clock.monotonic()
+        await self._clock.sleep(self._pause)
+        if series.count > series.told:
+            return INTERVAL_SECONDS - self._pause
+        series.waiting = False
+        self._waiting -= 1
+        return None
 
-    async def _count_on(self, news: _News, namespace: str) -> None:
-        series = {"count": news.count, "lastObservedTime": microtime(news.last)}
+    async def _tell(self, subject: _Subject, series: _Series) -> None:
+        if series.created and await self._update(subject, series):
+            return
+        body = self._body(subject, series)
         try:
-            await self._client.merge_patch(
-                EVENTS, news.name, {"note": news.note, "series": series}, namespace=namespace
-            )
-        except NotFound:  # events live an hour
-            news.first, news.count, news.created = news.last, 1, False
-            await self._client.create(EVENTS, self._body(news, namespace), namespace=namespace)
-            news.created = True
+            await self._client.create(EVENTS, body)
+        except AlreadyExists:  # the answer to an earlier attempt was lost
+            if series.count > 1:
+                await self._update(subject, series)
+        series.created = True
 
-    def _body(self, news: _News, namespace: str) -> dict[str, Any]:
-        body: dict[str, Any] = {
+    async def _update(self, subject: _Subject, series: _Series) -> bool:
+        """False when the hub has forgotten the Event (after an hour): a new one begins."""
+        patch = {"message": series.note, "series": _series(series)}
+        namespace = _namespace(subject.regarding)
+        try:
+            await self._client.merge_patch(_CORE_EVENTS, series.name, patch, namespace=namespace)
+        except NotFound:
+            series.first, series.name = series.last, _name(subject.regarding)
+            series.created = False
+            return False
+        return True
+
+    def _body(self, subject: _Subject, series: _Series) -> dict[str, Any]:
+        ref = subject.regarding
+        regarding = {"apiVersion": ref.api_version, "kind": ref.kind, "name": ref.name}
+        regarding |= {k: v for k, v in (("namespace", ref.namespace), ("uid", ref.uid)) if v}
+        body = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
-            "metadata": {"name": news.name, "namespace": namespace},
-            "eventTime": microtime(news.first),
+            "metadata": {"name": series.name, "namespace": _namespace(ref)},
+            "eventTime": microtime(series.first),
             "reportingController": self._controller,
             "reportingInstance": self._instance,
-            "regarding": news.regarding.to_dict(),
-            "type": news.type,
-            "reason": news.reason,
-            "action": news.action,
-            "note": news.note,
+            "action": subject.action,
+            "reason": subject.reason,
+            "type": subject.type,
+            "note": series.note,
+            "regarding": regarding,
         }
-        if news.count > 1:
-            body["series"] = {"count": news.count, "lastObservedTime": microtime(news.last)}
+        if series.count > 1:
+            body["series"] = _series(series)
         return body
+
+    def _complain(self, fault: TransportError) -> None:
+        """Say each kind of trouble once: a namespace that is gone is no news the second time."""
+        level = logging.DEBUG if type(fault) in self._complained else logging.WARNING
+        self._complained.add(type(fault))
+        log.log(level, "events cannot be written: %s", fault)
+
+
+def shortened(note: str) -> str:
+    """The note, cut to what an Event can hold, in bytes of UTF-8."""
+    data = note.encode()
+    if len(data) <= NOTE_BYTES:
+        return note
+    room = NOTE_BYTES - len(_ELLIPSIS.encode())
+    return data[:room].decode(errors="ignore") + _ELLIPSIS
+
+
+def _series(series: _Series) -> dict[str, Any]:
+    return {"count": max(series.count, 2), "lastObservedTime": microtime(series.last)}
+
+
+def _name(ref: ObjectRef) -> str:
+    return f"{ref.name[:_NAME_LENGTH].rstrip('-.')}.{uuid.uuid4().hex}"
+
+
+def _namespace(ref: ObjectRef) -> str:
+    """Where the Event lives: the API server allows no other place than these."""
+    return ref.namespace or "default"
