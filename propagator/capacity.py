@@ -233,8 +233,9 @@ class CapacityLedger:
             for name, node in self._nodes.items()
             if node.usable
         )
+        groups: Counter[_Group] = Counter()
         for digits in _DIGITS:
-            groups: Counter[_Group] = Counter()
+            groups = Counter()
             for (labels, taints, free), count in alike.items():
                 groups[labels, taints, _coarse(free, digits)] += count
             if len(groups) <= MAX_GROUPS:
@@ -243,7 +244,7 @@ class CapacityLedger:
         return [_group(group, count) for group, count in ordered[:MAX_GROUPS]]
 
     def _free(self, name: str, node: Node) -> Amounts:
-        held = self._requested.get(name, {})
+        held: Mapping[str, int] = self._requested.get(name, {})
         return tuple((res, max(0, amount - held.get(res, 0))) for res, amount in node.allocatable)
 
 
@@ -338,10 +339,11 @@ def _amounts(quantities_by_resource: Mapping[str, str | int | float]) -> Amounts
 
 
 def _slim_meta(meta: Meta) -> Meta:
-    """Name and version; the empty rest is one object for all."""
+    """What an informer needs; the empty rest is one object for all."""
     return Meta(
         name=meta.name,
         namespace=sys.intern(meta.namespace),
+        uid=meta.uid,
         resource_version=meta.resource_version,
         labels=_NOTHING,
         annotations=_NOTHING,

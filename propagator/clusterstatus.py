@@ -19,7 +19,7 @@ from propagator.hubmodel import MemberCluster
 from propagator.link import Link
 from propagator.observe import Verdict, settled
 
-_LATENCY_STEP = 5
+_LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
 _RELIABILITY_STEP = 5
 _MESSAGE_LIMIT = 1024

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from machinery import logs
@@ -35,9 +35,7 @@ _RESTART_PAUSE = 5.0
 class MemberFleet:
     """Every member session of this process.
 
-    `sync` is called by each session's workers, only while that member is ready. `resources` are
-    the kinds that every session watches from its start, so that what an earlier process left on a
-    member is found again.
+    `sync` is called by each session's workers, only while that member is ready.
     """
 
     def __init__(
@@ -46,12 +44,11 @@ class MemberFleet:
         *,
         settings: SessionSettings,
         clock: Clock,
-        resources: Sequence[Resource] = (),
     ) -> None:
         self._sync = sync
         self._settings = settings
         self._clock = clock
-        self._resources = tuple(resources)
+        self._resources: dict[Resource, None] = {}
         self._sessions: dict[str, MemberSession] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._on_change: list[ChangeListener] = []
@@ -64,6 +61,13 @@ class MemberFleet:
     def names(self) -> list[str]:
         """Every member's name, in order."""
         return sorted(self._sessions)
+
+    def watch(self, *resources: Resource) -> None:
+        """Have every session that is admitted from now on watch our objects of these kinds.
+
+        What an earlier process left on a member is found again by them.
+        """
+        self._resources |= dict.fromkeys(resources)
 
     def on_change(self, listener: ChangeListener) -> None:
         """Tell `listener` of readiness, of units and of objects of ours that changed on a member.

@@ -58,5 +58,5 @@ class Secret(Object, frozen=True):
     def __repr__(self) -> str:
         return f"Secret({self.metadata.namespace}/{self.metadata.name})"
 
-    def __rich_repr__(self) -> tuple[()]:
-        return ()
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return []

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from machinery.informer import Informer
-
 from crds.names import LABEL_MANAGED
 from machinery.clock import Clock
+from machinery.informer import Informer
 from machinery.kubeconfig import Connection
 from machinery.objects import Object
 from machinery.resources import NODES, PODS, Resource
@@ -32,7 +31,7 @@ from propagator.capacity import (
     slim_node,
     slim_pod,
 )
-from propagator.managed import ManagedObject
+from propagator.managed import OWNER_INDEX, ManagedObject, owners
 from propagator.observe import UNKNOWN_PROVIDER, UnitLedger, Verdict, provider_of
 from propagator.probe import Probe
 from propagator.settings import SessionSettings
@@ -118,6 +117,11 @@ class Link:
         return ""
 
     @property
+    def explored(self) -> bool:
+        """True once nodes and pods have been seen, or asked for in vain."""
+        return self.measured or bool(self.obstacle)
+
+    @property
     def provider(self) -> str:
         """Who provides the nodes; `unknown` where that is not to be found out, empty until then."""
         if self._nodes.synced:
@@ -151,6 +155,7 @@ class Link:
                 label_selector=MANAGED_SELECTOR,
                 clock=self._clock,
             )
+            informer.add_index(OWNER_INDEX, lambda found: owners(found.metadata))
             informer.add_handler(self._tell.managed)
             self.managed[resource] = informer
             self._start(informer)
@@ -175,7 +180,8 @@ class Link:
     async def _serve(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for informer in (self._nodes, self._pods, *self.managed.values()):
+            informers: list[Informer[Any]] = [self._nodes, self._pods, *self.managed.values()]
+            for informer in informers:
                 self._start(informer)
             announcing = group.create_task(self._announce())
             try:

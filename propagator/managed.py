@@ -14,6 +14,9 @@ import msgspec
 from crds.names import OWNER_PREFIX
 from machinery.objects import Key, Meta, Object
 
+OWNER_INDEX = "owner"
+"""The name of the index of a member's informers: our objects by the UIDs of their owners."""
+
 
 class ManagedObject(Object, frozen=True):
     """A member's object with the label `stowage.dev/managed`; fields outside these are not kept."""

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
-
-from machinery.informer import Informer
 
 from crds.membercluster import ReadyReason
 from crds.names import forbidden_namespace
 from machinery import logs
 from machinery.clock import Clock
 from machinery.errors import KubeconfigError, Unreachable
+from machinery.informer import Informer
 from machinery.kubeconfig import Connection
 from machinery.objects import Key
 from machinery.queue import WorkQueue, work
@@ -52,7 +51,7 @@ class MemberSession:
         sync: Sync,
         settings: SessionSettings,
         clock: Clock,
-        resources: Sequence[Resource],
+        resources: Iterable[Resource],
         changed: Callable[[str, Key | None], None],
         facts: Callable[[str], None],
     ) -> None:

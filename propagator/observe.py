@@ -77,14 +77,20 @@ class Health:
 
     def __init__(self) -> None:
         self._latency: float | None = None
+        self._provisional = False
         self._answered = 1.0
 
-    def record(self, *, answered: bool, seconds: float) -> None:
-        """One probe ended after that many seconds; time counts only where there was an answer."""
+    def record(self, *, answered: bool, seconds: float, cold: bool = False) -> None:
+        """One probe ended after that many seconds; time counts only where there was an answer.
+
+        A cold one had to connect first: its time stands until there is a better one.
+        """
         self._answered += _RELIABILITY_WEIGHT * (answered - self._answered)
-        if answered:
-            before = seconds if self._latency is None else self._latency
-            self._latency = before + _LATENCY_WEIGHT * (seconds - before)
+        if not answered or (cold and self._latency is not None):
+            return
+        before = seconds if self._latency is None or self._provisional else self._latency
+        self._latency = before + _LATENCY_WEIGHT * (seconds - before)
+        self._provisional = cold
 
     @property
     def latency_milliseconds(self) -> int | None:

@@ -48,7 +48,7 @@ class Probe:
         """Ask until there is an answer; `refused` hears every verdict before it."""
         failures = 0
         self._until_version = 0
-        while not (verdict := await self._ask()).ready:
+        while not (verdict := await self._ask(cold=True)).ready:
             refused(verdict)
             failures += 1
             cap = self._settings.probe_backoff
@@ -68,13 +68,13 @@ class Probe:
             if not verdict.ready:
                 return verdict
 
-    async def _ask(self) -> Verdict:
+    async def _ask(self, *, cold: bool = False) -> Verdict:
         """One probe. /readyz, unlike /version, knows whether the server reaches its own store."""
         started = self._clock.monotonic()
         limit = self._settings.probe_timeout
         verdict = await self._judge(self._client.request("GET", "/readyz", timeout=limit))
         seconds = self._clock.monotonic() - started
-        self.health.record(answered=verdict.ready, seconds=seconds)
+        self.health.record(answered=verdict.ready, seconds=seconds, cold=cold)
         if verdict.ready and self._until_version == 0:
             verdict = await self._judge(self._learn_version())
         self._until_version = max(0, self._until_version - 1)

@@ -43,10 +43,10 @@ class PropagatorSettings:
     context: str | None = None
     namespace: str = SYSTEM_NAMESPACE
     """Where registration Secrets and our Lease lie."""
-    http_host: str = "0.0.0.0"  # noqa: S104 - probes and Prometheus come from other machines
+    http_host: str = "127.0.0.1"
     http_port: int = 10252
     identity: str | None = None
-    """The name in the Lease; None means host name and process id."""
+    """The name in the Lease; None means host name, process id and a random part."""
     lease_seconds: float = 10.0
     renew_deadline: float = 7.0
     lease_retry: float = 2.0

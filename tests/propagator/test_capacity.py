@@ -42,8 +42,14 @@ def node(name: str, *, room: dict[str, str] | None = None, **more: Any) -> Node:
     return slim
 
 
-def pod(name: str, *, spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any) -> Pod:
-    wire = {"metadata": {"name": name, "namespace": "demo", **meta}, "spec": spec, "status": status or {}}
+def pod(
+    name: str, *, spec: dict[str, Any], status: dict[str, Any] | None = None, **meta: Any
+) -> Pod:
+    wire = {
+        "metadata": {"name": name, "namespace": "demo", **meta},
+        "spec": spec,
+        "status": status or {},
+    }
     slim = slim_pod(msgspec.json.decode(json.dumps(wire), type=WirePod))
     assert isinstance(slim, Pod)
     return slim
@@ -108,7 +114,12 @@ def test_free_room_follows_the_pods():
     ledger.replace_pod(None, first)  # before its node is known
     ledger.replace_node(None, node("n1"))
     assert ledger.groups() == [
-        {"count": 1, "labels": {}, "taints": [], "free": {"cpu": "3", "memory": "7Gi", "pods": "109"}}
+        {
+            "count": 1,
+            "labels": {},
+            "taints": [],
+            "free": {"cpu": "3", "memory": "7Gi", "pods": "109"},
+        }
     ]
     bigger = bound("a", "n1", cpu="2500m", memory="1Gi")
     ledger.replace_pod(first, bigger)
@@ -219,7 +230,10 @@ def test_a_cluster_of_a_thousand_nodes_still_tells_most_of_its_room():
         room = {"cpu": "16", "memory": "64Gi", "pods": "110"}
         ledger.replace_node(None, node(f"n{number}", room=room))
         for each in range(chance.randint(0, 25)):
-            asked = {"cpu": f"{chance.randint(50, 900)}m", "memory": f"{chance.randint(64, 3000)}Mi"}
+            asked = {
+                "cpu": f"{chance.randint(50, 900)}m",
+                "memory": f"{chance.randint(64, 3000)}Mi",
+            }
             ledger.replace_pod(None, bound(f"p{number}-{each}", f"n{number}", **asked))
     totals = ledger.capacity()
     for res, least in (("cpu", 0.75), ("memory", 0.75)):
@@ -233,7 +247,11 @@ def test_one_small_pod_changes_nothing_that_a_large_cluster_publishes():
     chance = random.Random(4)
     ledger = CapacityLedger()
     for number in range(500):
-        room = {"cpu": f"{chance.randint(1000, 64000)}m", "memory": f"{chance.randint(1, 256)}Gi", "pods": "110"}
+        room = {
+            "cpu": f"{chance.randint(1000, 64000)}m",
+            "memory": f"{chance.randint(1, 256)}Gi",
+            "pods": "110",
+        }
         ledger.replace_node(None, node(f"n{number}", room=room))
     before = ledger.groups()
     unchanged = 0

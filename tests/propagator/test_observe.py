@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crds.membercluster import ReadyReason
@@ -55,6 +55,15 @@ def test_latency_is_smoothed_and_failures_leave_it_alone():
     assert health.latency_milliseconds == 120
     health.record(answered=False, seconds=5.0)
     assert health.latency_milliseconds == 120
+
+
+def test_the_time_to_connect_is_no_latency():
+    health = Health()
+    health.record(answered=True, seconds=0.5, cold=True)
+    assert health.latency_milliseconds == 500
+    health.record(answered=True, seconds=0.01)
+    health.record(answered=True, seconds=0.4, cold=True)
+    assert health.latency_milliseconds == 10
 
 
 def test_reliability_falls_with_failures_and_recovers():
@@ -159,6 +168,7 @@ shapes = st.builds(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | shapes), max_size=60))
 def test_counting_change_by_change_equals_counting_all(changes):
     ledger = UnitLedger()

@@ -1,0 +1,125 @@
+"""The propagator process: a client of the hub, the lease, and an HTTP face for health and metrics.
+
+Only the leader works (see `term`); a standby holds no member's credential, and takes over when the
+lease falls free. A hub that is away costs the lease and with it the term: nothing on any member
+changes until it is back, and then a new term begins by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+import uuid
+
+from machinery import logs, metrics
+from machinery.clock import Clock, SystemClock
+from machinery.events import EventRecorder
+from machinery.http import HttpServer, Request, Response
+from machinery.lease import LeaderElector
+from machinery.transport import ApiClient
+from propagator.settings import PropagatorSettings
+from propagator.term import MakePlacements, Term
+
+LOG = logs.get(__name__)
+LEASE = "stowage-propagator"
+
+LEADER = metrics.gauge("stowage_propagator_leader", "1 while this instance propagates")
+MEMBERS = metrics.gauge("stowage_member_sessions", "Sessions with members", ("ready",))
+
+
+class Propagator:
+    """One instance, standby or leader. `placements` makes the half that writes to members."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        placements: MakePlacements,
+        *,
+        settings: PropagatorSettings,
+        clock: Clock | None = None,
+    ) -> None:
+        self._hub = hub
+        self._make = placements
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._identity = settings.identity or identity()
+        self._recorder = EventRecorder(
+            hub, controller="stowage.dev/propagator", instance=self._identity, clock=self._clock
+        )
+        self._elector = LeaderElector(
+            hub,
+            namespace=settings.namespace,
+            name=LEASE,
+            identity=self._identity,
+            clock=self._clock,
+            lease_seconds=settings.lease_seconds,
+            renew_deadline=settings.renew_deadline,
+            retry_seconds=settings.lease_retry,
+        )
+        self.term: Term | None = None
+        """The present term; None on a standby."""
+        self.port = 0
+        """Where the HTTP face listens, once it does."""
+        MEMBERS.labels("true").set_function(functools.partial(self._members, ready=True))
+        MEMBERS.labels("false").set_function(functools.partial(self._members, ready=False))
+
+    def unready(self) -> str:
+        """Why this instance is of no use now; empty when it is. A standby is of use."""
+        if self.term is not None:
+            return self.term.stale()
+        return "" if self._elector.leader else "nobody is known to hold the lease"
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises OSError when the port is taken."""
+        server = HttpServer()
+        server.route("GET", "/healthz", self._healthz)
+        server.route("GET", "/readyz", self._readyz)
+        server.route("GET", "/metrics", self._metrics)
+        self.port = await server.start(self._settings.http_host, self._settings.http_port)
+        LOG.info("listening on %s:%d", self._settings.http_host, self.port)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._recorder.run())
+                tasks.create_task(self._elector.run(self._lead))
+        finally:
+            await server.stop()
+
+    async def _lead(self) -> None:
+        LOG.info("propagating as %s", self._identity)
+        self.term = Term(
+            self._hub,
+            self._make,
+            settings=self._settings,
+            recorder=self._recorder,
+            clock=self._clock,
+            check=self._elector.check,
+        )
+        LEADER.set(1)
+        try:
+            await self.term.run()
+        finally:
+            self.term = None
+            LEADER.set(0)
+
+    def _members(self, *, ready: bool) -> int:
+        fleet = self.term.fleet if self.term else None
+        sessions = [fleet.get(name) for name in fleet.names()] if fleet else []
+        return sum(session is not None and session.ready is ready for session in sessions)
+
+    async def _healthz(self, _request: Request) -> Response:
+        return Response(200, b"ok", "text/plain; charset=utf-8")
+
+    async def _readyz(self, _request: Request) -> Response:
+        reason = self.unready()
+        body = reason.encode() or b"ok"
+        return Response(503 if reason else 200, body, "text/plain; charset=utf-8")
+
+    async def _metrics(self, _request: Request) -> Response:
+        return Response(200, metrics.exposition(), metrics.CONTENT_TYPE)
+
+
+def identity() -> str:
+    """A name for this process that no other one has."""
+    return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"

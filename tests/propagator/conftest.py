@@ -1,0 +1,232 @@
+"""A hub, members, and the propagator's half that talks to members, run within the test's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
+from machinery.clock import SystemClock
+from machinery.errors import NotFound
+from machinery.informer import Informer
+from machinery.objects import Key
+from machinery.resources import MEMBER_CLUSTERS, SECRETS, Resource
+from machinery.transport import ApiClient
+from propagator.fleet import MemberFleet
+from propagator.hubmodel import MemberCluster, Secret
+from propagator.member import MemberSession
+from propagator.publish import Publisher
+from propagator.registrar import Registrar
+from propagator.settings import SessionSettings
+from stowage.playground.controlplanes import Cluster
+
+QUICK = SessionSettings(probe_period=0.5, probe_timeout=1.5, probe_confirm=0.2, probe_backoff=1.0)
+
+
+class Recorder:
+    """Stands in for the EventRecorder: what was told of whom."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str]] = []
+
+    def event(self, regarding: Any, *, reason: str, note: str, **more: str) -> None:
+        assert more["type"] in ("Normal", "Warning")
+        assert more["action"]
+        self.events.append((regarding.name, reason, note))
+
+
+@dataclass
+class Rig:
+    """The parts, and what tests ask of them."""
+
+    hub: ApiClient
+    clusters: Informer[MemberCluster]
+    fleet: MemberFleet
+    recorder: Recorder
+    synced: list[tuple[str, Key]] = field(default_factory=list)
+    changes: list[tuple[str, Key | None]] = field(default_factory=list)
+    sync: Callable[[MemberSession, Key], Awaitable[float | None]] | None = None
+
+    async def register(
+        self, name: str, data: Mapping[str, str | bytes], *, labels: Mapping[str, str] | None = None
+    ) -> None:
+        await self.hub.create(SECRETS, secret(name, data, labels=labels))
+
+    async def change(self, name: str, data: Mapping[str, str | bytes]) -> None:
+        patch = {"data": {"kubeconfig": None, **secret(name, data)["data"]}}
+        await self.hub.merge_patch(SECRETS, name, patch, namespace=SYSTEM_NAMESPACE)
+
+    async def cluster(self, name: str) -> dict[str, Any]:
+        return await self.hub.get(MEMBER_CLUSTERS, name)
+
+    async def ready(self, name: str) -> tuple[str, str, str]:
+        """(status, reason, message) of Ready, empty before it is there."""
+        with suppress(NotFound):
+            for condition in (await self.cluster(name)).get("status", {}).get("conditions", []):
+                return condition["status"], condition["reason"], condition["message"]
+        return "", "", ""
+
+    async def becomes(self, name: str, reason: str, *, within: float = 30.0) -> str:
+        """Wait until Ready has that reason; its message."""
+
+        async def there() -> bool:
+            return (await self.ready(name))[1] == reason
+
+        await until(there, within=within)
+        status, _, message = await self.ready(name)
+        assert status == ("True" if reason == "Connected" else "False")
+        return message
+
+
+async def until(
+    holds: Callable[[], Awaitable[bool] | bool], *, within: float = 30.0, every: float = 0.1
+) -> float:
+    """Wait until that holds; the seconds it took. Fails after `within`."""
+    started = time.monotonic()
+    while time.monotonic() - started < within:
+        answer = holds()
+        if answer if isinstance(answer, bool) else await answer:
+            return time.monotonic() - started
+        await asyncio.sleep(every)
+    pytest.fail(f"did not hold within {within:g} s")
+
+
+def secret(
+    name: str,
+    data: Mapping[str, str | bytes],
+    *,
+    namespace: str = SYSTEM_NAMESPACE,
+    labels: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """A registration Secret."""
+    values = {key: each.encode() if isinstance(each, str) else each for key, each in data.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {LABEL_REGISTER: "true", **(labels or {})},
+        },
+        "data": {key: base64.b64encode(each).decode() for key, each in values.items()},
+    }
+
+
+@asynccontextmanager
+async def running(
+    hub: Cluster, *, settings: SessionSettings = QUICK, resources: tuple[Resource, ...] = ()
+) -> AsyncIterator[Rig]:
+    """Registrar, fleet and publisher against that hub until the block ends."""
+    clock = SystemClock()
+    recorder = Recorder()
+    async with ApiClient(hub.connection()) as client:
+        clusters = Informer(client, MEMBER_CLUSTERS, MemberCluster)
+        secrets = Informer(
+            client,
+            SECRETS,
+            Secret,
+            namespace=SYSTEM_NAMESPACE,
+            label_selector=f"{LABEL_REGISTER}=true",
+        )
+
+        async def sync(session: MemberSession, key: Key) -> float | None:
+            rig.synced.append((session.name, key))
+            return await rig.sync(session, key) if rig.sync else None
+
+        fleet = MemberFleet(sync, settings=settings, clock=clock)
+        fleet.watch(*resources)
+        rig = Rig(client, clusters, fleet, recorder)
+        fleet.on_change(lambda name, key: rig.changes.append((name, key)))
+        registrar = Registrar(
+            client,
+            namespace=SYSTEM_NAMESPACE,
+            secrets=secrets,
+            clusters=clusters,
+            fleet=fleet,
+            clock=clock,
+            check=lambda: None,
+        )
+        publisher = Publisher(
+            client,
+            clusters=clusters,
+            fleet=fleet,
+            recorder=recorder,
+            clock=clock,
+            check=lambda: None,
+        )
+        loops = (clusters.run(), secrets.run(), registrar.run(), publisher.run())
+        tasks = [asyncio.create_task(loop) for loop in loops]
+        try:
+            yield rig
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+            await fleet.close()
+            assert all(isinstance(each, asyncio.CancelledError) for each in ended), ended
+
+
+def clean(hub: Cluster) -> None:
+    """Forget every MemberCluster and every registration Secret."""
+    hub.kubectl("delete", "memberclusters", "--all", "--wait=false")
+    hub.kubectl("delete", "secrets", "--all-namespaces", "-l", LABEL_REGISTER, "--wait=false")
+
+
+@pytest.fixture
+def rig_on(hub: Cluster) -> Iterator[Callable[..., Any]]:
+    """rig_on(settings=…, resources=…): the parts against a hub that had no members before."""
+    clean(hub)
+    yield lambda **how: running(hub, **how)
+    clean(hub)
+
+
+@pytest.fixture(scope="session")
+def m1(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A member."""
+    return make_cluster("m1")
+
+
+@pytest.fixture(scope="session")
+def m2(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """Another member."""
+    return make_cluster("m2")
+
+
+def token_for(member: Cluster, name: str, *, role: str = "cluster-admin") -> str:
+    """A token of a new service account with that role."""
+    if name not in member.kubectl("get", "serviceaccounts", "-n", "default", "-o", "name"):
+        member.kubectl("create", "serviceaccount", name, "-n", "default")
+        binding = f"--clusterrole={role}", f"--serviceaccount=default:{name}"
+        member.kubectl("create", "clusterrolebinding", name, *binding)
+    return member.kubectl("create", "token", name, "-n", "default").strip()
+
+
+def kubeconfig(member: Cluster, **changes: Any) -> str:
+    """A kubeconfig of that member with these keys of cluster or user set; None removes one."""
+    document = json.loads(
+        member.kubectl("config", "view", "--raw", "-o", "json", "--minify", "--flatten")
+    )
+    cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
+    for key, value in changes.items():
+        name = key.replace("_", "-")
+        at = cluster if name in CLUSTER_KEYS else user
+        at.pop(name, None)
+        if value is not None:
+            at[name] = value
+    return json.dumps(document)
+
+
+CLUSTER_KEYS = (
+    "server",
+    "certificate-authority",
+    "certificate-authority-data",
+    "insecure-skip-tls-verify",
+)
