@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +38,24 @@ def main() -> None:
     """Run the command and exit: 0 done, 1 could not be done, 2 wrong usage."""
     from machinery.errors import StowageError  # noqa: PLC0415 - --help needs none of it
 
+    known: list[BaseException] = []
     try:
         cli(prog_name=Path(sys.argv[0]).name.replace("__main__.py", "stowage"))
-    except StowageError as fault:
+    except* (StowageError, OSError) as faults:
+        known += _flat(faults)
+    for fault in known:
         click.echo(f"error: {fault}", err=True)
+    if known:
         sys.exit(1)
+
+
+def _flat(faults: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
+    """The faults themselves: tasks that run side by side fail as groups, which may be nested."""
+    for fault in faults.exceptions:
+        if isinstance(fault, BaseExceptionGroup):
+            yield from _flat(fault)
+        else:
+            yield fault
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -196,6 +209,14 @@ def playground() -> None:
     """A hub and members on this machine."""
 
 
+OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
 DIRECTORY = click.option(
     "--dir",
     "directory",
@@ -211,15 +232,29 @@ DIRECTORY = click.option(
 @click.option("--members", default=3, show_default=True, type=click.IntRange(0, 100))
 @click.option("--provider", type=click.Choice(["auto", "local", "kind"]), default="auto")
 @click.option("--no-run", is_flag=True, help="Do not start controller and propagator.")
-def up(directory: Path, members: int, provider: str, no_run: bool) -> None:
+@click.option("--image", help="Run both on the hub from this image of the Docker engine (kind).")
+@OUTPUT
+def up(
+    directory: Path,
+    members: int,
+    provider: str,
+    no_run: bool,
+    image: str | None,
+    output: str,
+) -> None:
     """Bring it up, or what of it is missing."""
     from stowage.playground import ground  # noqa: PLC0415 - see the module
     from stowage.progress import Lines  # noqa: PLC0415
 
     ground.up(
-        directory.resolve(), members=members, provider=provider, run=not no_run, progress=Lines()
+        directory.resolve(),
+        members=members,
+        provider=provider,
+        run=not no_run,
+        image=image,
+        progress=Lines(),
     )
-    click.echo(ground.summary(directory.resolve()))
+    _show_playground(directory, output)
 
 
 @playground.command()
@@ -227,17 +262,17 @@ def up(directory: Path, members: int, provider: str, no_run: bool) -> None:
 def down(directory: Path) -> None:
     """End it, and remove its data."""
     from stowage.playground import ground  # noqa: PLC0415 - see the module
+    from stowage.progress import Lines  # noqa: PLC0415
 
-    ground.down(directory.resolve())
+    ground.down(directory.resolve(), progress=Lines())
 
 
 @playground.command()
 @DIRECTORY
-def status(directory: Path) -> None:
+@OUTPUT
+def status(directory: Path, output: str) -> None:
     """Say what runs."""
-    from stowage.playground import ground  # noqa: PLC0415 - see the module
-
-    click.echo(ground.summary(directory.resolve()))
+    _show_playground(directory, output)
 
 
 @playground.command(hidden=True)
@@ -248,6 +283,17 @@ def demo(directory: Path) -> None:
     from stowage.progress import Lines  # noqa: PLC0415
 
     show.run(directory.resolve(), progress=Lines(), out=click.echo)
+
+
+def _show_playground(directory: Path, form: str) -> None:
+    from stowage import output  # noqa: PLC0415 - see the module
+    from stowage.playground import ground  # noqa: PLC0415
+
+    found = ground.status(directory.resolve())
+    clusters = output.table(found["clusters"], ("name", "role", "ready", "kubeconfig"))
+    processes = output.table(found["processes"], ("name", "running", "http", "log"))
+    text = f"{clusters}\n\n{processes}" if found["processes"] else clusters
+    output.show(found, form, text=text)
 
 
 def _hub(kubeconfig: str | None, context: str | None) -> Connection:

@@ -19,6 +19,7 @@ from machinery.errors import ApiError, Invalid, StowageError
 from machinery.resources import CRDS, NAMESPACES, WORKLOADS
 from machinery.transport import ApiClient
 
+ADMISSION = "admissionregistration.k8s.io/v1"
 ESTABLISHED_SECONDS = 60.0
 _PARTS = ("rbac.yaml", "controller.yaml", "propagator.yaml")
 
@@ -41,8 +42,17 @@ def as_yaml(objects: Iterable[dict[str, Any]]) -> str:
 async def apply(
     client: ApiClient, objects: Sequence[dict[str, Any]], *, say: Callable[[str], object]
 ) -> None:
-    """Apply the manifests one after the other, and wait until the kinds are served and guarded."""
+    """Apply the manifests one after the other, and wait until the kinds are served and guarded.
+
+    Admission policies are left out, all of them, on a hub that does not serve every kind of them:
+    the controller takes over the work of admission only where it finds none.
+    """
+    guards = await _serves_admission(client)
+    if not guards:
+        say("This hub serves no MutatingAdmissionPolicy v1: the controller checks Workloads itself")
     for each in objects:
+        if each["apiVersion"] == ADMISSION and not guards:
+            continue
         resource = await client.resource(each["apiVersion"], each["kind"])
         meta = each["metadata"]
         await client.apply(
@@ -56,8 +66,13 @@ async def apply(
         say(f"{each['kind']} {meta['name']} applied")
         if each["kind"] == CRDS.kind:
             await _established(client, meta["name"])
-    if any(each["kind"] == CRDS.kind for each in objects):
+    if guards and any(each["apiVersion"] == ADMISSION for each in objects):
         await _guarded(client)
+
+
+async def _serves_admission(client: ApiClient) -> bool:
+    served = {resource.kind for resource in await client.discover(ADMISSION)}
+    return {"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"} <= served
 
 
 async def ensure_namespace(client: ApiClient, name: str) -> None:

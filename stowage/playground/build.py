@@ -8,18 +8,17 @@ builder waiting instead of doing the same work beside the first.
 
 from __future__ import annotations
 
-import fcntl
 import re
 import shutil
 import subprocess
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from machinery.errors import StowageError
+from stowage.lock import alone
 from stowage.playground import binaries, golang
 from stowage.progress import Lines, Progress, Silent
 
@@ -36,7 +35,8 @@ def ensure(names: Sequence[str] = binaries.LOCAL, *, progress: Progress | None =
     if not _todo(names):
         return
     say = progress or Silent()
-    with _only_builder(say):
+    waiting = "Another build is under way: waiting for it"
+    with alone(binaries.folder() / "lock", say, waiting=waiting):
         todo = _todo(names)
         if todo:
             _build(todo, say)
@@ -51,23 +51,8 @@ def _todo(names: Sequence[str]) -> list[str]:
     return todo
 
 
-@contextmanager
-def _only_builder(progress: Progress) -> Iterator[None]:
-    """Hold the lock of this set of versions; it goes with the process that holds it."""
-    binaries.folder().mkdir(parents=True, exist_ok=True)
-    with (binaries.folder() / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            progress.say("Another build is under way: waiting for it")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 def _build(names: Sequence[str], progress: Progress) -> None:
-    progress.say(
-        f"Building {', '.join(names)} from Go modules (once; about ten minutes on two cores)"
-    )
+    progress.say(f"Building {', '.join(names)} from Go modules; this is done once")
     with tempfile.TemporaryDirectory(dir=binaries.folder()) as temporary:
         # A copy, because the package may be installed where nobody can write.
         module = Path(temporary) / "module"

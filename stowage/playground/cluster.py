@@ -19,6 +19,7 @@ from stowage.playground import binaries, flags, pki, probes
 from stowage.playground.processes import Process, ProcessFailed, wait_until
 
 _READY_SECONDS = 120.0
+_NOT_READY = "node.kubernetes.io/not-ready"
 # The order in which the parts are ended: whoever watches goes before who is watched.
 _END_ORDER = ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserver")
 
@@ -104,6 +105,12 @@ class Cluster:
 
     def wait_ready(self) -> None:
         """Return when the API server is ready and the other parts are started and at work."""
+        self.start_parts()
+        if self.parts.controller_manager:
+            self.kubectl("wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+
+    def start_parts(self) -> None:
+        """Wait for the API server, then start what is to run beside it and does not."""
         for attempt in range(probes.ATTEMPTS):
             try:
                 self._wait_api()
@@ -169,18 +176,31 @@ class Cluster:
             "-",
             input=json.dumps({"apiVersion": "v1", "kind": "List", "items": nodes}),
         )
-        if wait and names:
-            self.kubectl(
-                "wait", "--for=condition=Ready", "--timeout=60s", *(f"node/{n}" for n in names)
-            )
-            self.kubectl(
-                "wait",
-                "--timeout=60s",
-                "--for=jsonpath={.spec.taints}=",
-                *(f"node/{n}" for n in names),
-                check=False,
-            )
+        if wait:
+            self.wait_nodes()
         return names
+
+    def wait_nodes(self) -> None:
+        """Return when every Node is Ready and the controller manager has untainted it."""
+        if not wait_until(self._nodes_ready, seconds=_READY_SECONDS, every=0.1, grow=1.2):
+            raise self.processes["kwok"].failure(f"left Nodes not ready for {_READY_SECONDS:.0f} s")
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The Nodes as they are now."""
+        found: list[dict[str, Any]] = json.loads(self.kubectl("get", "nodes", "-o", "json"))[
+            "items"
+        ]
+        return found
+
+    def _nodes_ready(self) -> bool:
+        return all(
+            any(
+                c["type"] == "Ready" and c["status"] == "True"
+                for c in each["status"].get("conditions", ())
+            )
+            and all(t["key"] != _NOT_READY for t in each["spec"].get("taints", ()))
+            for each in self.nodes()
+        )
 
     def to_json(self) -> dict[str, Any]:
         """What a later command needs to find it again."""
@@ -263,8 +283,6 @@ class Cluster:
             running = name in self.processes and self.processes[name].alive()
             if asked and not running:
                 self._start(name, arguments)
-        if self.parts.controller_manager:
-            self.kubectl("wait", "--for=create", "--timeout=60s", "serviceaccount/default")
 
 
 def node(name: str, room: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:

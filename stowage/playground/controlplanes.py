@@ -40,6 +40,8 @@ class ControlPlanes:
                 f"{', '.join(absent)} not found in {binaries.folder() / 'bin'}: "
                 "build them with `stowage playground up`"
             )
+        if self.etcd is not None and self.etcd.alive():
+            return
         for attempt in range(probes.ATTEMPTS):
             try:
                 self._start_etcd()
@@ -71,14 +73,14 @@ class ControlPlanes:
         return cluster
 
     def revive(self) -> None:
-        """Start again whatever has died since, on the same data and at the same addresses."""
-        if self.etcd is None or not self.etcd.alive():
-            self._start_etcd()
+        """Start again the servers that have died since, with their data, where they were.
+
+        Does not wait; call each cluster's `wait_ready` afterwards.
+        """
         for cluster in self.clusters.values():
-            if not cluster.processes["kube-apiserver"].alive():
+            server = cluster.processes.get("kube-apiserver")
+            if server is None or not server.alive():
                 cluster.launch()
-        for cluster in self.clusters.values():
-            cluster.wait_ready()
 
     def stop(self) -> None:
         """End everything, etcd last; what fails to end is killed."""

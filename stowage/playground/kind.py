@@ -1,93 +1,144 @@
 """The kind provider: clusters in containers, where a Docker engine answers.
 
-Registration uses each cluster's internal address where the hub's pods have to reach it, and the
-external one for people on this machine.
+The clusters' names carry a digest of the playground's folder, so that two playgrounds never touch
+each other's, and kind never writes to the user's own kubeconfig. Members are registered by their
+address inside the containers' network, which the hub's pods reach, and on Linux this machine, too.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from machinery.errors import StowageError
-from stowage.playground import binaries
+from stowage.playground import binaries, build
 from stowage.progress import Progress
 
-PREFIX = "stowage"
-NODE_IMAGE = "kindest/node"
-_ENGINE_SECONDS = 10
+_ENGINE_SECONDS = 10.0
+_PULL_SECONDS = 300.0
+_NODE_IMAGE = re.compile(rb"kindest/node:v[0-9.]+@sha256:[0-9a-f]{64}")
 
 
-def unusable() -> str:
-    """Why kind cannot be used here; empty when it can."""
+def unusable(progress: Progress) -> str:
+    """Why kind cannot be used here; empty when it can. Builds kind only where an engine answers."""
     docker = shutil.which("docker")
     if docker is None:
         return "there is no docker command"
-    if not _answers([docker, "version", "--format", "{{.Server.Version}}"]):
+    if not _succeeds([docker, "version", "--format", "{{.Server.Version}}"]):
         return "no Docker engine answers"
-    have = subprocess.run(  # noqa: S603 - docker as found on the PATH
-        [docker, "images", "--quiet", NODE_IMAGE], capture_output=True, text=True, check=False
-    ).stdout
-    if have.strip() or _answers([docker, "pull", "--quiet", f"{NODE_IMAGE}:latest"], seconds=120):
+    build.ensure(("kind", "kubectl"), progress=progress)
+    image = _node_image()
+    if _succeeds([docker, "image", "inspect", image]):
         return ""
-    return f"the image {NODE_IMAGE} cannot be had"
+    progress.say(f"Fetching {image}")
+    if _succeeds([docker, "pull", "--quiet", image], seconds=_PULL_SECONDS):
+        return ""
+    return f"the image {image} cannot be had"
 
 
-def up(directory: Path, names: Sequence[str], *, progress: Progress) -> None:
-    """Create the clusters that are missing, and write their kubeconfigs."""
+def up(directory: Path, hub: str, members: Sequence[str], *, progress: Progress) -> None:
+    """Create the clusters that are missing, and write their kubeconfigs.
+
+    The hub alone first, because it makes the network; then all members at once.
+    """
+    build.ensure(("kind", "kubectl"), progress=progress)
     there = set(_kind("get", "clusters").split())
-    for number, name in enumerate(names):
-        progress.step("Clusters ready", number, len(names))
-        if f"{PREFIX}-{name}" not in there:
-            _kind("create", "cluster", "--name", f"{PREFIX}-{name}", "--wait", "120s")
+    names = [hub, *members]
+    progress.step("Clusters ready", 0, len(names))
+    ready = 0
+    for batch in ([hub], members):
+        started = [(n, _create(directory, n)) for n in batch if _name(directory, n) not in there]
+        ready += len(batch) - len(started)
+        for name, creation in started:
+            output, _ = creation.communicate()
+            if creation.returncode:
+                raise StowageError(f"kind could not create {name}:\n{output}")
+            ready += 1
+            progress.step("Clusters ready", ready, len(names))
+    for name in names:
         path = directory / f"{name}.kubeconfig"
-        path.write_text(_kind("get", "kubeconfig", "--name", f"{PREFIX}-{name}"))
-        path.chmod(0o600)
+        path.touch(mode=0o600)
+        path.write_text(_kind("get", "kubeconfig", "--name", _name(directory, name)))
     progress.step("Clusters ready", len(names), len(names))
 
 
-def down(names: Sequence[str]) -> None:
-    """Delete the clusters."""
+def down(directory: Path, names: Sequence[str]) -> None:
+    """Delete the clusters of this folder; those that are gone already are no fault."""
     for name in names:
-        _kind("delete", "cluster", "--name", f"{PREFIX}-{name}")
+        path = directory / f"{name}.kubeconfig"
+        _kind("delete", "cluster", "--name", _name(directory, name), f"--kubeconfig={path}")
 
 
-def internal(name: str) -> str:
-    """The kubeconfig that works from inside the containers' network, and from Linux hosts."""
-    return _kind("get", "kubeconfig", "--internal", "--name", f"{PREFIX}-{name}").replace(
-        f"https://{PREFIX}-{name}-control-plane", f"https://{_address(name)}"
+def load(directory: Path, name: str, image: str) -> None:
+    """Copy an image from the Docker engine into a cluster's nodes."""
+    _kind("load", "docker-image", image, "--name", _name(directory, name))
+
+
+def internal(directory: Path, name: str) -> str:
+    """The kubeconfig to register a member with.
+
+    On Linux its container's address, which works from pods and from here; where containers run in
+    a virtual machine only the name inside of their network is left, for processes on the hub.
+    """
+    cluster = _name(directory, name)
+    text = _kind("get", "kubeconfig", "--internal", "--name", cluster)
+    if sys.platform != "linux":
+        return text
+    container = f"{cluster}-control-plane"
+    return text.replace(f"https://{container}:", f"https://{_address(container)}:")
+
+
+def _name(directory: Path, name: str) -> str:
+    digest = hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:6]
+    return f"stowage-{digest}-{name}"
+
+
+def _create(directory: Path, name: str) -> subprocess.Popen[str]:
+    command = [str(binaries.path("kind")), "create", "cluster", "--wait=180s"]
+    command += ["--name", _name(directory, name)]
+    command += [f"--kubeconfig={directory / f'{name}.kubeconfig'}"]
+    return subprocess.Popen(  # noqa: S603 - the binary that we built
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
-def _address(name: str) -> str:
-    docker = shutil.which("docker") or "docker"
+def _node_image() -> str:
+    """The image that this kind was made for, digest included, as it stands in its binary."""
+    found = _NODE_IMAGE.search(binaries.path("kind").read_bytes())
+    if found is None:
+        raise StowageError("kind's binary names no node image")
+    return found[0].decode()
+
+
+def _address(container: str) -> str:
     template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
-    done = subprocess.run(  # noqa: S603 - docker as found on the PATH
-        [docker, "inspect", "--format", template, f"{PREFIX}-{name}-control-plane"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise StowageError(f"docker inspect {name}: {done.stderr.strip()}")
-    return done.stdout.strip()
-
-
-def _answers(command: Sequence[str], *, seconds: float = _ENGINE_SECONDS) -> bool:
-    try:
-        return not subprocess.run(  # noqa: S603 - docker as found on the PATH
-            command, capture_output=True, timeout=seconds, check=False
-        ).returncode
-    except subprocess.TimeoutExpired:
-        return False
+    return _run(["docker", "inspect", "--format", template, container]).strip()
 
 
 def _kind(*arguments: str) -> str:
-    done = subprocess.run(  # noqa: S603 - the binary that we built
-        [str(binaries.path("kind")), *arguments], capture_output=True, text=True, check=False
+    return _run([str(binaries.path("kind")), *arguments])
+
+
+def _run(command: Sequence[str]) -> str:
+    """Standard output. Raises StowageError with what the command said."""
+    done = subprocess.run(  # noqa: S603 - kind that we built, or docker
+        command, capture_output=True, text=True, check=False
     )
     if done.returncode:
-        raise StowageError(f"kind {' '.join(arguments)}: {done.stderr.strip()}")
+        raise StowageError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout
+
+
+def _succeeds(command: Sequence[str], *, seconds: float = _ENGINE_SECONDS) -> bool:
+    try:
+        done = subprocess.run(  # noqa: S603 - docker as found on the PATH
+            command, capture_output=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0

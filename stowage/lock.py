@@ -1,0 +1,23 @@
+"""One command at a time in a folder: a lock of the kernel's, gone with the process that held it."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from stowage.progress import Progress
+
+
+@contextmanager
+def alone(path: Path, progress: Progress, *, waiting: str) -> Iterator[None]:
+    """Hold the lock file; when another process holds it, say `waiting` and wait."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            progress.say(waiting)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,101 @@
+"""Controller and propagator of a playground, as processes in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from machinery.errors import StowageError, TransportError
+from machinery.resources import MEMBER_CLUSTERS
+from machinery.transport import ApiClient
+from stowage.playground import probes
+from stowage.playground.processes import Process
+from stowage.progress import Progress
+
+ROLES = ("controller", "propagator")
+READY_SECONDS = 120.0
+
+# role -> {"process": …, "port": …}, as it is written to the playground's state
+State = Mapping[str, Mapping[str, Any]]
+
+
+def start(
+    directory: Path, known: State, kubeconfig: Path, progress: Progress
+) -> dict[str, Mapping[str, Any]]:
+    """Start those that do not run; what runs now."""
+    running: dict[str, Mapping[str, Any]] = {}
+    for role in ROLES:
+        if role in known and _process(known[role]).alive():
+            running[role] = known[role]
+            continue
+        port = probes.free_port()
+        arguments = [sys.executable, "-m", "stowage", role]
+        arguments += [f"--kubeconfig={kubeconfig}", f"--http-port={port}"]
+        process = Process(role, arguments, directory / "logs" / f"{role}.log")
+        process.start(detached=True)
+        progress.say(f"{role} started, its log is {process.log}")
+        running[role] = {"process": process.to_json(), "port": port}
+    return running
+
+
+def end(known: State) -> None:
+    """End both; asked politely they give their lease back."""
+    for entry in known.values():
+        _process(entry).end(signal.SIGTERM, seconds=5.0)
+
+
+def status(known: State) -> list[dict[str, Any]]:
+    """Whether they run, where they answer, where they log."""
+    return [
+        {
+            "name": role,
+            "running": _process(entry).alive(),
+            "http": f"http://127.0.0.1:{entry['port']}",
+            "log": str(_process(entry).log),
+        }
+        for role, entry in known.items()
+    ]
+
+
+def wait_ready(client: ApiClient, names: Sequence[str], known: State, progress: Progress) -> None:
+    """Return when all members are Ready. Raises StowageError saying which is not, and why."""
+    asyncio.run(_wait_ready(client, names, known, progress))
+
+
+async def _wait_ready(
+    client: ApiClient, names: Sequence[str], known: State, progress: Progress
+) -> None:
+    deadline = asyncio.get_running_loop().time() + READY_SECONDS
+    async with client as hub:
+        while True:
+            waiting = {name: why for name in names if (why := await _unready(hub, name))}
+            progress.step("Members ready", len(names) - len(waiting), len(names))
+            if not waiting:
+                return
+            for entry in known.values():
+                if not _process(entry).alive():
+                    raise _process(entry).failure("ended")
+            if asyncio.get_running_loop().time() > deadline:
+                reasons = "; ".join(f"{name}: {why}" for name, why in waiting.items())
+                raise StowageError(f"after {READY_SECONDS:.0f} s not Ready: {reasons}")
+            await asyncio.sleep(0.2)
+
+
+async def _unready(hub: ApiClient, name: str) -> str:
+    """Why a member is not Ready; empty when it is."""
+    with suppress(TransportError):
+        found = await hub.get(MEMBER_CLUSTERS, name)
+        for condition in found.get("status", {}).get("conditions", []):
+            if condition["type"] == "Ready":
+                fine = condition["status"] == "True"
+                return "" if fine else f"{condition['reason']}: {condition['message']}"
+    return "the propagator has not looked at it"
+
+
+def _process(entry: Mapping[str, Any]) -> Process:
+    return Process.from_json(entry["process"])
