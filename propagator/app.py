@@ -17,8 +17,10 @@ from machinery import logs, metrics
 from machinery.clock import Clock, SystemClock
 from machinery.events import EventRecorder
 from machinery.http import HttpServer, Request, Response
+from machinery.hubconfig import hub_connection
 from machinery.lease import LeaderElector
 from machinery.transport import ApiClient
+from propagator.placements import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from propagator.term import MakePlacements, Term
 
@@ -123,3 +125,10 @@ class Propagator:
 def identity() -> str:
     """A name for this process that no other one has."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+
+
+async def run(settings: PropagatorSettings) -> None:
+    """The process, until cancelled. Raises ConfigurationError when no hub is configured."""
+    connection = hub_connection(kubeconfig=settings.kubeconfig, context=settings.context)
+    async with ApiClient(connection, name="hub", limit=settings.hub_connections) as hub:
+        await Propagator(hub, WorkloadPlacements, settings=settings).run()

@@ -1,0 +1,156 @@
+"""What one Workload means on one cluster: its objects, in the order of `propagator.apply`. Pure.
+
+A template passes through whole. Changed are only: the namespace, the name where none is given, the
+number of units, a StatefulSet's first ordinal, the label and the owner annotation by which we know
+our objects again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the
+hub's own. Fields that only a server writes (status, uid, resourceVersion …) are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from crds.names import DEFAULT_SCHEDULER, LABEL_MANAGED, LABEL_WORKLOAD_UID, OWNER_PREFIX
+from propagator.model import HubSecret, Workload
+
+ANNOTATION_HASH = "stowage.dev/applied-hash"
+"""On every object of ours: a digest of what was last applied."""
+
+REPLICA_PATHS = {
+    "Deployment": "spec.replicas",
+    "StatefulSet": "spec.replicas",
+    "ReplicaSet": "spec.replicas",
+    "Job": "spec.parallelism",
+}
+POD_TEMPLATES = {
+    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
+    "CronJob": ("jobTemplate", "spec", "template"),
+}
+ORDINAL_BLOCK = 1000
+"""First ordinals on different clusters lie this far apart: more units on one would collide."""
+
+_SERVERS_OWN = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+    "finalizers",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One object to be applied. `shared`: several Workloads of a namespace may own it together."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    body: Mapping[str, Any]
+    digest: str
+    shared: bool = False
+    main: bool = False
+
+
+def render(
+    workload: Workload, *, units: int, first_ordinal: int, secrets: Sequence[HubSecret]
+) -> list[Piece]:
+    """Every object of a Workload on one cluster, Secrets first and the template last."""
+    pieces = [_secret(workload, secret) for secret in secrets]
+    pieces += [_piece(workload, _bare(body)) for body in workload.spec.manifests]
+    if workload.spec.target_service:
+        pieces.append(_piece(workload, _bare(workload.spec.target_service)))
+    pieces.append(_piece(workload, _main(workload, units, first_ordinal), main=True))
+    return pieces
+
+
+def _main(workload: Workload, units: int, first_ordinal: int) -> dict[str, Any]:
+    body = _bare(workload.template)
+    kind = workload.template_kind
+    path = workload.spec.replicas_path or REPLICA_PATHS.get(kind, "")
+    if path:
+        _set(body, path.split("."), units)
+    if kind == "StatefulSet" and first_ordinal:
+        body["spec"]["ordinals"] = {**body["spec"].get("ordinals", {}), "start": first_ordinal}
+    _mark_pods(body, POD_TEMPLATES.get(kind, ()), workload.uid)
+    return body
+
+
+def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
+    pods: Any = body.get("spec")
+    for part in path:
+        pods = pods.get(part) if isinstance(pods, dict) else None
+    if not path or not isinstance(pods, dict):
+        return
+    meta = pods["metadata"] = pods.get("metadata") or {}
+    meta.pop("creationTimestamp", None)
+    meta["labels"] = {**(meta.get("labels") or {}), LABEL_WORKLOAD_UID: uid}
+    spec = pods.get("spec")
+    if isinstance(spec, dict) and spec.get("schedulerName") == DEFAULT_SCHEDULER:
+        del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
+
+
+def _secret(workload: Workload, secret: HubSecret) -> Piece:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": secret.metadata.name},
+        "type": secret.type,
+        "data": dict(secret.data),
+    }
+    return _piece(workload, body, shared=True)
+
+
+def _piece(
+    workload: Workload, body: dict[str, Any], *, shared: bool = False, main: bool = False
+) -> Piece:
+    meta = body["metadata"]
+    meta.setdefault("name", workload.metadata.name)
+    meta.setdefault("namespace", workload.namespace)
+    meta["labels"] = {**(meta.get("labels") or {}), LABEL_MANAGED: "true"}
+    digest = hashlib.blake2b(
+        msgspec.json.encode(body, order="deterministic"), digest_size=16
+    ).hexdigest()
+    meta["annotations"] = {
+        **(meta.get("annotations") or {}),
+        OWNER_PREFIX + workload.uid: workload.owner,
+        ANNOTATION_HASH: digest,
+    }
+    return Piece(
+        api_version=body["apiVersion"],
+        kind=body["kind"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        body=body,
+        digest=digest,
+        shared=shared,
+        main=main,
+    )
+
+
+def _bare(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A deep copy without what only a server writes."""
+    copy: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(body))
+    copy.pop("status", None)
+    meta = copy["metadata"] = copy.get("metadata") or {}
+    for key in _SERVERS_OWN:
+        meta.pop(key, None)
+    return copy
+
+
+def _set(body: dict[str, Any], path: Sequence[str], value: int) -> None:
+    for part in path[:-1]:
+        inner = body.get(part)
+        if not isinstance(inner, dict):
+            inner = body[part] = {}
+        body = inner
+    body[path[-1]] = value
