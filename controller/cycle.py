@@ -17,13 +17,14 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from controller.columns import Ints, Mask
 from controller.decision import FITS, Decision, Refusal, tally
-from controller.fleet import Fleet, Ints, Mask
 from controller.framework.points import Assignment, Candidates, CycleState, NormalizeScore
 from controller.framework.profile import Profile
 from controller.framework.status import Status
 from controller.index import Index
 from controller.plugins.resources import ClusterResources, room
+from controller.snapshot import Fleet
 from controller.unit import Unit
 from crds.workload import ScheduledReason, WorkloadState
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.fleet import Fleet, Ints
+from controller.columns import Ints
+from controller.snapshot import Fleet
 from controller.unit import Unit
 from crds.workload import ScheduledReason, WorkloadState
 from machinery.clock import timestamp

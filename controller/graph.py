@@ -14,10 +14,10 @@ import networkx as nx
 
 from controller.cycle import decide
 from controller.decision import Decision
-from controller.fleet import Fleet
 from controller.framework.profile import Profile
 from controller.index import Index
 from controller.model import WorkloadAffinity
+from controller.snapshot import Fleet
 from controller.unit import Unit
 from machinery.objects import Key
 

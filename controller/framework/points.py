@@ -19,10 +19,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.fleet import Fleet, Ints, Mask
+from controller.columns import Ints, Mask
 from controller.framework.status import SUCCESS, Status
 from controller.index import Index
 from controller.model import MemberCluster
+from controller.snapshot import Fleet
 from controller.unit import Unit
 
 

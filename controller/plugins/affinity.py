@@ -7,14 +7,13 @@ Required anti-affinity counts in both directions: who is there keeps newcomers a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
-from controller.fleet import ABSENT, Fleet, Ints, Mask
+from controller.columns import Ints, Mask
 from controller.framework.points import CycleState, Refused
 from controller.index import Index
 from controller.model import WorkloadTerm
+from controller.snapshot import Fleet
 from controller.unit import Unit
 
 
@@ -26,32 +25,27 @@ class WorkloadAffinity:
 
     def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Refused:
         """Clusters outside a required domain, inside a forbidden one, or kept by another."""
-        apart = np.zeros(len(fleet), dtype=np.bool_)
-        for term in unit.anti_affinity.required:
-            clusters = bound.clusters_of(unit.namespace, term.label_selector, but=unit.key)
-            apart |= domain(fleet, term.topology_key, clusters)
-        repelled = np.zeros(len(fleet), dtype=np.bool_)
-        for term, held in bound.repelling(unit):
-            repelled |= domain(fleet, term.topology_key, held)
-        beside = np.ones(len(fleet), dtype=np.bool_)
-        for term in unit.affinity.required:
-            beside &= self._beside(unit, term, fleet, bound)
-        return Refused(
-            [
-                (~beside, "didn't match workloadAffinity"),
-                (apart, "didn't match workloadAntiAffinity"),
-                (repelled, "kept away by another Workload's workloadAntiAffinity"),
-            ]
-        )
+        reasons = [
+            (~self._beside(unit, term, fleet, bound), "didn't match workloadAffinity")
+            for term in unit.affinity.required
+        ]
+        reasons += [
+            (_holding(unit, term, fleet, bound), "didn't match workloadAntiAffinity")
+            for term in unit.anti_affinity.required
+        ]
+        reasons += [
+            (fleet.domain(key, held), "kept away by another Workload's workloadAntiAffinity")
+            for key, held in bound.repelling(unit, but=(unit.key,))
+        ]
+        return Refused(reasons)
 
     def score(self, _state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Ints:
         """Weights of the domains that hold a match: for affinity up, for anti-affinity down."""
         total = np.zeros(len(fleet), dtype=np.int64)
         for sign, weighted in ((1, unit.affinity.preferred), (-1, unit.anti_affinity.preferred)):
             for each in weighted:
-                term = each.workload_affinity_term
-                clusters = bound.clusters_of(unit.namespace, term.label_selector, but=unit.key)
-                total += sign * each.weight * domain(fleet, term.topology_key, clusters)
+                there = _holding(unit, each.workload_affinity_term, fleet, bound)
+                total += sign * each.weight * there
         return total
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
@@ -64,19 +58,16 @@ class WorkloadAffinity:
 
     def _beside(self, unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
         """The domains with a match. The first of a set that wants its own kind may go anywhere."""
-        own = term.label_selector.matches(unit.labels)
-        clusters = bound.clusters_of(unit.namespace, term.label_selector, but=unit.key)
-        if own:
-            clusters |= {cluster for cluster, units in unit.present.items() if units}
-        if not clusters and own:
-            first: Mask = fleet.column(term.topology_key).codes != ABSENT
-            return first
-        return domain(fleet, term.topology_key, clusters)
+        mask = _holding(unit, term, fleet, bound)
+        if term.label_selector.matches(unit.labels):
+            holding = [cluster for cluster, units in unit.present.items() if units]
+            mask |= fleet.domain(term.topology_key, holding)
+            if not mask.any():
+                return ~fleet.column(term.topology_key).missing()
+        return mask
 
 
-def domain(fleet: Fleet, key: str, clusters: Iterable[str]) -> Mask:
-    """All clusters that share a value of the key with one of these."""
-    codes = fleet.column(key).codes
-    there = codes[fleet.rows(clusters)]
-    mask: Mask = np.isin(codes, there[there != ABSENT])
-    return mask
+def _holding(unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
+    """The domains of a term that hold units of another Workload that it selects."""
+    clusters = bound.clusters_of(unit.namespace, term.label_selector, but=(unit.key,))
+    return fleet.domain(term.topology_key, clusters)

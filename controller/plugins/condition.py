@@ -9,14 +9,12 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from controller.fleet import Fleet, Ints, Mask
+from controller.columns import Ints, Mask
 from controller.framework.points import CycleState, Refused
 from controller.index import Index
+from controller.snapshot import HARD, SOFT, Fleet
 from controller.unit import Unit
 from crds.names import forbidden_namespace
-
-HARD = frozenset({"NoSchedule", "NoExecute"})
-SOFT = "PreferNoSchedule"
 
 
 class TargetNamespace:
@@ -60,18 +58,14 @@ class TaintToleration:
 
     def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
         """Cordoned clusters, and those with a hard taint that is not tolerated."""
-        tainted = fleet.untolerated(unit.tolerations, HARD)
+        tainted = fleet.untolerated(unit.tolerations, HARD) > 0
         return Refused(
             [(fleet.cordoned, "unschedulable"), (tainted, "had taints that were not tolerated")]
         )
 
     def score(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
         """How many soft taints are not tolerated."""
-        count = np.zeros(len(fleet), dtype=np.int64)
-        for taint, column in fleet.taints.items():
-            if taint.effect == SOFT and not any(t.tolerates(taint) for t in unit.tolerations):
-                count += column
-        return count
+        return fleet.untolerated(unit.tolerations, SOFT)
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
         """The fewer the better; 100 where there is none."""

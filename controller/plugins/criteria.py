@@ -9,9 +9,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.fleet import Fleet, Ints, Mask
+from controller.columns import Ints, Mask
 from controller.framework.points import CycleState
 from controller.index import Index
+from controller.snapshot import Fleet
 from controller.unit import Unit
 
 

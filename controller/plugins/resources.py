@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.fleet import UNLIMITED, Fleet, Ints
+from controller.columns import Ints
 from controller.framework.points import CycleState, Refused
 from controller.framework.status import SUCCESS, Status
 from controller.index import Index
+from controller.snapshot import UNLIMITED, Fleet
 from controller.unit import Unit
 
 MEASURED = ("cpu", "memory")

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from controller.fleet import Fleet, Ints, Mask
+from controller.columns import Ints, Mask
 from controller.framework.points import NOTHING_REFUSED, CycleState, Refused
 from controller.framework.status import SUCCESS, Code, Status
 from controller.index import Index
+from controller.snapshot import Fleet
 from controller.unit import Unit
 
 

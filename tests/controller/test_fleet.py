@@ -1,0 +1,262 @@
+"""The columns: what is read of a cluster, and that changing a snapshot equals making it anew."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from controller.fleet import UNLIMITED, Fleet, FleetBuilder, with_cluster
+from controller.model import MemberCluster, Toleration
+
+from .make import CLUSTER, ZONE, builder, cluster, fleet
+from .test_decide_properties import NAMES, arrays, clusters, node_groups
+
+UNIT = {"cpu": 500, "memory": 2**30, "pods": 1}
+
+
+def fits(found: Fleet, request: dict[str, int] = UNIT, **about: Any) -> dict[str, int]:
+    """Units that fit, by name."""
+    asked = {"node_selector": {}, "tolerations": (), **about}
+    return dict(zip(found.names, found.fitting(request, **asked).tolist(), strict=True))
+
+
+def group(count: int = 1, cpu: str = "4", memory: str = "16Gi", pods: str = "110", **more: Any):
+    return {"count": count, "free": {"cpu": cpu, "memory": memory, "pods": pods}, **more}
+
+
+def facts(found: Fleet) -> dict[str, Any]:
+    """Everything a decision can read of a fleet, by name and independent of codes and row order."""
+
+    def text(column: Any, row: int) -> str | None:
+        return column.vocabulary.values[column.codes[row]]
+
+    def number(value: Any) -> Any:
+        return None if isinstance(value, float) and math.isnan(value) else value
+
+    told: dict[str, Any] = {}
+    for row, name in enumerate(found.names):
+        groups = [
+            (
+                int(found.groups.count[i]),
+                {r: int(free[i]) for r, free in found.groups.free.items() if free[i]},
+                {k: text(c, i) for k, c in found.groups.labels.items() if text(c, i)},
+                found.groups.taint_sets[found.groups.taints[i]],
+            )
+            for i in np.flatnonzero(found.groups.cluster == row)
+        ]
+        told[name] = {
+            "object": found.clusters[row],
+            "order": int(found.by_name[row]),
+            "labels": {k: text(c, row) for k, c in found.labels.items() if text(c, row)},
+            "taints": {t for t, mask in found.taints.items() if mask[row]},
+            "groups": sorted(groups, key=repr),
+            **{
+                kind: {r: int(c[row]) for r, c in getattr(found, kind).items() if c[row]}
+                for kind in ("allocatable", "requested", "assumed")
+            },
+            **{
+                kind: number(getattr(found, kind)[row].item())
+                for kind in (
+                    "ready", "cordoned", "deleting", "virtual", "cost", "latency", "reliability",
+                )
+            },
+            **{
+                kind: text(getattr(found, kind), row)
+                for kind in ("rules", "provider", "version", "secret_namespace")
+            },
+        }  # fmt: skip
+    return told
+
+
+class Changing(RuleBasedStateMachine):
+    """Any order of arrivals, changes, departures and decisions in flight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.builder = FleetBuilder()
+        self.clusters: dict[str, MemberCluster] = {}
+        self.assumed: dict[str, dict[str, int]] = {}
+        self.taken: list[tuple[Fleet, list[bytes]]] = []
+
+    @rule(found=clusters())
+    def upsert(self, found: list[MemberCluster]) -> None:
+        for each in found:
+            self.clusters[each.metadata.name] = each
+            self.assumed.setdefault(each.metadata.name, {})
+            self.builder.upsert(each)
+
+    @rule(name=st.sampled_from(NAMES))
+    def remove(self, name: str) -> None:
+        self.clusters.pop(name, None)
+        self.assumed.pop(name, None)
+        self.builder.remove(name)
+
+    @rule(name=st.sampled_from(NAMES), units=st.integers(-3, 5), gpu=st.booleans())
+    def assume(self, name: str, units: int, gpu: bool) -> None:
+        request = {"cpu": 100, "example.com/gpu": 1} if gpu else {"cpu": 100}
+        self.builder.assume(name, request, units)
+        if name in self.assumed:
+            held = self.assumed[name]
+            for resource, amount in request.items():
+                held[resource] = held.get(resource, 0) + amount * units
+
+    @rule()
+    def snapshot(self) -> None:
+        found = self.builder.snapshot()
+        anew = builder(self.clusters.values())
+        for name, held in self.assumed.items():
+            for resource, amount in held.items():
+                anew.assume(name, {resource: amount}, 1)
+        assert facts(found) == facts(anew.snapshot())
+        assert found is self.builder.snapshot()
+        self.taken.append((found, arrays(found)))
+
+    @invariant()
+    def snapshots_stay(self) -> None:
+        for found, before in self.taken[-3:]:
+            assert arrays(found) == before
+
+
+@pytest.mark.proves("C7")
+def test_a_changed_snapshot_equals_one_made_anew() -> None:
+    run_state_machine_as_test(
+        Changing, settings=settings(max_examples=60, stateful_step_count=15, deadline=None)
+    )
+
+
+def test_a_snapshot_costs_nothing_while_nothing_changes() -> None:
+    made = builder([cluster("a"), cluster("b")])
+    first = made.snapshot()
+    made.assume("a", UNIT, 0)
+    made.remove("unknown")
+    assert made.snapshot() is first
+
+
+def test_only_what_was_decided_is_copied_for_a_decision_in_flight() -> None:
+    made = builder([cluster("a"), cluster("b")])
+    first = made.snapshot()
+    made.assume("a", UNIT, 2)
+    second = made.snapshot()
+    assert second.labels is first.labels
+    assert second.groups is first.groups
+    assert not first.assumed
+    assert second.assumed["cpu"][second.row["a"]] == 1000
+
+
+@pytest.mark.proves("C16")
+def test_every_cluster_is_a_domain_of_its_own() -> None:
+    found = fleet(cluster("a"), cluster("b", {CLUSTER: "wrong"}))
+    assert found.column(CLUSTER).equals("b").tolist() == [False, True]
+    assert not found.column(CLUSTER).equals("wrong").any()
+
+
+def test_a_domain_is_the_clusters_that_share_a_value() -> None:
+    found = fleet(cluster("a", {ZONE: "x"}), cluster("b", {ZONE: "x"}), cluster("c"), cluster("d"))
+    assert found.domain(ZONE, ["a"]).tolist() == [True, True, False, False]
+    assert not found.domain(ZONE, ["c", "unknown"]).any()
+
+
+class TestRoom:
+    """How many units fit."""
+
+    def test_each_node_takes_whole_units_only(self) -> None:
+        assert fits(fleet(cluster("a", groups=[group(3, cpu="900m")]))) == {"a": 3}
+
+    def test_the_scarcest_resource_counts(self) -> None:
+        assert fits(fleet(cluster("a", groups=[group(memory="2Gi"), group(pods="1")]))) == {"a": 3}
+
+    def test_a_resource_that_no_node_has_is_lacking(self) -> None:
+        assert fits(fleet(cluster("a")), {"example.com/gpu": 1}) == {"a": 0}
+
+    def test_a_cluster_that_has_not_told_its_room_has_none(self) -> None:
+        assert fits(fleet(cluster("a", groups=[]))) == {"a": 0}
+
+    def test_a_virtual_cluster_is_not_checked(self) -> None:
+        assert fits(fleet(cluster("a", groups=[], virtual=True))) == {"a": UNLIMITED}
+
+    def test_a_unit_that_requests_nothing_fits_anywhere(self) -> None:
+        assert fits(fleet(cluster("a", groups=[])), {}) == {"a": UNLIMITED}
+
+    def test_a_quantity_that_is_none_counts_as_no_room(self) -> None:
+        assert fits(fleet(cluster("a", groups=[group(cpu="lots")]))) == {"a": 0}
+
+    def test_taints_of_nodes_keep_units_out_that_do_not_tolerate_them(self) -> None:
+        taints = [{"key": "gpu", "effect": "NoSchedule"}]
+        found = fleet(cluster("a", groups=[group(taints=taints), group(cpu="1")]))
+        assert fits(found) == {"a": 2}
+        borne = (Toleration(key="gpu", operator="Exists"),)
+        assert fits(found, tolerations=borne) == {"a": 10}
+
+    def test_a_soft_taint_of_a_node_keeps_nobody_out(self) -> None:
+        taints = [{"key": "gpu", "effect": "PreferNoSchedule"}]
+        assert fits(fleet(cluster("a", groups=[group(taints=taints)]))) == {"a": 8}
+
+    def test_a_node_selector_counts_the_nodes_that_match_or_do_not_tell(self) -> None:
+        arm, x86 = {"kubernetes.io/arch": "arm64"}, {"kubernetes.io/arch": "amd64"}
+        found = fleet(
+            cluster("a", groups=[group(labels=arm), group(labels=x86, cpu="1"), group(cpu="500m")])
+        )
+        assert fits(found, node_selector=x86) == {"a": 3}
+        assert fits(found, node_selector={"disk": "ssd"}) == {"a": 11}
+
+    def test_units_in_flight_are_taken_off_rounded_up(self) -> None:
+        made = builder([cluster("a"), cluster("b")])
+        made.assume("a", {"cpu": 700, "pods": 1}, 1)
+        assert fits(made.snapshot()) == {"a": 14, "b": 16}
+
+    def test_more_in_flight_than_there_is_leaves_nothing(self) -> None:
+        made = builder([cluster("a")])
+        made.assume("a", UNIT, 1000)
+        assert fits(made.snapshot()) == {"a": 0}
+
+    @given(st.lists(node_groups, max_size=4), st.integers(1, 2000), st.integers(1, 2**31))
+    def test_it_is_the_sum_over_nodes(self, groups: list[Any], cpu: int, memory: int) -> None:
+        request = {"cpu": cpu, "memory": memory, "pods": 1}
+        tainted = [g for g in groups if any(t["effect"] != "PreferNoSchedule" for t in g["taints"])]
+        expected = sum(
+            g["count"]
+            * min(
+                int(g["free"]["cpu"][:-1]) // cpu,
+                int(g["free"]["memory"][:-2]) * 2**20 // memory,
+                int(g["free"]["pods"]),
+            )
+            for g in groups
+            if g not in tainted
+        )
+        assert fits(fleet(cluster("a", groups=groups)), request) == {"a": expected}
+
+
+@pytest.mark.proves("C33")
+@pytest.mark.parametrize("text", ["free", "nan", "inf", "-inf", ""])
+def test_a_price_that_is_no_finite_number_is_none(text: str) -> None:
+    assert np.isnan(fleet(cluster("a", annotations={"stowage.dev/cost": text})).cost).all()
+
+
+@pytest.mark.proves("E21")
+def test_a_hook_may_look_at_one_cluster_otherwise() -> None:
+    made = builder([cluster("a", groups=[group(cpu="1")]), cluster("b", groups=[group(cpu="1")])])
+    made.assume("a", UNIT, 1)
+    before = made.snapshot()
+    changed = msgspec.structs.replace(
+        before.clusters[before.row["a"]],
+        status=cluster("a", groups=[group(cpu="3")]).status,
+    )
+    assert fits(with_cluster(before, changed)) == {"a": 5, "b": 2}
+    assert fits(before) == {"a": 1, "b": 2}
+
+
+def test_a_label_that_changes_all_the_time_does_not_grow_the_vocabulary_for_ever() -> None:
+    made = builder([cluster("a", {"beat": "0"}), cluster("b", {"beat": "0"})])
+    for beat in range(2000):
+        made.upsert(cluster("a", {"beat": str(beat)}))
+        made.snapshot()
+    found = made.snapshot().column("beat")
+    assert len(found.vocabulary.values) < 600
+    assert [found.vocabulary.values[code] for code in found.codes] == ["1999", "0"]
