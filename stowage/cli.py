@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator
@@ -157,7 +158,10 @@ def install(
 @click.option("--member-kubeconfig", required=True, type=click.Path(exists=True))
 @click.option("--member-context", help="The context in the member's kubeconfig.")
 @click.option("--label", "labels", multiple=True, metavar="K=V", help="A label of the cluster.")
-@click.option("--allow", multiple=True, metavar="GROUP/RESOURCE", help="A further kind to manage.")
+@click.option(
+    "--allow", multiple=True, metavar="[GROUP/]RESOURCE", help="A further kind to manage."
+)
+@click.option("--impersonate", is_flag=True, help="Let the propagator act as service accounts.")
 def join(
     name: str,
     kubeconfig: str | None,
@@ -167,6 +171,7 @@ def join(
     member_context: str | None,
     labels: tuple[str, ...],
     allow: tuple[str, ...],
+    impersonate: bool,
 ) -> None:
     """Register a cluster: a narrow service account there, a Secret here."""
     from stowage import membership  # noqa: PLC0415 - see the module
@@ -176,7 +181,8 @@ def join(
         namespace=namespace,
         member=_hub(member_kubeconfig, member_context),
         labels=dict(_pair(text) for text in labels),
-        allow=allow,
+        allow=_resources(allow),
+        impersonate=impersonate,
     )
     _with_hub(_hub(kubeconfig, context), lambda hub: membership.join(hub, plan, say=click.echo))
 
@@ -317,6 +323,16 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise click.BadParameter(f"{text!r} is not of the form key=value", param_hint="--label")
     return key, value
+
+
+def _resources(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        if not re.fullmatch(r"([a-z0-9.-]+/)?[a-z0-9-]+", text):
+            raise click.BadParameter(
+                f"{text!r} is not of the form group/resource, such as example.com/widgets",
+                param_hint="--allow",
+            )
+    return texts
 
 
 def _serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:

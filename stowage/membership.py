@@ -2,6 +2,10 @@
 
 Joining makes a service account on the member with only the rights that the propagator uses, and
 puts its kubeconfig into a Secret on the hub, which alone registers it. Nothing runs on the member.
+
+The rights are those for the kinds that a Workload may hold by itself, and for Roles (Kubernetes
+allows to hand on only the rights that one has, so this lets nobody climb). Further kinds, such as
+custom ones or what comes along in `manifests`, are named with `--allow`.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import yaml
 from crds.names import LABEL_REGISTER
 from machinery.errors import ConfigurationError, NotFound, StowageError
 from machinery.kubeconfig import Connection
-from machinery.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
+from machinery.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS, Resource
 from machinery.transport import ApiClient
 from stowage.install import ensure_namespace
 
@@ -54,13 +58,18 @@ RULES: Sequence[Mapping[str, Any]] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """What to join. `allow` names further kinds as `group/resource`."""
+    """What to join.
+
+    `allow` names further kinds as `group/resource`, those of the core group as `resource`. `impersonate` lets the propagator act as the
+    service accounts of target namespaces (`stowage propagator --impersonate`).
+    """
 
     name: str
     namespace: str
     member: Connection
     labels: Mapping[str, str] = field(default_factory=dict)
     allow: Sequence[str] = ()
+    impersonate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +88,8 @@ async def join(hub: ApiClient, plan: Join, *, say: Callable[[str], object]) -> N
         identity = (await member.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
         await _refuse_another(hub, plan, identity)
         await ensure_namespace(member, plan.namespace)
-        for manifest in account(plan.namespace, plan.allow):
+        say(f"{plan.name}: Namespace {plan.namespace} is there")
+        for manifest in account(plan.namespace, plan.allow, impersonate=plan.impersonate):
             await _apply(member, manifest)
             say(f"{plan.name}: {manifest['kind']} {manifest['metadata']['name']} is there")
         token = await _token(member, plan.namespace)
@@ -87,6 +97,9 @@ async def join(hub: ApiClient, plan: Join, *, say: Callable[[str], object]) -> N
     await _apply(hub, registration(plan, token, identity))
     say(f"hub: Secret {plan.namespace}/{plan.name} is there, it registers the cluster")
     await _ready(hub, plan.name, say)
+    # Outlives the Secret, so that the name stays this cluster's until it is unjoined.
+    mark = {"metadata": {"annotations": {IDENTITY_ANNOTATION: identity}}}
+    await hub.merge_patch(MEMBER_CLUSTERS, plan.name, mark)
 
 
 async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Callable[[str], object]) -> None:
@@ -97,28 +110,38 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Callable[[str], object]) 
             f"{plan.name} still runs {', '.join(holders[:5])}{' …' if len(holders) > 5 else ''}: "
             "delete or move them, or say --force to leave their objects behind there"
         )
-    for resource, namespace in ((SECRETS, plan.namespace), (MEMBER_CLUSTERS, None)):
-        with suppress(NotFound):
-            await hub.delete(resource, plan.name, namespace=namespace)
-            say(f"hub: {resource.kind} {plan.name} removed")
+    if holders:
+        say(f"{plan.name}: the objects of {len(holders)} Workloads are left behind there")
+    removed = [
+        await _remove(hub, resource, plan.name, namespace=namespace, where="hub", say=say)
+        for resource, namespace in ((SECRETS, plan.namespace), (MEMBER_CLUSTERS, None))
+    ]
+    if not any(removed):
+        raise ConfigurationError(f"the hub knows no cluster {plan.name}: see `kubectl get mc`")
     if plan.member is None:
+        say(f"{plan.name}: its service account stays; --member-kubeconfig removes it as well")
         return
     async with ApiClient(plan.member, name=plan.name) as member:
-        for manifest in reversed(account(plan.namespace, ())):
+        for manifest in reversed(account(plan.namespace)):
             resource = await member.resource(manifest["apiVersion"], manifest["kind"])
             meta = manifest["metadata"]
-            with suppress(NotFound):
-                await member.delete(resource, meta["name"], namespace=meta.get("namespace"))
-                say(f"{plan.name}: {manifest['kind']} {meta['name']} removed")
+            namespace = meta.get("namespace")
+            await _remove(
+                member, resource, meta["name"], namespace=namespace, where=plan.name, say=say
+            )
 
 
-def account(namespace: str, allow: Sequence[str]) -> list[dict[str, Any]]:
+def account(
+    namespace: str, allow: Sequence[str] = (), *, impersonate: bool = False
+) -> list[dict[str, Any]]:
     """The service account on a member, its rights, and the Secret that holds its token."""
     rbac = "rbac.authorization.k8s.io"
     more = [
         {"apiGroups": [group], "resources": [resource], "verbs": _WRITE}
-        for group, _, resource in (text.partition("/") for text in allow)
+        for group, _, resource in (text.rpartition("/") for text in allow)
     ]
+    if impersonate:
+        more.append({"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]})
     return [
         {
             "apiVersion": "v1",
@@ -190,14 +213,36 @@ async def _apply(client: ApiClient, manifest: Mapping[str, Any]) -> None:
     )
 
 
+async def _remove(
+    client: ApiClient,
+    resource: Resource,
+    name: str,
+    *,
+    namespace: str | None,
+    where: str,
+    say: Callable[[str], object],
+) -> bool:
+    """Delete one object; whether there was one."""
+    try:
+        await client.delete(resource, name, namespace=namespace)
+    except NotFound:
+        return False
+    say(f"{where}: {resource.kind} {name} removed")
+    return True
+
+
 async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
-    with suppress(NotFound):
-        found = await hub.get(SECRETS, plan.name, namespace=plan.namespace)
-        known = found["metadata"].get("annotations", {}).get(IDENTITY_ANNOTATION, identity)
-        if known != identity:
+    """Raise ConfigurationError when the name is, or may be, that of another cluster."""
+    for resource, namespace in ((SECRETS, plan.namespace), (MEMBER_CLUSTERS, None)):
+        with suppress(NotFound):
+            found = await hub.get(resource, plan.name, namespace=namespace)
+            known = found["metadata"].get("annotations", {}).get(IDENTITY_ANNOTATION)
+            if known == identity:
+                return
+            whose = "another cluster" if known else "a cluster that was registered without `join`"
             raise ConfigurationError(
-                f"another cluster is registered as {plan.name}: choose another name, "
-                f"or run `stowage unjoin {plan.name}` first"
+                f"{plan.name} is the name of {whose} ({resource.kind} {plan.name} on the hub): "
+                f"choose another name, or run `stowage unjoin {plan.name}` first"
             )
 
 
@@ -242,7 +287,7 @@ async def _ready(hub: ApiClient, name: str, say: Callable[[str], object]) -> Non
     while asyncio.get_running_loop().time() < deadline:
         with suppress(NotFound):
             status = (await hub.get(MEMBER_CLUSTERS, name)).get("status", {})
-            for condition in status.get("conditions", []):
+            for condition in status.get("conditions", ()):
                 if condition["type"] == "Ready" and condition["status"] == "True":
                     say(f"{name} is Ready: {status.get('version')}, {status.get('provider')}")
                     return
