@@ -60,8 +60,9 @@ RULES: Sequence[Mapping[str, Any]] = (
 class Join:
     """What to join.
 
-    `allow` names further kinds as `group/resource`, those of the core group as `resource`. `impersonate` lets the propagator act as the
-    service accounts of target namespaces (`stowage propagator --impersonate`).
+    `allow` names further kinds as `group/resource`, those of the core group as `resource`.
+    `impersonate` lets the propagator act as the service accounts of target namespaces
+    (`stowage propagator --impersonate`).
     """
 
     name: str
