@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from machinery.events import EventRecorder
-from machinery.lease import LeaderElector
-
 from controller import config, services
 from controller.access import Guard
 from controller.admission import Admission
@@ -29,9 +26,11 @@ from controller.world import World, known
 from crds.names import ADMISSION_POLICY, SYSTEM_NAMESPACE
 from machinery import logs, metrics, quantities
 from machinery.clock import Clock, SystemClock
+from machinery.events import EventRecorder
 from machinery.http import HttpServer
 from machinery.informer import Informer
 from machinery.kubeconfig import Connection
+from machinery.lease import LeaderElector
 from machinery.objects import Key, Object
 from machinery.queue import work
 from machinery.resources import (

@@ -13,7 +13,6 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from machinery.events import EventRecorder, ObjectRef
 
 from controller.admission import Admission
 from controller.cycle import decide
@@ -31,6 +30,7 @@ from crds.workload import EventReason, ScheduledReason, WorkloadState
 from machinery import logs, metrics
 from machinery.clock import Clock
 from machinery.errors import NotFound
+from machinery.events import EventRecorder, ObjectRef
 from machinery.informer import Informer
 from machinery.objects import Key
 from machinery.resources import WORKLOADS

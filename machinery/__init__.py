@@ -1,4 +1,4 @@
-"""What both processes stand on: HTTP to an API server, informers, queues, leases and the small facts of Kubernetes.
+"""What both processes stand on: HTTP to API servers, informers, queues, leases, small facts.
 
 Nothing here knows what a Workload is. `crds` lies below, `controller` and `propagator` above.
 """

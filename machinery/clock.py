@@ -1,7 +1,7 @@
 """The only place that asks what time it is.
 
-Two different questions, never mixed: `now()` is a timestamp for people and for objects (it may jump),
-`monotonic()` measures durations (it never does). Everything above takes a `Clock` as a
+Two different questions, never mixed: `now()` is a timestamp for people and for objects (it may
+jump), `monotonic()` measures durations (it never does). Everything above takes a `Clock` as a
 keyword argument, so that a test can hold time still.
 """
 

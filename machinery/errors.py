@@ -1,7 +1,7 @@
 """The one tree of faults: what a caller may have to tell apart, and nothing more.
 
-Expected outcomes (a cluster that does not fit, a quota that is reached) are values; these are faults.
-Vendor exceptions are wrapped once, where they appear, with `from`, so that nobody above
+Expected outcomes (a cluster that does not fit, a quota that is reached) are values; these are
+faults. Vendor exceptions are wrapped once, where they appear, with `from`, so that nobody above
 `machinery` catches an aiohttp or an ssl exception.
 
     StowageError
@@ -27,7 +27,10 @@ class StowageError(Exception):
 
 
 class ConfigurationError(StowageError):
-    """A file or a flag of ours is wrong. The message names the place (file, line, field) and the cure."""
+    """A file or a flag of ours is wrong.
+
+    The message names the place (file, line, field) and the cure.
+    """
 
 
 class KubeconfigError(StowageError):

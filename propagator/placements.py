@@ -23,7 +23,7 @@ import msgspec
 from crds.names import API_VERSION, FINALIZER
 from crds.workload import EventReason, PropagatedReason, ShareState, WorkloadCondition
 from machinery import logs
-from machinery.errors import NotFound, TransportError
+from machinery.errors import Conflict, NotFound, TransportError
 from machinery.events import ObjectRef
 from machinery.informer import Informer
 from machinery.objects import Key
@@ -109,6 +109,8 @@ class WorkloadPlacements:
             outcome = Outcome()
         except Refused as refusal:
             again, outcome = REFUSED_SECONDS, Outcome(refusal.reason, str(refusal))
+        except Conflict:
+            raise  # the hub's Workload was changed while it was prepared: nothing is wrong there
         except TransportError as fault:
             LOG.info("%s: %s", session.name, fault, extra={"object": workload.owner})
             self._note(key, session.name, Outcome(PropagatedReason.CLUSTER_UNREACHABLE, str(fault)))
