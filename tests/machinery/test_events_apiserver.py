@@ -1,0 +1,94 @@
+"""Events as a real API server takes them, and as kubectl shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from machinery.clock import SystemClock
+from machinery.events import EventRecorder, ObjectRef
+from machinery.resources import NAMESPACES
+from machinery.tasks import end
+from machinery.transport import ApiClient
+
+
+@pytest.fixture
+async def client(apiserver) -> AsyncIterator[ApiClient]:
+    async with ApiClient(apiserver.connection(), name="events") as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(client) -> str:
+    made = await client.create(NAMESPACES, {"metadata": {"generateName": "events-"}})
+    return str(made["metadata"]["name"])
+
+
+@pytest.fixture
+async def recorder(client, monkeypatch) -> AsyncIterator[EventRecorder]:
+    monkeypatch.setattr("machinery.events.INTERVAL_SECONDS", 0.5)
+    recorder = EventRecorder(
+        client, controller="stowage.dev/controller", instance="controller-1", clock=SystemClock()
+    )
+    running = asyncio.create_task(recorder.run())
+    yield recorder
+    await end([running])
+
+
+def listed(apiserver, namespace: str, name: str) -> list[dict]:
+    """What core/v1, and so kubectl, shows of one object's events."""
+    selector = f"--field-selector=involvedObject.name={name}"
+    return json.loads(apiserver.kubectl("get", "ev", "-n", namespace, selector, "-o", "json"))[
+        "items"
+    ]
+
+
+@pytest.mark.proves("K26")
+async def test_repeated_with_a_changing_note_is_one_event(apiserver, recorder, namespace):
+    ref = ObjectRef("stowage.dev/v1alpha1", "Workload", namespace, "web", "uid-1")
+    for number in range(12):
+        recorder.event(
+            ref,
+            type="Warning",
+            reason="FailedScheduling",
+            note=f"attempt {number}: {'no room ' * 200}",
+            action="Scheduling",
+        )
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(1)
+    (event,) = await asyncio.to_thread(listed, apiserver, namespace, "web")
+    assert event["series"]["count"] == 12
+    assert event["message"].startswith("attempt 11: no room")
+    assert event["type"] == "Warning"
+    assert event["reason"] == "FailedScheduling"
+    assert event["reportingComponent"] == "stowage.dev/controller"
+    assert event["involvedObject"]["uid"] == "uid-1"
+    shown = await asyncio.to_thread(apiserver.kubectl, "events", "-n", namespace)
+    assert "x12" in shown
+
+
+async def test_about_a_cluster_scoped_object(apiserver, recorder):
+    recorder.event(
+        ObjectRef("stowage.dev/v1alpha1", "MemberCluster", "", "member-events", "uid-2"),
+        type="Normal",
+        reason="Connected",
+        note="",
+        action="Probe",
+    )
+    await asyncio.sleep(0.5)
+    (event,) = await asyncio.to_thread(listed, apiserver, "default", "member-events")
+    assert event["reason"] == "Connected"
+
+
+async def test_a_namespace_that_is_not_there_harms_nobody(apiserver, recorder, namespace, caplog):
+    for number in range(5):
+        for where in ("nowhere", namespace):
+            ref = ObjectRef("v1", "Secret", where, f"s{number}", "")
+            recorder.event(ref, type="Normal", reason="Seen", note="hello", action="Looking")
+    await asyncio.sleep(1)
+    for number in range(5):
+        assert len(await asyncio.to_thread(listed, apiserver, namespace, f"s{number}")) == 1
+    assert len([r for r in caplog.records if r.name == "machinery.events"]) == 1

@@ -1,0 +1,290 @@
+"""Informers against real API servers: cut, killed, frozen, compacted, and busy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from machinery.errors import Unreachable
+from machinery.informer import Informer
+from machinery.objects import Object
+from machinery.resources import NAMESPACES, SECRETS
+from machinery.tasks import end
+from machinery.transport import ApiClient
+from stowage.playground.controlplanes import Cluster
+from tests.machinery.relay import Relay
+
+
+class Secret(Object, frozen=True):
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Client(ApiClient):
+    """Counts lists and watches apart."""
+
+    def __init__(self, *args: Any, **how: Any) -> None:
+        super().__init__(*args, **how)
+        self.lists = 0
+        self.watches = 0
+
+    def pages(self, *args: Any, **how: Any) -> Any:
+        self.lists += 1
+        return super().pages(*args, **how)
+
+    def watch(self, *args: Any, **how: Any) -> Any:
+        self.watches += 1
+        return super().watch(*args, **how)
+
+
+class Story:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def __call__(self, old: Object | None, new: Object | None) -> None:
+        sign = "-" if new is None else "~" if old else "+"
+        self.told.append(f"{sign}{(new or old).metadata.name}")
+
+    def take(self) -> list[str]:
+        told, self.told = self.told, []
+        return told
+
+
+async def until(condition: Callable[[], Any], seconds: float = 40.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens on the server
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def running(*informers: Informer[Any]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(informer.run()) for informer in informers]
+    try:
+        yield
+    finally:
+        assert not any(task.done() for task in tasks)
+        await end(tasks)
+
+
+async def restart(cluster: Cluster) -> None:
+    """Kill and start from this thread: what is started dies with the thread that started it."""
+    cluster.restart(wait=False)
+    async with asyncio.timeout(60):
+        while not await asyncio.to_thread(cluster.ready):  # noqa: ASYNC110 - no event tells
+            await asyncio.sleep(0.1)
+
+
+def secret(name: str, **data: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name},
+        "stringData": data,
+    }
+
+
+@pytest.fixture
+async def direct(apiserver) -> AsyncIterator[ApiClient]:
+    async with ApiClient(apiserver.connection(), name="direct") as client:
+        yield client
+
+
+@pytest.fixture
+async def namespace(direct, request) -> str:
+    return await new_namespace(direct)
+
+
+async def new_namespace(client: ApiClient) -> str:
+    made = await client.create(NAMESPACES, {"metadata": {"generateName": "informer-"}})
+    return str(made["metadata"]["name"])
+
+
+async def test_resumes_after_a_cut_and_loses_no_delete(apiserver, direct, namespace):
+    story = Story()
+    async with (
+        Relay(apiserver.port) as relay,
+        Client(relay.through(apiserver.connection()), name="informer") as client,
+    ):
+        informer = Informer(client, SECRETS, Secret, namespace=namespace)
+        informer.add_handler(story)
+        await direct.create(SECRETS, secret("a"), namespace=namespace)
+        async with running(informer):
+            await informer.wait_synced()
+            await direct.create(SECRETS, secret("b"), namespace=namespace)
+            await until(lambda: len(informer) == 2)
+            relay.closed_road = True
+            await relay.cut()
+            await until(lambda: informer.last_error is not None)
+            assert isinstance(informer.last_error, Unreachable)
+            await direct.delete(SECRETS, "a", namespace=namespace)
+            await direct.create(SECRETS, secret("c"), namespace=namespace)
+            relay.closed_road = False
+            await until(lambda: informer.get((namespace, "c")))
+            assert informer.last_error is None
+        assert story.take() == ["+a", "+b", "-a", "+c"]
+        assert client.lists == 1
+
+
+async def test_a_watch_cut_every_second(apiserver, direct, namespace):
+    story = Story()
+    async with (
+        Relay(apiserver.port) as relay,
+        Client(relay.through(apiserver.connection()), name="informer") as client,
+    ):
+        informer = Informer(client, SECRETS, Object, namespace=namespace)
+        informer.add_handler(story)
+        async with running(informer):
+            await informer.wait_synced()
+            for number in range(12):
+                await direct.create(SECRETS, secret(f"s{number}"), namespace=namespace)
+                await asyncio.sleep(1)
+                await relay.cut()
+            assert client.watches <= 12
+            await until(lambda: len(informer) == 12)
+        assert sorted(story.take()) == sorted(f"+s{number}" for number in range(12))
+        assert client.lists == 1
+
+
+async def test_killed_restarted_and_compacted(make_cluster, control_planes):
+    """The server has forgotten where we stood: deletions meanwhile are told all the same."""
+    cluster = make_cluster("informer-mortal")
+    story = Story()
+    async with (
+        ApiClient(cluster.connection(), name="direct") as direct,
+        Relay(cluster.port) as relay,
+        Client(relay.through(cluster.connection()), name="informer") as client,
+    ):
+        namespace = await new_namespace(direct)
+        for name in "abc":
+            await direct.create(SECRETS, secret(name), namespace=namespace)
+        informer = Informer(client, SECRETS, Object, namespace=namespace)
+        informer.add_handler(story)
+        async with running(informer):
+            await informer.wait_synced()
+            relay.closed_road = True
+            await relay.cut()
+            await direct.delete(SECRETS, "a", namespace=namespace)
+            await direct.delete(SECRETS, "b", namespace=namespace)
+            await direct.create(SECRETS, secret("b", new="yes"), namespace=namespace)
+            made = await direct.create(SECRETS, secret("d"), namespace=namespace)
+            cluster.kill()
+            compact(control_planes.endpoint, int(made["metadata"]["resourceVersion"]))
+            await restart(cluster)
+            relay.closed_road = False
+            await until(lambda: informer.get((namespace, "d")))
+            await until(lambda: informer.last_error is None)
+        told = story.take()
+        assert sorted(told[:3]) == ["+a", "+b", "+c"]
+        assert sorted(told[3:]) == ["+b", "+d", "-a", "-b"]
+        assert told.index("-b") < len(told) - 1 - told[::-1].index("+b")
+        assert client.lists == 2
+
+
+def compact(etcd: str, revision: int) -> None:
+    body = json.dumps({"revision": revision, "physical": True}).encode()
+    with urllib.request.urlopen(f"{etcd}/v3/kv/compaction", body, timeout=10) as answer:
+        assert answer.status == 200
+
+
+async def test_killed_and_restarted_while_watched(make_cluster):
+    cluster = make_cluster("informer-mortal")
+    story = Story()
+    async with ApiClient(cluster.connection(), name="informer") as client:
+        namespace = await new_namespace(client)
+        informer = Informer(client, SECRETS, Object, namespace=namespace)
+        informer.add_handler(story)
+        async with running(informer):
+            await informer.wait_synced()
+            await client.create(SECRETS, secret("a"), namespace=namespace)
+            await restart(cluster)
+            await client.create(SECRETS, secret("b"), namespace=namespace)
+            await until(lambda: informer.get((namespace, "b")))
+            await client.delete(SECRETS, "a", namespace=namespace)
+            await until(lambda: len(informer) == 1)
+        assert story.take() == ["+a", "+b", "-a"]
+
+
+async def test_frozen_it_grows_stale_and_thawed_it_goes_on(make_cluster):
+    cluster = make_cluster("informer-mortal")
+    async with ApiClient(cluster.connection(), name="informer") as client:
+        namespace = await new_namespace(client)
+        informer = Informer(client, SECRETS, Object, namespace=namespace)
+        async with running(informer):
+            await informer.wait_synced()
+            await client.create(SECRETS, secret("a"), namespace=namespace)
+            await until(lambda: len(informer) == 1)
+            cluster.freeze()
+            try:
+                await asyncio.sleep(3)
+                assert informer.staleness() >= 2.9
+                assert informer.synced
+                assert len(informer) == 1
+            finally:
+                cluster.thaw()
+            await client.create(SECRETS, secret("b"), namespace=namespace)
+            await until(lambda: len(informer) == 2)
+            assert informer.staleness() < 2
+
+
+async def test_a_list_of_many_pages(apiserver, direct, namespace):
+    names = {f"s{number:03}" for number in range(450)}
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(direct.create(SECRETS, secret(name, k=name), namespace=namespace))
+    async with ApiClient(apiserver.connection(), name="informer") as client:
+        informer = Informer(client, SECRETS, Secret, namespace=namespace)
+        async with running(informer):
+            await informer.wait_synced()
+            requests = client.requests
+        assert {obj.metadata.name for obj in informer.values()} == names
+        assert all(obj.data for obj in informer.values())
+        assert requests in {3, 4}  # 450 in pages of 200, and perhaps the watch already
+
+
+async def test_metadata_alone(apiserver, direct, namespace):
+    await direct.create(SECRETS, secret("a", password="hidden"), namespace=namespace)
+    async with ApiClient(apiserver.connection(), name="informer") as client:
+        informer = Informer(client, SECRETS, Secret, namespace=namespace, metadata_only=True)
+        async with running(informer):
+            await informer.wait_synced()
+            await direct.create(SECRETS, secret("b", password="hidden"), namespace=namespace)
+            await until(lambda: len(informer) == 2)
+        assert [obj.data for obj in informer.values()] == [{}, {}]
+
+
+async def test_selectors_choose_and_unchoose(apiserver, direct, namespace):
+    story = Story()
+    async with ApiClient(apiserver.connection(), name="informer") as client:
+        informer = Informer(client, SECRETS, Object, namespace=namespace, label_selector="x=y")
+        informer.add_handler(story)
+        async with running(informer):
+            await informer.wait_synced()
+            await direct.create(SECRETS, secret("a"), namespace=namespace)
+            for value in ("y", "z"):
+                patch = {"metadata": {"labels": {"x": value}}}
+                await direct.merge_patch(SECRETS, "a", patch, namespace=namespace)
+            await until(lambda: len(story.told) == 2)
+    assert story.take() == ["+a", "-a"]
+
+
+async def test_written_through_before_the_watch_says_so(apiserver, direct, namespace):
+    story = Story()
+    async with ApiClient(apiserver.connection(), name="informer") as client:
+        informer = Informer(client, SECRETS, Secret, namespace=namespace)
+        informer.add_handler(story)
+        async with running(informer):
+            await informer.wait_synced()
+            made = await client.create(SECRETS, secret("a", k="v"), namespace=namespace)
+            informer.upsert(msgspec.convert(made, Secret))
+            assert informer.get((namespace, "a")) is not None
+            await client.delete(SECRETS, "a", namespace=namespace)
+            await until(lambda: len(informer) == 0)
+            informer.upsert(msgspec.convert(made, Secret))
+            assert len(informer) == 0
+    assert story.take() == ["+a", "-a"]
