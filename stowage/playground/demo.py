@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from machinery.errors import StowageError
 from stowage.playground import binaries, ground
+from stowage.playground.processes import wait_until
 from stowage.progress import Progress
 
 NAMESPACE = "demo"
@@ -57,24 +57,31 @@ def _text(directory: Path, path: Path) -> str:
 
 
 def _until_running(directory: Path, progress: Progress) -> None:
-    deadline = time.monotonic() + RUNNING_SECONDS
-    while True:
-        listed = json.loads(
-            _kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "workloads", "-o", "json")
+    """Raises StowageError naming those that do not run in time."""
+    last: list[str] = []
+
+    def done() -> bool:
+        last[:] = _waiting(directory, progress)
+        return not last
+
+    if not wait_until(done, seconds=RUNNING_SECONDS, every=0.3):
+        raise StowageError(
+            f"not Running after {RUNNING_SECONDS:.0f} s: {', '.join(last)}; "
+            f"look with `kubectl -n {NAMESPACE} describe workload {last[0]}`"
         )
-        items = [w for w in listed["items"] if w["metadata"]["name"] not in ELSEWHERE]
-        waiting = [
-            w["metadata"]["name"] for w in items if w.get("status", {}).get("state") != "Running"
-        ]
-        progress.step("Workloads running", len(items) - len(waiting), len(items))
-        if not waiting:
-            return
-        if time.monotonic() > deadline:
-            raise StowageError(
-                f"not Running after {RUNNING_SECONDS:.0f} s: {', '.join(waiting)}; "
-                f"look with `kubectl -n {NAMESPACE} describe workload {waiting[0]}`"
-            )
-        time.sleep(0.3)  # polling another process
+
+
+def _waiting(directory: Path, progress: Progress) -> list[str]:
+    """The Workloads of the examples that do not run yet."""
+    listed = _kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "workloads", "-o", "json")
+    states = {
+        each["metadata"]["name"]: each.get("status", {}).get("state")
+        for each in json.loads(listed)["items"]
+        if each["metadata"]["name"] not in ELSEWHERE
+    }
+    waiting = [name for name, state in states.items() if state != "Running"]
+    progress.step("Workloads running", len(states) - len(waiting), len(states))
+    return waiting
 
 
 def _kubectl(directory: Path, cluster: str, *arguments: str, stdin: str | None = None) -> str:
