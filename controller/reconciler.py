@@ -226,7 +226,7 @@ class Reconciler:
                 body=patch,
                 content_type=MERGE_PATCH,
             )
-            self._workloads.upsert(known(_decoder.decode(answer)))
+            self._workloads.upsert(_decoder.decode(answer))
         WRITE_SECONDS.observe(self._clock.monotonic() - started)
 
     def _restore(self, key: Key) -> None:

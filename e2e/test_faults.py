@@ -79,9 +79,9 @@ class Stage(Playground):
             container = next(n for n in names if n.endswith(f"{cluster}-control-plane"))
             subprocess.run(["docker", verb, container], check=True, capture_output=True)
         else:
-            from stowage.playground.local import load_planes
+            from stowage.playground.ground import planes
 
-            getattr(load_planes(self.directory).clusters[cluster], what)()
+            getattr(planes(self.directory).clusters[cluster], what)()
 
     def managed(self, member: str, kind: str = "deployments") -> dict[str, int]:
         """What runs on a member in our name: namespace/name to replicas."""
