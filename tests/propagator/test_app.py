@@ -1,0 +1,197 @@
+"""The process: one leads, the other waits, and an outage of the hub ends a term and no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from crds.names import SYSTEM_NAMESPACE
+from machinery.errors import LeaseLost
+from machinery.informer import Informer
+from machinery.objects import Key, Object
+from machinery.resources import SECRETS, WORKLOADS
+from machinery.transport import ApiClient
+from propagator.app import Propagator
+from propagator.member import MemberSession
+from propagator.settings import PropagatorSettings
+from propagator.term import Ground
+from stowage.playground.controlplanes import Cluster
+
+from .conftest import QUICK, clean, secret, until
+
+
+class Watching:
+    """Placements that only look."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.workloads = Informer(ground.hub, WORKLOADS, Object, clock=ground.clock)
+        self.running = False
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        return [self.workloads]
+
+    async def sync(self, session: MemberSession, key: Key) -> float | None:
+        return None
+
+    async def run(self) -> None:
+        self.running = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.running = False
+
+
+class Instance:
+    """One propagator, and every term's placements."""
+
+    def __init__(self, client: ApiClient, **settings: Any) -> None:
+        self.terms: list[Watching] = []
+        self.task: asyncio.Task[None]
+        chosen = {"http_port": 0, "sessions": QUICK, "lease_retry": 0.5} | settings
+        self.process = Propagator(client, self._placements, settings=PropagatorSettings(**chosen))
+
+    def _placements(self, ground: Ground) -> Watching:
+        self.terms.append(Watching(ground))
+        return self.terms[-1]
+
+    @property
+    def leads(self) -> bool:
+        return self.process.term is not None and self.terms[-1].running
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    async def get(self, path: str) -> tuple[int, str]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{self.process.port}{path}") as response,
+        ):
+            return response.status, await response.text()
+
+
+@asynccontextmanager
+async def started(hub: Cluster, **settings: Any) -> AsyncIterator[Instance]:
+    async with ApiClient(hub.connection()) as client:
+        instance = Instance(client, **settings)
+        instance.task = asyncio.create_task(instance.process.run())
+        try:
+            yield instance
+        finally:
+            await instance.stop()
+            assert instance.task.cancelled()
+
+
+@pytest.fixture
+def bare_hub(hub: Cluster) -> Cluster:
+    clean(hub)
+    yield hub
+    clean(hub)
+
+
+async def test_the_leader_works_and_tells_how_it_is(bare_hub: Cluster, m1: Cluster):
+    async with started(bare_hub) as instance, ApiClient(bare_hub.connection()) as client:
+        await until(lambda: instance.leads)
+        await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
+        fleet = instance.process.term.fleet
+        await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
+        assert (await instance.get("/healthz"))[0] == 200
+        assert await instance.get("/readyz") == (200, "ok")
+        status, text = await instance.get("/metrics")
+        assert status == 200
+        assert "stowage_propagator_leader 1.0" in text
+        assert 'stowage_member_sessions{ready="true"} 1.0' in text
+        assert (await instance.get("/nothing"))[0] == 404
+
+
+async def test_one_leads_and_the_other_takes_over(bare_hub: Cluster, m1: Cluster):
+    async with started(bare_hub) as first, ApiClient(bare_hub.connection()) as client:
+        await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
+        await until(lambda: first.leads)
+        async with started(bare_hub) as second:
+            async with started(bare_hub) as third:
+                await asyncio.sleep(3)
+                assert not second.terms
+                assert not third.terms
+                assert await second.get("/readyz") == (200, "ok")
+            # The first one stops cleanly and gives the lease up.
+            ground = first.terms[0].ground
+            await first.stop()
+            assert not first.leads
+            assert ground.fleet.names() == []
+            with pytest.raises(LeaseLost):
+                ground.check()
+            await until(lambda: second.leads, within=15)
+            fleet = second.process.term.fleet
+            await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
+
+
+async def test_an_outage_of_the_hub_ends_the_term_and_a_new_one_begins(
+    bare_hub: Cluster, m1: Cluster
+):
+    async with started(bare_hub) as instance, ApiClient(bare_hub.connection()) as client:
+        await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
+        await until(lambda: instance.leads)
+        first = instance.process.term
+        await until(lambda: first.fleet.get("m1") is not None and first.fleet.get("m1").ready)
+        bare_hub.freeze()
+        try:
+            await until(lambda: not instance.leads, within=15)
+            assert first.fleet.names() == []
+            assert (await instance.get("/healthz"))[0] == 200
+            with pytest.raises(LeaseLost):
+                instance.terms[0].ground.check()
+            await asyncio.sleep(15)
+        finally:
+            bare_hub.thaw()
+        await until(lambda: instance.leads, within=30)
+        fleet = instance.process.term.fleet
+        assert fleet is not first.fleet
+        await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
+        await until(instance.terms[-1].ground.fresh)
+
+
+async def test_a_silent_hub_is_not_taken_for_an_empty_one(bare_hub: Cluster):
+    async with started(bare_hub, hub_staleness=0.5) as instance:
+        await until(lambda: instance.leads)
+        ground = instance.terms[0].ground
+        await until(lambda: instance.terms[0].workloads.synced)
+        await asyncio.sleep(1.5)
+        assert not ground.fresh()
+        status, text = await instance.get("/readyz")
+        assert status == 503
+        assert "nothing heard of" in text
+
+
+async def test_settings_name_the_namespace_of_lease_and_secrets(bare_hub: Cluster, m1: Cluster):
+    bare_hub.kubectl("delete", "namespace", "another", "--ignore-not-found", "--wait=false")
+    bare_hub.kubectl("create", "namespace", "another")
+    async with (
+        started(bare_hub, namespace="another", identity="me") as instance,
+        ApiClient(bare_hub.connection()) as client,
+    ):
+        await until(lambda: instance.leads)
+        here = secret("here", {"kubeconfig": m1.admin_kubeconfig}, namespace="another")
+        elsewhere = secret("elsewhere", {"kubeconfig": m1.admin_kubeconfig})
+        assert elsewhere["metadata"]["namespace"] == SYSTEM_NAMESPACE
+        await client.create(SECRETS, elsewhere)
+        await client.create(SECRETS, here)
+        fleet = instance.process.term.fleet
+        await until(lambda: fleet.names() == ["here"])
+        holder = bare_hub.kubectl(
+            "get",
+            "lease",
+            "-n",
+            "another",
+            "stowage-propagator",
+            "-o",
+            "jsonpath={.spec.holderIdentity}",
+        )
+        assert holder == "me"

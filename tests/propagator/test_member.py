@@ -1,0 +1,382 @@
+"""One session per member, on real API servers: nobody waits for another, nothing is forgotten."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from crds.names import LABEL_MANAGED, LABEL_WORKLOAD_UID, OWNER_PREFIX
+from machinery.errors import Forbidden, NotFound, Unreachable
+from machinery.objects import Key, Meta
+from machinery.resources import NODES, PODS, Resource
+from machinery.transport import ApiClient
+from propagator.managed import owners
+from propagator.member import MemberSession
+from propagator.observe import UnitCounts
+from stowage.playground.controlplanes import Cluster
+
+from .conftest import QUICK, Rig, until
+
+Rigs = Callable[..., Any]
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+
+
+def config_map(name: str, **meta: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default", **meta},
+    }
+
+
+def managed(name: str, **owned_by: str) -> dict[str, Any]:
+    """A ConfigMap as the propagator writes one; owned_by: uid=namespace/name."""
+    annotations = {f"{OWNER_PREFIX}{uid}": key for uid, key in owned_by.items()}
+    return config_map(name, labels={LABEL_MANAGED: "true"}, annotations=annotations)
+
+
+async def connected(rig: Rig, *members: Cluster) -> list[MemberSession]:
+    for member in members:
+        await rig.register(member.name, {"kubeconfig": member.admin_kubeconfig})
+
+    def sessions() -> list[MemberSession | None]:
+        return [rig.fleet.get(member.name) for member in members]
+
+    await until(lambda: all(session and session.ready for session in sessions()))
+    return sessions()
+
+
+async def forget(client: ApiClient, *names: str) -> None:
+    for name in names:
+        with suppress(NotFound):
+            await client.delete(CONFIG_MAPS, name, namespace="default")
+
+
+@pytest.mark.proves("D2")
+async def test_a_stopped_member_delays_no_other(rig_on: Rigs, m1: Cluster, m2: Cluster):
+    keys = [("default", f"unit-{number}") for number in range(20)]
+    done: dict[str, dict[Key, float]] = {"m1": {}, "m2": {}}
+
+    async def sync(session: MemberSession, key: Key) -> float | None:
+        await session.client_for("default").apply(
+            CONFIG_MAPS, config_map(key[1]), name=key[1], namespace="default"
+        )
+        done[session.name][key] = time.monotonic()
+        return None
+
+    async def round_of(*waited_for: str) -> float:
+        for times in done.values():
+            times.clear()
+        started = time.monotonic()
+        for session in (first, second):
+            for key in keys:
+                session.queue.add(key)
+        await until(lambda: all(len(done[name]) == len(keys) for name in waited_for), every=0.01)
+        return max(t for name in waited_for for t in done[name].values()) - started
+
+    async with rig_on() as rig:
+        first, second = await connected(rig, m1, m2)
+        rig.sync = sync
+        usual = await round_of("m1", "m2")
+        m1.freeze()
+        try:
+            meanwhile = await round_of("m2")
+            assert not done["m1"]
+            await until(lambda: not first.ready)
+        finally:
+            m1.thaw()
+        await until(lambda: len(done["m1"]) == len(keys))
+        await forget(first.client, *(name for _, name in keys))
+        await forget(second.client, *(name for _, name in keys))
+    assert meanwhile < max(3 * usual, 1.0)
+
+
+@pytest.mark.proves("D2")
+async def test_work_for_a_member_that_is_away_waits_for_it(rig_on: Rigs, m1: Cluster):
+    async with rig_on() as rig:
+        await rig.register("m1", {"kubeconfig": "not a kubeconfig"})
+        await rig.becomes("m1", "InvalidKubeconfig")
+        session = rig.fleet.get("m1")
+        session.queue.add(("demo", "a"))
+        await until(lambda: len(session.queue) == 0)
+        assert rig.synced == []
+        with pytest.raises(Unreachable):
+            session.client_for("demo")
+        with pytest.raises(Unreachable):
+            session.track(CONFIG_MAPS)
+        await rig.change("m1", {"kubeconfig": m1.admin_kubeconfig})
+        await until(lambda: rig.synced == [("m1", ("demo", "a"))])
+        await until(lambda: session.tracked(CONFIG_MAPS) is not None)
+
+
+async def test_our_objects_on_a_member_call_for_their_workloads(rig_on: Rigs, m1: Cluster):
+    both = {"uid-1": "shop/web", "uid-2": "shop/api"}
+    async with ApiClient(m1.connection()) as client:
+        await forget(client, "left-behind", "later", "stranger")
+        await client.create(CONFIG_MAPS, managed("left-behind", **both))
+        await client.create(CONFIG_MAPS, config_map("stranger"))
+        async with rig_on(resources=(CONFIG_MAPS,)) as rig:
+            (session,) = await connected(rig, m1)
+            await until(
+                lambda: {key for _, key in rig.synced} == {("shop", "web"), ("shop", "api")}
+            )
+            informer = session.tracked(CONFIG_MAPS)
+            assert session.track(CONFIG_MAPS) is informer
+            assert informer.get(("default", "stranger")) is None
+            rig.synced.clear()
+            rig.changes.clear()
+            await client.create(CONFIG_MAPS, managed("later", **{"uid-3": "shop/new"}))
+            await until(lambda: ("m1", ("shop", "new")) in rig.synced)
+            assert ("m1", ("shop", "new")) in rig.changes
+            rig.synced.clear()
+            await client.delete(CONFIG_MAPS, "later", namespace="default")
+            await until(lambda: ("m1", ("shop", "new")) in rig.synced)
+        await forget(client, "left-behind", "stranger")
+
+
+async def test_after_an_outage_everything_is_looked_at_again(rig_on: Rigs, m1: Cluster):
+    async with ApiClient(m1.connection()) as client:
+        await forget(client, "kept", "lost")
+        await client.create(CONFIG_MAPS, managed("kept", **{"uid-1": "shop/kept"}))
+        await client.create(CONFIG_MAPS, managed("lost", **{"uid-2": "shop/lost"}))
+    async with rig_on(resources=(CONFIG_MAPS,)) as rig:
+        (session,) = await connected(rig, m1)
+        await until(lambda: len(rig.synced) == 2)
+        m1.kill()
+        await until(lambda: not session.ready)
+        assert session.tracked(CONFIG_MAPS).get(("default", "lost")) is not None
+        rig.synced.clear()
+        rig.changes.clear()
+        m1.launch()
+        await until(lambda: ("m1", ("shop", "kept")) in rig.synced)
+        assert ("m1", None) in rig.changes
+        async with ApiClient(m1.connection()) as client:
+            await client.delete(CONFIG_MAPS, "lost", namespace="default")
+            await until(lambda: session.tracked(CONFIG_MAPS).get(("default", "lost")) is None)
+            await forget(client, "kept")
+    await asyncio.to_thread(m1.wait_ready)
+
+
+def pod(name: str, uid: str, **spec: Any) -> dict[str, Any]:
+    main = {
+        "name": "main",
+        "image": "none",
+        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {LABEL_WORKLOAD_UID: uid}},
+        "spec": {"containers": [main], "automountServiceAccountToken": False, **spec},
+    }
+
+
+@pytest.fixture
+def empty_member(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A member without nodes and pods, before and after."""
+    member = make_cluster("with-nodes")
+    existing = member.kubectl("get", "serviceaccounts", "-n", "default", "-o", "name")
+    if "serviceaccount/default" not in existing:
+        member.kubectl("create", "serviceaccount", "default", "-n", "default")
+    yield member
+    member.kubectl("delete", "pods", "--all", "-n", "default", "--force", "--grace-period=0")
+    member.kubectl("delete", "nodes", "--all")
+
+
+READY_NODE = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+async def add_node(client: ApiClient, name: str, **room: str) -> None:
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "110", **room}
+    labels = {"topology.kubernetes.io/zone": "z1", "kubernetes.io/hostname": name}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"providerID": f"kind://docker/m/{name}"},
+    }
+    await client.create(NODES, node)
+    status = {"allocatable": allocatable, "capacity": allocatable, **READY_NODE}
+    await client.merge_patch(NODES, name, {"status": status}, subresource="status")
+    await client.merge_patch(NODES, name, {"spec": {"taints": None}})
+
+
+@pytest.mark.proves("C10", "C31")
+async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_member: Cluster):
+    async def said(**wanted: Any) -> None:
+        async def so() -> bool:
+            status = (await rig.cluster("with-nodes")).get("status", {})
+            return all(status.get(field) == value for field, value in wanted.items())
+
+        await until(so)
+
+    async with ApiClient(empty_member.connection()) as client, rig_on() as rig:
+        (session,) = await connected(rig, empty_member)
+        await said(nodeGroups=[], provider="unknown")
+        await until(lambda: session.units("u1") == UnitCounts())
+        await add_node(client, "n1")
+        await add_node(client, "n2")
+        await add_node(client, "n3", **{"nvidia.com/gpu": "2"})
+        zone = {"topology.kubernetes.io/zone": "z1"}
+        await said(
+            provider="kind",
+            nodeGroups=[
+                {
+                    "count": 2,
+                    "labels": zone,
+                    "taints": [],
+                    "free": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+                },
+                {
+                    "count": 1,
+                    "labels": zone,
+                    "taints": [],
+                    "free": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2", "pods": "110"},
+                },
+            ],
+        )
+        rig.changes.clear()
+        await client.create(CONFIG_MAPS, managed("owner-of-u1", u1="shop/web"))
+        session.track(CONFIG_MAPS)
+        await until(lambda: ("with-nodes", ("shop", "web")) in rig.changes)
+        await client.create(PODS, pod("a", "u1", nodeName="n1"))
+        await client.create(PODS, pod("b", "u1"))
+        since = "2026-01-02T03:04:05Z"
+        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        unschedulable = {"conditions": [waits | {"lastTransitionTime": since}]}
+        await client.merge_patch(
+            PODS, "b", {"status": unschedulable}, namespace="default", subresource="status"
+        )
+        await until(lambda: session.units("u1").unschedulable == 1)
+        counts = session.units("u1")
+        assert (counts.scheduled, counts.ready) == (1, 0)
+        assert counts.oldest_unschedulable.isoformat() == "2026-01-02T03:04:05+00:00"
+        rig.changes.clear()
+        ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        await client.merge_patch(
+            PODS, "a", {"status": ready}, namespace="default", subresource="status"
+        )
+        await until(lambda: session.units("u1").ready == 1)
+        assert ("with-nodes", ("shop", "web")) in rig.changes
+        totals = {
+            "nodes": 3,
+            "allocatable": {"cpu": "12", "memory": "24Gi", "nvidia.com/gpu": "2", "pods": "330"},
+            "requested": {"cpu": "1", "memory": "1Gi", "pods": "1"},
+        }
+        await said(capacity=totals)
+        groups = (await rig.cluster("with-nodes"))["status"]["nodeGroups"]
+        assert sorted(group["free"]["cpu"] for group in groups) == ["3", "4", "4"]
+        done = {"phase": "Succeeded"}
+        await client.merge_patch(
+            PODS, "a", {"status": done}, namespace="default", subresource="status"
+        )
+        await until(lambda: session.units("u1").scheduled == 0)
+        await client.merge_patch(NODES, "n3", {"spec": {"unschedulable": True}})
+        await said(
+            nodeGroups=[
+                {
+                    "count": 2,
+                    "labels": zone,
+                    "taints": [],
+                    "free": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+                }
+            ]
+        )
+        await forget(client, "owner-of-u1")
+
+
+async def test_units_are_unknown_until_the_pods_were_listed(rig_on: Rigs, m1: Cluster):
+    async with rig_on() as rig:
+        await rig.register("m1", {"kubeconfig": "no"})
+        await rig.becomes("m1", "InvalidKubeconfig")
+        assert rig.fleet.get("m1").units("u1") is None
+
+
+async def test_rights_that_are_missing_are_told_and_the_member_is_ready(rig_on: Rigs, m1: Cluster):
+    """A member that hides nodes and pods can be written to; its capacity is not known."""
+    m1.kubectl("create", "serviceaccount", "narrow", "-n", "default")
+    token = m1.kubectl("create", "token", "narrow", "-n", "default").strip()
+    async with rig_on() as rig:
+        await rig.register("m1", {"endpoint": m1.server, "clusterCA": m1.ca, "token": token})
+        message = await rig.becomes("m1", "Connected")
+        assert "capacity is not known" in message
+        assert "forbidden" in message
+        cluster = await rig.cluster("m1")
+        assert "nodeGroups" not in cluster["status"]
+        assert cluster["status"]["provider"] == "unknown"
+    m1.kubectl("delete", "serviceaccount", "narrow", "-n", "default")
+
+
+async def test_writes_may_be_made_as_the_namespaces_own_account(rig_on: Rigs, m1: Cluster):
+    m1.kubectl("create", "namespace", "tenant")
+    m1.kubectl("create", "serviceaccount", "stowage", "-n", "tenant")
+    m1.kubectl(
+        "create",
+        "rolebinding",
+        "stowage",
+        "-n",
+        "tenant",
+        "--clusterrole=cluster-admin",
+        "--serviceaccount=tenant:stowage",
+    )
+    async with rig_on(settings=replace(QUICK, impersonate=True)) as rig:
+        (session,) = await connected(rig, m1)
+        client = session.client_for("tenant")
+        assert client is session.client_for("tenant")
+        assert client is not session.client
+        theirs = config_map("theirs") | {"metadata": {"name": "theirs", "namespace": "tenant"}}
+        await client.create(CONFIG_MAPS, theirs)
+        with pytest.raises(Forbidden):
+            await client.create(CONFIG_MAPS, config_map("not-theirs"))
+    m1.kubectl("delete", "namespace", "tenant", "--wait=false")
+
+
+async def test_without_impersonation_one_client_serves_all(rig_on: Rigs, m1: Cluster):
+    async with rig_on() as rig:
+        (session,) = await connected(rig, m1)
+        assert session.client_for("tenant") is session.client
+
+
+async def test_the_allow_list_is_a_list_of_globs(rig_on: Rigs, hub: Cluster, m1: Cluster):
+    async with rig_on() as rig:
+        (session,) = await connected(rig, m1)
+        assert session.allows("shop")
+        for never in ("kube-system", "kube-public", "stowage-system"):
+            assert not session.allows(never)
+        rules = '{"spec": {"namespaces": {"allow": ["team-*", "shop"]}}}'
+        hub.kubectl("patch", "mc", "m1", "--type=merge", "-p", rules)
+        await until(lambda: not session.allows("other"))
+        assert session.allows("shop")
+        assert session.allows("team-a")
+        assert not session.allows("shop2")
+
+
+async def test_a_fault_in_the_work_on_one_member_is_retried(rig_on: Rigs, m1: Cluster):
+    async def sync(session: MemberSession, key: Key) -> float | None:
+        if len(rig.synced) < 3:
+            raise RuntimeError("a bug")
+        return None
+
+    async with rig_on() as rig:
+        (session,) = await connected(rig, m1)
+        rig.sync = sync
+        session.queue.add(("demo", "a"))
+        await until(lambda: len(rig.synced) == 3)
+        assert session.ready
+
+
+def test_owners_are_read_from_annotations_of_ours_only():
+    meta = Meta(
+        annotations={
+            f"{OWNER_PREFIX}uid-1": "shop/web",
+            f"{OWNER_PREFIX}uid-2": "no-slash",
+            "owner.example.com/uid-3": "shop/other",
+        }
+    )
+    assert owners(meta) == {"uid-1": ("shop", "web")}
