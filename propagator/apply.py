@@ -331,7 +331,8 @@ async def resource_of(session: MemberSession, api_version: str, kind: str) -> Re
     except NotFound as e:
         raise Refused(
             PropagatedReason.REJECTED,
-            f"{session.name}: {e}: install its CustomResourceDefinition there",
+            f"{session.name} has no kind {kind} in {api_version}: "
+            "install its CustomResourceDefinition there",
         ) from e
 
 
