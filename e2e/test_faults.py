@@ -31,6 +31,7 @@ from e2e.harness import (
     workload,
 )
 from stowage.playground import binaries
+from stowage.playground.local import load_planes
 from stowage.playground.probes import free_port
 
 MEMBERS = ("member-1", "member-2", "member-3")
@@ -79,9 +80,7 @@ class Stage(Playground):
             container = next(n for n in names if n.endswith(f"{cluster}-control-plane"))
             subprocess.run(["docker", verb, container], check=True, capture_output=True)
         else:
-            from stowage.playground.ground import planes
-
-            getattr(planes(self.directory).clusters[cluster], what)()
+            getattr(load_planes(self.directory).clusters[cluster], what)()
 
     def managed(self, member: str, kind: str = "deployments") -> dict[str, int]:
         """What runs on a member in our name: namespace/name to replicas."""
