@@ -101,7 +101,7 @@ def wait(what: str, check: Callable[[], T], *, timeout: float = 60, every: float
             last = check()
             if last:
                 return last  # type: ignore[return-value] # narrowed by its truth
-        except (Failed, KeyError, IndexError, subprocess.TimeoutExpired) as error:
+        except (Failed, OSError, KeyError, IndexError, subprocess.TimeoutExpired) as error:
             last = error
         time.sleep(every)
     raise AssertionError(f"after {timeout:.0f} s still waiting for {what}; last: {last}")
