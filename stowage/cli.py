@@ -35,6 +35,25 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    wrong = [text for text in texts if not text.partition("=")[0] or "=" not in text]
+    if wrong:
+        raise click.BadParameter(f"{wrong[0]!r} is not of the form key=value", param=option)
+    return dict(text.split("=", 1) for text in texts)
+
+
+def _resources(
+    _: click.Context, option: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    for text in texts:
+        if not re.fullmatch(r"([a-z0-9.-]+/)?[a-z0-9-]+", text):
+            raise click.BadParameter(
+                f"{text!r} is not of the form group/resource, such as example.com/widgets",
+                param=option,
+            )
+    return texts
+
+
 def main() -> None:
     """Run the command and exit: 0 done, 1 could not be done, 2 wrong usage."""
     from machinery.errors import StowageError  # noqa: PLC0415 - --help needs none of it
@@ -169,7 +188,7 @@ def join(
     namespace: str,
     member_kubeconfig: str,
     member_context: str | None,
-    labels: tuple[str, ...],
+    labels: dict[str, str],
     allow: tuple[str, ...],
     impersonate: bool,
 ) -> None:
@@ -180,8 +199,8 @@ def join(
         name=name,
         namespace=namespace,
         member=_hub(member_kubeconfig, member_context),
-        labels=dict(_pair(text) for text in labels),
-        allow=_resources(allow),
+        labels=labels,
+        allow=allow,
         impersonate=impersonate,
     )
     _with_hub(_hub(kubeconfig, context), lambda hub: membership.join(hub, plan, say=click.echo))
@@ -316,23 +335,6 @@ def _with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, N
             await use(client)
 
     asyncio.run(whole())
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise click.BadParameter(f"{text!r} is not of the form key=value", param_hint="--label")
-    return key, value
-
-
-def _resources(texts: tuple[str, ...]) -> tuple[str, ...]:
-    for text in texts:
-        if not re.fullmatch(r"([a-z0-9.-]+/)?[a-z0-9-]+", text):
-            raise click.BadParameter(
-                f"{text!r} is not of the form group/resource, such as example.com/widgets",
-                param_hint="--allow",
-            )
-    return texts
 
 
 def _serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:

@@ -1,0 +1,179 @@
+"""The command line by itself: quick help, exit codes, and faults in plain words."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stowage import cli
+from stowage.playground.probes import free_port
+
+COMMANDS = ("controller", "propagator", "install", "join", "unjoin", "playground")
+_HEAVY = (
+    "kubernetes",
+    "aiohttp",
+    "numpy",
+    "pydantic",
+    "msgspec",
+    "rich",
+    "networkx",
+    "cryptography",
+)
+
+
+@pytest.mark.proves("D5")
+def test_help_names_every_command():
+    printed = CliRunner().invoke(cli.cli, ["--help"])
+    assert printed.exit_code == 0
+    assert all(f"  {name} " in printed.output for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", [n for n in COMMANDS if n != "playground"])
+def test_every_command_says_which_hub(name):
+    printed = CliRunner().invoke(cli.cli, [name, "--help"]).output
+    assert all(option in printed for option in ("--kubeconfig", "--context", "-n, --namespace"))
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys; from click.testing import CliRunner; from stowage.cli import cli;"
+        "CliRunner().invoke(cli, ['--help']);"
+        f"print([m for m in {_HEAVY!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_reachable_through_kubectl():
+    plugin = Path(sys.executable).parent / "kubectl-stowage"
+    done = subprocess.run([plugin, "--help"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("Usage: kubectl-stowage")
+    assert shutil.which("kubectl-stowage", path=str(plugin.parent))
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["nonsense"], "No such command"),
+        (["join"], "Missing argument"),
+        (["join", "x", "--member-kubeconfig", "/nowhere"], "does not exist"),
+        (["playground", "up", "--members", "-1"], "--members"),
+        (["install", "--nonsense"], "No such option"),
+    ],
+)
+def test_wrong_usage_is_2(stowage, args, says):
+    outcome = stowage(*args)
+    assert outcome.code == 2
+    assert says in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--label", "tier"], "not of the form key=value"),
+        (["--allow", "example.com/"], "not of the form group/resource"),
+    ],
+)
+def test_wrong_options_of_join_are_2(tmp_path, options, says):
+    config = tmp_path / "config"
+    config.write_text("")
+    ran = CliRunner().invoke(
+        cli.cli,
+        ["join", "x", "--member-kubeconfig", str(config), *options],
+        env={"KUBECONFIG": str(config)},
+    )
+    assert ran.exit_code == 2
+    assert says in ran.output
+
+
+@pytest.mark.parametrize("command", [["controller"], ["propagator"], ["install"], ["unjoin", "x"]])
+def test_no_hub_is_1_and_says_what_to_do(stowage, tmp_path, command):
+    outcome = stowage(*command, f"--kubeconfig={tmp_path / 'absent'}")
+    assert outcome.code == 1
+    assert outcome.err.startswith("error: no hub to talk to")
+    assert "--kubeconfig" in outcome.err
+
+
+def test_hub_that_does_not_answer_is_1(stowage, tmp_path):
+    text = f"""
+apiVersion: v1
+kind: Config
+current-context: gone
+clusters: [{{name: gone, cluster: {{server: "https://127.0.0.1:{free_port()}"}}}}]
+users: [{{name: gone, user: {{token: x}}}}]
+contexts: [{{name: gone, context: {{cluster: gone, user: gone}}}}]
+"""
+    config = tmp_path / "config"
+    config.write_text(text)
+    outcome = stowage("install", f"--kubeconfig={config}")
+    assert outcome.code == 1
+    assert outcome.err.startswith("error: https://127.0.0.1:")
+
+
+@pytest.mark.parametrize("role", ["controller", "propagator"])
+def test_a_taken_port_is_1(stowage, apiserver, role):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        outcome = stowage(role, f"--kubeconfig={apiserver.kubeconfig}", f"--http-port={port}")
+    assert outcome.code == 1
+    assert "address already in use" in outcome.err
+
+
+def test_a_wrong_configuration_file_is_1(stowage, apiserver, tmp_path):
+    config = tmp_path / "scheduler.yaml"
+    config.write_text(
+        "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\nprofile: []\n"
+    )
+    outcome = stowage(
+        "controller", f"--kubeconfig={apiserver.kubeconfig}", f"--config={config}", "--http-port=0"
+    )
+    assert outcome.code == 1
+    assert f"{config}:3" in outcome.err
+    assert "profile" in outcome.err
+
+
+@pytest.mark.parametrize("role", ["controller", "propagator"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_processes_end_when_asked(hub, tmp_path, role, number):
+    port = free_port()
+    hub_and_port = [f"--kubeconfig={hub.kubeconfig}", f"--http-port={port}"]
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "stowage", role, *hub_and_port],
+            stderr=out,
+        )
+    try:
+        _until_healthy(port)
+        process.send_signal(number)
+        assert process.wait(10) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert all({"time", "level", "message"} <= line.keys() for line in lines)
+    assert not [line for line in lines if line["level"] == "error"]
+
+
+def _until_healthy(port: int) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("not healthy within 30 s")
