@@ -162,7 +162,7 @@ class _World:
         groups = cluster.status.node_groups
         fits = sum(self._fits_group(group, request) for group in groups)
         held = self._assumed.get(cluster.metadata.name, {})
-        return fits - max((-(-held.get(r, 0) // n) for r, n in request.items()), default=0)
+        return max(fits - max(-(-held.get(r, 0) // n) for r, n in request.items()), 0)
 
     def _fits_group(self, group: NodeGroup, request: Mapping[str, int]) -> int:
         unit = self._unit

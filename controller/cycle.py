@@ -11,22 +11,23 @@ cannot differ from what happens. It does no I/O, asks no clock and changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import Ints, Mask
-from controller.decision import FITS, Decision, Refusal, tally
+from controller.decision import FITS, Decision, Refusal
 from controller.framework.points import Assignment, Candidates, CycleState, NormalizeScore
 from controller.framework.profile import Profile
-from controller.framework.status import Status
+from controller.framework.status import Status, unschedulable
 from controller.index import Index
-from controller.plugins.resources import ClusterResources, room
+from controller.plugins.resources import room_of
 from controller.snapshot import Fleet
 from controller.unit import Unit
-from crds.workload import ScheduledReason, WorkloadState
+from controller.verdict import of_assignment, of_refusal
 
 
 def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime) -> Decision:
@@ -39,182 +40,182 @@ def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: dateti
         profile: the plugins.
         now: the time that the record shall carry.
     """
-    state = CycleState()
-    asked = unit
-    for hook in profile.before_pre_filter:
-        changed = hook.before_pre_filter(asked)
-        if isinstance(changed, Status):
-            return _refused(unit, fleet, now, changed)
-        asked = changed[0] if changed[1] else asked
-    for plugin in profile.pre_filter:
-        status = plugin.pre_filter(state, asked, fleet, bound)
-        if not status.ok:
-            return _refused(unit, fleet, now, status)
-    view = fleet
-    for gate in profile.before_filter:
-        seen = gate.before_filter(asked, view)
-        if isinstance(seen, Status):
-            return _refused(unit, fleet, now, seen)
-        asked, view = seen[:2] if seen[2] else (asked, view)
-    verdicts, refusals, keeps = _filter(profile, state, asked, view, bound)
-    feasible = verdicts == FITS
-    for sieve in profile.before_score:
-        left = sieve.before_score(asked, view, feasible)
-        if isinstance(left, Status):
-            return _refused(unit, fleet, now, left)
-        asked, feasible = left[:2] if left[2] else (asked, feasible)
-    scores, totals = _score(profile, state, asked, view, bound, feasible)
-    ranking = _ranked(view, totals, feasible)
-    candidates = _candidates(state, asked, view, feasible, keeps, ranking, totals)
-    assignment = profile.assigner(asked).assign(asked, candidates)
-    reason, condition, message = _verdict(
-        profile, state, asked, view, (verdicts, refusals), assignment
-    )
+    work = _Pass(profile, bound, unit, fleet)
+    refusal = work.admit() or work.filter() or work.score()
+    if refusal is not None:
+        return _refused(unit, fleet, now, refusal)
+    assigner = profile.assigner(work.unit)
+    if assigner is None:
+        name = profile.scheduler_name
+        missing = f"profile {name} has no plugin for distribution {work.unit.distribution}"
+        return _refused(unit, fleet, now, unschedulable("Assign", missing))
+    return _recorded(unit, work, assigner.assign(work.unit, work.candidates()), now)
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass as it goes on. Hooks exchange `unit` and `fleet` for copies of their own."""
+
+    profile: Profile
+    bound: Index
+    unit: Unit
+    fleet: Fleet
+    state: CycleState = field(default_factory=CycleState)
+    refusals: list[Refusal] = field(default_factory=list)
+    verdicts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
+    keeps: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    scores: dict[str, Ints] = field(default_factory=dict)
+    totals: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def feasible(self) -> Mask:
+        """The clusters that nothing refused so far."""
+        mask: Mask = self.verdicts == FITS
+        return mask
+
+    def admit(self) -> Status | None:
+        """Whether the Workload may be placed at all."""
+        for hook in self.profile.before_pre_filter:
+            answer = hook.before_pre_filter(self.unit)
+            if isinstance(answer, Status):
+                return answer
+            unit, changed = answer
+            self.unit = unit if changed else self.unit
+        for plugin in self.profile.pre_filter:
+            status = plugin.pre_filter(self.state, self.unit, self.fleet, self.bound)
+            if not status.ok:
+                return status
+        return None
+
+    def filter(self) -> Status | None:
+        """Each cluster's first refusal, and where present shares may stay.
+
+        What changes on a cluster moves nothing that runs there; only the Workload's own rules, and
+        only after they were edited, do.
+        """
+        for hook in self.profile.before_filter:
+            answer = hook.before_filter(self.unit, self.fleet)
+            if isinstance(answer, Status):
+                return answer
+            unit, fleet, changed = answer
+            self.unit, self.fleet = (unit, fleet) if changed else (self.unit, self.fleet)
+        self.verdicts = np.zeros(len(self.fleet), dtype=np.int16)
+        self.keeps = ~self.fleet.deleting
+        for plugin in self.profile.filter:
+            refused = plugin.filter(self.state, self.unit, self.fleet, self.bound)
+            for mask, text in refused.reasons:
+                self._refuse(mask, plugin.name, text)
+                if self.unit.edited and not plugin.ignored_during_execution:
+                    self.keeps &= ~mask
+        return None
+
+    def _refuse(self, mask: Mask, plugin: str, text: str) -> None:
+        self.refusals.append(Refusal(plugin, text))
+        self.verdicts[mask & self.feasible] = len(self.refusals)
+
+    def score(self) -> Status | None:
+        """The scores of the feasible clusters by plugin, 0..100, and their weighted sum."""
+        for hook in self.profile.before_score:
+            answer = hook.before_score(self.unit, self.fleet, self.feasible)
+            if isinstance(answer, Status):
+                return answer
+            unit, left, changed = answer
+            if changed:
+                self.unit = unit
+                self._refuse(~left, hook.name, f"taken out by {hook.name}")
+        self.totals = np.zeros(len(self.fleet), dtype=np.int64)
+        feasible = self.feasible
+        if not feasible.any():
+            return None
+        for preparing in self.profile.pre_score:
+            preparing.pre_score(self.state, self.unit, self.fleet, self.bound, feasible)
+        for plugin in self.profile.score:
+            values = plugin.score(self.state, self.unit, self.fleet, self.bound)
+            if isinstance(plugin, NormalizeScore):
+                values = plugin.normalize(self.state, values, feasible)
+            self.scores[plugin.name] = values = np.clip(values, 0, 100)
+            self.totals += self.profile.weights[plugin.name] * values
+        return None
+
+    def ranking(self) -> Ints:
+        """The feasible rows, the best first, equals by name."""
+        rows = np.flatnonzero(self.feasible)
+        ranked: Ints = rows[np.lexsort((self.fleet.by_name[rows], -self.totals[rows]))]
+        return ranked
+
+    def lament(self, assignment: Assignment) -> list[str]:
+        """What PostFilter plugins say of units that found no cluster."""
+        if assignment.shares and sum(assignment.shares.values()) == assignment.desired:
+            return []
+        asked, about = self.profile.post_filter, (self.state, self.unit, self.fleet)
+        return [reason for plugin in asked for reason in plugin.post_filter(*about).reasons]
+
+    def candidates(self) -> Candidates:
+        """What the Assign plugin is given."""
+        present = np.zeros(len(self.fleet), dtype=np.int64)
+        for name, units in self.unit.present.items():
+            if name in self.fleet.row:
+                present[self.fleet.row[name]] = units
+        return Candidates(
+            fleet=self.fleet,
+            feasible=self.feasible,
+            keeps=self.keeps,
+            ranking=self.ranking(),
+            scores=self.totals,
+            room=room_of(self.state, self.unit, self.fleet),
+            present=present,
+        )
+
+
+def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) -> Decision:
+    names = work.fleet.names
+    shares = sorted(assignment.shares.items(), key=lambda share: names[share[0]])
+    verdict = of_assignment(assignment, work.verdicts, work.refusals, work.lament(assignment))
+    weights = {name: work.profile.weights[name] for name in work.scores}
     return Decision(
         unit=unit,
-        fleet=view,
+        fleet=work.fleet,
         time=now,
-        placements={view.names[row]: units for row, units in _by_name(view, assignment)},
+        placements={names[row]: units for row, units in shares},
         desired=assignment.desired,
-        reason=reason,
-        state=condition,
-        message=message,
-        refusals=refusals,
-        verdicts=verdicts,
-        scores=scores,
-        weights={name: weight for name, weight in profile.weights.items() if name in scores},
-        totals=totals,
-        ranking=ranking,
+        reason=verdict.reason,
+        state=verdict.state,
+        message=verdict.message,
+        refusals=work.refusals,
+        verdicts=work.verdicts,
+        scores=work.scores,
+        weights=weights,
+        totals=work.totals,
+        ranking=work.ranking(),
         why=assignment.why,
     )
-
-
-def _filter(
-    profile: Profile, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
-) -> tuple[NDArray[np.int16], list[Refusal], Mask]:
-    """Each cluster's first refusal, the refusals, and where present shares may stay.
-
-    What changes on a cluster moves nothing that runs there; only the Workload's own rules, and
-    only after they were edited, do.
-    """
-    verdicts = np.zeros(len(fleet), dtype=np.int16)
-    refusals: list[Refusal] = []
-    keeps = ~fleet.deleting
-    for plugin in profile.filter:
-        for mask, text in plugin.filter(state, unit, fleet, bound).reasons:
-            if unit.edited and not plugin.ignored_during_execution:
-                keeps &= ~mask
-            refusals.append(Refusal(plugin.name, text))
-            verdicts[mask & (verdicts == FITS)] = len(refusals)
-    return verdicts, refusals, keeps
-
-
-def _score(
-    profile: Profile, state: CycleState, unit: Unit, fleet: Fleet, bound: Index, feasible: Mask
-) -> tuple[dict[str, Ints], Ints]:
-    totals = np.zeros(len(fleet), dtype=np.int64)
-    scores: dict[str, Ints] = {}
-    if not feasible.any():
-        return scores, totals
-    for preparing in profile.pre_score:
-        preparing.pre_score(state, unit, fleet, bound, feasible)
-    for plugin in profile.score:
-        values = plugin.score(state, unit, fleet, bound)
-        if isinstance(plugin, NormalizeScore):
-            values = plugin.normalize(state, values, feasible)
-        scores[plugin.name] = values = np.clip(values, 0, 100)
-        totals += profile.weights[plugin.name] * values
-    return scores, totals
-
-
-def _ranked(fleet: Fleet, totals: Ints, feasible: Mask) -> Ints:
-    """The feasible rows, the best first, equals by name."""
-    rows = np.flatnonzero(feasible)
-    ranked: Ints = rows[np.lexsort((fleet.by_name[rows], -totals[rows]))]
-    return ranked
-
-
-def _candidates(
-    state: CycleState,
-    unit: Unit,
-    fleet: Fleet,
-    feasible: Mask,
-    keeps: Mask,
-    ranking: Ints,
-    totals: Ints,
-) -> Candidates:
-    present = np.zeros(len(fleet), dtype=np.int64)
-    for name, units in unit.present.items():
-        if name in fleet.row:
-            present[fleet.row[name]] = units
-    known: Ints | None = state.data.get(ClusterResources.name)
-    space = room(unit, fleet) if known is None else known
-    return Candidates(fleet, feasible, keeps, ranking, totals, space, present)
-
-
-def _by_name(fleet: Fleet, assignment: Assignment) -> list[tuple[int, int]]:
-    return sorted(assignment.shares.items(), key=lambda share: fleet.names[share[0]])
-
-
-def _verdict(
-    profile: Profile,
-    state: CycleState,
-    unit: Unit,
-    fleet: Fleet,
-    filtered: tuple[NDArray[np.int16], Sequence[Refusal]],
-    assignment: Assignment,
-) -> tuple[ScheduledReason, WorkloadState, str]:
-    """The condition's reason and message, and the state that a Workload without shares has."""
-    verdicts, refusals = filtered
-    assigned = sum(assignment.shares.values())
-    if assignment.shares and assigned == assignment.desired:
-        return (
-            ScheduledReason.SCHEDULED,
-            WorkloadState.SCHEDULED,
-            f"{assigned} of {assignment.desired} units have a cluster",
-        )
-    feasible = int((verdicts == FITS).sum())
-    message = f"{feasible}/{len(fleet)} clusters: {tally(verdicts, refusals) or 'none registered'}"
-    for plugin in profile.post_filter:
-        said = plugin.post_filter(state, unit, fleet)
-        message = "; ".join((message, *said.reasons))
-    if assignment.shares:
-        short = assignment.desired - assigned
-        message = f"{assigned} units keep their clusters, {short} more find no room: {message}"
-        return ScheduledReason.INSUFFICIENT_CAPACITY, WorkloadState.SCHEDULED, message
-    lacking_room = {
-        code for code, r in enumerate(refusals, start=1) if r.plugin == ClusterResources.name
-    }
-    if feasible or lacking_room & set(verdicts.tolist()):
-        return ScheduledReason.INSUFFICIENT_CAPACITY, WorkloadState.PENDING, message
-    return ScheduledReason.FAILED_TO_SCHEDULE, WorkloadState.FAILED, message
 
 
 def _refused(unit: Unit, fleet: Fleet, now: datetime, status: Status) -> Decision:
     """The Workload as a whole is refused: what it has it keeps, what it lacks stays pending."""
     kept = {name: n for name, n in unit.present.items() if name in fleet.row}
     desired = unit.replicas * (max(len(kept), 1) if unit.everywhere else 1)
-    placements = _at_most(kept, desired)
-    text = "; ".join(status.reasons)
+    placements = _at_most(kept, unit.replicas if unit.everywhere else desired, desired)
+    verdict = of_refusal(len(fleet), status, holding=bool(placements))
     return Decision(
         unit=unit,
         fleet=fleet,
         time=now,
         placements=placements,
         desired=desired,
-        reason=ScheduledReason.FAILED_TO_SCHEDULE,
-        state=WorkloadState.SCHEDULED if placements else WorkloadState.FAILED,
-        message=f"0/{len(fleet)} clusters: {text}",
-        refusals=[Refusal(status.plugin, text)],
+        reason=verdict.reason,
+        state=verdict.state,
+        message=verdict.message,
+        refusals=[Refusal(status.plugin, "; ".join(status.reasons))],
         verdicts=np.ones(len(fleet), dtype=np.int16),
         totals=np.zeros(len(fleet), dtype=np.int64),
     )
 
 
-def _at_most(shares: dict[str, int], desired: int) -> dict[str, int]:
-    """The shares, cut from the last name on when they are more than is wanted."""
+def _at_most(shares: Mapping[str, int], each: int, desired: int) -> dict[str, int]:
+    """The shares, none above `each`; cut from the last name on where they exceed what is wanted."""
     left, kept = desired, {}
     for name in sorted(shares):
-        kept[name] = min(shares[name], left)
+        kept[name] = min(shares[name], each, left)
         left -= kept[name]
     return kept

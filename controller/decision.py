@@ -6,7 +6,6 @@ and the reasons of each number.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import Ints
+from controller.reasons import Reason
 from controller.snapshot import Fleet
 from controller.unit import Unit
 from crds.workload import ScheduledReason, WorkloadState
@@ -23,16 +23,6 @@ from machinery.clock import timestamp
 
 FITS = 0
 """The verdict of a cluster that nothing refused; others are 1 + an index into `refusals`."""
-
-SENTENCES = {
-    "kept": "{} stay where they are",
-    "whole": "all {} go to the best cluster",
-    "everywhere": "{} on every matching cluster",
-    "weight": "its weight's share is {}",
-    "lower": "at its lower bound of {}",
-    "upper": "at its upper bound of {}",
-    "room": "it has room for {}",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +55,7 @@ class Decision:
     weights: Mapping[str, int] = field(default_factory=dict)
     totals: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ranking: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    why: Mapping[int, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    why: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
 
     @property
     def assigned(self) -> int:
@@ -93,7 +83,7 @@ class Decision:
 
     def reasons(self, row: int) -> list[str]:
         """Why a cluster's number is what it is, in sentences."""
-        return [SENTENCES[kind].format(number) for kind, number in self.why.get(row, ())]
+        return [kind.sentence(number) for kind, number in self.why.get(row, ())]
 
     def to_dict(self) -> dict[str, Any]:
         """The whole record as JSON values, ranked clusters first, then the refused by name."""
@@ -140,13 +130,3 @@ class Decision:
             known["replicas"] = self.placements[name]
             known["why"] = self.reasons(row)
         return known
-
-
-def tally(verdicts: NDArray[np.int16], refusals: Sequence[Refusal]) -> str:
-    """`2 didn't match clusterSelector, 1 not ready`: the greatest count first, then by text."""
-    counts: Counter[str] = Counter()
-    numbers = np.bincount(verdicts, minlength=len(refusals) + 1)[1:]
-    for refusal, number in zip(refusals, numbers, strict=True):
-        counts[refusal.text] += int(number)
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{number} {text}" for text, number in ordered if number)

@@ -23,8 +23,10 @@ from controller.columns import Ints, Mask
 from controller.framework.status import SUCCESS, Status
 from controller.index import Index
 from controller.model import MemberCluster
+from controller.reasons import Reason
 from controller.snapshot import Fleet
 from controller.unit import Unit
+from crds.workload import ScheduledReason
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ class Filter(Plugin, Protocol):
 
 @runtime_checkable
 class PostFilter(Plugin, Protocol):
-    """Called when no cluster is left; may add to the message."""
+    """Called when units found no cluster; may add to the message."""
 
     def post_filter(self, state: CycleState, unit: Unit, fleet: Fleet) -> Status:
         """A Status whose reasons are added to the message."""
@@ -243,16 +245,16 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The shares by row, the units wanted over all clusters, and what did not find a place.
+    """The shares by row, and the units wanted over all clusters; the rest stays pending.
 
-    `why` says for a row why its number is what it is: (kind, number) pairs.
-    `lacking` is what the pending units lack, for the message.
+    `why` says for a row why its number is what it is. `short` is the condition's reason when units
+    stay pending although clusters are feasible, or hold some.
     """
 
     shares: Mapping[int, int]
     desired: int
-    why: Mapping[int, tuple[tuple[str, int], ...]]
-    lacking: str = ""
+    why: Mapping[int, tuple[Reason, ...]]
+    short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
 
 
 class PerClusterFilter(ABC):

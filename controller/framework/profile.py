@@ -77,15 +77,6 @@ class Profile:
             weights=weights,
         )
 
-    def assigner(self, unit: Unit) -> points.Assign:
-        """The first Assign plugin that serves the unit; the schema has no other distributions.
-
-        Raises LookupError when the configuration took away the one that was needed.
-        """
-        for plugin in self.assign:
-            if plugin.serves(unit):
-                return plugin
-        raise LookupError(
-            f"no Assign plugin of profile {self.scheduler_name} serves distribution "
-            f"{unit.distribution}: enable one in the SchedulerConfiguration"
-        )
+    def assigner(self, unit: Unit) -> points.Assign | None:
+        """The first Assign plugin that serves the unit; None where the configuration has none."""
+        return next((plugin for plugin in self.assign if plugin.serves(unit)), None)

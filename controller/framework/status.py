@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from crds.workload import ScheduledReason
+
 
 class Code(Enum):
     """The outcomes, as kube-scheduler names them."""
@@ -18,11 +20,12 @@ class Code(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A code, the reasons for it in words, and who said so."""
+    """A code, the reasons for it in words, who said so, and the reason for the condition."""
 
     code: Code = Code.SUCCESS
     reasons: tuple[str, ...] = ()
     plugin: str = ""
+    reason: ScheduledReason = ScheduledReason.FAILED_TO_SCHEDULE
 
     @property
     def ok(self) -> bool:
@@ -33,6 +36,8 @@ class Status:
 SUCCESS = Status()
 
 
-def unschedulable(plugin: str, *reasons: str) -> Status:
+def unschedulable(
+    plugin: str, *reasons: str, reason: ScheduledReason = ScheduledReason.FAILED_TO_SCHEDULE
+) -> Status:
     """A refusal that a change in the world may lift."""
-    return Status(Code.UNSCHEDULABLE, reasons, plugin)
+    return Status(Code.UNSCHEDULABLE, reasons, plugin, reason)

@@ -11,9 +11,8 @@ import numpy as np
 from controller.apportion.divisor import MAX_WEIGHT, Ints
 from controller.apportion.planner import UNBOUNDED, Problem, apportion
 from controller.framework.points import Assignment, Candidates
+from controller.reasons import Reason, Why
 from controller.unit import Unit
-
-ROOM = "room"
 
 
 class Single:
@@ -30,14 +29,14 @@ class Single:
         want = unit.replicas
         home = self._home(unit, field)
         if home is not None and self._holds(home, want, field):
-            kind = "kept" if field.present[home] else "whole"
+            kind = Why.KEPT if field.present[home] else Why.WHOLE
             return Assignment({home: want}, want, {home: ((kind, want),)})
         if len(field.ranking):
             best = int(field.ranking[0])
-            return Assignment({best: want}, want, {best: (("whole", want),)})
+            return Assignment({best: want}, want, {best: ((Why.WHOLE, want),)})
         if home is not None:
             kept = min(int(field.present[home]), want)
-            return Assignment({home: kept}, want, {home: (("kept", kept),)}, lacking=ROOM)
+            return Assignment({home: kept}, want, {home: ((Why.KEPT, kept),)})
         return Assignment({}, want, {})
 
     def _home(self, unit: Unit, field: Candidates) -> int | None:
@@ -71,7 +70,7 @@ class Duplicated:
         """Desired counts every chosen cluster; where there is none, one that is looked for."""
         rows = np.flatnonzero(field.feasible | (field.keeps & (field.present > 0)))
         shares = {int(row): unit.replicas for row in rows}
-        why = dict.fromkeys(shares, (("everywhere", unit.replicas),))
+        why = dict.fromkeys(shares, ((Why.EVERYWHERE, unit.replicas),))
         return Assignment(shares, unit.replicas * max(len(shares), 1), why)
 
 
@@ -91,7 +90,7 @@ class Divided:
         rows = np.flatnonzero(plan.shares)
         shares = {int(row): int(plan.shares[row]) for row in rows}
         why = {row: _why(problem, plan.shares, row) for row in shares}
-        return Assignment(shares, unit.replicas, why, lacking=ROOM if plan.pending else "")
+        return Assignment(shares, unit.replicas, why)
 
     def _problem(self, unit: Unit, field: Candidates) -> Problem:
         size = len(field.fleet)
@@ -122,13 +121,17 @@ class Divided:
         return weight
 
 
-def _why(problem: Problem, shares: Ints, row: int) -> tuple[tuple[str, int], ...]:
+def _why(problem: Problem, shares: Ints, row: int) -> tuple[Reason, ...]:
     """The numbers that made one share: its weight's part, what was kept, the bound that it met."""
     whole = int(problem.weight.sum())
-    reasons = [("weight", problem.total * int(problem.weight[row]) // whole if whole else 0)]
+    reasons = [(Why.WEIGHT, problem.total * int(problem.weight[row]) // whole if whole else 0)]
     if problem.present[row]:
-        reasons.append(("kept", min(int(problem.present[row]), int(shares[row]))))
-    for kind, bound in (("lower", problem.lower), ("upper", problem.upper), ("room", problem.room)):
+        reasons.append((Why.KEPT, min(int(problem.present[row]), int(shares[row]))))
+    for kind, bound in (
+        (Why.LOWER, problem.lower),
+        (Why.UPPER, problem.upper),
+        (Why.ROOM, problem.room),
+    ):
         if shares[row] == bound[row] and bound[row]:
             reasons.append((kind, int(bound[row])))
     return tuple(reasons)

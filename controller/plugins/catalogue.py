@@ -36,7 +36,7 @@ BUILTIN: Mapping[str, Callable[[], Any]] = {
 
 DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "queueSort": (("PrioritySort", 1),),
-    "preFilter": (("NamedCluster", 1), ("ClusterResources", 1)),
+    "preFilter": (("NamedCluster", 1),),
     "filter": tuple(
         (name, 1)
         for name in (

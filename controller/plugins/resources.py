@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.columns import Ints
-from controller.framework.points import CycleState, Refused
-from controller.framework.status import SUCCESS, Status
+from controller.framework.points import NOTHING_REFUSED, CycleState, Refused
 from controller.index import Index
 from controller.snapshot import UNLIMITED, Fleet
 from controller.unit import Unit
@@ -27,17 +26,12 @@ class ClusterResources:
     name = "ClusterResources"
     ignored_during_execution = True
 
-    def pre_filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Status:
-        """Compute the room once; `room` of the same state hands it on."""
-        state.data[self.name] = room(unit, fleet)
-        return SUCCESS
-
     def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
         """The clusters with too little room, by the resources that are lacking."""
         need = needed(unit)
-        full = state.data[self.name] < need
+        full = room_of(state, unit, fleet) < need
         if not full.any():
-            return Refused([(full, "insufficient room")])
+            return NOTHING_REFUSED
         lacking = {
             resource: room(unit, fleet, only=resource) < need for resource in sorted(unit.request)
         }
@@ -62,6 +56,15 @@ def needed(unit: Unit) -> int:
     if not unit.counted:
         return 0
     return min(unit.replicas, 1) if unit.distribution == "Divided" else unit.replicas
+
+
+def room_of(state: CycleState, unit: Unit, fleet: Fleet) -> Ints:
+    """The room in all resources, computed once in a pass for the unit and fleet that hooks left."""
+    known = state.data.get(ClusterResources.name)
+    if known is None or known[0] is not unit or known[1] is not fleet:
+        known = state.data[ClusterResources.name] = (unit, fleet, room(unit, fleet))
+    units: Ints = known[2]
+    return units
 
 
 def room(unit: Unit, fleet: Fleet, *, only: str | None = None) -> Ints:

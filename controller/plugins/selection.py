@@ -12,7 +12,7 @@ import numpy as np
 
 from controller.columns import Ints, Mask
 from controller.framework.points import NOTHING_REFUSED, CycleState, Refused
-from controller.framework.status import SUCCESS, Code, Status
+from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.index import Index
 from controller.snapshot import Fleet
 from controller.unit import Unit
@@ -29,8 +29,7 @@ class NamedCluster:
         target = unit.target_cluster
         if target is None or target.name in fleet.row:
             return SUCCESS
-        reason = f"cluster {target.name} not found"
-        return Status(Code.UNSCHEDULABLE, (reason,), self.name)
+        return unschedulable(self.name, f"cluster {target.name} not found")
 
     def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
         """Every other cluster, and this one if its Secret lies in another namespace."""
@@ -38,7 +37,7 @@ class NamedCluster:
         if target is None:
             return NOTHING_REFUSED
         others = np.ones(len(fleet), dtype=np.bool_)
-        others[fleet.row[target.name]] = False
+        others[fleet.rows([target.name])] = False
         if target.namespace:
             others |= ~fleet.secret_namespace.equals(target.namespace)
         return Refused([(others, "didn't match targetCluster")])

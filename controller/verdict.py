@@ -1,0 +1,79 @@
+"""What the condition Scheduled says: from a pass to a reason, a state and one sentence.
+
+FailedToSchedule and the state Failed mean that no cluster takes any unit; where only room or a
+quota is lacking the Workload is Pending; one that holds units stays Scheduled in its state, and
+says in the condition what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.decision import FITS, Refusal
+from controller.framework.points import Assignment
+from controller.framework.status import Status
+from controller.plugins.resources import ClusterResources
+from crds.workload import ScheduledReason, WorkloadState
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The condition's reason and message, and the state that goes with them."""
+
+    reason: ScheduledReason
+    state: WorkloadState
+    message: str
+
+
+def of_refusal(clusters: int, status: Status, *, holding: bool) -> Verdict:
+    """The Workload as a whole was refused; `holding` says that it keeps units meanwhile."""
+    state = _without_units(status.reason)
+    text = "; ".join(status.reasons)
+    return Verdict(
+        status.reason,
+        WorkloadState.SCHEDULED if holding else state,
+        f"0/{clusters} clusters: {text}",
+    )
+
+
+def of_assignment(
+    assignment: Assignment,
+    verdicts: NDArray[np.int16],
+    refusals: Sequence[Refusal],
+    said: Sequence[str],
+) -> Verdict:
+    """The clusters were filtered and shares assigned; `said` is what PostFilter plugins add."""
+    assigned, desired = sum(assignment.shares.values()), assignment.desired
+    if assignment.shares and assigned == desired:
+        message = f"{assigned} of {desired} units have a cluster"
+        return Verdict(ScheduledReason.SCHEDULED, WorkloadState.SCHEDULED, message)
+    feasible = int((verdicts == FITS).sum())
+    counted = tally(verdicts, refusals) or ("no room for more" if feasible else "none registered")
+    message = "; ".join((f"{feasible}/{len(verdicts)} clusters: {counted}", *said))
+    if assignment.shares:
+        message = f"{assigned} of {desired} units have a cluster; {message}"
+        return Verdict(assignment.short, WorkloadState.SCHEDULED, message)
+    room = [code for code, r in enumerate(refusals, start=1) if r.plugin == ClusterResources.name]
+    helped = feasible or np.isin(verdicts, room).any()
+    reason = assignment.short if helped else ScheduledReason.FAILED_TO_SCHEDULE
+    return Verdict(reason, _without_units(reason), message)
+
+
+def _without_units(reason: ScheduledReason) -> WorkloadState:
+    failed = reason is ScheduledReason.FAILED_TO_SCHEDULE
+    return WorkloadState.FAILED if failed else WorkloadState.PENDING
+
+
+def tally(verdicts: NDArray[np.int16], refusals: Sequence[Refusal]) -> str:
+    """`2 didn't match clusterSelector, 1 not ready`: the greatest count first, then by text."""
+    counts: Counter[str] = Counter()
+    numbers = np.bincount(verdicts, minlength=len(refusals) + 1)[1:]
+    for refusal, number in zip(refusals, numbers, strict=True):
+        counts[refusal.text] += int(number)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{number} {text}" for text, number in ordered if number)
