@@ -176,9 +176,15 @@ def install(
 @hub_options
 @click.option("--member-kubeconfig", required=True, type=click.Path(exists=True))
 @click.option("--member-context", help="The context in the member's kubeconfig.")
-@click.option("--label", "labels", multiple=True, metavar="K=V", help="A label of the cluster.")
 @click.option(
-    "--allow", multiple=True, metavar="[GROUP/]RESOURCE", help="A further kind to manage."
+    "--label", "labels", multiple=True, metavar="K=V", callback=_pairs, help="A cluster's label."
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="[GROUP/]RESOURCE",
+    callback=_resources,
+    help="A further kind to manage.",
 )
 @click.option("--impersonate", is_flag=True, help="Let the propagator act as service accounts.")
 def join(
