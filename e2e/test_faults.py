@@ -7,6 +7,8 @@ local control planes, with `docker pause` and `docker kill` on kind.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import random
 import re
@@ -15,12 +17,15 @@ import sys
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e.harness import (
+    Failed,
     Kubectl,
     Playground,
     Process,
@@ -30,6 +35,9 @@ from e2e.harness import (
     wait,
     workload,
 )
+from machinery.kubeconfig import parse_kubeconfig
+from machinery.resources import WORKLOADS
+from machinery.transport import ApiClient
 from stowage.playground import binaries
 from stowage.playground.local import load_planes
 from stowage.playground.probes import free_port
@@ -292,7 +300,7 @@ def test_the_hub_goes_away_and_comes_back(running: Stage, space: str) -> None:
         steady("the members are left alone", lambda: versions() == before, seconds=5)
     finally:
         running.signal("hub", "restart")
-    running.hub.apply(workload("after-kill", space))
+    wait("the hub to take objects", lambda: running.hub.apply(workload("after-kill", space)))
     running.until_running(space, "after-kill", timeout=90)
 
     running.signal("hub", "freeze")
@@ -300,9 +308,10 @@ def test_the_hub_goes_away_and_comes_back(running: Stage, space: str) -> None:
         steady("the members are left alone", lambda: versions() == before, seconds=30, every=2)
     finally:
         running.signal("hub", "thaw")
-    running.hub.apply(workload("after-freeze", space))
+    wait("the hub to take objects", lambda: running.hub.apply(workload("after-freeze", space)))
     running.until_running(space, "after-freeze", timeout=90)
-    assert versions() == before or running.managed("member-1")
+    for member in MEMBERS:
+        assert f"{space}/kept" in running.managed(member)
     for name, pid in pids.items():
         process = running.processes[name].running
         assert process is not None
@@ -413,3 +422,204 @@ def test_a_cluster_that_goes_while_it_holds_shares(running: Stage, space: str) -
             lambda k=kind: f"{space}/{k}" not in running.managed("member-1"),
             timeout=60,
         )
+
+
+NEVER = ("kube-system", "stowage-system")
+
+
+@pytest.mark.proves("C29")
+@pytest.mark.parametrize("target", NEVER)
+def test_a_forbidden_namespace_is_refused_at_admission(
+    running: Stage, space: str, target: str
+) -> None:
+    said = running.hub.refused(workload("bad", space, targetNamespace=target))
+    assert target in said
+
+
+def test_another_namespace_needs_the_right_to_use_it(running: Stage, space: str) -> None:
+    wanted = json.dumps(workload("guest", space, targetNamespace="elsewhere"))
+    running.hub(
+        "create", "clusterrole", f"author-{space}", "--verb=create,get,patch",
+        "--resource=workloads.stowage.dev",
+    )  # fmt: skip
+    running.hub(
+        "create", "clusterrolebinding", f"author-{space}", f"--clusterrole=author-{space}",
+        "--user=ana",
+    )  # fmt: skip
+    with pytest.raises(Failed, match="targetNamespace"):
+        running.hub("--as=ana", "apply", "-f", "-", stdin=wanted)
+    use = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": f"use-{space}"},
+        "rules": [
+            {
+                "apiGroups": ["stowage.dev"],
+                "resources": ["targetnamespaces"],
+                "resourceNames": ["elsewhere"],
+                "verbs": ["use"],
+            }
+        ],
+    }
+    running.hub.apply(use)
+    running.hub(
+        "create", "clusterrolebinding", f"use-{space}", f"--clusterrole=use-{space}", "--user=ana"
+    )
+    wait(
+        "the right to take effect",
+        lambda: running.hub("--as=ana", "apply", "-f", "-", stdin=wanted),
+    )
+    status = running.until_running(space, "guest")
+    member = status["placements"][0]["cluster"]
+    assert running.seen(member, "elsewhere", "guest")
+
+
+def test_a_namespace_that_a_cluster_does_not_take(running: Stage, space: str) -> None:
+    rule = json.dumps({"spec": {"namespaces": {"allow": ["team-*"]}}})
+    running.hub("patch", "mc", "member-1", "--type=merge", "-p", rule)
+    try:
+        wait(
+            "the controller to filter the cluster",
+            lambda: (
+                not running.hub.apply(workload("asked", space, targetCluster={"name": "member-1"}))
+                or "is not allowed" in running.condition(space, "asked", "Scheduled")["message"]
+            ),
+        )
+        running.hub.apply(workload("placed", space, schedulerName="somebody-else"))
+        placed = json.dumps({"status": {"placements": [{"cluster": "member-1", "replicas": 1}]}})
+        running.hub(
+            "-n", space, "patch", "wl", "placed", "--subresource=status", "--type=merge",
+            "-p", placed,
+        )  # fmt: skip
+        running.until_condition(space, "placed", "Propagated", reason="NamespaceNotAllowed")
+        assert running.seen("member-1", space, "placed") is None
+    finally:
+        everything = json.dumps({"spec": {"namespaces": {"allow": ["*"]}}})
+        running.hub("patch", "mc", "member-1", "--type=merge", "-p", everything)
+    running.until_running(space, "placed")
+    running.until_running(space, "asked")
+
+
+def test_a_large_workload(running: Stage, space: str) -> None:
+    big = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "big"},
+        "data": {"text": "x" * 300_000},
+    }
+    running.hub.apply(workload("large", space, manifests=[big]), server_side=True)
+    status = running.until_running(space, "large")
+    member = status["placements"][0]["cluster"]
+    landed = running.seen(member, space, "big", version="v1", kind="ConfigMap")
+    assert landed is not None
+    assert len(landed["data"]["text"]) == 300_000
+
+
+CROWD = 1000
+
+
+@pytest.mark.timeout(600)
+def test_a_thousand_at_once(running: Stage, space: str) -> None:
+    before = {role: _requests(running, role) for role in ("controller", "propagator")}
+    crowd = [
+        workload(f"w{n}", space, targetDeployment=deployment(f"w{n}", replicas=0))
+        for n in range(CROWD)
+    ]
+    asyncio.run(_create(running, space, crowd))
+
+    def states() -> Counter[str]:
+        items = running.hub.json("-n", space, "get", "wl")["items"]
+        return Counter(item.get("status", {}).get("state", "") for item in items)
+
+    wait("all to be Running", lambda: states() == {"Running": CROWD}, timeout=240, every=2)
+    there = sum(
+        key.startswith(f"{space}/") for member in MEMBERS for key in running.managed(member)
+    )
+    assert there == CROWD
+    for role, limit in (("controller", 4), ("propagator", 20)):
+        asked = _requests(running, role) - before[role]
+        assert asked < limit * CROWD, f"{role} made {asked:.0f} requests"
+        assert running.metric(role, "process_resident_memory_bytes") < 600e6
+    running.hub("-n", space, "delete", "wl", "--all", "--wait=false", timeout=240)
+    wait("all to be gone", lambda: not states(), timeout=240, every=2)
+    for member in MEMBERS:
+        assert not [key for key in running.managed(member) if key.startswith(f"{space}/")]
+
+
+def _requests(running: Stage, role: str) -> float:
+    return running.metric(role, r"stowage_api_requests_total\{")
+
+
+async def _create(running: Stage, space: str, crowd: list[dict[str, Any]]) -> None:
+    connection = parse_kubeconfig(running.hub.kubeconfig.read_bytes())
+    async with ApiClient(connection, name="crowd", timeout=60) as hub:
+        await asyncio.gather(*(hub.create(WORKLOADS, each, namespace=space) for each in crowd))
+
+
+@pytest.mark.timeout(300)
+def test_watches_that_are_cut_every_second(running: Stage, space: str, tmp_path: Path) -> None:
+    """The hub is reached through a relay that ends every connection once a second."""
+    text = running.hub.kubeconfig.read_text()
+    port = int(re.search(r"https://127\.0\.0\.1:(\d+)", text)[1])  # type: ignore[index] # it is there
+    relay = CuttingRelay(port)
+    relay.start()
+    for role in ("controller", "propagator"):
+        running.processes[role].kill()
+    try:
+        through = tmp_path / "relay.kubeconfig"
+        through.write_text(text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{relay.port}"))
+        for role in ("controller", "propagator"):
+            running.process(role, kubeconfig=through)
+        for number in range(5):
+            running.hub.apply(workload(f"cut-{number}", space))
+        for number in range(5):
+            running.until_running(space, f"cut-{number}", timeout=90)
+        before = {role: _requests(running, role) for role in ("controller", "propagator")}
+        time.sleep(15)
+        for role, most in (("controller", 15 * 20), ("propagator", 15 * 20)):
+            assert _requests(running, role) - before[role] < most
+    finally:
+        relay.stop()
+        for role in ("controller", "propagator"):
+            running.processes[role].kill()
+            running.process(role)
+
+
+class CuttingRelay(threading.Thread):
+    """A TCP relay in a thread with a loop of its own; TLS goes through untouched."""
+
+    def __init__(self, target: int) -> None:
+        super().__init__(daemon=True)
+        self.port = free_port()
+        self._target = target
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        asyncio.run(self._serve())
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(10)
+
+    async def _serve(self) -> None:
+        writers: set[asyncio.StreamWriter] = set()
+
+        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError):
+                while data := await source.read(65536):
+                    sink.write(data)
+                    await sink.drain()
+            sink.close()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            there = await asyncio.open_connection("127.0.0.1", self._target)
+            writers.update({writer, there[1]})
+            await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+            writers.difference_update({writer, there[1]})
+
+        server = await asyncio.start_server(serve, "127.0.0.1", self.port)
+        while not self._stopping.is_set():
+            await asyncio.sleep(1)
+            for writer in list(writers):
+                writer.transport.abort()
+        server.close()
