@@ -1,16 +1,17 @@
 """One set of credentials in use: the client of a member, its probe, and its watches.
 
-A link alternates between two phases. *Knocking*: it probes until the member answers. *Serving*: the
-watches run until the probe says that the member is lost. The watches are stopped with that, so that
-a dead member costs one probe now and then, and started again with the next answer, by a list where
-needed, so that nothing that happened in between is missed. What was learnt stays readable
-throughout.
+A link alternates between two phases. *Knocking*: it probes until the member answers. *Watching*:
+the watches run until the probe says that the member is lost; as soon as all of them have listed
+what there is, the link is `serving`: before that, an object that is not known could be there. The
+watches are stopped with the phase, so that a dead member costs one probe now and then. What was
+learnt stays readable throughout.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -38,6 +39,7 @@ from propagator.settings import SessionSettings
 
 MANAGED_SELECTOR = f"{LABEL_MANAGED}=true"
 _IMPERSONATED_CONNECTIONS = 4
+_LOOK_AGAIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class LinkListener:
     """Whom a link tells; all called in the event loop, none may block."""
 
     verdict: Callable[[Verdict], None]
-    """Each verdict that a phase begins with, and each further one while knocking."""
+    """Connected when the link begins to serve, the reason when it ends, and when knocking fails."""
     managed: Callable[[ManagedObject | None, ManagedObject | None], None]
     units: Callable[[set[str]], None]
     """The UIDs of Workloads whose unit counts changed."""
@@ -117,11 +119,6 @@ class Link:
         return ""
 
     @property
-    def explored(self) -> bool:
-        """True once nodes and pods have been seen, or asked for in vain."""
-        return self.measured or bool(self.obstacle)
-
-    @property
     def provider(self) -> str:
         """Who provides the nodes; `unknown` where that is not to be found out, empty until then."""
         if self._nodes.synced:
@@ -165,44 +162,58 @@ class Link:
         """Knock, serve, and again, until cancelled; closes the client at the end."""
         try:
             while True:
-                await self._knock()
-                await self._serve()
+                await self._serve(await self.probe.until_answered(self._tell.verdict))
         finally:
             self.serving = False
             for client in (self.client, *self._impersonating.values()):
                 await client.close()
 
-    async def _knock(self) -> None:
-        verdict = await self.probe.until_answered(self._tell.verdict)
-        self.serving = True
-        self._tell.verdict(verdict)
-
-    async def _serve(self) -> None:
+    async def _serve(self, answer: Verdict) -> None:
+        self._forget_ours()
         async with asyncio.TaskGroup() as group:
             self._group = group
             informers: list[Informer[Any]] = [self._nodes, self._pods, *self.managed.values()]
             for informer in informers:
                 self._start(informer)
-            announcing = group.create_task(self._announce())
+            opening = group.create_task(self._open(answer, informers))
             try:
                 lost = await self.probe.until_lost()
             finally:
                 self.serving = False
                 self._group = None
-            for task in (announcing, *self._streams):
+            for task in (opening, *self._streams):
                 task.cancel()
         self._streams.clear()
         self._tell.verdict(lost)
+
+    def _forget_ours(self) -> None:
+        """Have our objects listed anew after an outage.
+
+        A write whose answer was lost may have arrived; only a list that begins now surely shows it.
+        """
+        for resource, informer in list(self.managed.items()):
+            if informer.synced:
+                del self.managed[resource]
+                self.track(resource)
+                for found in informer.values():
+                    self._tell.managed(found, None)
 
     def _start(self, informer: Informer[Any]) -> None:
         if self._group is not None:
             self._streams.append(self._group.create_task(informer.run()))
 
-    async def _announce(self) -> None:
-        await self._pods.wait_synced()
-        self._tell.counted()
-        await self._nodes.wait_synced()
-        self._tell.facts()
+    async def _open(self, answer: Verdict, informers: Sequence[Informer[Any]]) -> None:
+        """Begin to serve once everything has been listed, or was asked for in vain."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.request_timeout):
+                while not all(i.synced or i.last_error for i in informers):
+                    await self._clock.sleep(_LOOK_AGAIN)
+        self.serving = True
+        self._tell.verdict(answer)
+        for informer, tell in ((self._pods, self._tell.counted), (self._nodes, self._tell.facts)):
+            if not informer.synced:
+                await informer.wait_synced()
+                tell()
 
     def _client(self, connection: Connection, limit: int) -> ApiClient:
         return ApiClient(

@@ -82,7 +82,7 @@ class MemberSession:
 
     @property
     def ready(self) -> bool:
-        """True while the member answers; `sync` is called only then."""
+        """True while the member answers and its objects are known; `sync` is called only then."""
         return self.link is not None and self.link.serving
 
     @property
@@ -203,13 +203,14 @@ class MemberSession:
         )
 
     def _judge(self, verdict: Verdict) -> None:
-        if verdict != self.verdict:
+        known, self.verdict = self.verdict == verdict, verdict
+        if not known:
             log = LOG.info if verdict.ready else LOG.warning
             log("%s: %s", verdict.reason, verdict.message, extra={"object": self.name})
-        self.verdict = verdict
         if self.ready:
             self._unpark()
-        self._changed(self.name, None)
+        if self.ready or not known:
+            self._changed(self.name, None)
 
     def _unpark(self) -> None:
         """The member is back: work on what came meanwhile, and look at all that lies on it."""

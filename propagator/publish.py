@@ -71,8 +71,6 @@ class Publisher:
         session = self._fleet.get(name)
         if cluster is None or session is None or session.verdict is None:
             return None
-        if session.verdict.ready and session.link is not None and not session.link.explored:
-            return None  # a cluster that is ready without capacity would fail what is placed first
         now = self._clock.monotonic()
         if self._due.get(name, now) > now:
             return self._due[name] - now

@@ -9,13 +9,14 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION, SYSTEM_NAMESPACE
-from machinery.errors import ApiError, NotFound
-from machinery.kubeconfig import parse_kubeconfig
+from machinery.errors import KubeconfigError, NotFound
+from machinery.kubeconfig import connection_from_secret, parse_kubeconfig
 from machinery.resources import MEMBER_CLUSTERS, SECRETS
 from propagator.hubmodel import Secret
 from propagator.registrar import ANNOTATION_REGISTERED
@@ -135,12 +136,17 @@ async def test_a_megabyte_of_yaml_holds_nothing_up(rig_on: Rigs, m1: Cluster):
 
 
 @pytest.mark.proves("D1")
-async def test_ten_megabytes_never_get_as_far_as_a_secret(rig_on: Rigs):
-    async with rig_on() as rig:
-        with pytest.raises(ApiError):
-            await rig.register("huge", {"kubeconfig": "x" * 10_000_000})
-        with pytest.raises(NotFound):
-            await rig.cluster("huge")
+def test_ten_megabytes_never_get_as_far_as_a_secret(hub: Cluster, tmp_path: Path):
+    huge = "x" * 10_000_000
+    (tmp_path / "kubeconfig").write_text(huge)
+    said = hub.kubectl(
+        *("create", "secret", "generic", "huge", "-n", SYSTEM_NAMESPACE),
+        f"--from-file={tmp_path / 'kubeconfig'}",
+        check=False,
+    )
+    assert "too large" in said.lower() or "too long" in said.lower()
+    with pytest.raises(KubeconfigError, match="kubeconfig: is larger"):
+        connection_from_secret({"kubeconfig": huge.encode()})
 
 
 @pytest.mark.proves("D1")
