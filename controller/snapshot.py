@@ -7,7 +7,7 @@ change makes another one and leaves this one as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -191,6 +191,18 @@ class Fleet:
         fits: Ints = np.maximum(sums.astype(np.int64) - self._in_flight(request), 0)
         fits[self.virtual] = UNLIMITED
         return fits
+
+    def assuming(self, request: Mapping[str, int], units: Mapping[str, int]) -> Fleet:
+        """A copy that counts more units of this size as in flight, by the cluster's name."""
+        assumed = dict(self.assumed)
+        rows = self.rows(units)
+        numbers = np.array([n for name, n in units.items() if name in self.row], dtype=np.int64)
+        for resource, amount in request.items():
+            held = assumed.get(resource)
+            column = np.zeros(len(self), dtype=np.int64) if held is None else held.copy()
+            column[rows] += numbers * amount
+            assumed[resource] = column
+        return replace(self, assumed=assumed)
 
     def _in_flight(self, request: Mapping[str, int]) -> Ints:
         """Units of this size that decided but not yet counted shares take up, rounded up."""

@@ -26,7 +26,7 @@ class WorkloadAffinity:
     def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Refused:
         """Clusters outside a required domain, inside a forbidden one, or kept by another."""
         reasons = [
-            (~self._beside(unit, term, fleet, bound), "didn't match workloadAffinity")
+            (~beside(unit, term, fleet, bound), "didn't match workloadAffinity")
             for term in unit.affinity.required
         ]
         reasons += [
@@ -56,15 +56,16 @@ class WorkloadAffinity:
         low, high = int(there.min()), int(there.max())
         return np.clip(100 * (scores - low) // (high - low), 0, 100)
 
-    def _beside(self, unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
-        """The domains with a match. The first of a set that wants its own kind may go anywhere."""
-        mask = _holding(unit, term, fleet, bound)
-        if term.label_selector.matches(unit.labels):
-            holding = [cluster for cluster, units in unit.present.items() if units]
-            mask |= fleet.domain(term.topology_key, holding)
-            if not mask.any():
-                return ~fleet.column(term.topology_key).missing()
-        return mask
+
+def beside(unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
+    """The domains with a match. The first of a set that wants its own kind may go anywhere."""
+    mask = _holding(unit, term, fleet, bound)
+    if term.label_selector.matches(unit.labels):
+        holding = [cluster for cluster, units in unit.present.items() if units]
+        mask |= fleet.domain(term.topology_key, holding)
+        if not mask.any():
+            return ~fleet.column(term.topology_key).missing()
+    return mask
 
 
 def _holding(unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
