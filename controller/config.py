@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -22,6 +22,8 @@ from crds.names import DEFAULT_SCHEDULER
 from machinery.errors import ConfigurationError
 
 ALL = "*"
+Where: TypeAlias = tuple[str | int, ...]
+"""The path of a field in the file."""
 
 
 class _Strict(BaseModel):
@@ -93,7 +95,11 @@ def parse(text: str, registry: Registry, *, name: str = "configuration") -> Sche
         document = yaml.safe_load(text)
     except yaml.YAMLError as e:
         raise ConfigurationError(f"{name}: not YAML: {e}") from e
-    places = _Places(_lines(node), name)
+    lines: dict[Where, int] = {}
+    places = _Places(lines, name)
+    twice = _note(lines, node)
+    if twice is not None:
+        raise places.error(twice, "stands here twice")
     try:
         found = _File.model_validate(document)
     except ValidationError as e:
@@ -117,7 +123,7 @@ def parse(text: str, registry: Registry, *, name: str = "configuration") -> Sche
 class _Places:
     """Where in the file each field stands."""
 
-    def __init__(self, lines: Mapping[tuple[str | int, ...], int], name: str) -> None:
+    def __init__(self, lines: Mapping[Where, int], name: str) -> None:
         self._lines = lines
         self._name = name
 
@@ -130,34 +136,34 @@ class _Places:
         field = ""
         for part in where:
             field += f"[{part}]" if isinstance(part, int) else f".{part}" if field else str(part)
-        return ConfigurationError(f"{self._name}:{line}: {field}: {message}")
+        return ConfigurationError(": ".join(filter(None, (f"{self._name}:{line}", field, message))))
 
 
-def _lines(node: Any, path: tuple[str | int, ...] = ()) -> dict[tuple[str | int, ...], int]:
-    """The line of every field of a YAML document, by its path."""
+def _note(lines: dict[Where, int], node: Any, path: Where = ()) -> Where | None:
+    """Take down the line of every field of a YAML document; a field that stands twice, or None."""
     if node is None:
-        return {}
-    lines = {path: node.start_mark.line + 1}
+        return None
+    lines.setdefault(path, node.start_mark.line + 1)
+    inside: list[tuple[Where, Any, int]] = []
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            lines |= _lines(value, (*path, key.value))
-            lines[(*path, key.value)] = key.start_mark.line + 1
+        inside = [((*path, k.value), v, k.start_mark.line + 1) for k, v in node.value]
     elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            lines |= _lines(value, (*path, index))
-    return lines
+        inside = [((*path, i), v, v.start_mark.line + 1) for i, v in enumerate(node.value)]
+    twice = None
+    for where, value, line in inside:
+        twice = twice or (where if where in lines else None)
+        lines[where] = line
+        twice = _note(lines, value, where) or twice
+    return twice
 
 
 def _profile(found: _Profile, registry: Registry, places: _Places, index: int) -> Profile:
-    at: tuple[str | int, ...] = ("profiles", index)
+    at: Where = ("profiles", index)
     for point in found.plugins:
         if point not in PROTOCOLS:
             known = ", ".join(PROTOCOLS)
             raise places.error((*at, "plugins", point), f"no such extension point; known: {known}")
-    args: dict[str, Mapping[str, Any]] = {}
-    for number, config in enumerate(found.plugin_config):
-        _known(config.name, registry, places, (*at, "pluginConfig", number, "name"))
-        args[config.name] = config.args
+    args = _arguments(found, registry, places, at)
     made: dict[str, Any] = {}
     enabled: dict[str, list[Any]] = {}
     weights: dict[str, int] = {}
@@ -165,7 +171,7 @@ def _profile(found: _Profile, registry: Registry, places: _Places, index: int) -
         where = (*at, "plugins", point)
         for name, weight in _chosen(point, found, registry, places, where):
             if name not in made:
-                made[name] = registry.make(name, args.get(name, {}))
+                made[name] = _made(name, args.get(name), registry, places, at)
             if not isinstance(made[name], protocol):
                 raise places.error((*where, "enabled"), f"{name} is no {point} plugin")
             enabled.setdefault(point, []).append(made[name])
@@ -180,12 +186,40 @@ def _profile(found: _Profile, registry: Registry, places: _Places, index: int) -
     return Profile.of(found.scheduler_name, enabled, weights)
 
 
+def _arguments(
+    found: _Profile, registry: Registry, places: _Places, at: Where
+) -> dict[str, tuple[int, Mapping[str, Any]]]:
+    """The args of each plugin, with their place in the list."""
+    args: dict[str, tuple[int, Mapping[str, Any]]] = {}
+    for number, config in enumerate(found.plugin_config):
+        place = (*at, "pluginConfig", number, "name")
+        _known(config.name, registry, places, place)
+        if config.name in args:
+            raise places.error(place, f"{config.name} has its args already")
+        args[config.name] = (number, config.args)
+    return args
+
+
+def _made(
+    name: str,
+    config: tuple[int, Mapping[str, Any]] | None,
+    registry: Registry,
+    places: _Places,
+    at: Where,
+) -> Any:
+    number, args = config or (0, {})
+    try:
+        return registry.make(name, args)
+    except ConfigurationError as e:
+        raise places.error((*at, "pluginConfig", number, "args"), str(e)) from e
+
+
 def _chosen(
     point: str,
     found: _Profile,
     registry: Registry,
     places: _Places,
-    where: tuple[str | int, ...],
+    where: Where,
 ) -> list[tuple[str, int]]:
     """The plugins of a point: the defaults without the disabled ones, then the enabled ones.
 
@@ -195,13 +229,19 @@ def _chosen(
     for number, disabled in enumerate(asked.disabled):
         if disabled.name != ALL:
             _known(disabled.name, registry, places, (*where, "disabled", number, "name"))
+    names = [enabled.name for enabled in asked.enabled]
     for number, enabled in enumerate(asked.enabled):
-        _known(enabled.name, registry, places, (*where, "enabled", number, "name"))
+        place = (*where, "enabled", number)
+        _known(enabled.name, registry, places, (*place, "name"))
+        if enabled.name in names[:number]:
+            raise places.error((*place, "name"), f"{enabled.name} is enabled twice")
+        if point != "score" and "weight" in enabled.model_fields_set:
+            raise places.error((*place, "weight"), "only score plugins have a weight")
     out = {disabled.name for disabled in asked.disabled} | {e.name for e in asked.enabled}
     kept = [] if ALL in out else [p for p in DEFAULTS.get(point, ()) if p[0] not in out]
     return [*kept, *((plugin.name, plugin.weight) for plugin in asked.enabled)]
 
 
-def _known(name: str, registry: Registry, places: _Places, where: tuple[str | int, ...]) -> None:
+def _known(name: str, registry: Registry, places: _Places, where: Where) -> None:
     if name not in registry:
         raise places.error(where, f"no plugin named {name}; known: {', '.join(registry.names)}")

@@ -50,8 +50,8 @@ class Registry:
         factory = self._factories[name]
         try:
             inspect.signature(factory).bind(**args)
-        except TypeError as e:
+            plugin = factory(**args)
+        except (TypeError, ValueError) as e:
             raise ConfigurationError(f"plugin {name} does not take these args: {e}") from e
-        plugin = factory(**args)
         plugin.name = name
         return plugin

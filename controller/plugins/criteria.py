@@ -1,13 +1,13 @@
-"""Cost, latency and reliability as criteria, for profiles that enable them.
+"""Cost, latency and reliability as criteria. Not enabled by default: they are a matter of taste.
 
-Cost is the administrator's (annotation `stowage.dev/cost`, any number); latency and
-reliability are measured by the propagator's probes.
+Cost is the administrator's (annotation `stowage.dev/cost`, any number); latency and reliability are
+measured by the propagator's probes. A cluster of which nothing is known is never preferred: it
+scores 0, as the worst of the known ones does.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from controller.columns import Ints, Mask
 from controller.framework.points import CycleState
@@ -15,42 +15,58 @@ from controller.index import Index
 from controller.snapshot import Fleet
 from controller.unit import Unit
 
+_UNKNOWN = 2**62
+_SCALE = 2**40
+"""Prices become integers on this scale, fine enough to tell apart any two that people write."""
 
-class ClusterCost:
-    """The cheaper, the better; a cluster without a price scores 0."""
+
+class _SmallerIsBetter:
+    """100 for the smallest of the feasible clusters, 0 for the greatest, in proportion between."""
+
+    def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
+        """0..100; equals all get 100."""
+        known = feasible & (scores != _UNKNOWN)
+        normal = np.zeros_like(scores)
+        if known.any():
+            low, high = int(scores[known].min()), int(scores[known].max())
+            normal[known] = 100 * (high - scores[known]) // max(high - low, 1)
+            if low == high:
+                normal[known] = 100
+        return normal
+
+
+class ClusterCost(_SmallerIsBetter):
+    """The cheaper, the better."""
 
     name = "ClusterCost"
 
     def score(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
-        """0..100 between the dearest and the cheapest cluster of the fleet."""
-        return _smaller_is_better(fleet.cost, ~np.isnan(fleet.cost))
+        """The price, as an integer on the scale of the dearest cluster."""
+        known = ~np.isnan(fleet.cost)
+        prices = np.full(len(fleet), _UNKNOWN, dtype=np.int64)
+        dearest = np.abs(fleet.cost[known]).max(initial=0.0)
+        if dearest > 0:
+            prices[known] = np.rint(fleet.cost[known] / dearest * _SCALE).astype(np.int64)
+        else:
+            prices[known] = 0
+        return prices
 
 
-class ClusterLatency:
-    """The faster the probe is answered, the better; a cluster never measured scores 0."""
+class ClusterLatency(_SmallerIsBetter):
+    """The faster the probe is answered, the better."""
 
     name = "ClusterLatency"
 
     def score(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
-        """0..100 between the slowest and the fastest cluster of the fleet."""
-        return _smaller_is_better(fleet.latency.astype(np.float64), fleet.latency >= 0)
+        """Milliseconds."""
+        return np.where(fleet.latency >= 0, fleet.latency, _UNKNOWN)
 
 
 class ClusterReliability:
-    """The share of probes that were answered; a cluster never measured scores 0."""
+    """The more of its probes were answered, the better."""
 
     name = "ClusterReliability"
 
     def score(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
-        """The percentage itself."""
-        return np.clip(fleet.reliability, 0, 100)
-
-
-def _smaller_is_better(values: NDArray[np.float64], known: Mask) -> Ints:
-    scores = np.zeros(len(values), dtype=np.int64)
-    if not known.any():
-        return scores
-    low, high = values[known].min(), values[known].max()
-    span = high - low
-    scores[known] = 100 if span == 0 else ((high - values[known]) * 100 / span).astype(np.int64)
-    return scores
+        """The percentage itself, 0 where it was never measured."""
+        return np.maximum(fleet.reliability, 0)

@@ -1,0 +1,297 @@
+"""SchedulerConfiguration: what a good file gives, and how a wrong one is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.config import SchedulerConfiguration, default_profile, load, parse
+from controller.framework.profile import PROTOCOLS
+from controller.framework.registry import Registry
+from controller.plugins.catalogue import BUILTIN, DEFAULTS
+from controller.unit import Unit
+from machinery.errors import ConfigurationError
+
+from .make import cluster, decided, unit
+
+HEAD = "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
+
+
+class Youngest:
+    """A queueSort plugin of somebody else."""
+
+    name = "Youngest"
+
+    def rank(self, unit: Unit) -> tuple[Any, ...]:
+        return (unit.created,)
+
+
+class Picky:
+    """A plugin with args, one of which may be wrong."""
+
+    def __init__(self, *, seconds: int = 3) -> None:
+        if seconds < 0:
+            raise ValueError("seconds must not be negative")
+        self.seconds = seconds
+        self.name = "Picky"
+
+    def post_bind(self, unit: Unit, placements: Any) -> None:
+        """Nothing to do."""
+
+
+def registry() -> Registry:
+    return Registry().with_plugin("Youngest", Youngest).with_plugin("Picky", Picky)
+
+
+def parsed(text: str, *, head: str = HEAD) -> SchedulerConfiguration:
+    return parse(head + text, registry(), name="scheduler.yaml")
+
+
+def names(plugins: Any) -> list[str]:
+    return [plugin.name for plugin in plugins]
+
+
+class TestGood:
+    """Files that are accepted."""
+
+    def test_an_empty_one_gives_the_default_profile(self) -> None:
+        found = parsed("")
+        profile = found.profiles["stowage"]
+        assert found.leader_elect
+        assert names(profile.filter) == [name for name, _ in DEFAULTS["filter"]]
+        assert names(default_profile().score) == names(profile.score)
+
+    @pytest.mark.proves("G22")
+    def test_leader_election_may_be_switched_off(self) -> None:
+        assert not parsed("leaderElection: {leaderElect: false}\n").leader_elect
+
+    @pytest.mark.proves("E31")
+    def test_profiles_have_plugin_sets_of_their_own(self) -> None:
+        found = parsed(
+            """profiles:
+- schedulerName: stowage
+- schedulerName: cheap
+  plugins:
+    score:
+      disabled: [{name: "*"}]
+      enabled: [{name: ClusterCost, weight: 5}]
+"""
+        )
+        assert list(found.profiles) == ["stowage", "cheap"]
+        assert names(found.profiles["cheap"].score) == ["ClusterCost"]
+        assert dict(found.profiles["cheap"].weights) == {"ClusterCost": 5}
+        assert len(found.profiles["stowage"].score) == len(DEFAULTS["score"])
+
+    @pytest.mark.proves("E32")
+    def test_the_order_of_the_file_is_the_order_of_the_filters(self) -> None:
+        found = parsed(
+            """profiles:
+- plugins:
+    filter:
+      disabled: [{name: "*"}]
+      enabled: [{name: ClusterReady}, {name: ClusterSelector}]
+"""
+        ).profiles["stowage"]
+        assert names(found.filter) == ["ClusterReady", "ClusterSelector"]
+        asked = unit(clusterSelector={"tier": "gold"})
+        decision = decided(asked, cluster("a", ready=False), profile=found)
+        assert decision.message == "0/1 clusters: 1 not ready"
+
+    def test_one_default_may_be_disabled_and_another_weighed_anew(self) -> None:
+        found = parsed(
+            """profiles:
+- plugins:
+    score:
+      disabled: [{name: TaintToleration}]
+      enabled: [{name: ClusterAffinity, weight: 9}]
+"""
+        ).profiles["stowage"]
+        assert found.weights == {"WorkloadAffinity": 2, "ClusterResources": 1, "ClusterAffinity": 9}
+
+    def test_args_reach_the_plugin_and_one_plugin_serves_all_its_points(self) -> None:
+        found = parsed(
+            """profiles:
+- plugins: {postBind: {enabled: [{name: Picky}]}}
+  pluginConfig: [{name: Picky, args: {seconds: 7}}]
+"""
+        ).profiles["stowage"]
+        assert found.post_bind[0].seconds == 7
+        affinity = next(p for p in found.filter if p.name == "ClusterAffinity")
+        assert affinity in found.score
+
+    def test_a_file_is_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "scheduler.yaml"
+        path.write_text(HEAD)
+        assert "stowage" in load(path, registry()).profiles
+
+    @pytest.mark.proves("G21")
+    def test_another_queue_sort_may_take_the_place(self) -> None:
+        found = parsed(
+            """profiles:
+- plugins: {queueSort: {enabled: [{name: Youngest}], disabled: [{name: "*"}]}}
+"""
+        )
+        assert isinstance(found.profiles["stowage"].queue_sort, Youngest)
+
+
+WRONG = {
+    "two queue sorts": (
+        "profiles:\n- plugins:\n    queueSort:\n      enabled: [{name: Youngest}]\n",
+        (
+            "scheduler.yaml:5: profiles[0].plugins.queueSort: exactly one plugin must be enabled, "
+            "found: PrioritySort, Youngest"
+        ),
+    ),
+    "no queue sort": (
+        'profiles:\n- plugins:\n    queueSort: {disabled: [{name: "*"}]}\n',
+        (
+            "scheduler.yaml:5: profiles[0].plugins.queueSort: exactly one plugin must be enabled, "
+            "found: none"
+        ),
+    ),
+    "queue sorts that differ": (
+        (
+            "profiles:\n- schedulerName: a\n- schedulerName: b\n  plugins:\n    queueSort:\n"
+            '      enabled: [{name: Youngest}]\n      disabled: [{name: "*"}]\n'
+        ),
+        "scheduler.yaml:4: profiles[0].plugins.queueSort: there is one queue",
+    ),
+    "unknown plugin": (
+        (
+            "profiles:\n- plugins:\n    filter:\n      enabled:\n      - {name: ClusterReady}\n"
+            "      - {name: Klusterselector}\n"
+        ),
+        (
+            "scheduler.yaml:8: profiles[0].plugins.filter.enabled[1].name: no plugin named "
+            "Klusterselector; known: ClusterAffinity, "
+        ),
+    ),
+    "unknown plugin disabled": (
+        "profiles:\n- plugins:\n    filter:\n      disabled: [{name: Nobody}]\n",
+        "scheduler.yaml:6: profiles[0].plugins.filter.disabled[0].name: no plugin named Nobody",
+    ),
+    "unknown point": (
+        "profiles:\n- plugins:\n    flter: {}\n",
+        "scheduler.yaml:5: profiles[0].plugins.flter: no such extension point; known: queueSort, ",
+    ),
+    "plugin at a point that it does not serve": (
+        "profiles:\n- plugins:\n    score: {enabled: [{name: ClusterReady}]}\n",
+        "scheduler.yaml:5: profiles[0].plugins.score.enabled: ClusterReady is no score plugin",
+    ),
+    "the same scheduler twice": (
+        "profiles:\n- schedulerName: a\n- schedulerName: a\n",
+        "scheduler.yaml:5: profiles[1].schedulerName: a has a profile already",
+    ),
+    "unknown field": (
+        "profiles:\n- schedulername: a\n",
+        "scheduler.yaml:4: profiles[0].schedulername: Extra inputs are not permitted",
+    ),
+    "weight out of bounds": (
+        (
+            "profiles:\n- plugins:\n    score:\n      enabled:\n      - name: ClusterAffinity\n"
+            "        weight: 101\n"
+        ),
+        "scheduler.yaml:8: profiles[0].plugins.score.enabled[0].weight: ",
+    ),
+    "a weight where nothing is weighed": (
+        "profiles:\n- plugins:\n    postBind: {enabled: [{name: Picky, weight: 2}]}\n",
+        "scheduler.yaml:5: profiles[0].plugins.postBind.enabled[0].weight: only score plugins have",
+    ),
+    "enabled twice": (
+        "profiles:\n- plugins:\n    postBind: {enabled: [{name: Picky}, {name: Picky}]}\n",
+        "scheduler.yaml:5: profiles[0].plugins.postBind.enabled[1].name: Picky is enabled twice",
+    ),
+    "args of nobody": (
+        "profiles:\n- pluginConfig: [{name: Nobody}]\n",
+        "scheduler.yaml:4: profiles[0].pluginConfig[0].name: no plugin named Nobody",
+    ),
+    "args twice": (
+        "profiles:\n- pluginConfig: [{name: Picky}, {name: Picky}]\n",
+        "scheduler.yaml:4: profiles[0].pluginConfig[1].name: Picky has its args already",
+    ),
+    "args that the plugin does not take": (
+        (
+            "profiles:\n- plugins: {postBind: {enabled: [{name: Picky}]}}\n"
+            "  pluginConfig: [{name: Picky, args: {minutes: 3}}]\n"
+        ),
+        "scheduler.yaml:5: profiles[0].pluginConfig[0].args: plugin Picky does not take these args:",
+    ),
+    "args that the plugin refuses": (
+        (
+            "profiles:\n- plugins: {postBind: {enabled: [{name: Picky}]}}\n"
+            "  pluginConfig: [{name: Picky, args: {seconds: -3}}]\n"
+        ),
+        (
+            "scheduler.yaml:5: profiles[0].pluginConfig[0].args: plugin Picky does not take these args:"
+            " seconds must not be negative"
+        ),
+    ),
+    "a field twice": (
+        "profiles:\n- schedulerName: a\n  schedulerName: b\n",
+        "scheduler.yaml:5: profiles[0].schedulerName: stands here twice",
+    ),
+    "no profile": ("profiles: []\n", "scheduler.yaml:3: profiles: "),
+    "not YAML": ("profiles: [\n", "scheduler.yaml: not YAML: "),
+}
+
+
+@pytest.mark.proves("G21")
+@pytest.mark.parametrize(("text", "message"), WRONG.values(), ids=WRONG.keys())
+def test_a_wrong_file_names_line_and_field(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as fault:
+        parsed(text)
+    assert str(fault.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        ("kind: SchedulerConfiguration\n", "scheduler.yaml:1: apiVersion: Field required"),
+        ("apiVersion: v1\nkind: SchedulerConfiguration\n", "scheduler.yaml:1: apiVersion: "),
+        (HEAD.replace("SchedulerC", "SchedulingC"), "scheduler.yaml:2: kind: "),
+        ("", "scheduler.yaml:1: "),
+        ("- a\n", "scheduler.yaml:1: "),
+    ],
+)
+def test_another_kind_of_file_is_refused(head: str, message: str) -> None:
+    with pytest.raises(ConfigurationError) as fault:
+        parsed("", head=head)
+    assert str(fault.value).startswith(message)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"none\.yaml: No such file or directory"):
+        load(tmp_path / "none.yaml", registry())
+
+
+@pytest.mark.proves("E4")
+def test_a_name_is_taken_once() -> None:
+    with pytest.raises(ConfigurationError, match="a plugin named Picky already"):
+        registry().with_plugin("Picky", Picky)
+    with pytest.raises(ConfigurationError, match="a plugin named ClusterReady already"):
+        registry().with_plugin("ClusterReady", Picky)
+
+
+def test_every_default_is_built_in_and_serves_its_point() -> None:
+    for point, plugins in DEFAULTS.items():
+        for name, _ in plugins:
+            assert isinstance(BUILTIN[name](), PROTOCOLS[point])
+
+
+@pytest.mark.proves("G7")
+def test_the_queue_goes_by_priority_then_age_then_name() -> None:
+    rank = default_profile().queue_sort.rank
+    units = [
+        unit("d", created="2026-01-02T00:00:00Z", priority=5),
+        unit("c", created="2026-01-01T00:00:00Z"),
+        unit("b", created="2026-01-03T00:00:00Z", priority=5),
+        unit("a", created="2026-01-01T00:00:00Z"),
+        unit("a", namespace="bank", created="2026-01-01T00:00:00Z"),
+        unit("e", created="2020-01-01T00:00:00Z", priority=-1),
+    ]
+    order = [(each.namespace, each.name) for each in sorted(units, key=rank)]
+    assert order == [
+        ("shop", "d"), ("shop", "b"), ("bank", "a"), ("shop", "a"), ("shop", "c"), ("shop", "e"),
+    ]  # fmt: skip
