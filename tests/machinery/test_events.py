@@ -205,6 +205,16 @@ async def test_a_hub_that_is_away_gets_them_later(recorder, hub, clock, caplog):
     assert hub.only["series"]["count"] == 2
 
 
+async def test_the_next_outage_is_news_again(recorder, hub, clock, caplog):
+    for _ in range(2):
+        hub.fault = Unreachable("down")
+        failed(recorder)
+        await clock.advance(30)
+        hub.fault = None
+        await clock.advance(30)
+    assert len(caplog.records) == 2
+
+
 @pytest.mark.parametrize("fault", [NotFound, Forbidden])
 async def test_what_the_hub_refuses_is_dropped_and_said_once(recorder, hub, clock, caplog, fault):
     hub.fault = fault(code=403, reason="", message="not in this namespace")
@@ -251,6 +261,21 @@ async def test_memory_is_bounded_and_the_least_recently_seen_goes(hub, clock):
     assert len(recorder._series) == 20
     assert sum(event["regarding"]["name"] == "web" for event in hub.events.values()) == 1
     assert recorder._waiting == 0
+    running.cancel()
+
+
+async def test_what_waits_is_never_forgotten(hub, clock):
+    recorder = recorder_of(hub, clock, backlog=4, memory=5)
+    running = asyncio.create_task(recorder.run())
+    failed(recorder)
+    await clock.advance(0.1)
+    failed(recorder)
+    for number in range(8):
+        failed(recorder, ref=ObjectRef("v1", "Secret", "ns", f"s{number}"))
+        await clock.advance(0.1)
+    await clock.advance(11)
+    assert next(iter(hub.events.values()))["series"]["count"] == 2
+    assert len(recorder._series) == 5
     running.cancel()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ class Leases:
         self.down = False
         self.hung = False
         self.losing_answers = False  # writes arrive, their answers do not
+        self.delay: Callable[[], Awaitable[None]] | None = None
         self._version = 0
 
     async def get(self, res: Any, name: str, *, namespace: str) -> dict[str, Any]:
@@ -51,6 +53,8 @@ class Leases:
 
     async def _travel(self) -> None:
         await asyncio.sleep(0)
+        if self.delay:
+            await self.delay()
         if self.hung:
             await asyncio.Event().wait()
         if self.down:
@@ -235,6 +239,13 @@ async def test_another_clock_does_not_matter(leases, clock, contend):
     assert b.elector.fence == 6
 
 
+async def test_looks_again_at_the_moment_it_runs_out(leases, clock, contend):
+    leases.taken_by("other")
+    b = contend("b", retry_seconds=3.0)
+    await clock.advance(10.1)
+    assert b.terms == [[10.0]]
+
+
 async def test_a_label_prolongs_nothing(leases, clock, contend):
     leases.taken_by("other")
     b = contend("b")
@@ -315,6 +326,58 @@ async def test_one_slow_renewal_costs_nothing(leases, clock, contend):
     assert a.terms == [[0.0]]
 
 
+async def test_a_failed_renewal_is_tried_again_soon(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(1.9)
+    leases.down = True
+    await clock.advance(4.4)
+    leases.down = False
+    await clock.advance(30)
+    assert a.terms == [[0.0]]
+
+
+async def test_the_time_that_the_request_took_counts_against_us(leases, clock, contend):
+    leases.delay = lambda: clock.sleep(1.0)
+    a = contend("a")
+    await clock.advance(2.1)
+    assert a.terms == [[2.0]]  # the lease was read, then asked for at second 1
+    leases.delay, leases.down = None, True
+    await clock.advance(5.8)
+    assert a.elector.leading
+    await clock.advance(0.2)
+    assert not a.elector.leading
+
+
+async def test_a_lost_lease_is_not_renewed_while_lead_winds_up(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(1)
+    a.winding_up = 20.0
+    leases.down = True
+    await clock.advance(7)
+    assert not a.elector.leading
+    writes = len(leases.writes)
+    leases.down = False
+    await clock.advance(10)
+    assert a.at_work  # winding up still
+    assert len(leases.writes) == writes
+    assert not a.elector.leading
+
+
+async def test_a_renewal_that_comes_too_late_revives_nothing(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(1)
+    a.winding_up = 20.0
+    leases.down = True
+    await clock.advance(5)
+    leases.down, leases.delay = False, lambda: clock.sleep(1.2)
+    await clock.advance(0.9)
+    writes = len(leases.writes)
+    assert a.elector.leading
+    await clock.advance(0.9)  # the lease ran out at second 7, its renewal arrives just after
+    assert len(leases.writes) == writes + 1
+    assert not a.elector.leading
+
+
 async def test_leads_again_after_an_outage(leases, clock, contend, caplog):
     a = contend("a")
     await clock.advance(3)
@@ -365,6 +428,15 @@ async def test_a_namesake_is_somebody_else(leases, clock, contend):
     await clock.advance(30)
     assert b.terms == []
     assert a.at_work
+
+
+async def test_a_namesake_that_took_over_is_somebody_else(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(3)
+    leases.taken_by("a", transitions=9)
+    await clock.advance(1.5)
+    assert not a.elector.leading
+    assert not a.at_work
 
 
 async def test_an_earlier_life_of_ours_is_waited_for(leases, clock, contend):
