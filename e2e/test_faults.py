@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import re
@@ -43,6 +44,7 @@ from stowage.playground.local import load_planes
 from stowage.playground.probes import free_port
 
 MEMBERS = ("member-1", "member-2", "member-3")
+_numbers = itertools.count(1)
 
 
 class Stage(Playground):
@@ -135,8 +137,9 @@ def running(stage: Stage) -> Iterator[Stage]:
 @pytest.fixture
 def space(stage: Stage, request: pytest.FixtureRequest) -> str:
     stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
-    stage.hub("create", "namespace", stem)
-    return stem
+    name = f"{stem}-{next(_numbers)}"
+    stage.hub("create", "namespace", name)
+    return name
 
 
 @pytest.mark.proves("D2")

@@ -42,7 +42,7 @@ async def persist(
         return await call()
 
     started = clock.monotonic()
-    backoff = tenacity.wait_exponential_jitter(initial=delay, max=seconds, jitter=delay)
+    backoff = tenacity.wait_exponential_jitter(multiplier=delay, max=seconds, jitter=delay)
 
     def wait(state: tenacity.RetryCallState) -> float:
         return max(_asked_for(state), backoff(state))

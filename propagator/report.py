@@ -184,13 +184,17 @@ def _overall(placed: Sequence[Mapping[str, Any]]) -> WorkloadState:
     if ShareState.FAILED.value in states:
         return WorkloadState.FAILED
     reachable = [s for s in placed if s["state"] != ShareState.UNREACHABLE.value]
-    running = all(
-        s["state"] == ShareState.RUNNING.value or s.get("ready", 0) >= s["replicas"] for s in placed
-    )
-    if placed and running:
+    if placed and all(_runs(share) for share in placed):
         return WorkloadState.RUNNING
     begun = any(s["state"] in (ShareState.CREATING.value, ShareState.RUNNING.value) for s in placed)
     return WorkloadState.CREATING if begun or not reachable else WorkloadState.SCHEDULED
+
+
+def _runs(share: Mapping[str, Any]) -> bool:
+    """A cluster that does not answer counts by its last numbers."""
+    away = share["state"] == ShareState.UNREACHABLE.value
+    complete = share.get("ready", 0) >= share["replicas"] > 0
+    return share["state"] == ShareState.RUNNING.value or (away and complete)
 
 
 def _addresses(shares: Sequence[Mapping[str, Any]]) -> str:
