@@ -67,7 +67,7 @@ def up(
 
 def down(directory: Path, *, progress: Progress) -> None:
     """End all processes and remove what was made. Does nothing where nothing is up."""
-    if not directory.exists():
+    if not (directory / STATE).exists():
         return
     with alone(directory / "lock", progress, waiting="Another command is at work here: waiting"):
         state = _load(directory)

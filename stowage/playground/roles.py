@@ -10,8 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from machinery.errors import StowageError, TransportError
-from machinery.resources import MEMBER_CLUSTERS
+from crds.names import SYSTEM_NAMESPACE
+from machinery.errors import NotFound, StowageError, TransportError
+from machinery.resources import LEASES, MEMBER_CLUSTERS
 from machinery.transport import ApiClient
 from stowage.playground import probes
 from stowage.playground.processes import Process
@@ -63,7 +64,10 @@ def status(known: State) -> list[dict[str, Any]]:
 
 
 def wait_ready(client: ApiClient, names: Sequence[str], known: State, progress: Progress) -> None:
-    """Return when all members are Ready. Raises StowageError saying which is not, and why."""
+    """Return when the leases of those that run are held, and all members are Ready.
+
+    Raises StowageError saying what is missing, and why.
+    """
     asyncio.run(_wait_ready(client, names, known, progress))
 
 
@@ -75,15 +79,23 @@ async def _wait_ready(
         while True:
             waiting = {name: why for name in names if (why := await _unready(hub, name))}
             progress.step("Members ready", len(names) - len(waiting), len(names))
-            if not waiting:
+            idle = {role: "leads nowhere" for role in known if not await _leads(hub, role)}
+            if not waiting and not idle:
                 return
             for entry in known.values():
                 if not _process(entry).alive():
                     raise _process(entry).failure("ended")
             if asyncio.get_running_loop().time() > deadline:
-                reasons = "; ".join(f"{name}: {why}" for name, why in waiting.items())
-                raise StowageError(f"after {READY_SECONDS:.0f} s not Ready: {reasons}")
+                reasons = "; ".join(f"{name}: {why}" for name, why in {**waiting, **idle}.items())
+                raise StowageError(f"after {READY_SECONDS:.0f} s still waiting for {reasons}")
             await asyncio.sleep(0.2)
+
+
+async def _leads(hub: ApiClient, role: str) -> bool:
+    with suppress(NotFound):
+        lease = await hub.get(LEASES, f"stowage-{role}", namespace=SYSTEM_NAMESPACE)
+        return bool(lease["spec"].get("holderIdentity"))
+    return False
 
 
 async def _unready(hub: ApiClient, name: str) -> str:

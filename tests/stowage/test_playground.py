@@ -1,0 +1,226 @@
+"""`stowage playground`: up, up again, back after a crash, down without a trace."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+
+import pytest
+
+from stowage.playground import binaries, ground, kind, local
+from stowage.playground.processes import Process
+
+
+@pytest.fixture(scope="module")
+def up(stowage, tmp_path_factory):
+    """The folder of a playground with two members, whose processes run."""
+    directory = tmp_path_factory.mktemp("playground") / "here"
+    try:
+        stowage.succeed("playground", "up", "--members=2", "--provider=local", f"--dir={directory}")
+        yield directory
+    finally:
+        stowage.succeed("playground", "down", f"--dir={directory}")
+
+
+def _kubectl(directory, cluster, *args):
+    return subprocess.run(
+        [binaries.path("kubectl"), f"--kubeconfig={directory / cluster}.kubeconfig", *args],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
+def _status(stowage, directory):
+    return json.loads(stowage.succeed("playground", "status", f"--dir={directory}", "-o", "json"))
+
+
+def _roles(directory):
+    state = json.loads((directory / ground.STATE).read_text())["processes"]
+    return {role: Process.from_json(entry["process"]) for role, entry in state.items()}
+
+
+@pytest.mark.proves("D2")
+def test_members_are_registered_and_ready(up):
+    clusters = json.loads(_kubectl(up, "hub", "get", "mc", "-o", "json"))["items"]
+    assert [c["metadata"]["name"] for c in clusters] == ["member-1", "member-2"]
+    for number, cluster in enumerate(clusters, start=1):
+        assert cluster["metadata"]["labels"]["topology.kubernetes.io/zone"] == f"zone-{number}"
+        ready = {c["type"]: c["status"] for c in cluster["status"]["conditions"]}
+        assert ready["Ready"] == "True"
+        assert cluster["status"]["provider"] == "kwok"
+        assert cluster["status"]["capacity"]["nodes"] == local.NODES
+    secret = _kubectl(up, "hub", "-n", "stowage-system", "get", "secrets", "-o", "name")
+    assert secret.split() == ["secret/member-1", "secret/member-2"]
+
+
+def test_kubeconfigs_are_for_their_owner_alone(up):
+    for name in ("hub", "member-1", "member-2"):
+        assert (up / f"{name}.kubeconfig").stat().st_mode & 0o777 == 0o600
+    assert (up / "control-planes").stat().st_mode & 0o777 == 0o700
+
+
+def test_nodes_have_room_and_tell_their_zone(up):
+    nodes = json.loads(_kubectl(up, "member-2", "get", "nodes", "-o", "json"))["items"]
+    assert len(nodes) == local.NODES
+    for node in nodes:
+        assert node["spec"]["providerID"].startswith("kwok://")
+        assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "zone-2"
+        room = node["status"]["allocatable"]
+        assert (room["cpu"], room["memory"], room["pods"]) == ("8", "32Gi", "110")
+
+
+def test_processes_hold_their_leases(up):
+    leases = json.loads(_kubectl(up, "hub", "-n", "stowage-system", "get", "leases", "-o", "json"))
+    held = {e["metadata"]["name"]: e["spec"].get("holderIdentity") for e in leases["items"]}
+    assert held.get("stowage-controller")
+    assert held.get("stowage-propagator")
+
+
+def test_status_says_what_runs(up, stowage):
+    found = _status(stowage, up)
+    assert found["provider"] == "local"
+    assert [(c["name"], c["role"], c["ready"]) for c in found["clusters"]] == [
+        ("hub", "hub", True),
+        ("member-1", "member", True),
+        ("member-2", "member", True),
+    ]
+    assert [(p["name"], p["running"]) for p in found["processes"]] == [
+        ("controller", True),
+        ("propagator", True),
+    ]
+    table = stowage.succeed("playground", "status", f"--dir={up}")
+    assert table.splitlines()[0].split() == ["NAME", "ROLE", "READY", "KUBECONFIG"]
+
+
+def test_up_again_starts_nothing_anew(up, stowage):
+    before = {role: process.pid() for role, process in _roles(up).items()}
+    planes = local.load_planes(up)
+    servers = {n: c.processes["kube-apiserver"].pid() for n, c in planes.clusters.items()}
+    assert all(before.values())
+    assert all(servers.values())
+    stowage.succeed("playground", "up", "--members=2", f"--dir={up}", timeout=30)
+    assert {role: process.pid() for role, process in _roles(up).items()} == before
+    assert {n: c.processes["kube-apiserver"].pid() for n, c in planes.clusters.items()} == servers
+
+
+def test_another_provider_is_refused_where_one_stands(up, stowage):
+    outcome = stowage("playground", "up", "--provider=kind", f"--dir={up}")
+    assert outcome.code == 1
+    assert "a local playground stands here" in outcome.err
+
+
+def test_up_brings_back_what_died(up, stowage):
+    planes = local.load_planes(up)
+    _kubectl(up, "member-1", "create", "namespace", "kept")
+    planes.clusters["member-1"].processes["kwok"].end(signal.SIGKILL)
+    planes.clusters["member-1"].kill()
+    _roles(up)["controller"].end(signal.SIGKILL)
+    broken = _status(stowage, up)
+    assert [c["ready"] for c in broken["clusters"]] == [True, False, True]
+    assert [p["running"] for p in broken["processes"]] == [False, True]
+    stowage.succeed("playground", "up", "--members=2", f"--dir={up}")
+    mended = _status(stowage, up)
+    assert all(c["ready"] for c in mended["clusters"])
+    assert all(p["running"] for p in mended["processes"])
+    assert local.load_planes(up).clusters["member-1"].processes["kwok"].alive()
+    assert "kept" in _kubectl(up, "member-1", "get", "namespaces", "-o", "name")
+
+
+def test_down_leaves_nothing(up, stowage):
+    """The last of this module."""
+    planes = local.load_planes(up)
+    processes = [p for c in planes.clusters.values() for p in c.processes.values()]
+    processes += [planes.etcd, *_roles(up).values()]
+    pids = [process.pid() for process in processes]
+    assert all(pids)
+    stowage.succeed("playground", "down", f"--dir={up}")
+    assert not up.exists()
+    listed = subprocess.run(
+        ["ps", "-o", "stat=", "-p", ",".join(map(str, pids))],
+        capture_output=True, text=True, check=False,
+    ).stdout  # fmt: skip
+    # A zombie has ended; collecting it is the business of whoever adopted it.
+    assert [state for state in listed.split() if not state.startswith("Z")] == []
+    outcome = stowage("playground", "status", f"--dir={up}")
+    assert outcome.code == 1
+    assert f"stowage playground up --dir {up}" in outcome.err
+
+
+def test_down_where_nothing_is_does_nothing(stowage, tmp_path):
+    stowage.succeed("playground", "down", f"--dir={tmp_path}")
+    assert list(tmp_path.iterdir()) == []
+
+
+class _Said:
+    def __init__(self):
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+    def step(self, what, done, total=0):
+        pass
+
+
+def test_auto_says_why_it_is_not_kind(monkeypatch):
+    monkeypatch.setattr(kind, "unusable", lambda _: "no Docker engine answers")
+    said = _Said()
+    assert ground._provider("auto", {}, said) == "local"
+    assert said.lines == [
+        "Not using kind: no Docker engine answers. Using control planes built from Go modules."
+    ]
+
+
+def test_kind_where_it_cannot_be_is_a_fault(tmp_path, stowage):
+    outcome = stowage(
+        "playground", "up", "--provider=kind", f"--dir={tmp_path}", env={"PATH": str(tmp_path)}
+    )
+    assert outcome.code == 1
+    assert "kind cannot be used: there is no docker command" in outcome.err
+
+
+@pytest.fixture
+def docker(tmp_path, monkeypatch):
+    """A docker and a kind that write down what they were asked for."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    calls = tmp_path / "calls"
+    calls.touch()
+    script = f'#!/bin/sh\necho "$(basename $0) $@" >> {calls}\n'
+    (tools / "docker").write_text(script + '[ "$1" = inspect ] && echo 172.18.0.5; exit 0\n')
+    (tools / "kind").write_text(
+        script
+        + 'case "$*" in *--internal*) echo "server: https://$5-control-plane:6443";;'
+        + ' "get kubeconfig"*) echo "server: https://127.0.0.1:1234";; esac\n'
+        + "# kindest/node:v1.35.0@sha256:" + "a" * 64 + "\n"
+    )  # fmt: skip
+    for tool in tools.iterdir():
+        tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    monkeypatch.setattr(kind.binaries, "path", lambda name: tools / name)
+    monkeypatch.setattr(kind.build, "ensure", lambda *_, **__: None)
+    return calls
+
+
+def test_kind_is_used_where_an_engine_answers(docker):
+    assert kind.unusable(_Said()) == ""
+    assert "docker image inspect kindest/node:v1.35.0@sha256:aaa" in docker.read_text()
+
+
+def test_kind_never_touches_the_users_kubeconfig(docker, tmp_path):
+    kind.up(tmp_path, "hub", ["member-1"], progress=_Said())
+    kind.down(tmp_path, ["hub", "member-1"])
+    writing = [c for c in docker.read_text().splitlines() if " create " in c or " delete " in c]
+    assert len(writing) == 4
+    assert all(f"--kubeconfig={tmp_path}/" in call for call in writing)
+    assert (tmp_path / "hub.kubeconfig").read_text() == "server: https://127.0.0.1:1234\n"
+
+
+@pytest.mark.usefixtures("docker")
+def test_members_are_registered_by_their_address_among_the_containers(tmp_path, monkeypatch):
+    monkeypatch.setattr(kind.sys, "platform", "linux")
+    assert kind.internal(tmp_path, "member-1") == "server: https://172.18.0.5:6443\n"
+
+
+def test_two_playgrounds_have_different_clusters(tmp_path):
+    assert kind._name(tmp_path / "a", "hub") != kind._name(tmp_path / "b", "hub")
