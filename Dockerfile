@@ -1,5 +1,7 @@
 # One image for both processes: `stowage controller` and `stowage propagator`.
-FROM python:3.13-slim AS build
+# Another base, of a registry of your own say: docker build --build-arg BASE=…
+ARG BASE=python:3.13-slim
+FROM ${BASE} AS build
 WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY crds crds
@@ -11,7 +13,7 @@ COPY deploy deploy
 COPY examples examples
 RUN python -m venv /opt/stowage && /opt/stowage/bin/pip install --no-cache-dir --no-compile .
 
-FROM python:3.13-slim
+FROM ${BASE}
 COPY --from=build /opt/stowage /opt/stowage
 # The root file system may be read-only: nothing is written at run time, bytecode included.
 ENV PATH=/opt/stowage/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
