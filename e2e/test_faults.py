@@ -125,6 +125,8 @@ def running(stage: Stage) -> Iterator[Stage]:
         process = stage.processes.get(role)
         if process is None or process.running is None:
             stage.process(role)
+    for role in ("controller", "propagator"):
+        wait(f"the {role} to listen", lambda r=role: stage.metric(r, "process_") > 0)
     for member in MEMBERS:
         wait(f"{member} ready", lambda m=member: stage.ready(m)["status"] == "True", timeout=60)
     yield stage
