@@ -23,7 +23,7 @@ class Taint(msgspec.Struct, frozen=True):
     value: str = ""
 
 
-class Toleration(msgspec.Struct, frozen=True, rename="camel"):
+class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Which taints do not matter; an empty key with Exists tolerates all, an empty effect any."""
 
     key: str = ""
@@ -121,20 +121,20 @@ class MemberCluster(Object, frozen=True):
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
 
-class PreferredTerm(msgspec.Struct, frozen=True):
+class PreferredTerm(msgspec.Struct, frozen=True, omit_defaults=True):
     """A weighted preference for clusters."""
 
     weight: int
     preference: SelectorTerm
 
 
-class ClusterTerms(msgspec.Struct, frozen=True, rename="camel"):
+class ClusterTerms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Required terms, ORed."""
 
     cluster_selector_terms: list[SelectorTerm] = []
 
 
-class ClusterAffinity(msgspec.Struct, frozen=True):
+class ClusterAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
     """spec.clusterAffinity."""
 
     required: ClusterTerms | None = msgspec.field(
@@ -145,21 +145,21 @@ class ClusterAffinity(msgspec.Struct, frozen=True):
     )
 
 
-class WorkloadTerm(msgspec.Struct, frozen=True, rename="camel"):
+class WorkloadTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Other Workloads, and the topology that `beside` is measured in."""
 
     topology_key: str
     label_selector: LabelSelector = LabelSelector()
 
 
-class WeightedWorkloadTerm(msgspec.Struct, frozen=True, rename="camel"):
+class WeightedWorkloadTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A weighted preference about other Workloads."""
 
     weight: int
     workload_affinity_term: WorkloadTerm
 
 
-class WorkloadAffinity(msgspec.Struct, frozen=True):
+class WorkloadAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
     """spec.workloadAffinity and spec.workloadAntiAffinity."""
 
     required: list[WorkloadTerm] = msgspec.field(
@@ -170,7 +170,7 @@ class WorkloadAffinity(msgspec.Struct, frozen=True):
     )
 
 
-class TargetCluster(msgspec.Struct, frozen=True):
+class TargetCluster(msgspec.Struct, frozen=True, omit_defaults=True):
     """spec.targetCluster."""
 
     name: str
@@ -192,7 +192,7 @@ class Template(msgspec.Struct, frozen=True, rename="camel"):
     spec: dict[str, Any] = {}
 
 
-class DistributionWeight(msgspec.Struct, frozen=True, rename="camel"):
+class DistributionWeight(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A static weight of Divided, with bounds for each share."""
 
     weight: int

@@ -149,24 +149,29 @@ def compact(workload: Workload) -> Workload:
     return msgspec.structs.replace(workload, spec=slim)
 
 
-def _rules(spec: WorkloadSpec, namespace: str) -> list[Any]:
-    return [
-        spec.distribution,
-        spec.distribution_weights,
-        spec.packing,
-        spec.target_namespace or namespace,
-        spec.target_cluster,
-        sorted(spec.cluster_selector.items()),
-        spec.cluster_affinity,
-        spec.workload_affinity,
-        spec.workload_anti_affinity,
-        spec.tolerations,
-        spec.scheduler_name,
-    ]
+def _rules(spec: WorkloadSpec, namespace: str) -> dict[str, Any]:
+    """What placement reads of the spec beside numbers, by names that never change."""
+    return {
+        "distribution": spec.distribution,
+        "weights": spec.distribution_weights,
+        "packing": spec.packing,
+        "namespace": spec.target_namespace or namespace,
+        "cluster": spec.target_cluster,
+        "selector": spec.cluster_selector,
+        "clusterAffinity": spec.cluster_affinity,
+        "affinity": spec.workload_affinity,
+        "antiAffinity": spec.workload_anti_affinity,
+        "tolerations": spec.tolerations,
+        "scheduler": spec.scheduler_name,
+    }
 
 
 def _hash(value: Any) -> str:
-    """Stable over restarts and releases of Python: canonical JSON, sorted keys."""
+    """Stable over restarts and releases, of Python and of ours: canonical JSON, sorted keys.
+
+    The structs leave out what has its default, so a field that a later release adds to them changes
+    the hash of no Workload that does not use it.
+    """
     encoded = msgspec.json.encode(value, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=8).hexdigest()
 
@@ -207,32 +212,39 @@ def _request(pod: Mapping[str, Any]) -> dict[str, int]:
     """What one pod asks for, as kube-scheduler computes it; always one of the pods' places.
 
     Containers and sidecars add up; an init container needs its own beside the sidecars started
-    before it; the greater counts, plus the overhead.
+    before it; the greater counts, or what the pod asks for as a whole, plus the overhead.
     """
     if not pod.get("containers"):
         return {}
     running: dict[str, int] = {}
     peak: dict[str, int] = {}
     for index, container in enumerate(pod.get("initContainers") or []):
-        wants = _container(container, f"initContainers[{index}]")
+        wants = _container(container, f"initContainers[{index}].")
         if container.get("restartPolicy") == "Always":
             _add(running, wants)
             _most(peak, running)
         else:
             _most(peak, {r: n + running.get(r, 0) for r, n in wants.items()})
     for index, container in enumerate(pod["containers"]):
-        _add(running, _container(container, f"containers[{index}]"))
+        _add(running, _container(container, f"containers[{index}]."))
     _most(running, peak)
+    whole = _container(pod, "")
+    running |= {resource: n for resource, n in whole.items() if _for_pods(resource)}
     _add(running, _amounts(pod.get("overhead") or {}, "overhead"))
     running = {resource: n for resource, n in running.items() if n > 0}
     return {**running, "pods": 1}
+
+
+def _for_pods(resource: str) -> bool:
+    """The resources that a pod may ask for as a whole, whatever its containers say."""
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 
 def _container(container: Mapping[str, Any], where: str) -> dict[str, int]:
     resources = container.get("resources") or {}
     limits = resources.get("limits") or {}
     # A limit without a request is the request, as the API server defaults it.
-    return _amounts({**limits, **(resources.get("requests") or {})}, f"{where}.resources")
+    return _amounts({**limits, **(resources.get("requests") or {})}, f"{where}resources")
 
 
 def _amounts(texts: Mapping[str, Any], where: str) -> dict[str, int]:
