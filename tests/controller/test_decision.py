@@ -1,0 +1,102 @@
+"""The record: golden in full, the table of scores, and the sum that always holds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from .make import PREFERRED, cluster, decided, expression, unit
+
+ASKED = unit(
+    replicas=4,
+    clusterAffinity={
+        PREFERRED: [
+            {"weight": 10, "preference": {"matchExpressions": [expression("ssd", "Exists")]}}
+        ]
+    },
+)
+CLUSTERS = (
+    cluster("b", {"ssd": ""}),
+    cluster("a"),
+    cluster("d", ready=False),
+    cluster("c", unschedulable=True),
+)
+
+GOLDEN = {
+    "workload": "shop/demo",
+    "time": "2026-01-02T03:04:05Z",
+    "desired": 4,
+    "assigned": 4,
+    "pending": 0,
+    "reason": "Scheduled",
+    "message": "4 of 4 units have a cluster",
+    "placements": [{"cluster": "b", "replicas": 4}],
+    "clusters": [
+        {
+            "name": "b",
+            "fits": True,
+            "score": 7,
+            "total": 581,
+            "scores": {
+                "ClusterAffinity": 100,
+                "WorkloadAffinity": 0,
+                "TaintToleration": 100,
+                "ClusterResources": 81,
+            },
+            "replicas": 4,
+            "why": ["all 4 go to the best cluster"],
+        },
+        {
+            "name": "a",
+            "fits": True,
+            "score": 5,
+            "total": 381,
+            "scores": {
+                "ClusterAffinity": 0,
+                "WorkloadAffinity": 0,
+                "TaintToleration": 100,
+                "ClusterResources": 81,
+            },
+        },
+        {"name": "c", "fits": False, "plugin": "TaintToleration", "reason": "unschedulable"},
+        {"name": "d", "fits": False, "plugin": "ClusterReady", "reason": "not ready"},
+    ],
+}
+
+
+@pytest.mark.proves("C19", "C20")
+def test_the_whole_record() -> None:
+    rendered = decided(ASKED, *CLUSTERS).to_dict()
+    assert rendered == GOLDEN
+    assert json.loads(json.dumps(rendered)) == GOLDEN
+
+
+def test_a_refused_workload_has_a_record_too() -> None:
+    rendered = decided(unit(targetCluster={"name": "x"}), cluster("a")).to_dict()
+    assert rendered["clusters"] == [
+        {"name": "a", "fits": False, "plugin": "NamedCluster", "reason": "cluster x not found"}
+    ]
+    assert (rendered["desired"], rendered["pending"]) == (2, 2)
+
+
+@pytest.mark.proves("E15", "C6")
+def test_the_table_of_scores() -> None:
+    decision = decided(ASKED, *CLUSTERS)
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in decision.table(9).split("\n")
+    ]
+    head, rule, *rows = lines
+    plugins = ["ClusterAffinity", "ClusterResources", "TaintToleration", "WorkloadAffinity"]
+    assert head == ["#", "Pod", "Node", "Score", *plugins]
+    assert rule == ["---:", "---", "---", "---:", "---:", "---:", "---:", "---:"]
+    assert [row[:3] for row in rows] == [["1", "shop/demo", "b"], ["2", "shop/demo", "a"]]
+    assert all(int(row[3]) == sum(map(int, row[4:])) for row in rows)
+    assert list(decision.placements) == [rows[0][2]]
+
+
+@pytest.mark.proves("E15")
+@pytest.mark.parametrize(("asked", "rows"), [(0, 0), (1, 1), (3, 2)])
+def test_as_many_rows_as_are_asked_for(asked: int, rows: int) -> None:
+    assert len(decided(ASKED, *CLUSTERS).table(asked).split("\n")) == rows + 2
