@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import sys
 
 import pytest
 import yaml
@@ -12,7 +14,8 @@ from machinery.errors import Forbidden
 from machinery.kubeconfig import Connection
 from machinery.resources import NODES, SECRETS, Resource
 from machinery.transport import ApiClient
-from stowage import install
+from stowage import install, membership
+from stowage.playground.processes import Process, wait_until
 
 CONTROLLER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-controller"
 PROPAGATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-propagator"
@@ -193,3 +196,78 @@ async def test_a_hub_without_admission_policies_is_installed_without_them():
     assert "Deployment" in hub.applied
     assert not [kind for kind in hub.applied if "Admission" in kind]
     assert any("the controller checks Workloads itself" in line for line in said)
+
+
+async def _token_kubeconfig(cluster, role, folder):
+    client = await _as(cluster, role)
+    name = f"stowage-{role}"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": name,
+        "clusters": [{
+            "name": name,
+            "cluster": {
+                "server": cluster.server,
+                "certificate-authority-data": base64.b64encode(cluster.ca).decode(),
+            },
+        }],
+        "users": [{"name": name, "user": {"token": client.connection.token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+    }  # fmt: skip
+    await client.close()
+    path = folder / f"{role}.kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@pytest.mark.proves("C1", "C3", "C31")
+async def test_both_processes_do_their_work_with_these_rights(installed, make_cluster, tmp_path):
+    member = make_cluster("joined", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+    secret = membership.secret("worker", SYSTEM_NAMESPACE, member.admin_kubeconfig, {})
+    installed.kubectl("create", "-f", "-", input=json.dumps(secret))
+    installed.kubectl("create", "namespace", "rights")
+    installed.kubectl("create", "-f", "-", input=json.dumps(_workload()))
+    processes = []
+    try:
+        for role in ("controller", "propagator"):
+            kubeconfig = await _token_kubeconfig(installed, role, tmp_path)
+            arguments = [sys.executable, "-m", "stowage", role, "--http-port=0"]
+            arguments += [f"--kubeconfig={kubeconfig}"]
+            processes.append(Process(role, arguments, tmp_path / f"{role}.log"))
+            processes[-1].start(detached=False)
+        assert wait_until(lambda: _state(installed) == "Running", seconds=60, every=0.2)
+        installed.kubectl("-n", "rights", "delete", "wl", "web", "--timeout=60s")
+        assert "web" not in member.kubectl("-n", "rights", "get", "deployments", "-o", "name")
+        events = _get(installed, "-n", "rights", "events.events.k8s.io")["items"]
+        assert {"Scheduled", "Propagated"} <= {event["reason"] for event in events}
+    finally:
+        for process in processes:
+            process.end()
+    for process in processes:
+        assert "orbidden" not in process.log.read_text(), process.tail()
+
+
+def _state(hub):
+    return _get(hub, "-n", "rights", "wl", "web").get("status", {}).get("state")
+
+
+def _workload():
+    labels = {"app": "web"}
+    pods = {"containers": [{"name": "main", "image": "nginx"}]}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "web", "namespace": "rights"},
+        "spec": {
+            "template": {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "web"},
+                "spec": {
+                    "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": pods},
+                },
+            }
+        },
+    }
