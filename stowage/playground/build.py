@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -159,5 +160,13 @@ def _publish(made: Path, place: Path) -> None:
     made.rename(place)
 
 
+def main() -> None:
+    """Build what the local provider needs, and say how far it is."""
+    try:
+        ensure(progress=Lines())
+    except StowageError as fault:
+        sys.exit(f"error: {fault}")
+
+
 if __name__ == "__main__":
-    ensure(progress=Lines())
+    main()

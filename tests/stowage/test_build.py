@@ -104,6 +104,13 @@ def test_a_failed_build_leaves_nothing_and_says_what_go_said(go, monkeypatch):
     assert [p.name for p in binaries.folder().iterdir()] == ["lock"]
 
 
+def test_make_says_it_in_one_sentence(go, monkeypatch, capsys):
+    monkeypatch.setenv("GO_FAILS", "1")
+    with pytest.raises(SystemExit, match=r"^error: go build .* failed:\nno space left on device$"):
+        build.main()
+    assert "Building etcd" in capsys.readouterr().err
+
+
 def test_two_builders_build_once(go, monkeypatch):
     monkeypatch.setenv("GO_SLOW", "1")
     code = (

@@ -12,7 +12,6 @@ import pytest
 from stowage.playground.processes import Process, ProcessFailed
 
 
-@pytest.mark.proves("D2")
 def test_a_plain_api_server_answers(apiserver):
     assert json.loads(apiserver.kubectl("version", "-o", "json"))["serverVersion"]["major"] == "1"
     assert "default" in apiserver.kubectl("get", "namespaces", "-o", "name")

@@ -39,7 +39,7 @@ def _roles(directory):
     return {role: Process.from_json(entry["process"]) for role, entry in state.items()}
 
 
-@pytest.mark.proves("D2")
+@pytest.mark.proves("D1", "C10")
 def test_members_are_registered_and_ready(up):
     clusters = json.loads(_kubectl(up, "hub", "get", "mc", "-o", "json"))["items"]
     assert [c["metadata"]["name"] for c in clusters] == ["member-1", "member-2"]
