@@ -1,0 +1,66 @@
+"""What a decision costs when more and more Workloads are placed already.
+
+    uv run python -m benchmarks.placed
+
+All Workloads of the namespace carry the same label, and want to be away from a kind that is not
+there; the one that is decided has required and preferred rules towards all of them. The fleet has
+1,000 clusters. The ratio is the median through that of the first line: near 1, as the cost must not
+grow with what is placed. The last column is what it costs to take the change of one Workload.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from benchmarks.decide import times
+from benchmarks.fleets import clusters, unit
+from controller.config import default_profile
+from controller.cycle import decide
+from controller.fleet import FleetBuilder
+from controller.index import Index
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+PLACED = (1_000, 3_000, 10_000, 30_000)
+CLUSTERS = 1_000
+
+
+def _rules(app: str, key: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+    return {
+        "requiredDuringSchedulingIgnoredDuringExecution": [term],
+        "preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 50, "workloadAffinityTerm": term}
+        ],
+    }
+
+
+def main() -> None:
+    """Print a line for each number of Workloads placed."""
+    builder = FleetBuilder()
+    for member in clusters(CLUSTERS):
+        builder.upsert(member)
+    fleet, profile, index = builder.snapshot(), default_profile(), Index()
+    asked = unit("front", workloadAffinity=_rules("back", "region"))
+    other = unit("back", workloadAntiAffinity=_rules("noisy", "region"))
+    moved = replace(other, name="moving")
+    index.put(asked, {})
+    made, first = 0, 0.0
+    for total in PLACED:
+        while made < total:
+            named = replace(other, name=f"back-{made}")
+            index.put(named, {f"member-{made % CLUSTERS:05}": 1})
+            made += 1
+        p50, p99 = times(lambda: decide(fleet, asked, index, profile, NOW), 300)
+        turn = iter(range(10**9))
+        put, _ = times(lambda m=moved, t=turn: index.put(m, {f"member-{next(t) % 9:05}": 1}), 300)
+        first = first or p50
+        print(
+            f"{total:6} placed  decide p50 {p50:5.2f} ms  p99 {p99:5.2f} ms"
+            f"  ratio {p50 / first:4.2f}  a change {put * 1000:5.0f} µs"
+        )
+
+
+if __name__ == "__main__":
+    main()
