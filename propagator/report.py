@@ -192,9 +192,9 @@ def _overall(placed: Sequence[Mapping[str, Any]]) -> WorkloadState:
 
 def _runs(share: Mapping[str, Any]) -> bool:
     """A cluster that does not answer counts by its last numbers."""
-    away = share["state"] == ShareState.UNREACHABLE.value
-    complete = share.get("ready", 0) >= share["replicas"] > 0
-    return share["state"] == ShareState.RUNNING.value or (away and complete)
+    if share["state"] == ShareState.UNREACHABLE.value:
+        return bool(share.get("ready", 0) >= share["replicas"] > 0)
+    return bool(share["state"] == ShareState.RUNNING.value)
 
 
 def _addresses(shares: Sequence[Mapping[str, Any]]) -> str:
