@@ -18,9 +18,10 @@ import msgspec
 
 from controller.access import allowed
 from crds import names, validation
-from machinery.objects import Key, Meta
+from machinery.objects import Key, Meta, Object
 from machinery.resources import WORKLOADS
 from machinery.transport import ApiClient
+from machinery.verbs import MERGE_PATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,43 +39,60 @@ class Admission:
     """The checks of admission, made by the controller where the hub makes none.
 
     `installed` says whether the hub has the policies; it is asked each time, as they may come and
-    go.
+    go. `learn` is given the answer to each write made here.
     """
 
-    def __init__(self, client: ApiClient, *, installed: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        installed: Callable[[], bool],
+        learn: Callable[[bytes], None],
+    ) -> None:
         self._client = client
         self._installed = installed
-        self._passed: dict[Key, tuple[str, int]] = {}
+        self._learn = learn
+        self._passed: dict[Key, bytes] = {}
 
-    async def objection(self, meta: Meta) -> Objection | None:
-        """None when the Workload may be placed, or another generation of it exists by now.
+    def reviewed(self, meta: Meta) -> bool:
+        """Whether admission, the hub's or ours, has let it pass as it is now."""
+        return self._installed() or self._passed.get(meta.key) == _fingerprint(meta)
 
-        Reads the whole object (informers keep only parts), once for each generation that passes.
-        Raises TransportError.
+    async def review(self, meta: Meta) -> Objection | None:
+        """Bring the labels into their one form; None unless something speaks against placing it.
+
+        Reads the whole object (informers keep only parts), once for each version that passes.
+        Another generation than the one asked about is left to its own review: nothing decided on
+        this one can be written on top of it. Raises TransportError.
         """
-        if self._installed() or self._passed.get(meta.key) == (meta.uid, meta.generation):
+        if self.reviewed(meta):
             return None
-        answer = await self._client.request("GET", WORKLOADS.path(meta.namespace, meta.name))
-        whole = msgspec.json.decode(answer)
+        path = WORKLOADS.path(meta.namespace, meta.name)
+        whole = msgspec.json.decode(await self._client.request("GET", path))
         found = whole["metadata"]
         if (found["uid"], found["generation"]) != (meta.uid, meta.generation):
-            return None  # no harm: a write on top of the older version fails, and is judged anew
+            return None
         patch = validation.normalised(whole)
         if patch:
-            await self._client.merge_patch(
-                WORKLOADS,
-                meta.name,
-                _on_top_of(patch, meta.resource_version),
-                namespace=meta.namespace,
-            )
+            answer = await self._patch(path, patch, found["resourceVersion"])
+            self._learn(answer)
+            meta = msgspec.convert(msgspec.json.decode(answer)["metadata"], Meta)
         objection = await self._judge(whole)
         if objection is None:
-            self._passed[meta.key] = (meta.uid, meta.generation)
+            self._passed[meta.key] = _fingerprint(meta)
         return objection
 
-    def forget(self, key: Key) -> None:
-        """The Workload is gone."""
-        self._passed.pop(key, None)
+    def workload_changed(self, old: Object | None, new: Object | None) -> None:
+        """An informer's handler: what is gone needs not be remembered."""
+        if new is None and old is not None:
+            self._passed.pop(old.metadata.key, None)
+
+    async def _patch(self, path: str, patch: Mapping[str, Any], version: str) -> bytes:
+        """A merge patch on top of that version. Raises Conflict when it is another by now."""
+        metadata = {**patch.get("metadata", {}), "resourceVersion": version}
+        return await self._client.request(
+            "PATCH", path, body={**patch, "metadata": metadata}, content_type=MERGE_PATCH
+        )
 
     async def _judge(self, whole: Mapping[str, Any]) -> Objection | None:
         violations = validation.violations(whole)
@@ -98,7 +116,8 @@ class Admission:
         return await allowed(self._client, {"groups": groups, "resourceAttributes": attributes})
 
 
-def _on_top_of(patch: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """The patch, valid for that version of the object only."""
-    metadata = {**patch.get("metadata", {}), "resourceVersion": version}
-    return {**patch, "metadata": metadata}
+def _fingerprint(meta: Meta) -> bytes:
+    """What a review was about: everything that admission reads, by version or in full."""
+    marks = {k: v for k, v in meta.annotations.items() if k.startswith(names.NORMALISED_PREFIX)}
+    about = (meta.uid, meta.generation, meta.labels, marks)
+    return msgspec.json.encode(about, order="deterministic")

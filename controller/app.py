@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import socket
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controller import config, services
+import msgspec
+
+from controller import config, insight, services
 from controller.access import Guard
 from controller.admission import Admission
+from controller.config import SchedulerConfiguration
+from controller.cycle import decide
 from controller.framework.registry import Registry
 from controller.model import MemberCluster, Workload
-from controller.queue import SchedulingQueue
+from controller.queue import Change, SchedulingQueue
 from controller.reconciler import Reconciler
 from controller.services import Flags
 from controller.world import World, known
-from crds.names import ADMISSION_POLICY, SYSTEM_NAMESPACE
-from machinery import logs, metrics, quantities
+from crds.names import ADMISSION_POLICY, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
+from machinery import logs, metrics
 from machinery.clock import Clock, SystemClock
+from machinery.errors import NotFound
 from machinery.events import EventRecorder
 from machinery.http import HttpServer
 from machinery.informer import Informer
@@ -44,11 +50,19 @@ LOG = logs.get(__name__)
 LEASE = "stowage-controller"
 WORKERS = 32
 """Status writes under way at once; decisions themselves are made one after the other."""
+OTHER_REQUESTS = 16
+"""What the lease, Events and reviews may have under way beside them."""
 STALENESS_SECONDS = 150.0
 """The hub sends a bookmark a minute: silent for longer than this, its view is not acted on."""
+TROUBLE_SECONDS = 10.0
+"""So long a broken watch may take to come back before its view is not acted on."""
+RESYNC_SECONDS = 600.0
+"""The net under the triggers: whatever waits is looked at again about that often."""
 
 PENDING = metrics.gauge("stowage_pending_workloads", "Workloads that wait for a change")
 LEADER = metrics.gauge("stowage_controller_leader", "1 while this instance decides")
+
+_decoder = msgspec.json.Decoder(Workload)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,169 +74,175 @@ class ControllerSettings:
     debug_scores: int = 0
     http_host: str = "127.0.0.1"
     http_port: int = 10251
+    """0 chooses a free one."""
     namespace: str = SYSTEM_NAMESPACE
+    """Where the Lease lies."""
     identity: str | None = None
     """The name in the Lease; None means host name, process id and a random part."""
 
 
 class Controller:
-    """One instance, standby or leader."""
+    """One instance, standby or leader. `port` is where HTTP listens, once it does."""
 
     def __init__(
         self, settings: ControllerSettings, client: ApiClient, *, clock: Clock | None = None
     ) -> None:
         self._settings = settings
+        self._client = client
         self._clock = clock or SystemClock()
-        registry = Registry().with_installed()
-        self._config = (
-            config.load(settings.config_file, registry)
-            if settings.config_file
-            else config.SchedulerConfiguration({"stowage": config.default_profile(registry)})
-        )
-        self.flags = Flags(debug_scores=settings.debug_scores)
+        self._config = _configuration(settings)
+        self._profiles = self._config.profiles
+        self._flags = Flags(debug_scores=settings.debug_scores)
         self.identity = settings.identity or identity()
-        self.world = World(self._config.profiles)
-        self.workloads: Informer[Workload] = Informer(
-            client, WORKLOADS, Workload, transform=known, clock=self._clock
-        )
-        self.clusters: Informer[MemberCluster] = Informer(
-            client, MEMBER_CLUSTERS, MemberCluster, clock=self._clock
-        )
-        self.bindings: Informer[Object] = Informer(
-            client,
-            VALIDATING_ADMISSION_POLICY_BINDINGS,
-            Object,
-            field_selector=f"metadata.name={ADMISSION_POLICY}",
-            metadata_only=True,
-            clock=self._clock,
-        )
-        self.workloads.add_handler(self.world.workload_changed)
-        self.clusters.add_handler(self.world.cluster_changed)
+        self.port = 0
+        self.leading = False
+        self._informers()
         self._recorder = EventRecorder(
             client, controller="stowage.dev/controller", instance=self.identity, clock=self._clock
         )
         self._elector = LeaderElector(
             client,
             namespace=settings.namespace,
-            name=LEASE,
+            name=lease_name(self._config),
             identity=self.identity,
             clock=self._clock,
         )
-        self.reconciler = Reconciler(
-            client,
-            workloads=self.workloads,
-            world=self.world,
-            profiles=self._config.profiles,
-            admission=Admission(client, installed=lambda: bool(len(self.bindings))),
-            recorder=self._recorder,
-            clock=self._clock,
-            flags=self.flags,
-            check=self._check,
-            fresh=lambda: not self.unready(),
-        )
-        self._leading = False
 
-    @property
-    def leading(self) -> bool:
-        """True while this instance decides."""
-        return self._leading
+    def _informers(self) -> None:
+        """What is kept of the hub, and who is told of its changes."""
+        client, clock = self._client, self._clock
+        self.workloads = Informer(client, WORKLOADS, Workload, transform=known, clock=clock)
+        self.clusters = Informer(client, MEMBER_CLUSTERS, MemberCluster, clock=clock)
+        self.bindings = Informer(
+            client,
+            VALIDATING_ADMISSION_POLICY_BINDINGS,
+            Object,
+            field_selector=f"metadata.name={ADMISSION_POLICY}",
+            metadata_only=True,
+            clock=clock,
+        )
+        self._admission = Admission(
+            client,
+            installed=lambda: len(self.bindings) > 0,
+            learn=lambda answer: self.workloads.upsert(_decoder.decode(answer)),
+        )
+        self.world = World(
+            self._profiles.keys(),
+            sort=next(iter(self._profiles.values())).queue_sort,
+            reviewed=self._admission.reviewed,
+        )
+        self.workloads.add_handler(self.world.workload_changed)
+        self.workloads.add_handler(self._admission.workload_changed)
+        self.clusters.add_handler(self.world.cluster_changed)
 
     def unready(self) -> str:
         """Why the view of the hub cannot be acted on; empty when it can."""
         for informer in (self.workloads, self.clusters):
-            plural = informer.resource.plural
+            plural, silence = informer.resource.plural, informer.staleness()
             if not informer.synced:
                 return f"{plural} are not listed yet"
-            if informer.staleness() > STALENESS_SECONDS:
-                return f"nothing heard of {plural} for {informer.staleness():.0f} s"
-        return "" if self.bindings.synced else "admission policies are not listed yet"
+            if silence > (TROUBLE_SECONDS if informer.last_error else STALENESS_SECONDS):
+                return f"nothing heard of {plural} for {silence:.0f} s"
+        # An older hub does not know the resource, and so has no policies either.
+        if self.bindings.synced or isinstance(self.bindings.last_error, NotFound):
+            return ""
+        return "admission policies are not listed yet"
 
     def cluster(self, name: str) -> dict[str, Any] | None:
         """What the next decision will read of a cluster, in numbers."""
-        fleet = self.world.fleet()
-        row = fleet.row.get(name)
-        if row is None:
-            return None
-        resources = sorted({*fleet.allocatable, *fleet.requested, *fleet.assumed})
-
-        def amounts(*columns: Any) -> dict[str, int]:
-            return {
-                r: sum(sign * int(c[r][row]) for sign, c in columns if r in c) for r in resources
-            }
-
-        texts = {
-            "allocatable": amounts((1, fleet.allocatable)),
-            "requested": amounts((1, fleet.requested), (1, fleet.assumed)),
-            "remaining": amounts(
-                (1, fleet.allocatable), (-1, fleet.requested), (-1, fleet.assumed)
-            ),
-        }
-        cluster = fleet.clusters[row]
-        return {
-            "name": name,
-            "labels": cluster.metadata.labels,
-            "generation": cluster.metadata.generation,
-            **{
-                kind: {r: quantities.render(r, n) for r, n in values.items()}
-                for kind, values in texts.items()
-            },
-            "shares": {
-                "/".join(key): self.world.units[key].present.get(name, 0)
-                for key in self.world.holders(name)
-                if key in self.world.units
-            },
-        }
+        return insight.of_cluster(self.world, name)
 
     def diagnosis(self, key: Key) -> dict[str, Any] | None:
         """What would be decided now, in full."""
-        decision = self.reconciler.diagnose(key)
-        return None if decision is None else decision.to_dict()
+        unit = self.world.unit(key)
+        profile = self._profiles.get(unit.scheduler_name) if unit else None
+        if unit is None or profile is None:
+            return None
+        now = self._clock.now()
+        return decide(self.world.fleet(), unit, self.world.index, profile, now).to_dict()
 
     async def run(self) -> None:
         """Serve until cancelled."""
         server = HttpServer()
-        local = services.loopback(self._settings.http_host)
-        guard = None if local else Guard(self.reconciler.client)
-        services.install(server, insight=self, flags=self.flags, guard=guard)
-        port = await server.start(self._settings.http_host, self._settings.http_port)
-        LOG.info("listening on %s:%d", self._settings.http_host, port)
+        guard = None if services.loopback(self._settings.http_host) else Guard(self._client)
+        services.install(server, insight=self, flags=self._flags, guard=guard)
+        self.port = await server.start(self._settings.http_host, self._settings.http_port)
+        LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:
             async with asyncio.TaskGroup() as group:
                 for informer in (self.workloads, self.clusters, self.bindings):
                     group.create_task(informer.run())
                 group.create_task(self._recorder.run())
-                if self._config.leader_elect:
-                    group.create_task(self._elector.run(self.lead))
-                else:
-                    group.create_task(self.lead())
+                group.create_task(self._serve())
         finally:
             await server.stop()
 
+    async def _serve(self) -> None:
+        if self._config.leader_elect:
+            await self._elector.run(self.lead)
+        else:
+            await self.lead()
+
     async def lead(self) -> None:
         """Decide until cancelled."""
-        for informer in (self.workloads, self.clusters, self.bindings):
-            await informer.wait_synced()
+        while self.unready():
+            await self._clock.sleep(0.05)
         queue = SchedulingQueue(clock=self._clock)
         LOG.info("deciding as %s", self.identity)
-        self.reconciler.queue, self._leading = queue, True
+        self.leading = True
         LEADER.set(1)
         PENDING.set_function(lambda: queue.parked)
         try:
-            self.world.lead(queue)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(queue.run())
-                group.create_task(
-                    work(queue.active, self.reconciler.reconcile, workers=WORKERS, log=LOG)
-                )
+            self.world.lead(queue, self.workloads.values())
+            await self._decide(queue)
         finally:
-            self.world.lead(None)
-            self.reconciler.queue, self._leading = None, False
+            self.world.rest()
             queue.active.shut_down()
+            self.leading = False
             LEADER.set(0)
+            PENDING.set_function(lambda: 0)
+
+    async def _decide(self, queue: SchedulingQueue) -> None:
+        reconciler = Reconciler(
+            self._client,
+            queue=queue,
+            workloads=self.workloads,
+            world=self.world,
+            profiles=self._profiles,
+            admission=self._admission,
+            recorder=self._recorder,
+            clock=self._clock,
+            flags=self._flags,
+            check=self._check,
+            fresh=lambda: not self.unready(),
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(queue.run())
+            group.create_task(self._resync(queue))
+            group.create_task(work(queue.active, reconciler.reconcile, workers=WORKERS, log=LOG))
+
+    async def _resync(self, queue: SchedulingQueue) -> None:
+        while True:
+            spread = 0.8 + 0.4 * random.random()  # noqa: S311 - so that instances drift apart
+            await self._clock.sleep(RESYNC_SECONDS * spread)
+            queue.announce(Change.any())
 
     def _check(self) -> None:
         if self._config.leader_elect:
             self._elector.check()
+
+
+def _configuration(settings: ControllerSettings) -> SchedulerConfiguration:
+    registry = Registry().with_installed()
+    if settings.config_file is not None:
+        return config.load(settings.config_file, registry)
+    return SchedulerConfiguration({DEFAULT_SCHEDULER: config.default_profile(registry)})
+
+
+def lease_name(configuration: SchedulerConfiguration) -> str:
+    """The Lease of all who serve these scheduler names: schedulers of other names run beside."""
+    names = sorted(configuration.profiles)
+    return LEASE if DEFAULT_SCHEDULER in names else "-".join((LEASE, *names)).lower()[:253]
 
 
 def identity() -> str:
@@ -232,5 +252,6 @@ def identity() -> str:
 
 async def run(settings: ControllerSettings) -> None:
     """The process, until cancelled. Raises ConfigurationError for a wrong configuration file."""
-    async with ApiClient(settings.connection, name="hub", limit=WORKERS + 16) as client:
+    limit = WORKERS + OTHER_REQUESTS
+    async with ApiClient(settings.connection, name="hub", limit=limit) as client:
         await Controller(settings, client).run()

@@ -1,11 +1,12 @@
 """The scheduling queue: who is decided next, and what a refused Workload waits for.
 
-Two halves. The active half is a `machinery.queue.WorkQueue`: higher `spec.priority` first, then
-older, then by name. The parked half holds the Workloads that the last decision refused, each with
-the kinds of change that could help it; nothing is rescanned by the clock. A change wakes those that
-wait for its kind, once, together, and in order of priority, so that freed room goes to the most
-important of them. A Workload that is woken again and again in vain waits longer each time (up to
-ten seconds); one that has been quiet for that long is looked at at once.
+Two halves. The active half is a `machinery.queue.WorkQueue`: higher `spec.priority` first. The
+parked half holds the Workloads that the last decision refused, each with the kinds of change that
+could help it; nothing is rescanned by the clock. A change wakes those that wait for its kind, once,
+together, and in the order of the QueueSort plugin, so that freed room goes to the most important of
+them. A Workload that is woken again and again in vain waits longer each time (up to ten seconds);
+one that has been quiet for that long is looked at at once, and so is whoever has a higher priority
+than one that is looked at now: it must not lose its room to its own patience.
 
 `park` is called in the same breath as the decision, before its write is awaited: a change that
 arrives while the write is under way must find the Workload waiting.
@@ -15,7 +16,10 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from machinery.clock import Clock
 from machinery.objects import Key
@@ -52,16 +56,15 @@ class Change(enum.Flag):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Rank:
-    """The place of a Workload in the order: smaller goes first."""
+    """The place of a Workload in the order of the profile's QueueSort plugin: smaller goes first.
 
-    negative_priority: int
-    created: str
+    The order holds among Workloads that are offered or woken together; of those that came at
+    different times the higher `priority` goes first, then the one that came first.
+    """
+
+    order: tuple[Any, ...]
     key: Key
-
-    @classmethod
-    def of(cls, *, priority: int, created: str, key: Key) -> Rank:
-        """Higher priority first, then the older (RFC 3339 in UTC sorts as text), then by name."""
-        return cls(-priority, created, key)
+    priority: int
 
 
 @dataclass(slots=True)
@@ -98,11 +101,11 @@ class SchedulingQueue:
         """How many Workloads wait for a change."""
         return sum(refusal.parked for refusal in self._refusals.values())
 
-    def offer(self, ranks: list[Rank]) -> None:
+    def offer(self, ranks: Iterable[Rank]) -> None:
         """Decide these as soon as their turn comes; whatever they waited for no longer matters."""
         for rank in sorted(ranks):
             self._refusals.pop(rank.key, None)
-            self.active.add(rank.key, priority=-rank.negative_priority)
+            self.active.add(rank.key, priority=rank.priority)
 
     def park(self, rank: Rank, awaits: Change) -> None:
         """Keep a refused Workload until one of the changes it awaits is announced."""
@@ -138,13 +141,9 @@ class SchedulingQueue:
         self._changed.clear()
         now = self._clock.monotonic()
         woken = [r for r in self._refusals.values() if r.parked and r.awaits & changes]
+        at_once = min((r.rank.priority for r in woken if r.wait(now) <= 0), default=math.inf)
         for refusal in sorted(woken, key=lambda refusal: refusal.rank):
             refusal.parked = False
-            self._again(refusal, refusal.wait(now))
-
-    def _again(self, refusal: _Refusal, wait: float) -> None:
-        key, priority = refusal.rank.key, -refusal.rank.negative_priority
-        if wait > 0:
+            key, priority = refusal.rank.key, refusal.rank.priority
+            wait = 0.0 if priority > at_once else refusal.wait(now)
             self.active.add_after(key, wait, priority=priority)
-        else:
-            self.active.add(key, priority=priority)

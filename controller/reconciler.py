@@ -17,14 +17,15 @@ import msgspec
 from controller.admission import Admission
 from controller.cycle import decide
 from controller.decision import Decision
+from controller.extension import permitted, posted, withdrawn
 from controller.framework.profile import Profile
 from controller.graph import decide_together, together
 from controller.model import Workload
 from controller.queue import Change, SchedulingQueue
 from controller.services import Flags
-from controller.status import patch_of
+from controller.status import is_news, patch_of
 from controller.unit import Unit
-from controller.world import LATER, World, known, rank_of
+from controller.world import World
 from crds.names import API_VERSION
 from crds.workload import EventReason, ScheduledReason, WorkloadState
 from machinery import logs, metrics
@@ -38,9 +39,11 @@ from machinery.transport import ApiClient
 from machinery.verbs import MERGE_PATCH
 
 LOG = logs.get(__name__)
-STALE_RETRY_SECONDS = 1.0
+STALE_RETRY_SECONDS = 2.0
 OBJECTION_RETRY_SECONDS = 30.0
 """Rights on the hub change without telling us."""
+NOTED_CLUSTERS = 20
+"""Shares that an Event names; the others are in the status."""
 
 DECISIONS = metrics.counter(
     "stowage_decisions",
@@ -58,28 +61,33 @@ _COUNT = {reason: DECISIONS.labels(reason.value) for reason in ScheduledReason}
 
 _decoder = msgspec.json.Decoder(Workload)
 
+_ADDED = Change.CLUSTER_ADDED
 _HELPED_BY: Mapping[str, Change] = {
-    "NamedCluster": Change.CLUSTER_ADDED | Change.CLUSTER_RULES,
-    "ClusterSelector": Change.CLUSTER_ADDED | Change.CLUSTER_LABELS | Change.CLUSTER_RULES,
-    "ClusterAffinity": Change.CLUSTER_ADDED | Change.CLUSTER_LABELS,
-    "TargetNamespace": Change.CLUSTER_ADDED | Change.CLUSTER_RULES,
-    "TaintToleration": Change.CLUSTER_ADDED | Change.CLUSTER_RULES,
-    "ClusterReady": Change.CLUSTER_ADDED | Change.CLUSTER_READY,
-    "WorkloadAffinity": Change.CLUSTER_ADDED | Change.CLUSTER_LABELS | Change.WORKLOADS,
-    "ClusterResources": Change.CLUSTER_ADDED | Change.CLUSTER_RULES | Change.CLUSTER_ROOM,
+    "NamedCluster": _ADDED | Change.CLUSTER_RULES,
+    "ClusterSelector": _ADDED | Change.CLUSTER_LABELS | Change.CLUSTER_RULES,
+    "ClusterAffinity": _ADDED | Change.CLUSTER_LABELS,
+    "TargetNamespace": _ADDED | Change.CLUSTER_RULES,
+    "TaintToleration": _ADDED | Change.CLUSTER_RULES,
+    "ClusterReady": _ADDED | Change.CLUSTER_READY,
+    "WorkloadAffinity": _ADDED | Change.CLUSTER_LABELS | Change.WORKLOADS,
+    "ClusterResources": _ADDED | Change.CLUSTER_RULES | Change.CLUSTER_ROOM,
 }
+"""What can lift a plugin's refusal of a cluster; of a plugin that is not here, anything can."""
+
+_ANY_CLUSTER = Change.any() & ~Change.WORKLOADS
 
 
 class Reconciler:
-    """Decides keys of the scheduling queue.
+    """Decides keys of one scheduling queue, for one term of leadership.
 
-    `check` raises LeaseLost; `fresh` says: act on the view.
+    `check` raises LeaseLost; `fresh` says that the view of the hub may be acted on.
     """
 
     def __init__(
         self,
         client: ApiClient,
         *,
+        queue: SchedulingQueue,
         workloads: Informer[Workload],
         world: World,
         profiles: Mapping[str, Profile],
@@ -90,7 +98,8 @@ class Reconciler:
         check: Callable[[], None],
         fresh: Callable[[], bool],
     ) -> None:
-        self.client = client
+        self._client = client
+        self._queue = queue
         self._workloads = workloads
         self._world = world
         self._profiles = profiles
@@ -100,68 +109,50 @@ class Reconciler:
         self._flags = flags
         self._check = check
         self._fresh = fresh
-        self.queue: SchedulingQueue | None = None
+        self._busy: set[Key] = set()
+        self._missed: set[Key] = set()
 
     async def reconcile(self, key: Key) -> float | None:
         """Decide one Workload; seconds until it shall be looked at again, or None."""
         if not self._fresh():
             return STALE_RETRY_SECONDS
-        workload = self._workloads.get(key)
-        if not self._ours(workload):
-            self._forget(key)
+        workload = self._ours(key)
+        if workload is None:
             return None
-        assert workload is not None  # noqa: S101 - `_ours` has looked
-        objection = await self._admission.objection(workload.metadata)
-        if workload.fault or objection is not None:
-            message = workload.fault or (objection.message if objection else "")
-            await self._refuse(workload, message)
-            lasting = objection is None or objection.lasting
-            return None if lasting else OBJECTION_RETRY_SECONDS
-        workload = self._workloads.get(key)  # the objection may have taken a while
-        if not self._ours(workload):
+        objection = await self._admission.review(workload.metadata)
+        workload = self._ours(key)  # a review takes its time
+        if workload is None:
             return None
-        assert workload is not None  # noqa: S101 - `_ours` has looked
-        for decision in self._decide(workload.unit):
-            await self._commit(decision)
+        if objection is not None:
+            await self._refuse(workload, objection.message)
+            return None if objection.lasting else OBJECTION_RETRY_SECONDS
+        if workload.fault:
+            await self._refuse(workload, workload.fault)
+            return None
+        await self._commit(self._decide(workload.unit))
         return None
 
-    def diagnose(self, key: Key) -> Decision | None:
-        """What would be decided now, without doing it; None for a Workload that is not ours."""
-        unit = self._world.units.get(key)
-        if unit is None or unit.scheduler_name not in self._profiles:
+    def _ours(self, key: Key) -> Workload | None:
+        """The Workload, if it is ours to decide, and now."""
+        if key in self._busy:
+            self._missed.add(key)
             return None
-        return self._pure(unit)
-
-    def _ours(self, workload: Workload | None) -> bool:
-        return (
-            workload is not None
-            and not workload.metadata.deleting
-            and workload.spec.scheduler_name in self._profiles
-        )
-
-    def _forget(self, key: Key) -> None:
-        if self.queue is not None:
-            self.queue.forget(key)
-
-    def _pure(self, unit: Unit) -> Decision:
-        profile = self._profiles[unit.scheduler_name]
-        return decide(self._world.fleet(), unit, self._world.index, profile, self._clock.now())
+        workload = self._workloads.get(key)
+        if workload is not None and self._world.ours(workload):
+            return workload
+        self._queue.forget(key)
+        return None
 
     def _decide(self, unit: Unit) -> list[Decision]:
         """The decision, or those of all who have to be decided together; counted as made."""
         started = self._clock.monotonic()
-        decisions = [self._pure(unit)]
+        fleet, profile = self._world.fleet(), self._profiles[unit.scheduler_name]
+        about = (self._world.index, profile, self._clock.now())
+        decisions = [decide(fleet, unit, *about)]
         if not decisions[0].scheduled and unit.affinity.required:
-            waiting = {u.key: u for u in self._world.units.values() if not u.present}
-            group = together(unit.key, {**waiting, unit.key: unit})
+            group = together(unit.key, self._partners(unit))
             if len(group) > 1:
-                decisions = decide_together(
-                    self._world.fleet(),
-                    group,
-                    self._world.index,
-                    self._profiles[unit.scheduler_name],
-                    self._clock.now(),
-                )
+                decisions = decide_together(fleet, group, *about)
         DECISION_SECONDS.observe(self._clock.monotonic() - started)
         for decision in decisions:
             self._world.assume(decision.unit, decision.placements)
@@ -169,58 +160,88 @@ class Reconciler:
             self._log(decision)
         return decisions
 
+    def _partners(self, unit: Unit) -> dict[Key, Unit]:
+        """Who could wait for each other with this one, itself included; nobody that is in work."""
+        waiting = self._world.waiting(unit)
+        free = {
+            key: other
+            for key, other in waiting.items()
+            if key not in self._busy
+            and (held := self._workloads.get(key)) is not None
+            and self._world.ours(held)
+            and self._admission.reviewed(held.metadata)
+        }
+        return {**free, unit.key: unit}
+
     def _park(self, decision: Decision) -> None:
         """In the same breath as the decision: a change during its write must find it waiting."""
-        if self.queue is None:
-            return
         unit = decision.unit
-        if decision.scheduled and not unit.everywhere:
-            self.queue.forget(unit.key)
-            return
-        awaits = LATER if unit.everywhere else Change.NOTHING
+        awaits = Change.NOTHING
         if not decision.scheduled:
-            for plugin in decision.refused_by():
-                awaits |= _HELPED_BY.get(plugin, Change.any())
-        self.queue.park(rank_of(unit), awaits or Change.any())
+            awaits = _helped_by(decision)
+        if unit.everywhere:  # one more cluster is one more place
+            awaits |= _ANY_CLUSTER
+        if awaits:
+            self._queue.park(self._world.rank(unit), awaits)
+        else:
+            self._queue.forget(unit.key)
 
     def _log(self, decision: Decision) -> None:
         _COUNT[decision.reason].inc()
         about = {"object": "/".join(decision.unit.key)}
         LOG.debug("%s: %s", decision.reason.value, decision.message, extra=about)
-        if self._flags.debug_scores:
+        if self._flags.debug_scores and len(decision.ranking):
             LOG.info("%s", decision.table(self._flags.debug_scores), extra=about)
 
-    async def _commit(self, decision: Decision) -> None:
-        """Reserve, permit, one write, and the news of it."""
-        unit, profile = decision.unit, self._profiles[decision.unit.scheduler_name]
-        workload = self._workloads.get(unit.key)
-        if workload is None or workload.unit is not unit:
-            self._again(unit.key)
-            return
+    async def _commit(self, decisions: list[Decision]) -> None:
+        """Write them one after the other; those that are not written are as if never decided."""
+        left = {decision.unit.key: decision for decision in decisions}
+        self._busy |= left.keys()
+        try:
+            for decision in decisions:
+                if await self._bind(decision):
+                    del left[decision.unit.key]
+        finally:
+            for decision in decisions:
+                self._busy.discard(decision.unit.key)
+            for key, decision in left.items():
+                self._queue.park(self._world.rank(decision.unit), Change.any())
+                self._world.restore(key, self._workloads.get(key))
+            self._make_good(decisions)
+
+    def _make_good(self, decisions: list[Decision]) -> None:
+        """Those whose own turn came while we were busy with their group get it now."""
+        units = [decision.unit for decision in decisions if decision.unit.key in self._missed]
+        self._missed.difference_update(unit.key for unit in units)
+        self._queue.offer([self._world.rank(unit) for unit in units])
+
+    async def _bind(self, decision: Decision) -> bool:
+        """Reserve, permit, one write, and the news of it. False when it could not be written."""
+        workload = self._workloads.get(decision.unit.key)
+        if workload is None or workload.unit is not decision.unit:
+            return False  # edited while others of its group were written
         patch = patch_of(decision, workload)
         if patch is None:
-            return
-        written = False
+            return True
+        profile, written = self._profiles[decision.unit.scheduler_name], False
         try:
-            if await _permitted(profile, decision):
-                await self._write(unit.key, patch)
-                written = True
+            if not await permitted(profile, decision):
+                return False
+            await self._write(decision.unit.key, patch)
+            written = True
         finally:
             if not written:
-                for reserving in profile.reserve:
-                    reserving.unreserve(unit, decision.placements)
-                self._restore(unit.key)
-        if written:
-            for telling in profile.post_bind:
-                telling.post_bind(unit, decision.placements)
-            self._tell(decision)
+                withdrawn(profile, decision)
+        posted(profile, decision)
+        self._tell(decision, patch, workload)
+        return True
 
     async def _write(self, key: Key, patch: dict[str, Any]) -> None:
         self._check()
         started = self._clock.monotonic()
         namespace, name = key
         with suppress(NotFound):  # deleted meanwhile; the informer will say so
-            answer = await self.client.request(
+            answer = await self._client.request(
                 "PATCH",
                 WORKLOADS.path(namespace, name, "status"),
                 body=patch,
@@ -229,74 +250,55 @@ class Reconciler:
             self._workloads.upsert(_decoder.decode(answer))
         WRITE_SECONDS.observe(self._clock.monotonic() - started)
 
-    def _restore(self, key: Key) -> None:
-        """Back to what the informer holds."""
-        self._world.workload_changed(None, self._workloads.get(key) or _absent(key))
-
-    def _again(self, key: Key) -> None:
-        """A newer version arrived while others of its group were written."""
-        unit = self._world.units.get(key)
-        self._restore(key)
-        if self.queue is not None and unit is not None:
-            self.queue.offer([rank_of(unit)])
-
-    def _tell(self, decision: Decision) -> None:
-        good = decision.scheduled
+    def _tell(self, decision: Decision, patch: Mapping[str, Any], before: Workload) -> None:
+        """An Event and a line of the log, where people do not know yet."""
+        if not is_news(patch, before):
+            return
+        good, (namespace, name) = decision.scheduled, decision.unit.key
         reason = EventReason.SCHEDULED if good else EventReason.FAILED_SCHEDULING
-        where = ", ".join(f"{c}={n}" for c, n in list(decision.placements.items())[:20])
-        namespace, name = decision.unit.key
+        note = f"assigned {_shares(decision)}" if good else decision.message
+        LOG.info("%s: %s", reason.value, note, extra={"object": f"{namespace}/{name}"})
         self._recorder.event(
             ObjectRef(API_VERSION, "Workload", namespace, name, decision.unit.uid),
             type="Normal" if good else "Warning",
             reason=reason.value,
-            note=f"assigned {where}" if good else decision.message,
+            note=note,
             action="Scheduling",
         )
 
     async def _refuse(self, workload: Workload, message: str) -> None:
         """What admission would have refused: say so, keep what is placed, place nothing."""
-        unit = workload.unit or compile_empty(workload)
-        placements = {p.cluster: p.replicas for p in workload.status.placements}
+        unit: Unit = workload.unit
+        desired = max(unit.replicas, sum(unit.present.values()))
         decision = Decision(
             unit=unit,
             fleet=self._world.fleet(),
             time=self._clock.now(),
-            placements=placements,
-            desired=max(unit.replicas, sum(placements.values())),
+            placements=unit.present,
+            desired=desired,
             reason=ScheduledReason.INVALID_WORKLOAD,
-            state=WorkloadState.FAILED,
+            state=WorkloadState.SCHEDULED if unit.present else WorkloadState.FAILED,
             message=message,
         )
+        self._queue.forget(unit.key)
+        _COUNT[decision.reason].inc()
         patch = patch_of(decision, workload)
         if patch is not None:
-            await self._write(workload.metadata.key, patch)
-            self._tell(decision)
+            await self._write(unit.key, patch)
+            self._tell(decision, patch, workload)
 
 
-async def _permitted(profile: Profile, decision: Decision) -> bool:
-    """Reserve, Permit and PreBind: whether none of them withholds the write."""
-    unit, placements = decision.unit, decision.placements
-    for reserving in profile.reserve:
-        if not reserving.reserve(unit, placements).ok:
-            return False
-    for permitting in profile.permit:
-        if not permitting.permit(unit, placements).ok:
-            return False
-    for preparing in profile.pre_bind:
-        if not (await preparing.pre_bind(unit, placements)).ok:
-            return False
-    return True
+def _helped_by(decision: Decision) -> Change:
+    """The changes that could turn a refusal, or a shortage, into a placement."""
+    awaits = Change.NOTHING
+    for plugin in decision.refused_by():
+        awaits |= _HELPED_BY.get(plugin, Change.any())
+    if len(decision.ranking):  # some cluster takes it, but not all of it
+        awaits |= _ADDED | Change.CLUSTER_ROOM | Change.CLUSTER_RULES
+    return awaits or Change.any()
 
 
-def compile_empty(workload: Workload) -> Unit:
-    """A unit for a Workload whose template cannot be read: enough to say so on the object."""
-    bare = msgspec.structs.replace(
-        workload,
-        spec=msgspec.structs.replace(workload.spec, target_deployment=None, template=None),
-    )
-    return known(bare).unit  # type: ignore[no-any-return] # a bare spec has nothing to fail on
-
-
-def _absent(key: Key) -> Workload:
-    namespace, name = key
-    return msgspec.convert({"metadata": {"namespace": namespace, "name": name}}, Workload)
+def _shares(decision: Decision) -> str:
+    shares = [f"{cluster}={units}" for cluster, units in decision.placements.items()]
+    more = len(shares) - NOTED_CLUSTERS
+    return ", ".join(shares[:NOTED_CLUSTERS]) + (f" and {more} more" if more > 0 else "")

@@ -12,33 +12,33 @@ from typing import Any
 from controller.decision import Decision
 from controller.model import Workload
 from crds.names import API_VERSION
-from crds.workload import ScheduledReason, WorkloadCondition, WorkloadState
+from crds.workload import WorkloadCondition, WorkloadState
 from machinery.clock import timestamp
 
 SUMMARY_LIMIT = 4096
 MESSAGE_LIMIT = 4096
-OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.value})
+_OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.value})
 
 
 def patch_of(decision: Decision, workload: Workload) -> dict[str, Any] | None:
     """The merge patch of the status subresource, or None when it would change nothing."""
-    old = workload.status
     status = _fields(decision, workload)
-    same = all(
-        (
-            status["desired"] == old.desired,
-            status["pending"] == old.pending,
-            status["decision"]["hash"] == old.decision.hash,
-            status["observedGeneration"] == old.observed_generation,
-            dict(decision.placements) == workload.placements,
-            status["clusterSummary"] == old.cluster_summary,
-            status["conditions"] == old.conditions,
-            status.get("state", old.state) == old.state,
-        )
-    )
-    if same:
+    if _told(status, workload):
         return None
     return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
+
+
+def is_news(patch: Mapping[str, Any], workload: Workload) -> bool:
+    """Whether the patch says anything new to people: other shares, or another verdict."""
+    before = {c["type"]: c for c in workload.status.conditions}
+    after = patch["status"]["conditions"]
+    said = ("status", "reason", "message")
+    return _shares(patch["status"]) != workload.placements or any(
+        before.get(c["type"], {}).get(part) != c[part]
+        for c in after
+        if c["type"] in _OURS
+        for part in said
+    )
 
 
 def summary(placements: Mapping[str, int]) -> str:
@@ -58,13 +58,45 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
         "placements": [{"cluster": c, "replicas": n} for c, n in placements.items()],
         "clusterSummary": summary(placements),
         "clusterRef": _reference(placements),
-        "decision": {"hash": decision.unit.hash, "time": timestamp(decision.time)},
+        "decision": {"hash": _hash(decision, workload), "time": timestamp(decision.time)},
         "conditions": _conditions(decision, workload),
     }
     if not placements or not workload.placements:
         # From the first placement on the state belongs to the propagator.
         status["state"] = decision.state.value
     return status
+
+
+def _told(status: Mapping[str, Any], workload: Workload) -> bool:
+    """Whether the Workload says all of it already; the time alone is no news."""
+    old = workload.status
+    return (
+        status["observedGeneration"] == old.observed_generation
+        and (status["desired"], status["assigned"], status["pending"])
+        == (old.desired, old.assigned, old.pending)
+        and status["selector"] == old.selector
+        and _shares(status) == workload.placements
+        and status["clusterSummary"] == old.cluster_summary
+        and status["decision"]["hash"] == old.decision.hash
+        and status["conditions"] == old.conditions
+        and status.get("state", old.state) == old.state
+    )
+
+
+def _shares(status: Mapping[str, Any]) -> dict[str, int]:
+    return {share["cluster"]: share["replicas"] for share in status["placements"]}
+
+
+def _hash(decision: Decision, workload: Workload) -> str:
+    """What the placements were decided on.
+
+    Shares that a refusal left in place are still the old decision's: so the edit that was refused
+    goes on being one.
+    """
+    kept = bool(decision.placements) and dict(decision.placements) == workload.placements
+    if kept and not decision.scheduled:
+        return workload.status.decision.hash
+    return decision.unit.hash
 
 
 def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:
@@ -75,32 +107,31 @@ def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:
 
 
 def _conditions(decision: Decision, workload: Workload) -> list[dict[str, Any]]:
-    """Ours renewed, the propagator's as they are, each where it stood."""
-    failed = decision.state is WorkloadState.FAILED
-    verdicts = {
-        WorkloadCondition.SCHEDULED: (decision.scheduled, decision.reason, decision.message),
-        WorkloadCondition.FAILED: (
-            failed,
-            decision.reason if failed else ScheduledReason.SCHEDULED,
-            decision.message if failed else "",
-        ),
-    }
-    before = {condition["type"]: condition for condition in workload.status.conditions}
-    after = dict(before)
-    for kind, (status, reason, message) in verdicts.items():
-        if kind is WorkloadCondition.FAILED and not status and kind.value not in before:
-            continue
-        old = before.get(kind.value, {})
-        text = "True" if status else "False"
-        moved = old.get("status") != text
-        after[kind.value] = {
-            "type": kind.value,
-            "status": text,
-            "reason": reason.value,
-            "message": message[:MESSAGE_LIMIT],
-            "lastTransitionTime": timestamp(decision.time)
-            if moved
-            else old.get("lastTransitionTime", timestamp(decision.time)),
-            "observedGeneration": workload.metadata.generation,
-        }
+    """Ours renewed, the propagator's as they are, each where it stood.
+
+    Failed stands there only while it is true: most Workloads never have it.
+    """
+    after = {condition["type"]: condition for condition in workload.status.conditions}
+    failed = after.pop(WorkloadCondition.FAILED.value, {})
+    scheduled = after.get(WorkloadCondition.SCHEDULED.value, {})
+    ours = [_condition(WorkloadCondition.SCHEDULED, decision.scheduled, scheduled, decision)]
+    if decision.state is WorkloadState.FAILED:
+        ours.append(_condition(WorkloadCondition.FAILED, True, failed, decision))
+    for condition in ours:
+        condition["observedGeneration"] = workload.metadata.generation
+        after[condition["type"]] = condition
     return list(after.values())
+
+
+def _condition(
+    kind: WorkloadCondition, holds: bool, old: Mapping[str, Any], decision: Decision
+) -> dict[str, Any]:
+    status = "True" if holds else "False"
+    since = old.get("lastTransitionTime") if old.get("status") == status else None
+    return {
+        "type": kind.value,
+        "status": status,
+        "reason": decision.reason.value,
+        "message": decision.message[:MESSAGE_LIMIT],
+        "lastTransitionTime": since or timestamp(decision.time),
+    }

@@ -7,50 +7,64 @@ the scheduling queue who must be decided and what has changed in the world.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
 from controller.fleet import Fleet, FleetBuilder
-from controller.framework.profile import Profile
+from controller.framework.points import QueueSort
 from controller.index import Index
-from controller.model import MemberCluster, Workload
+from controller.model import MemberCluster, NodeGroup, Workload
 from controller.queue import Change, Rank, SchedulingQueue
 from controller.unit import Unit, compact, compile_unit
-from machinery import logs
-from machinery.objects import Key
-
-LOG = logs.get(__name__)
-
-LATER = (
-    Change.CLUSTER_ADDED
-    | Change.CLUSTER_LABELS
-    | Change.CLUSTER_RULES
-    | Change.CLUSTER_READY
-    | Change.CLUSTER_ROOM
-)
-"""What can bring a Workload that runs everywhere to one more cluster."""
+from crds.workload import WorkloadCondition
+from machinery import quantities
+from machinery.objects import Key, Meta
 
 
 def known(workload: Workload) -> Workload:
-    """The Workload with its unit instead of its template, as the informer keeps it."""
+    """The Workload with its unit instead of its template, as the informer keeps it.
+
+    Where the template cannot be read, the unit is one that asks for nothing and `fault` says why.
+    """
+    slim = compact(workload)
     try:
-        unit = compile_unit(workload)
+        unit, fault = compile_unit(workload), ""
     except (ValueError, msgspec.ValidationError) as e:
-        return msgspec.structs.replace(compact(workload), fault=str(e))
-    return msgspec.structs.replace(compact(workload), unit=unit)
+        unit, fault = compile_unit(slim), str(e)
+    return msgspec.structs.replace(slim, unit=unit, fault=fault)
+
+
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """The shares of a Workload, assumed or written, and the units its clusters do not count yet."""
+
+    unit: Unit
+    placements: Mapping[str, int]
+    flying: Mapping[str, int]
 
 
 class World:
-    """The state between the informers and `decide`. All calls come from one event loop."""
+    """The state between the informers and `decide`. All calls come from one event loop.
 
-    def __init__(self, profiles: Mapping[str, Profile]) -> None:
+    `schedulers` are the scheduler names that we answer to; `sort` is the order of the queue;
+    `reviewed` says whether admission has seen a Workload as it is now.
+    """
+
+    def __init__(
+        self,
+        schedulers: Collection[str],
+        *,
+        sort: QueueSort,
+        reviewed: Callable[[Meta], bool],
+    ) -> None:
         self.index = Index()
-        self.units: dict[Key, Unit] = {}
-        self._profiles = profiles
+        self._sort = sort
+        self._schedulers = frozenset(schedulers)
+        self._reviewed = reviewed
         self._builder = FleetBuilder()
-        self._flight: dict[Key, tuple[Unit, dict[str, int]]] = {}
-        self._scheduled: dict[Key, dict[str, int]] = {}
+        self._holdings: dict[Key, _Holding] = {}
         self._holders: dict[str, set[Key]] = {}
         self._queue: SchedulingQueue | None = None
 
@@ -58,114 +72,182 @@ class World:
         """The clusters as they are now, decisions in flight counted."""
         return self._builder.snapshot()
 
-    def holders(self, cluster: str) -> list[Key]:
-        """The Workloads that hold units on a cluster, by name."""
-        return sorted(self._holders.get(cluster, ()))
+    def unit(self, key: Key) -> Unit | None:
+        """A Workload as the last decision saw it; None for one that does not exist."""
+        holding = self._holdings.get(key)
+        return holding.unit if holding else None
 
-    def lead(self, queue: SchedulingQueue | None) -> None:
+    def rank(self, unit: Unit) -> Rank:
+        """The unit's place in the queue."""
+        return Rank(self._sort.rank(unit), unit.key, unit.priority)
+
+    def waiting(self, beside: Unit) -> dict[Key, Unit]:
+        """The Workloads of its scheduler and namespace that require others and run nowhere yet."""
+        return {
+            key: held.unit
+            for key, held in self._holdings.items()
+            if not held.placements
+            and held.unit.affinity.required
+            and held.unit.namespace == beside.namespace
+            and held.unit.scheduler_name == beside.scheduler_name
+        }
+
+    def shares(self, cluster: str) -> dict[Key, int]:
+        """The units of each Workload on a cluster, decided ones included, by name."""
+        holders = sorted(self._holders.get(cluster, ()))
+        return {key: self._holdings[key].placements[cluster] for key in holders}
+
+    def lead(self, queue: SchedulingQueue, workloads: Iterable[Workload]) -> None:
         """Feed that queue from now on, beginning with every Workload that is not settled."""
         self._queue = queue
-        if queue is not None:
-            queue.offer([rank_of(u) for u in self.units.values() if not self.settled(u)])
+        self._offer(w for w in workloads if self.unsettled(w))
 
-    def settled(self, unit: Unit) -> bool:
-        """Whether the last decision still stands.
+    def rest(self) -> None:
+        """Feed no queue any more."""
+        self._queue = None
 
-        Nothing was edited, and all its clusters exist.
+    def ours(self, workload: Workload) -> bool:
+        """Whether we are to place it: it names one of our schedulers and is not on its way out."""
+        deleting = workload.metadata.deleting
+        return workload.spec.scheduler_name in self._schedulers and not deleting
+
+    def unsettled(self, workload: Workload) -> bool:
+        """Whether it is ours and the last decision, as written, does not stand.
+
+        It stands while nothing was edited, every unit has a cluster, and all these exist.
         """
-        if unit.scheduler_name not in self._profiles:
-            return True
-        fleet = self.fleet()
-        return (
-            unit.hash == "-".join(unit.decided)
-            and bool(unit.present)
+        if not self.ours(workload):
+            return False
+        unit, status = workload.unit, workload.status
+        return not (
+            status.observed_generation == workload.metadata.generation
+            and unit.hash == status.decision.hash
+            and _scheduled(workload)
             and not unit.everywhere
-            and sum(unit.present.values()) == unit.replicas
-            and all(name in fleet.row for name in unit.present)
+            and all(name in self.fleet().row for name in unit.present)
+            and self._reviewed(workload.metadata)
         )
 
     def assume(self, unit: Unit, placements: Mapping[str, int]) -> None:
-        """Count a decision whose write is under way."""
-        self._place(unit, placements, self._scheduled.get(unit.key, {}))
+        """Count a decision whose write is under way: all its new units are in flight."""
+        before = self._holdings.get(unit.key)
+        counted: dict[str, int] = {}
+        if before is not None:
+            counted = {c: n - before.flying[c] for c, n in before.placements.items()}
+        self._hold(unit, placements, counted)
+
+    def restore(self, key: Key, workload: Workload | None) -> None:
+        """A decision was not written: what the informer holds counts again, and room is free."""
+        if workload is None:
+            self._drop(key)
+        else:
+            self._take(workload)
+        self._announce(Change.WORKLOADS | Change.CLUSTER_ROOM)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """An informer's handler: what it says replaces what was assumed."""
-        key = (new or old).metadata.key  # type: ignore[union-attr] # one of them is there
-        before = self.units.get(key)
-        if new is None or new.unit is None:
-            self._gone(key)
-            self._announce(Change.WORKLOADS | Change.CLUSTER_ROOM)
+        if new is None:
+            assert old is not None  # noqa: S101 - the informer's promise
+            self._drop(old.metadata.key)
+            if old.placements:
+                self._announce(Change.WORKLOADS | Change.CLUSTER_ROOM)
             return
-        unit: Unit = new.unit
-        self._scheduled[key] = {s.name: s.scheduled for s in new.status.clusters}
-        self._place(unit, unit.present, self._scheduled[key])
-        if before is None or before.present != unit.present or before.labels != unit.labels:
-            fewer = before is not None and sum(before.present.values()) > sum(unit.present.values())
-            self._announce(Change.WORKLOADS | (Change.CLUSTER_ROOM if fewer else Change.NOTHING))
-        if new.metadata.deleting:
-            return
-        if before is None or before.hash != unit.hash or before.present != unit.present:
-            self._offer([unit])
+        held = self._holdings.get(new.metadata.key)
+        ours = held is not None and held.placements == new.placements  # what was assumed came back
+        self._take(new)
+        self._announce(_effect(old, new))
+        if (_edited(old, new) or not ours) and self.unsettled(new):
+            self._offer([new])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """An informer's handler."""
         if new is None:
-            name = old.metadata.name if old is not None else ""
-            self._builder.remove(name)
-            self._offer(self.units[key] for key in self.holders(name) if key in self.units)
+            assert old is not None  # noqa: S101 - the informer's promise
+            self._builder.remove(old.metadata.name)
+            self._lost(old.metadata.name)
             return
         self._builder.upsert(new)
-        if old is None:
-            for key in self.holders(new.metadata.name):
-                unit, flying = self._flight[key]
-                self._builder.assume(
-                    new.metadata.name, unit.request, flying.get(new.metadata.name, 0)
-                )
+        if old is None:  # its Workloads were known before it was
+            name = new.metadata.name
+            for key in self._holders.get(name, ()):
+                held = self._holdings[key]
+                self._builder.assume(name, held.unit.request, held.flying[name])
         self._announce(_difference(old, new))
 
-    def _place(
-        self, unit: Unit, placements: Mapping[str, int], scheduled: Mapping[str, int]
-    ) -> None:
-        """Where a Workload's units are, and which of them its clusters do not count yet."""
-        self._unfly(unit.key)
-        self.units[unit.key] = unit
+    def _take(self, workload: Workload) -> None:
+        counted = {share.name: share.scheduled for share in workload.status.clusters}
+        self._hold(workload.unit, workload.placements, counted)
+
+    def _hold(self, unit: Unit, placements: Mapping[str, int], counted: Mapping[str, int]) -> None:
+        """Where a Workload's units are, and how many of them each cluster counts itself."""
+        self._let_go(unit.key)
         self.index.put(unit, placements)
-        flying = {c: n - min(scheduled.get(c, 0), n) for c, n in placements.items()}
+        flying = {c: max(n - counted.get(c, 0), 0) for c, n in placements.items()}
         for cluster, units in flying.items():
             self._builder.assume(cluster, unit.request, units)
             self._holders.setdefault(cluster, set()).add(unit.key)
-        self._flight[unit.key] = (unit, flying)
+        self._holdings[unit.key] = _Holding(unit, dict(placements), flying)
 
-    def _unfly(self, key: Key) -> None:
-        unit, flying = self._flight.pop(key, (None, {}))
-        for cluster, units in flying.items():
-            if unit is not None:
-                self._builder.assume(cluster, unit.request, -units)
-            holders = self._holders.get(cluster, set())
+    def _let_go(self, key: Key) -> None:
+        held = self._holdings.pop(key, None)
+        if held is None:
+            return
+        for cluster, units in held.flying.items():
+            self._builder.assume(cluster, held.unit.request, -units)
+            holders = self._holders[cluster]
             holders.discard(key)
             if not holders:
-                self._holders.pop(cluster, None)
+                del self._holders[cluster]
 
-    def _gone(self, key: Key) -> None:
-        self._unfly(key)
+    def _drop(self, key: Key) -> None:
+        self._let_go(key)
         self.index.drop(key)
-        self.units.pop(key, None)
-        self._scheduled.pop(key, None)
         if self._queue is not None:
             self._queue.forget(key)
 
-    def _offer(self, units: Iterable[Unit]) -> None:
+    def _lost(self, cluster: str) -> None:
+        """Whoever held units on a cluster that is gone needs another one."""
+        units = [self._holdings[key].unit for key in self._holders.get(cluster, ())]
         if self._queue is not None:
-            self._queue.offer([rank_of(unit) for unit in units if not self.settled(unit)])
+            ours = [unit for unit in units if unit.scheduler_name in self._schedulers]
+            self._queue.offer([self.rank(unit) for unit in ours])
+
+    def _offer(self, workloads: Iterable[Workload]) -> None:
+        if self._queue is not None:
+            self._queue.offer([self.rank(workload.unit) for workload in workloads])
 
     def _announce(self, change: Change) -> None:
         if self._queue is not None and change:
             self._queue.announce(change)
 
 
-def rank_of(unit: Unit) -> Rank:
-    """The unit's place in the queue."""
-    return Rank.of(priority=unit.priority, created=unit.created, key=unit.key)
+def _scheduled(workload: Workload) -> bool:
+    return any(
+        c["type"] == WorkloadCondition.SCHEDULED.value and c["status"] == "True"
+        for c in workload.status.conditions
+    ) and sum(workload.placements.values()) == (workload.status.desired or 0)
+
+
+def _edited(old: Workload | None, new: Workload) -> bool:
+    """Whether something changed, shares apart, that a decision of its own depends on."""
+    return (
+        old is None
+        or old.metadata.generation != new.metadata.generation
+        or old.metadata.labels != new.metadata.labels
+        or old.metadata.annotations != new.metadata.annotations
+    )
+
+
+def _effect(old: Workload | None, new: Workload) -> Change:
+    """What a change of one Workload could mean for others."""
+    before, after = old.placements if old else {}, new.placements
+    labels = old.unit.labels if old else new.unit.labels
+    change = Change.NOTHING
+    if before.keys() != after.keys() or (after and labels != new.unit.labels):
+        change |= Change.WORKLOADS
+    if any(after.get(cluster, 0) < units for cluster, units in before.items()):
+        change |= Change.CLUSTER_ROOM
+    return change
 
 
 def _difference(old: MemberCluster | None, new: MemberCluster) -> Change:
@@ -183,6 +265,38 @@ def _difference(old: MemberCluster | None, new: MemberCluster) -> Change:
         change |= Change.CLUSTER_RULES
     if new.ready and not old.ready:
         change |= Change.CLUSTER_READY
-    if told.node_groups != tells.node_groups:
+    if told.node_groups != tells.node_groups and _roomier(told.node_groups, tells.node_groups):
         change |= Change.CLUSTER_ROOM
     return change
+
+
+def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
+    """Whether a unit might fit now that did not: more in sum, or more in one piece, or new nodes.
+
+    Nodes with other labels or taints are new ones. What only got tighter, which each placement of
+    ours makes it, wakes nobody.
+    """
+    kinds = {_kind(group) for group in before}
+    if any(_kind(group) not in kinds for group in after):
+        return True
+    was, now = _free(before), _free(after)
+    return any(amount > was.get(what, 0) for what, amount in now.items())
+
+
+def _kind(group: NodeGroup) -> bytes:
+    return msgspec.json.encode((group.labels, group.taints), order="deterministic")
+
+
+def _free(groups: list[NodeGroup]) -> dict[tuple[bytes, str, str], int]:
+    """Free amounts by kind of node and resource: in sum, and the largest of one node."""
+    free: dict[tuple[bytes, str, str], int] = {}
+    for group in groups:
+        for resource, text in group.free.items():
+            try:
+                each = quantities.amount(resource, text)
+            except ValueError:
+                continue  # counts as no room, as in the fleet
+            total, most = (_kind(group), resource, "sum"), (_kind(group), resource, "most")
+            free[total] = free.get(total, 0) + each * group.count
+            free[most] = max(free.get(most, 0), each if group.count else 0)
+    return free
