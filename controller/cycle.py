@@ -12,7 +12,7 @@ cannot differ from what happens. It does no I/O, asks no clock and changes nothi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -28,6 +28,7 @@ from controller.plugins.resources import room_of
 from controller.snapshot import Fleet
 from controller.unit import Unit
 from controller.verdict import of_assignment, of_refusal
+from crds.workload import WorkloadState
 
 
 def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime) -> Decision:
@@ -172,7 +173,7 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
     shares = sorted(assignment.shares.items(), key=lambda share: names[share[0]])
     verdict = of_assignment(assignment, work.verdicts, work.refusals, work.lament(assignment))
     weights = {name: work.profile.weights[name] for name in work.scores}
-    return Decision(
+    decision = Decision(
         unit=unit,
         fleet=work.fleet,
         time=now,
@@ -189,13 +190,21 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
         ranking=work.ranking(),
         why=assignment.why,
     )
+    return decision if assignment.shares or not unit.replicas else _holding_on(decision)
+
+
+def _holding_on(decision: Decision) -> Decision:
+    """Nothing was found: a Workload that runs keeps what it has, and says what it lacks."""
+    placements, desired = _kept(decision.unit, decision.fleet)
+    if not placements:
+        return decision
+    state = WorkloadState.SCHEDULED
+    return replace(decision, placements=placements, desired=desired, state=state)
 
 
 def _refused(unit: Unit, fleet: Fleet, now: datetime, status: Status) -> Decision:
     """The Workload as a whole is refused: what it has it keeps, what it lacks stays pending."""
-    kept = {name: n for name, n in unit.present.items() if name in fleet.row}
-    desired = unit.replicas * (max(len(kept), 1) if unit.everywhere else 1)
-    placements = _at_most(kept, unit.replicas if unit.everywhere else desired, desired)
+    placements, desired = _kept(unit, fleet)
     verdict = of_refusal(len(fleet), status, holding=bool(placements))
     return Decision(
         unit=unit,
@@ -210,6 +219,13 @@ def _refused(unit: Unit, fleet: Fleet, now: datetime, status: Status) -> Decisio
         verdicts=np.ones(len(fleet), dtype=np.int16),
         totals=np.zeros(len(fleet), dtype=np.int64),
     )
+
+
+def _kept(unit: Unit, fleet: Fleet) -> tuple[dict[str, int], int]:
+    """The present shares on clusters that exist, as far as they are wanted; the units wanted."""
+    kept = {name: n for name, n in unit.present.items() if name in fleet.row}
+    desired = unit.replicas * (max(len(kept), 1) if unit.everywhere else 1)
+    return _at_most(kept, unit.replicas if unit.everywhere else desired, desired), desired
 
 
 def _at_most(shares: Mapping[str, int], each: int, desired: int) -> dict[str, int]:
