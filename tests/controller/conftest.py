@@ -1,0 +1,41 @@
+"""Hubs of the controller's live tests. They kill and restart them, so nobody else uses these."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from .live import World, install, world_on
+
+
+@pytest.fixture(scope="session")
+def controller_hub(make_cluster: Callable[..., Any]) -> Any:
+    """A hub of the controller's tests alone: they kill it."""
+    cluster = make_cluster("controller-hub")
+    asyncio.run(install(cluster, policies=True))
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def bare_hub(make_cluster: Callable[..., Any]) -> Any:
+    """A hub that has our kinds but none of the admission policies."""
+    cluster = make_cluster("bare-hub")
+    asyncio.run(install(cluster, policies=False))
+    return cluster
+
+
+@pytest.fixture
+async def world(controller_hub: Any) -> AsyncIterator[World]:
+    """An empty hub with admission policies."""
+    async with world_on(controller_hub, "shop") as world:
+        yield world
+
+
+@pytest.fixture
+async def bare_world(bare_hub: Any) -> AsyncIterator[World]:
+    """An empty hub without admission policies."""
+    async with world_on(bare_hub, "shop") as world:
+        yield world

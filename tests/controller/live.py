@@ -1,0 +1,290 @@
+"""What the live tests do to a hub: a real API server, and MemberClusters that the test writes.
+
+No propagator runs here. What it would report (readiness, room, labels) the test patches into the
+status, so that each change comes exactly when the test means it to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import crds
+from controller.app import WORKERS, Controller, ControllerSettings
+from crds import names
+from machinery.errors import NotFound
+from machinery.resources import CRDS, MEMBER_CLUSTERS, WORKLOADS
+from machinery.transport import ApiClient
+from stowage import install as installer
+
+READY = {"type": "Ready", "status": "True", "reason": "Connected", "message": ""}
+UNREADY = {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route"}
+SINCE = "2026-01-01T00:00:00Z"
+
+
+class World:
+    """What a test does to a hub, and what it waits for."""
+
+    def __init__(self, client: ApiClient, cluster: Any, namespace: str) -> None:
+        self.client = client
+        self.hub = cluster
+        self.namespace = namespace
+
+    async def cluster(
+        self,
+        name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        cpu: str = "8",
+        memory: str = "32Gi",
+        pods: str = "110",
+        nodes: int = 1,
+        ready: bool = True,
+        annotations: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> None:
+        """A MemberCluster as registrar and probe would have made it."""
+        member = {
+            "apiVersion": MEMBER_CLUSTERS.api_version,
+            "kind": "MemberCluster",
+            "metadata": {
+                "name": name,
+                "labels": {"stowage.dev/cluster": name, **(labels or {})},
+                "annotations": dict(annotations or {}),
+            },
+            "spec": {"secretRef": {"namespace": "stowage-system", "name": name}, **spec},
+        }
+        await self.client.create(MEMBER_CLUSTERS, member)
+        await self.report(name, cpu=cpu, memory=memory, pods=pods, nodes=nodes, ready=ready)
+
+    async def report(
+        self,
+        name: str,
+        *,
+        cpu: str = "8",
+        memory: str = "32Gi",
+        pods: str = "110",
+        nodes: int = 1,
+        ready: bool = True,
+    ) -> None:
+        """What the propagator would write after a probe: readiness, and free room of each node."""
+        free = {"cpu": cpu, "memory": memory, "pods": pods}
+        status = {
+            "conditions": [{**(READY if ready else UNREADY), "lastTransitionTime": SINCE}],
+            "version": "v1.36.3",
+            "provider": "kwok",
+            "nodeGroups": [{"count": nodes, "labels": {}, "taints": [], "free": free}],
+            "capacity": {"nodes": nodes, "allocatable": free, "requested": {}},
+        }
+        await self.client.merge_patch(
+            MEMBER_CLUSTERS, name, {"status": status}, subresource="status"
+        )
+
+    async def label(self, name: str, **labels: str | None) -> None:
+        """kubectl label membercluster."""
+        await self.client.merge_patch(MEMBER_CLUSTERS, name, {"metadata": {"labels": labels}})
+
+    def manifest(self, name: str, **how: Any) -> dict[str, Any]:
+        """A Workload around a Deployment, of this world's namespace."""
+        return self.manifest_in(self.namespace, name, **how)
+
+    @staticmethod
+    def manifest_in(
+        namespace: str,
+        name: str,
+        *,
+        replicas: int = 1,
+        cpu: str = "100m",
+        labels: Mapping[str, str] | None = None,
+        **spec: Any,
+    ) -> dict[str, Any]:
+        """A Workload around a Deployment; `spec` overrides and adds."""
+        return {
+            "apiVersion": WORKLOADS.api_version,
+            "kind": "Workload",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "labels": {"app": name, **(labels or {})},
+            },
+            "spec": {
+                "replicas": replicas,
+                **({} if "template" in spec else {"targetDeployment": deployment(name, cpu)}),
+                **spec,
+            },
+        }
+
+    async def workload(self, name: str, **how: Any) -> dict[str, Any]:
+        """Create `manifest(name, …)`."""
+        return await self.client.create(WORKLOADS, self.manifest(name, **how))
+
+    async def edit(self, name: str, patch: Mapping[str, Any], *, status: bool = False) -> None:
+        """A merge patch of somebody else's."""
+        await self.client.merge_patch(
+            WORKLOADS,
+            name,
+            patch,
+            namespace=self.namespace,
+            subresource="status" if status else None,
+        )
+
+    async def get(self, name: str) -> dict[str, Any]:
+        """The Workload as stored."""
+        return await self.client.get(WORKLOADS, name, namespace=self.namespace)
+
+    async def until(
+        self, name: str, holds: Callable[[dict[str, Any]], Any], *, seconds: float = 15
+    ) -> dict[str, Any]:
+        """The Workload, as soon as `holds(status)` is true."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            found = await self.get(name)
+            with suppress(KeyError, IndexError):
+                if holds(found.get("status", {})):
+                    return found
+            if asyncio.get_running_loop().time() > deadline:
+                raise AssertionError(
+                    f"after {seconds} s: {json.dumps(found.get('status'), indent=1)}"
+                )
+            await asyncio.sleep(0.02)
+
+    async def placed(self, name: str, *, seconds: float = 15) -> dict[str, int]:
+        """{cluster: units}, as soon as there are any and none is pending."""
+        found = await self.until(
+            name,
+            lambda status: status["placements"] and status["pending"] == 0,
+            seconds=seconds,
+        )
+        return placements(found)
+
+    async def refused(self, name: str, reason: str, *, seconds: float = 15) -> dict[str, Any]:
+        """The condition Scheduled=False, as soon as it has that reason."""
+        found = await self.until(
+            name,
+            lambda status: condition(status, "Scheduled")["reason"] == reason,
+            seconds=seconds,
+        )
+        return condition(found["status"], "Scheduled")
+
+    async def settle(self) -> None:
+        """Return when nothing was written to a Workload for half a second."""
+        before = None
+        while before != (before := await self._versions()):  # noqa: ASYNC110 - silence is no event
+            await asyncio.sleep(0.5)
+
+    async def _versions(self) -> list[str]:
+        listed = await self.client.list(WORKLOADS)
+        return [item["metadata"]["resourceVersion"] for item in listed["items"]]
+
+    async def clear(self) -> None:
+        """No Workload, no MemberCluster."""
+        for res in (WORKLOADS, MEMBER_CLUSTERS):
+            for item in (await self.client.list(res))["items"]:
+                meta = item["metadata"]
+                with suppress(NotFound):
+                    await self.client.delete(res, meta["name"], namespace=meta.get("namespace"))
+
+    async def space(self, name: str) -> World:
+        """The same hub, seen from another namespace."""
+        await installer.ensure_namespace(self.client, name)
+        return World(self.client, self.hub, name)
+
+
+def deployment(name: str, cpu: str) -> dict[str, Any]:
+    """A Deployment of one container that asks for that much."""
+    container = {
+        "name": "main",
+        "image": "registry.example/app:1",
+        "resources": {"requests": {"cpu": cpu, "memory": "64Mi"}},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {"containers": [container]},
+            },
+        },
+    }
+
+
+def condition(status: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """The condition of that type; KeyError without."""
+    for each in status.get("conditions", []):
+        if each["type"] == kind:
+            return dict(each)
+    raise KeyError(kind)
+
+
+def placements(workload: Mapping[str, Any]) -> dict[str, int]:
+    """{cluster: units}."""
+    listed = workload.get("status", {}).get("placements", [])
+    return {share["cluster"]: share["replicas"] for share in listed}
+
+
+async def install(cluster: Any, *, policies: bool) -> None:
+    """Our kinds on a hub, with or without the admission policies."""
+    kinds = [each for each in crds.manifests() if policies or each["kind"] == CRDS.kind]
+    async with ApiClient(cluster.connection(), name="install") as client:
+        await installer.apply(client, kinds, say=lambda _: None)
+        await installer.ensure_namespace(client, names.SYSTEM_NAMESPACE)
+
+
+@asynccontextmanager
+async def world_on(hub: Any, namespace: str) -> AsyncIterator[World]:
+    """An empty world on that hub, emptied again afterwards."""
+    async with ApiClient(hub.connection(), name="test", limit=64) as client:
+        await installer.ensure_namespace(client, namespace)
+        world = World(client, hub, namespace)
+        await world.clear()
+        yield world
+        await world.clear()
+
+
+@asynccontextmanager
+async def deciding(world: World, **settings: Any) -> AsyncIterator[Controller]:
+    """A controller at work on the world's hub, in this process; it leads when this begins."""
+    given = {"http_port": 0, "identity": "one", **settings}
+    asked = ControllerSettings(connection=world.hub.connection(), **given)
+    async with ApiClient(asked.connection, name="hub", limit=WORKERS + 16) as client:
+        controller = Controller(asked, client)
+        running = asyncio.create_task(controller.run())
+        try:
+            await until(lambda: running.done() or controller.leading)
+            yield controller
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running
+
+
+async def until(holds: Callable[[], Any], *, seconds: float = 30) -> None:
+    """Return as soon as it holds; AssertionError after that long."""
+    async with asyncio.timeout(seconds):
+        while not holds():  # noqa: ASYNC110 - what is asked about has no event
+            await asyncio.sleep(0.01)
+
+
+def configured(
+    folder: Path, *plugins: Mapping[str, Any], names: Sequence[str] = ("stowage",)
+) -> Path:
+    """A configuration file with a profile for each scheduler name, with these plugins by point."""
+    profiles = [
+        {"schedulerName": name, "plugins": dict(chosen)}
+        for name, chosen in zip(names, plugins or [{}] * len(names), strict=True)
+    ]
+    document = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "SchedulerConfiguration",
+        "profiles": profiles,
+    }
+    file = folder / f"{'-'.join(names)}.yaml"
+    file.write_text(json.dumps(document))
+    return file

@@ -1,0 +1,558 @@
+"""The controller on a real hub: which cluster each kind of wish leads to, and what is written."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from machinery.resources import EVENTS, MEMBER_CLUSTERS, WORKLOADS
+
+from .live import World, condition, configured, deciding, placements
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+CLUSTER = "stowage.dev/cluster"
+ZONE = "topology.kubernetes.io/zone"
+
+
+def beside(app: str, key: str = CLUSTER) -> dict[str, Any]:
+    return {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": key}
+
+
+def preferring(key: str, value: str, weight: int) -> dict[str, Any]:
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    return {"weight": weight, "preference": term}
+
+
+@pytest.mark.proves("C4", "C25")
+async def test_without_clusters_it_fails_and_heals_when_one_registers(world: World) -> None:
+    async with deciding(world):
+        await world.workload("demo", replicas=3)
+        scheduled = await world.refused("demo", "FailedToSchedule")
+        found = await world.get("demo")
+        failed = condition(found["status"], "Failed")
+
+        assert found["status"]["state"] == "Failed"
+        assert scheduled["status"] == "False"
+        assert scheduled["message"].startswith("0/0 clusters")
+        assert (failed["status"], failed["reason"]) == ("True", "FailedToSchedule")
+
+        await world.cluster("member-1")
+
+        assert await world.placed("demo") == {"member-1": 3}
+        status = (await world.get("demo"))["status"]
+        assert status["state"] == "Scheduled"
+        assert [c["type"] for c in status["conditions"]] == ["Scheduled"]
+
+
+@pytest.mark.proves("C5")
+async def test_the_only_cluster_is_taken_only_when_it_matches(world: World) -> None:
+    await world.cluster("member-1", labels={"tier": "gold"})
+    async with deciding(world):
+        await world.workload("gold", clusterSelector={"tier": "gold"})
+        await world.workload("silver", clusterSelector={"tier": "silver"})
+
+        assert await world.placed("gold") == {"member-1": 1}
+        assert (await world.refused("silver", "FailedToSchedule"))["message"].startswith(
+            "0/1 clusters: 1 "
+        )
+
+
+@pytest.mark.proves("C6", "C20", "C33")
+async def test_of_many_the_best_is_taken_and_the_table_says_so(
+    world: World, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    for name, cost in (("dear", "5"), ("cheap", "1"), ("middling", "3")):
+        await world.cluster(name, annotations={"stowage.dev/cost": cost})
+    caplog.set_level("INFO", logger="controller")
+    file = configured(tmp_path, {"score": {"enabled": [{"name": "ClusterCost", "weight": 3}]}})
+    async with deciding(world, config_file=file, debug_scores=2) as controller:
+        await world.workload("demo")
+
+        assert await world.placed("demo") == {"cheap": 1}
+        rows = table(caplog.text)
+        assert [row["Node"] for row in rows] == ["cheap", "middling"]
+        for row in rows:
+            assert "ClusterCost" in row
+            assert int(row["Score"]) == sum(int(n) for n in list(row.values())[4:])
+        diagnosis = controller.diagnosis((world.namespace, "demo"))
+        assert diagnosis is not None
+        ranked = [each["name"] for each in diagnosis["clusters"]]
+        assert ranked == ["cheap", "middling", "dear"]
+        assert all(1 <= each["score"] <= 10 for each in diagnosis["clusters"])
+
+
+def table(log: str) -> list[dict[str, str]]:
+    """The rows of the markdown table in a log, by the heads of its columns."""
+    lines = [line[line.index("|") :] for line in log.splitlines() if line.rstrip().endswith("|")]
+    cells = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:] if row[0] != "#"]
+
+
+@pytest.mark.proves("C8")
+async def test_a_target_cluster_is_the_only_one_considered(world: World) -> None:
+    await world.cluster("member-1")
+    async with deciding(world):
+        await world.workload("there", targetCluster={"name": "member-1"})
+        await world.workload("nowhere", targetCluster={"name": "demo-cluster"})
+
+        assert await world.placed("there") == {"member-1": 1}
+        refused = await world.refused("nowhere", "FailedToSchedule")
+        assert "cluster demo-cluster not found" in refused["message"]
+
+        await world.cluster("demo-cluster")
+        assert await world.placed("nowhere") == {"demo-cluster": 1}
+
+
+@pytest.mark.proves("C9", "C10")
+async def test_reserved_keys_of_the_selector(world: World) -> None:
+    for name in ("member-1", "member-2"):
+        await world.cluster(name, labels={"stowage.dev/provider": "kwok"})
+    async with deciding(world):
+        await world.workload("named", clusterSelector={"clusterName": "member-2"})
+        await world.workload(
+            "homed",
+            clusterSelector={"clusterNamespace": "stowage-system", "clusterName": "member-1"},
+        )
+        await world.workload("elsewhere", clusterSelector={"clusterNamespace": "other"})
+        await world.workload(
+            "provided", clusterSelector={"cloudProvider": "KWOK", "clusterVersion": "v1.36.3"}
+        )
+        await world.workload("versioned", clusterSelector={"clusterVersion": "v1.36"})
+
+        assert await world.placed("named") == {"member-2": 1}
+        assert await world.placed("homed") == {"member-1": 1}
+        assert await world.placed("provided")
+        await world.refused("elsewhere", "FailedToSchedule")
+        await world.refused("versioned", "FailedToSchedule")
+
+
+@pytest.mark.proves("C11", "C12")
+async def test_labels_are_anded_and_labelling_takes_effect_at_once(world: World) -> None:
+    await world.cluster("member-1", labels={"tier": "gold"})
+    await world.cluster("member-2")
+    async with deciding(world):
+        await world.workload("demo", clusterSelector={"tier": "gold", "foo": "bar"})
+        await world.refused("demo", "FailedToSchedule")
+
+        await world.label("member-2", foo="bar")
+        await world.label("member-1", foo="bar")
+        assert await world.placed("demo", seconds=2) == {"member-1": 1}
+
+
+@pytest.mark.proves("C13")
+async def test_required_terms_are_ored(world: World) -> None:
+    for name in ("member-1", "member-2", "member-3"):
+        await world.cluster(name, labels={ZONE: name})
+    terms = [
+        {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["nowhere"]}]},
+        {
+            "matchExpressions": [
+                {"key": ZONE, "operator": "NotIn", "values": ["member-1"]},
+                {"key": CLUSTER, "operator": "In", "values": ["member-1", "member-3"]},
+            ]
+        },
+    ]
+    async with deciding(world):
+        await world.workload("demo", clusterAffinity={REQUIRED: {"clusterSelectorTerms": terms}})
+        assert await world.placed("demo") == {"member-3": 1}
+
+
+@pytest.mark.proves("C14")
+async def test_the_greater_sum_of_weights_wins(world: World) -> None:
+    await world.cluster("member-1", labels={"a": "x", "b": "x"})
+    await world.cluster("member-2", labels={"c": "x"})
+    wishes = [preferring("a", "x", 30), preferring("b", "x", 30), preferring("c", "x", 50)]
+    async with deciding(world):
+        await world.workload("demo", clusterAffinity={PREFERRED: wishes})
+        assert await world.placed("demo") == {"member-1": 1}
+
+
+@pytest.mark.proves("C15")
+async def test_what_is_placed_stays_whatever_happens_to_the_cluster(world: World) -> None:
+    await world.cluster("member-1", labels={"tier": "gold"})
+    async with deciding(world):
+        await world.workload("demo", replicas=2, clusterSelector={"tier": "gold"})
+        assert await world.placed("demo") == {"member-1": 2}
+        before = await world.get("demo")
+        await world.cluster("member-2", labels={"tier": "gold"})
+
+        await world.label("member-1", tier=None)
+        taint = {"key": "maintenance", "effect": "NoSchedule"}
+        spec = {"unschedulable": True, "taints": [taint]}
+        await world.client.merge_patch(MEMBER_CLUSTERS, "member-1", {"spec": spec})
+        await world.report("member-1", ready=False)
+        await world.workload("later", clusterSelector={"tier": "gold"})
+        assert await world.placed("later") == {"member-2": 1}
+
+        await world.settle()
+        after = await world.get("demo")
+        assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
+
+
+@pytest.mark.proves("C16")
+async def test_a_front_end_follows_its_back_end(world: World) -> None:
+    await world.cluster("member-1")
+    await world.cluster("member-2", labels={"disk": "fast"})
+    async with deciding(world):
+        await world.workload("front-end", workloadAffinity={REQUIRED: [beside("back-end")]})
+        refused = await world.refused("front-end", "FailedToSchedule")
+        assert refused["message"].startswith("0/2 clusters: 2 ")
+
+        await world.workload("back-end", clusterSelector={"disk": "fast"})
+        assert await world.placed("back-end") == {"member-2": 1}
+        assert await world.placed("front-end") == {"member-2": 1}
+
+
+@pytest.mark.proves("C16")
+async def test_affinity_looks_no_further_than_its_namespace(world: World) -> None:
+    await world.cluster("member-1")
+    other = await world.space("other")
+    async with deciding(world):
+        await other.workload("back-end")
+        assert await other.placed("back-end") == {"member-1": 1}
+        await world.workload("front-end", workloadAffinity={REQUIRED: [beside("back-end")]})
+        await world.refused("front-end", "FailedToSchedule")
+
+
+@pytest.mark.proves("C17")
+async def test_front_ends_spread_where_they_can(world: World) -> None:
+    apart = {
+        PREFERRED: [
+            {
+                "weight": 100,
+                "workloadAffinityTerm": {
+                    "labelSelector": {"matchLabels": {"tier": "web"}},
+                    "topologyKey": CLUSTER,
+                },
+            }
+        ]
+    }
+    await world.cluster("member-1")
+    async with deciding(world):
+        for name in ("one", "two"):
+            await world.workload(name, labels={"tier": "web"}, workloadAntiAffinity=apart)
+            assert await world.placed(name) == {"member-1": 1}
+        await world.cluster("member-2")
+        await world.report("member-2")
+        await world.workload("three", labels={"tier": "web"}, workloadAntiAffinity=apart)
+        assert await world.placed("three") == {"member-2": 1}
+
+
+@pytest.mark.proves("C18")
+async def test_required_anti_affinity_keeps_newcomers_away_too(world: World) -> None:
+    await world.cluster("member-1")
+    async with deciding(world):
+        await world.workload("hermit", workloadAntiAffinity={REQUIRED: [beside("guest")]})
+        assert await world.placed("hermit") == {"member-1": 1}
+        await world.workload("guest")
+        await world.refused("guest", "FailedToSchedule")
+
+        await world.client.delete(WORKLOADS, "hermit", namespace=world.namespace)
+        assert await world.placed("guest", seconds=3) == {"member-1": 1}
+
+
+@pytest.mark.proves("C18")
+async def test_the_first_of_a_set_that_wants_itself_is_allowed(world: World) -> None:
+    await world.cluster("member-1")
+    async with deciding(world):
+        await world.workload("demo", workloadAffinity={REQUIRED: [beside("demo")]})
+        assert await world.placed("demo") == {"member-1": 1}
+
+
+@pytest.mark.proves("C18")
+async def test_workloads_that_require_each_other_are_placed_together(world: World) -> None:
+    await world.cluster("member-1", labels={"half": "left"})
+    await world.cluster("member-2", labels={"half": "left", "other": "right"})
+    async with deciding(world):
+        await world.workload(
+            "left",
+            clusterSelector={"half": "left"},
+            workloadAffinity={REQUIRED: [beside("right")]},
+        )
+        await world.refused("left", "FailedToSchedule")
+        await world.workload(
+            "right",
+            clusterSelector={"other": "right"},
+            workloadAffinity={REQUIRED: [beside("left")]},
+        )
+        assert await world.placed("left") == {"member-2": 1}
+        assert await world.placed("right") == {"member-2": 1}
+
+
+@pytest.mark.proves("C21")
+async def test_who_names_no_scheduler_is_ours(world: World) -> None:
+    await world.cluster("member-1")
+    created = await world.workload("demo")
+    assert created["spec"]["schedulerName"] == "stowage"
+    async with deciding(world):
+        assert await world.placed("demo") == {"member-1": 1}
+
+
+@pytest.mark.proves("C22", "K31")
+async def test_other_schedulers_workloads_are_left_alone_but_counted(world: World) -> None:
+    await world.cluster("member-1", cpu="2")
+    await world.cluster("member-2", cpu="1")
+    async with deciding(world):
+        theirs = await world.workload(
+            "theirs", replicas=2, cpu="1", schedulerName="my-customer-scheduler"
+        )
+        await world.workload("friend", workloadAffinity={REQUIRED: [beside("theirs")]})
+        await world.refused("friend", "FailedToSchedule")
+        untouched = await world.get("theirs")
+        assert untouched["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
+
+        chosen = [{"cluster": "member-1", "replicas": 2}]
+        await world.edit("theirs", {"status": {"placements": chosen}}, status=True)
+        placed = await world.get("theirs")
+
+        # member-1 is full of units on their way there; so affinity leads there, room does not.
+        await world.refused("friend", "InsufficientCapacity")
+        await world.workload("ours", cpu="1")
+        assert await world.placed("ours") == {"member-2": 1}
+        await world.settle()
+        after = await world.get("theirs")
+        assert after["metadata"]["resourceVersion"] == placed["metadata"]["resourceVersion"]
+
+
+@pytest.mark.proves("C26", "C35", "D3", "W3")
+async def test_the_status_in_full(world: World) -> None:
+    await world.cluster("member-1")
+    async with deciding(world):
+        await world.workload("demo", replicas=6)
+        assert await world.placed("demo") == {"member-1": 6}
+        found = await world.get("demo")
+    status = found["status"]
+    decision = status.pop("decision")
+    (scheduled,) = status.pop("conditions")
+
+    assert decision["hash"]
+    assert (scheduled["status"], scheduled["reason"]) == ("True", "Scheduled")
+    assert scheduled["observedGeneration"] == 1
+    assert status == {
+        "observedGeneration": 1,
+        "state": "Scheduled",
+        "desired": 6,
+        "assigned": 6,
+        "pending": 0,
+        "selector": "app=demo",
+        "placements": [{"cluster": "member-1", "replicas": 6}],
+        "clusterSummary": "member-1=6",
+        "clusterRef": {
+            "apiVersion": "stowage.dev/v1alpha1",
+            "kind": "MemberCluster",
+            "name": "member-1",
+        },
+    }
+    columns = await asyncio.to_thread(world.hub.kubectl, "-n", "shop", "get", "wl", "demo")
+    assert columns.split()[:5] == ["NAME", "STATE", "CLUSTERS", "DESIRED", "ASSIGNED"]
+    assert columns.splitlines()[1].split()[:5] == ["demo", "Scheduled", "member-1=6", "6", "6"]
+
+
+@pytest.mark.proves("D3")
+async def test_everywhere_grows_with_the_fleet_and_has_no_one_cluster_reference(
+    world: World,
+) -> None:
+    await world.cluster("member-1")
+    async with deciding(world):
+        await world.workload("demo", replicas=2, distribution="Duplicated")
+        assert await world.placed("demo") == {"member-1": 2}
+        await world.cluster("member-2")
+        found = await world.until("demo", lambda status: len(status["placements"]) == 2)
+
+        assert found["status"]["desired"] == 4
+        assert found["status"]["clusterSummary"] == "member-1=2,member-2=2"
+        assert "clusterRef" not in found["status"]
+
+
+@pytest.mark.proves("W3", "C15")
+async def test_scaling_keeps_the_place_while_it_fits(world: World) -> None:
+    await world.cluster("member-1", cpu="4")
+    async with deciding(world):
+        await world.workload("demo", replicas=2, cpu="1")
+        assert await world.placed("demo") == {"member-1": 2}
+        await world.cluster("member-2", cpu="16")
+
+        await world.edit("demo", {"spec": {"replicas": 4}})
+        await world.until("demo", lambda status: status["assigned"] == 4)
+        assert placements(await world.get("demo")) == {"member-1": 4}
+
+        await world.edit("demo", {"spec": {"replicas": 10}})
+        await world.until("demo", lambda status: status["assigned"] == 10)
+        assert placements(await world.get("demo")) == {"member-2": 10}
+
+        await world.edit("demo", {"spec": {"replicas": 99}})
+        refused = await world.refused("demo", "InsufficientCapacity")
+        status = (await world.get("demo"))["status"]
+        assert refused["status"] == "False"
+        assert placements({"status": status}) == {"member-2": 10}
+        assert (status["desired"], status["assigned"], status["pending"]) == (99, 10, 89)
+        assert status["state"] == "Scheduled"
+
+
+@pytest.mark.proves("C15")
+async def test_an_edit_that_fits_nowhere_takes_nothing_away(world: World) -> None:
+    await world.cluster("member-1", labels={"tier": "gold"})
+    async with deciding(world):
+        await world.workload("demo", replicas=3, clusterSelector={"tier": "gold"})
+        assert await world.placed("demo") == {"member-1": 3}
+
+        await world.edit("demo", {"spec": {"clusterSelector": {"tier": "lead"}}})
+        refused = await world.refused("demo", "FailedToSchedule")
+        assert refused["observedGeneration"] == 2
+        assert placements(await world.get("demo")) == {"member-1": 3}
+
+    async with deciding(world, identity="two"):  # a restart forgets nothing of it
+        await world.settle()
+        assert placements(await world.get("demo")) == {"member-1": 3}
+        await world.cluster("member-2", labels={"tier": "lead"})
+        found = await world.until("demo", lambda s: s["placements"][0]["cluster"] == "member-2")
+        assert placements(found) == {"member-2": 3}
+
+
+@pytest.mark.proves("D3")
+async def test_a_deleted_cluster_gives_its_shares_to_others(world: World) -> None:
+    await world.cluster("member-1", labels={"tier": "gold"})
+    async with deciding(world):
+        await world.workload("demo", replicas=3)
+        await world.workload("bound", clusterSelector={"tier": "gold"})
+        assert await world.placed("demo") == {"member-1": 3}
+        assert await world.placed("bound") == {"member-1": 1}
+        await world.cluster("member-2")
+
+        await world.client.delete(MEMBER_CLUSTERS, "member-1")
+        found = await world.until("demo", lambda s: s["placements"][0]["cluster"] == "member-2")
+        assert placements(found) == {"member-2": 3}
+        await world.refused("bound", "FailedToSchedule")
+        status = (await world.get("bound"))["status"]
+        assert (status.get("placements", []), status["pending"]) == ([], 1)
+        assert status["state"] == "Failed"
+
+
+@pytest.mark.proves("C12")
+async def test_room_readiness_and_rules_wake_those_they_help(world: World) -> None:
+    await world.cluster("small", cpu="1")
+    await world.cluster("down", ready=False, labels={"is": "down"})
+    await world.cluster("closed", unschedulable=True, labels={"is": "closed"})
+    async with deciding(world):
+        await world.workload("large", replicas=4, cpu="1", clusterSelector={"clusterName": "small"})
+        await world.workload("late", clusterSelector={"is": "down"})
+        await world.workload("patient", clusterSelector={"is": "closed"})
+        await world.refused("large", "InsufficientCapacity")
+        assert (await world.get("large"))["status"]["state"] == "Pending"
+        await world.refused("late", "FailedToSchedule")
+        await world.refused("patient", "FailedToSchedule")
+
+        await world.report("small", cpu="4")
+        await world.report("down")
+        await world.client.merge_patch(
+            MEMBER_CLUSTERS, "closed", {"spec": {"unschedulable": False}}
+        )
+        assert await world.placed("large", seconds=3) == {"small": 4}
+        assert await world.placed("late", seconds=3) == {"down": 1}
+        assert await world.placed("patient", seconds=3) == {"closed": 1}
+
+
+@pytest.mark.proves("G7")
+async def test_the_higher_priority_gets_the_room_though_it_came_later(world: World) -> None:
+    await world.cluster("member-1", cpu="1")
+    async with deciding(world):
+        for name, priority in (("low", 0), ("middle", 5), ("high", 10)):
+            await world.workload(name, cpu="2", priority=priority)
+            await world.refused(name, "InsufficientCapacity")
+
+        await world.report("member-1", cpu="2")
+        assert await world.placed("high") == {"member-1": 1}
+        await world.settle()
+        assert placements(await world.get("middle")) == {}
+
+        await world.client.delete(WORKLOADS, "high", namespace=world.namespace)
+        assert await world.placed("middle") == {"member-1": 1}
+        await world.settle()
+        assert placements(await world.get("low")) == {}
+
+
+@pytest.mark.proves("G7")
+async def test_priority_counts_for_those_that_waited_for_the_controller(world: World) -> None:
+    await world.cluster("member-1", cpu="2")
+    await world.workload("low", cpu="2")
+    await world.workload("high", cpu="2", priority=1)
+    async with deciding(world):
+        assert await world.placed("high") == {"member-1": 1}
+        await world.refused("low", "InsufficientCapacity")
+
+
+async def test_an_edit_that_placement_does_not_read_is_observed_and_moves_nothing(
+    world: World,
+) -> None:
+    await world.cluster("member-1")
+    async with deciding(world):
+        await world.workload("demo")
+        first = await world.until("demo", lambda status: status["placements"])
+        template = {"metadata": {"annotations": {"note": "new"}}}
+        spec = {"targetDeployment": {"spec": {"template": template}}}
+        await world.edit("demo", {"spec": spec})
+        found = await world.until("demo", lambda status: status["observedGeneration"] == 2)
+
+    assert found["status"]["placements"] == first["status"]["placements"]
+    assert found["status"]["decision"]["hash"] == first["status"]["decision"]["hash"]
+
+
+async def test_other_writers_conditions_and_fields_survive(world: World) -> None:
+    await world.cluster("member-1")
+    theirs = {"type": "Propagated", "status": "True", "reason": "Propagated", "message": ""}
+    theirs["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    async with deciding(world):
+        await world.workload("demo", replicas=2)
+        found = await world.until("demo", lambda status: status["placements"])
+        told = {
+            "conditions": [*found["status"]["conditions"], theirs],
+            "ready": 1,
+            "readySummary": "1/2",
+            "state": "Running",
+            "clusters": [{"name": "member-1", "replicas": 2, "ready": 1, "state": "Running"}],
+        }
+        await world.edit("demo", {"status": told}, status=True)
+        await world.edit("demo", {"spec": {"replicas": 3}})
+        found = await world.until("demo", lambda status: status["assigned"] == 3)
+
+    status = found["status"]
+    assert condition(status, "Propagated") == theirs
+    assert (status["state"], status["ready"], status["readySummary"]) == ("Running", 1, "1/2")
+    assert [share["ready"] for share in status["clusters"]] == [1]
+
+
+async def test_placements_that_someone_emptied_come_back(world: World) -> None:
+    await world.cluster("member-1")
+    async with deciding(world):
+        await world.workload("demo", replicas=2)
+        assert await world.placed("demo") == {"member-1": 2}
+        await world.edit("demo", {"status": {"placements": []}}, status=True)
+        assert await world.placed("demo") == {"member-1": 2}
+
+
+@pytest.mark.proves("K22")
+async def test_events_say_what_happened_once(world: World) -> None:
+    async with deciding(world):
+        await world.workload("demo")
+        await world.refused("demo", "FailedToSchedule")
+        await world.cluster("member-1")
+        await world.placed("demo")
+
+        async def told() -> dict[str, dict[str, Any]]:
+            items = (await world.client.list(EVENTS, namespace=world.namespace))["items"]
+            about = [e for e in items if e["regarding"]["name"] == "demo"]
+            uid = (await world.get("demo"))["metadata"]["uid"]
+            return {e["reason"]: e for e in about if e["regarding"]["uid"] == uid}
+
+        async with asyncio.timeout(10):
+            wanted = {"Scheduled", "FailedScheduling"}
+            while set(found := await told()) != wanted:  # noqa: ASYNC110 - read from the hub
+                await asyncio.sleep(0.05)
+    assert found["Scheduled"]["type"] == "Normal"
+    assert found["Scheduled"]["note"] == "assigned member-1=1"
+    assert found["FailedScheduling"]["type"] == "Warning"
+    assert found["FailedScheduling"]["note"].startswith("0/0 clusters")
