@@ -1,0 +1,64 @@
+"""Selectors: all six operators, and the two ways to be empty."""
+
+from __future__ import annotations
+
+import pytest
+
+from machinery.selectors import LabelSelector, Requirement, SelectorTerm, parse_label_selector
+
+LABELS = {"tier": "gold", "generation": "7", "name": "a"}
+
+
+@pytest.mark.proves("C13", "W5")
+@pytest.mark.parametrize(
+    ("key", "operator", "values", "holds"),
+    [
+        ("tier", "In", ["gold", "silver"], True),
+        ("tier", "In", ["silver"], False),
+        ("absent", "In", ["gold"], False),
+        ("tier", "NotIn", ["silver"], True),
+        ("tier", "NotIn", ["gold"], False),
+        ("absent", "NotIn", ["gold"], True),
+        ("tier", "Exists", [], True),
+        ("absent", "Exists", [], False),
+        ("tier", "DoesNotExist", [], False),
+        ("absent", "DoesNotExist", [], True),
+        ("generation", "Gt", ["6"], True),
+        ("generation", "Gt", ["7"], False),
+        ("generation", "Lt", ["8"], True),
+        ("generation", "Lt", ["7"], False),
+        ("name", "Gt", ["1"], False),
+        ("absent", "Lt", ["1"], False),
+        ("tier", "Like", ["gold"], False),
+    ],
+)
+def test_operators(key: str, operator: str, values: list[str], holds: bool) -> None:
+    requirement = Requirement(key, operator, values)
+    assert requirement.matches(LABELS) is holds
+    assert LabelSelector(match_expressions=[requirement]).matches(LABELS) is holds
+    assert SelectorTerm(match_expressions=[requirement]).matches(LABELS) is holds
+
+
+def test_empty_selects_everything_or_nothing() -> None:
+    assert LabelSelector().matches(LABELS)
+    assert not SelectorTerm().matches(LABELS)
+
+
+def test_all_must_hold() -> None:
+    both = LabelSelector({"tier": "gold"}, [Requirement("name", "In", ["b"])])
+    assert not both.matches(LABELS)
+
+
+@pytest.mark.parametrize(
+    ("obj", "field"),
+    [
+        ({"matchExpressions": [{"key": "a", "operator": "Like"}]}, r"\[0\]\.operator"),
+        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, r"\[0\]\.values"),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["x"]}]}, "values"),
+        ({"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["x"]}]}, "integer"),
+        ({"matchLabels": {"a": 1}}, "matchLabels"),
+    ],
+)
+def test_a_wrong_selector_names_the_field(obj: dict, field: str) -> None:
+    with pytest.raises(ValueError, match=field):
+        parse_label_selector(obj)

@@ -1,0 +1,91 @@
+"""What a Workload becomes on one cluster: the template, and the documented keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from propagator.model import HubSecret, Workload
+from propagator.placements import first_ordinals
+from propagator.render import render
+
+
+def made(**spec: Any) -> Workload:
+    template = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "creationTimestamp": None, "labels": {"app": "web"}},
+        "spec": {
+            "replicas": 9,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}},
+                "spec": {"containers": [{"name": "main", "image": "x"}], "unknownField": {"k": 1}},
+            },
+        },
+        "status": {"replicas": 3},
+    }
+    body = {
+        "metadata": {"namespace": "shop", "name": "demo", "uid": "u-1"},
+        "spec": {"targetDeployment": template, **spec},
+    }
+    return msgspec.convert(body, Workload)
+
+
+@pytest.mark.proves("K30", "K31")
+def test_only_documented_keys_differ() -> None:
+    workload = made()
+    (piece,) = render(workload, units=4, first_ordinal=0, secrets=[])
+    body, asked = dict(piece.body), workload.template
+    assert body["spec"]["replicas"] == 4
+    assert "status" not in body
+    pods = body["spec"]["template"]
+    assert pods["metadata"]["labels"].pop("stowage.dev/workload-uid") == "u-1"
+    assert pods == asked["spec"]["template"]
+    assert body["metadata"]["namespace"] == "shop"
+    assert body["metadata"]["labels"]["stowage.dev/managed"] == "true"
+    assert body["metadata"]["annotations"]["owner.stowage.dev/u-1"] == "shop/demo"
+
+
+@pytest.mark.proves("K31")
+@pytest.mark.parametrize(("name", "kept"), [("stowage", False), ("volcano", True)])
+def test_the_hubs_scheduler_is_not_pushed(name: str, kept: bool) -> None:
+    workload = made()
+    workload.template["spec"]["template"]["spec"]["schedulerName"] = name  # type: ignore[index] # a dict
+    (piece,) = render(workload, units=1, first_ordinal=0, secrets=[])
+    assert ("schedulerName" in piece.body["spec"]["template"]["spec"]) is kept
+
+
+@pytest.mark.proves("C27")
+def test_secrets_come_first_under_their_own_name() -> None:
+    secret = HubSecret(data={"k": "dg=="})
+    secret = msgspec.structs.replace(
+        secret, metadata=msgspec.structs.replace(secret.metadata, name="db", namespace="shop")
+    )
+    pieces = render(made(targetNamespace="elsewhere"), units=1, first_ordinal=0, secrets=[secret])
+    assert (pieces[0].kind, pieces[0].namespace, pieces[0].name) == ("Secret", "elsewhere", "db")
+    assert pieces[0].body["data"] == {"k": "dg=="}
+    assert pieces[-1].main
+
+
+@pytest.mark.proves("K28")
+def test_ordinals_are_disjoint_and_stay() -> None:
+    def placed(annotations: dict[str, str], *clusters: str) -> Workload:
+        body = {
+            "metadata": {"namespace": "n", "name": "w", "uid": "u", "annotations": annotations},
+            "spec": {"template": {"apiVersion": "apps/v1", "kind": "StatefulSet"}},
+            "status": {"placements": [{"cluster": c, "replicas": 1} for c in clusters]},
+        }
+        return msgspec.convert(body, Workload)
+
+    first = first_ordinals(placed({}, "b", "c"))
+    assert first == {"b": 0, "c": 1000}
+    noted = {"stowage.dev/ordinals": '{"b": 0, "c": 1000}'}
+    assert first_ordinals(placed(noted, "a", "c")) == {"a": 2000, "b": 0, "c": 1000}
+
+
+def test_rendering_twice_is_the_same() -> None:
+    once, again = (render(made(), units=2, first_ordinal=0, secrets=[]) for _ in range(2))
+    assert [piece.digest for piece in once] == [piece.digest for piece in again]
