@@ -308,6 +308,7 @@ def test_the_hub_goes_away_and_comes_back(running: Stage, space: str) -> None:
     wait("the hub to take objects", lambda: running.hub.apply(workload("after-kill", space)))
     running.until_running(space, "after-kill", timeout=90)
 
+    before = versions()
     running.signal("hub", "freeze")
     try:
         steady("the members are left alone", lambda: versions() == before, seconds=30, every=2)
