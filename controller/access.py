@@ -18,6 +18,11 @@ REVIEWS_AT_ONCE = 2
 """A flood of wrong tokens must not take the hub connections that decisions are written through."""
 
 
+PATH_PREFIX = "/stowage"
+"""Before our URL paths in the hub's RBAC: `/apis/*` itself is open to everybody who has a token,
+as that is where API servers tell what they serve (the role system:discovery)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why somebody may not: the HTTP status to answer with, and the sentence."""
@@ -40,7 +45,10 @@ class Guard:
         self._turns = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def refusal(self, *, authorization: str, method: str, path: str) -> Refusal | None:
-        """None when the bearer may use that HTTP method on that path. Raises TransportError."""
+        """None when the bearer may use that HTTP method on that path.
+
+        What is asked for is the non-resource URL `/stowage` + path. Raises TransportError.
+        """
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             return Refusal(401, "a bearer token is needed")
@@ -57,10 +65,10 @@ class Guard:
             "uid": user.get("uid", ""),
             "extra": user.get("extra", {}),
         }
-        wanted = {"path": path, "verb": verb}
+        wanted = {"path": f"{PATH_PREFIX}{path}", "verb": verb}
         if await allowed(self._client, {**who, "nonResourceAttributes": wanted}):
             return None
-        return Refusal(403, f"{who['user']} may not {verb} {path}")
+        return Refusal(403, f"{who['user']} may not {verb} {wanted['path']}")
 
 
 async def _review(client: ApiClient, resource: Resource, spec: Mapping[str, Any]) -> dict[str, Any]:

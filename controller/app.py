@@ -92,7 +92,7 @@ class Controller:
         self._clock = clock or SystemClock()
         self._config = _configuration(settings)
         self._profiles = self._config.profiles
-        self._flags = Flags(debug_scores=settings.debug_scores)
+        self.flags = Flags(debug_scores=settings.debug_scores)
         self.identity = settings.identity or identity()
         self.port = 0
         self.leading = False
@@ -165,7 +165,7 @@ class Controller:
         """Serve until cancelled."""
         server = HttpServer()
         guard = None if services.loopback(self._settings.http_host) else Guard(self._client)
-        services.install(server, insight=self, flags=self._flags, guard=guard)
+        services.install(server, insight=self, flags=self.flags, guard=guard)
         self.port = await server.start(self._settings.http_host, self._settings.http_port)
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:
@@ -212,7 +212,7 @@ class Controller:
             admission=self._admission,
             recorder=self._recorder,
             clock=self._clock,
-            flags=self._flags,
+            flags=self.flags,
             check=self._check,
             fresh=lambda: not self.unready(),
         )

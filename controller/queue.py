@@ -111,7 +111,8 @@ class SchedulingQueue:
         """Keep a refused Workload until one of the changes it awaits is announced."""
         now = self._clock.monotonic()
         before = self._refusals.get(rank.key)
-        recent = before is not None and now - before.at < LONGEST_DELAY_SECONDS
+        # One that came back right after the longest delay has not been quiet.
+        recent = before is not None and now - before.at < 2 * LONGEST_DELAY_SECONDS
         attempts = before.attempts + 1 if before is not None and recent else 1
         self._refusals[rank.key] = _Refusal(rank, awaits, attempts, now)
 

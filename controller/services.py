@@ -4,7 +4,8 @@ The answers under `/apis/v1/` come from the leader's own state, the one its next
 a standby says that it is one (503). Health and metrics answer anybody. Debug and diagnosis tell
 about every tenant's Workloads: on a loopback address they trust whoever reached it, anywhere else
 they ask for a bearer token, and the hub itself says whose it is (TokenReview) and what that user
-may do (SubjectAccessReview on the URL path and the verb). Every error is `{"message": …}`.
+may do (SubjectAccessReview on the URL path behind `/stowage`, and the verb). Every error is
+`{"message": …}`.
 """
 
 from __future__ import annotations

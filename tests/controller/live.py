@@ -249,15 +249,19 @@ async def world_on(hub: Any, namespace: str) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def deciding(world: World, **settings: Any) -> AsyncIterator[Controller]:
-    """A controller at work on the world's hub, in this process; it leads when this begins."""
+async def deciding(
+    world: World, *, standby: bool = False, **settings: Any
+) -> AsyncIterator[Controller]:
+    """A controller at work on the world's hub, in this process; it leads, or listens, by then."""
     given = {"http_port": 0, "identity": "one", **settings}
     asked = ControllerSettings(connection=world.hub.connection(), **given)
     async with ApiClient(asked.connection, name="hub", limit=WORKERS + 16) as client:
         controller = Controller(asked, client)
         running = asyncio.create_task(controller.run())
         try:
-            await until(lambda: running.done() or controller.leading)
+            await until(
+                lambda: running.done() or (controller.port if standby else controller.leading)
+            )
             yield controller
         finally:
             running.cancel()
