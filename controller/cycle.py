@@ -25,6 +25,7 @@ from controller.framework.profile import Profile
 from controller.framework.status import Status, unschedulable
 from controller.index import Index
 from controller.plugins.resources import room_of
+from controller.reasons import no_reasons
 from controller.snapshot import Fleet
 from controller.unit import Unit
 from controller.verdict import of_assignment, of_refusal
@@ -165,6 +166,7 @@ class _Pass:
             scores=self.totals,
             room=room_of(self.state, self.unit, self.fleet),
             present=present,
+            state=self.state,
         )
 
 
@@ -199,7 +201,7 @@ def _holding_on(decision: Decision) -> Decision:
     if not placements:
         return decision
     state = WorkloadState.SCHEDULED
-    return replace(decision, placements=placements, desired=desired, state=state)
+    return replace(decision, placements=placements, desired=desired, state=state, why=no_reasons)
 
 
 def _refused(unit: Unit, fleet: Fleet, now: datetime, status: Status) -> Decision:

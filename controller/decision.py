@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import Ints
-from controller.reasons import Reason
+from controller.reasons import Reasons, no_reasons
 from controller.snapshot import Fleet
 from controller.unit import Unit
 from crds.workload import ScheduledReason, WorkloadState
@@ -55,7 +55,7 @@ class Decision:
     weights: Mapping[str, int] = field(default_factory=dict)
     totals: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ranking: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    why: Mapping[int, tuple[Reason, ...]] = field(default_factory=dict)
+    why: Reasons = no_reasons
 
     @property
     def assigned(self) -> int:
@@ -83,7 +83,7 @@ class Decision:
 
     def reasons(self, row: int) -> list[str]:
         """Why a cluster's number is what it is, in sentences."""
-        return [kind.sentence(number) for kind, number in self.why.get(row, ())]
+        return [str(reason) for reason in self.why(row)]
 
     def to_dict(self) -> dict[str, Any]:
         """The whole record as JSON values, ranked clusters first, then the refused by name."""

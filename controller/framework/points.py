@@ -23,7 +23,7 @@ from controller.columns import Ints, Mask
 from controller.framework.status import SUCCESS, Status
 from controller.index import Index
 from controller.model import MemberCluster
-from controller.reasons import Reason
+from controller.reasons import Reasons
 from controller.snapshot import Fleet
 from controller.unit import Unit
 from crds.workload import ScheduledReason
@@ -230,7 +230,7 @@ class Candidates:
         scores: the total scores.
         room: units that the cluster can hold in all, its present ones included.
         present: units placed now.
-        bounds: bounds on groups of clusters, outermost first.
+        state: what the plugins of this pass left for each other.
     """
 
     fleet: Fleet
@@ -240,20 +240,21 @@ class Candidates:
     scores: Ints
     room: Ints
     present: Ints
-    bounds: tuple[Any, ...] = ()
+    state: CycleState
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """The shares by row, and the units wanted over all clusters; the rest stays pending.
 
-    `why` says for a row why its number is what it is. `short` is the condition's reason when units
-    stay pending although clusters are feasible, or hold some.
+    `why` says for a row that holds units why its number is what it is; it is asked when somebody
+    wants to know, not in the pass. `short` is the condition's reason when units stay pending
+    although clusters are feasible, or hold some.
     """
 
     shares: Mapping[int, int]
     desired: int
-    why: Mapping[int, tuple[Reason, ...]]
+    why: Reasons
     short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
 
 

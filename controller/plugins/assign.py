@@ -11,7 +11,7 @@ import numpy as np
 from controller.apportion.divisor import MAX_WEIGHT, Ints
 from controller.apportion.planner import UNBOUNDED, Problem, apportion
 from controller.framework.points import Assignment, Candidates
-from controller.reasons import Reason, Why
+from controller.reasons import Reason, Why, no_reasons
 from controller.unit import Unit
 
 
@@ -30,14 +30,14 @@ class Single:
         home = self._home(unit, field)
         if home is not None and self._holds(home, want, field):
             kind = Why.KEPT if field.present[home] else Why.WHOLE
-            return Assignment({home: want}, want, {home: ((kind, want),)})
+            return _whole(home, want, want, kind)
         if len(field.ranking):
             best = int(field.ranking[0])
-            return Assignment({best: want}, want, {best: ((Why.WHOLE, want),)})
+            return _whole(best, want, want, Why.WHOLE)
         if home is not None:
             kept = min(int(field.present[home]), want)
-            return Assignment({home: kept}, want, {home: ((Why.KEPT, kept),)})
-        return Assignment({}, want, {})
+            return _whole(home, kept, want, Why.KEPT)
+        return Assignment({}, want, no_reasons)
 
     def _home(self, unit: Unit, field: Candidates) -> int | None:
         """The present cluster; of several (after an edit) the best ranked, then the fullest."""
@@ -70,8 +70,9 @@ class Duplicated:
         """Desired counts every chosen cluster; where there is none, one that is looked for."""
         rows = np.flatnonzero(field.feasible | (field.keeps & (field.present > 0)))
         shares = {int(row): unit.replicas for row in rows}
-        why = dict.fromkeys(shares, ((Why.EVERYWHERE, unit.replicas),))
-        return Assignment(shares, unit.replicas * max(len(shares), 1), why)
+        why = (Reason(Why.EVERYWHERE, unit.replicas),)
+        desired = unit.replicas * max(len(shares), 1)
+        return Assignment(shares, desired, lambda row: why if row in shares else ())
 
 
 class Divided:
@@ -89,8 +90,7 @@ class Divided:
         plan = apportion(problem)
         rows = np.flatnonzero(plan.shares)
         shares = {int(row): int(plan.shares[row]) for row in rows}
-        why = {row: _why(problem, plan.shares, row) for row in shares}
-        return Assignment(shares, unit.replicas, why)
+        return Assignment(shares, unit.replicas, lambda row: _why(problem, plan.shares, row))
 
     def _problem(self, unit: Unit, field: Candidates) -> Problem:
         size = len(field.fleet)
@@ -121,17 +121,25 @@ class Divided:
         return weight
 
 
+def _whole(row: int, units: int, desired: int, kind: Why) -> Assignment:
+    """One share on one cluster."""
+    why = (Reason(kind, units),)
+    return Assignment({row: units}, desired, lambda asked: why if asked == row else ())
+
+
 def _why(problem: Problem, shares: Ints, row: int) -> tuple[Reason, ...]:
     """The numbers that made one share: its weight's part, what was kept, the bound that it met."""
     whole = int(problem.weight.sum())
-    reasons = [(Why.WEIGHT, problem.total * int(problem.weight[row]) // whole if whole else 0)]
+    part = problem.total * int(problem.weight[row]) // whole if whole else 0
+    reasons = [Reason(Why.WEIGHT, part)]
     if problem.present[row]:
-        reasons.append((Why.KEPT, min(int(problem.present[row]), int(shares[row]))))
+        kept = min(int(problem.present[row]), int(shares[row]))
+        reasons.append(Reason(Why.KEPT, kept))
     for kind, bound in (
         (Why.LOWER, problem.lower),
         (Why.UPPER, problem.upper),
         (Why.ROOM, problem.room),
     ):
         if shares[row] == bound[row] and bound[row]:
-            reasons.append((kind, int(bound[row])))
+            reasons.append(Reason(kind, int(bound[row])))
     return tuple(reasons)

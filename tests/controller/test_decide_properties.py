@@ -240,8 +240,8 @@ def test_it_is_pure_and_counts_every_unit(data: st.DataObject) -> None:
     assert all(units >= 0 for units in first.placements.values())
     assert set(first.placements) <= set(fleet.names)
     # Shares that nothing was found for are kept, but nobody assigned them: they have no reason.
-    assert first.scheduled == (first.pending == 0 and bool(first.why))
-    assert bool(first.why) <= bool(first.placements)
+    explained = [bool(first.why(first.fleet.row[name])) for name in first.placements]
+    assert first.scheduled == (first.pending == 0 and any(explained))
     assert all(1 <= first.rank_score(int(row)) <= 10 for row in first.ranking)
     rendered = first.to_dict()
     assert sorted(c["name"] for c in rendered["clusters"]) == sorted(fleet.names)
