@@ -9,24 +9,27 @@ changed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from crds.names import OWNER_PREFIX
+from crds.names import FIELD_MANAGER, LABEL_MANAGED, OWNER_PREFIX
 from crds.workload import Adoption, PropagatedReason
 from machinery.clock import Clock
 from machinery.errors import (
     AlreadyExists,
     ApiError,
-    BadRequest,
     Conflict,
     Forbidden,
-    Invalid,
+    Gone,
     NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
 )
 from machinery.informer import Informer
 from machinery.resources import NAMESPACES, Resource
@@ -46,6 +49,13 @@ WAVES: Sequence[frozenset[str]] = (
 """What goes before what; a wave waits for the one before it. Removal goes the other way round."""
 
 _OTHERS, _MAIN = 3, 5
+_NEEDED = 2
+"""The last wave of what pods need in order to start: refused, it holds the workload back."""
+
+KEPT = frozenset({"Namespace", "CustomResourceDefinition"})
+"""Kinds that are let go instead of deleted: everything of everybody in them would go as well."""
+LISTING_SECONDS = 10.0
+_LOOK_AGAIN = 0.02
 
 FIGHT_SECONDS = 5.0
 """An object that somebody changes back sooner than this after our write is fought over."""
@@ -79,6 +89,24 @@ class Refused(Exception):
         super().__init__(message)
         self.reason = reason
 
+    @classmethod
+    def of(cls, refusals: Sequence[Refused]) -> Refused:
+        """Several in one: the worst reason, and every sentence about it."""
+        worst = min((r.reason for r in refusals), key=list(PropagatedReason).index)
+        return cls(worst, "; ".join(sorted({str(r) for r in refusals if r.reason is worst})))
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of applying: seconds until a truce ends, and what was refused.
+
+    `whole` tells whether the workload itself is as wanted: only then may its predecessor go.
+    """
+
+    again: float | None
+    refusals: Sequence[Refused]
+    whole: bool
+
 
 @dataclass(slots=True)
 class _Written:
@@ -98,21 +126,30 @@ class Applier:
         self._written: dict[Place, _Written] = {}
         self._locks: dict[Place, asyncio.Lock] = {}
         self._namespaces: set[tuple[str, int, str]] = set()
+        self._given_back: set[Place] = set()
 
     async def apply(
         self, session: MemberSession, workload: Workload, pieces: Sequence[Piece]
-    ) -> float | None:
-        """Bring all pieces to the member, wave by wave; seconds until a truce ends, or None.
+    ) -> Applied:
+        """Bring all pieces to the member, wave by wave; one that is refused stops no other.
 
-        Raises Refused for the first piece that the member or its owner refuses, and TransportError.
+        The workload itself waits for what its pods need. Raises TransportError, once nothing of
+        the wave is under way any more.
         """
-        truce: float | None = None
-        for _, wave in sorted(_by_wave(pieces).items()):
-            waits = await asyncio.gather(*(self._piece(session, workload, p) for p in wave))
-            for wait in waits:
-                if wait is not None:
-                    truce = wait if truce is None else min(truce, wait)
-        return truce
+        waits: list[float] = []
+        refusals: list[Refused] = []
+        needed = whole = True
+        for number, wave in sorted(_by_wave(pieces).items()):
+            if number == _MAIN and not needed:
+                return Applied(min(waits, default=None), refusals, whole=False)
+            begun = (self._piece(session, workload, piece) for piece in wave)
+            ended = await asyncio.gather(*begun, return_exceptions=True)
+            refused = _refusals(ended)
+            refusals += refused
+            waits += [wait for wait in ended if isinstance(wait, float)]
+            needed = needed and not (refused and number <= _NEEDED)
+            whole = not refused
+        return Applied(min(waits, default=None), refusals, whole=whole)
 
     async def prune(
         self, session: MemberSession, uid: str, keep: Sequence[tuple[Resource, str, str]]
@@ -137,13 +174,18 @@ class Applier:
         self._written = {p: w for p, w in self._written.items() if p[0] != member}
         self._locks = {p: lock for p, lock in self._locks.items() if p[0] != member}
         self._namespaces = {n for n in self._namespaces if n[0] != member}
+        self._given_back = {p for p in self._given_back if p[0] != member}
 
     async def _piece(
         self, session: MemberSession, workload: Workload, piece: Piece
     ) -> float | None:
         resource = await resource_of(session, piece.api_version, piece.kind)
-        informer = session.track(resource)
-        await informer.wait_synced()
+        try:
+            informer = await listed(session, resource, clock=self._clock)
+        except ApiError as e:
+            if not _says_no(e):
+                raise
+            raise _rejected(session, piece, e) from e
         namespace = piece.namespace if resource.namespaced else ""
         place = (session.name, resource, namespace, piece.name)
         async with self._locks.setdefault(place, asyncio.Lock()):
@@ -164,6 +206,7 @@ class Applier:
             and written.stamp == _stamp(live)
             and live.metadata.annotations.get(ANNOTATION_HASH) == piece.digest
             and OWNER_PREFIX + uid in live.metadata.annotations
+            and _marked(piece, live)
             and not live.metadata.deleting
         )
 
@@ -187,34 +230,58 @@ class Applier:
         piece: Piece,
     ) -> None:
         namespace = piece.namespace if resource.namespaced else ""
+        place = (session.name, resource, namespace, piece.name)
         live = informer.get((namespace, piece.name))
-        if live is None:
+        if live is None or place in self._given_back:  # the informer may still show it as ours
             live = await self._look(session, resource, piece)
-        force = live is not None
         others = self._claim(workload, piece, live)
         if resource.namespaced:
-            await self._namespace(session, namespace)
-        client = session.client_for(piece.namespace)
+            await self._namespace(session, piece)
+        body = _owned_by_all(piece, others, resource, live)
         try:
-            answer = await client.apply(
-                resource,
-                _owned_by_all(piece, others, resource),
-                name=piece.name,
-                namespace=namespace or None,
-                force=force,
+            answer = await self._send(session, resource, piece, body, force=live is not None)
+        except NotFound as e:
+            self._namespaces.discard((session.name, id(session.link), namespace))
+            raise _rejected(session, piece, e) from e
+        if live is None and _also_managed(answer):
+            self._given_back.add(place)
+            await self._withdraw(session, resource, piece)
+            raise _taken(session, piece)
+        self._given_back.discard(place)
+        self._remember(session, informer, resource, piece, answer)
+
+    async def _send(
+        self,
+        session: MemberSession,
+        resource: Resource,
+        piece: Piece,
+        body: Mapping[str, Any],
+        *,
+        force: bool,
+    ) -> dict[str, Any]:
+        client = session.client_for(piece.namespace)
+        namespace = piece.namespace if resource.namespaced else None
+        try:
+            return await client.apply(
+                resource, body, name=piece.name, namespace=namespace, force=force
             )
         except Conflict as e:
             if force:
                 raise
-            raise Refused(
-                PropagatedReason.ALREADY_EXISTS,
-                f"{session.name}: {piece.kind} {namespace}/{piece.name} appeared meanwhile: {e}",
-            ) from e
-        except (Invalid, BadRequest, Forbidden, NotFound) as e:
-            if isinstance(e, NotFound):
-                self._namespaces.discard((session.name, id(session.link), namespace))
+            raise _taken(session, piece) from e
+        except ApiError as e:
+            if isinstance(e, NotFound) or not _says_no(e):
+                raise
             raise _rejected(session, piece, e) from e
-        self._remember(session, informer, resource, piece, answer)
+
+    async def _withdraw(self, session: MemberSession, resource: Resource, piece: Piece) -> None:
+        """Take back what an apply added to an object that somebody made in the same moment."""
+        meta = {"name": piece.name, "namespace": piece.namespace}
+        body = {"apiVersion": piece.api_version, "kind": piece.kind, "metadata": meta}
+        if not resource.namespaced:
+            del meta["namespace"]
+        with suppress(NotFound):
+            await self._send(session, resource, piece, body, force=False)
 
     def _remember(
         self,
@@ -263,10 +330,10 @@ class Applier:
                 PropagatedReason.ALREADY_EXISTS,
                 f"{where} exists and is not ours: remove it, or set spec.adoption to IfUnowned",
             )
-        others = {uid: key for uid, key in known.items() if key != workload.metadata.key}
+        others = {uid: key for uid, key in known.items() if uid != workload.uid}
         strangers = [
-            "/".join(key)
-            for key in others.values()
+            f"{'/'.join(key)} (uid {uid})" if key == workload.metadata.key else "/".join(key)
+            for uid, key in others.items()
             if not piece.shared or key[0] != workload.metadata.namespace
         ]
         if strangers:
@@ -276,11 +343,12 @@ class Applier:
             )
         return {OWNER_PREFIX + uid: "/".join(key) for uid, key in others.items()}
 
-    async def _namespace(self, session: MemberSession, name: str) -> None:
+    async def _namespace(self, session: MemberSession, piece: Piece) -> None:
         """Create the namespace where it is missing.
 
         It is never removed: others may have moved in.
         """
+        name = piece.namespace
         known = (session.name, id(session.link), name)
         if known in self._namespaces:
             return
@@ -290,10 +358,10 @@ class Applier:
             try:
                 await client.get(NAMESPACES, name)
             except NotFound:
-                with suppress(AlreadyExists):
+                with suppress(AlreadyExists, Forbidden):
                     await client.create(NAMESPACES, body)
             except Forbidden:
-                pass  # not ours to look at: the write itself will say whether it is there
+                pass  # not ours to look at or to make: the write will say whether it is there
         self._namespaces.add(known)
 
     async def _release(
@@ -308,12 +376,15 @@ class Applier:
             live = session.track(resource).get(meta.key) or found
             rest = [other for other in owners(live.metadata) if other != uid]
             with suppress(NotFound):
-                if rest:
-                    patch = {"metadata": {"annotations": {OWNER_PREFIX + uid: None}}}
+                if rest or resource.kind in KEPT:
+                    patch: dict[str, Any] = {"annotations": {OWNER_PREFIX + uid: None}}
+                    if not rest:
+                        patch["labels"] = {LABEL_MANAGED: None}
                     answer = await client.merge_patch(
-                        resource, meta.name, patch, namespace=namespace
+                        resource, meta.name, {"metadata": patch}, namespace=namespace
                     )
-                    session.track(resource).upsert(msgspec.convert(answer, ManagedObject))
+                    if rest:
+                        session.track(resource).upsert(msgspec.convert(answer, ManagedObject))
                 elif not live.metadata.deleting:
                     await client.delete(resource, meta.name, namespace=namespace, uid=meta.uid)
             self._written.pop(place, None)
@@ -347,11 +418,45 @@ def owned(session: MemberSession, uid: str) -> list[tuple[Resource, ManagedObjec
     ]
 
 
-def known_to_be(session: MemberSession) -> bool:
-    """Whether `owned` tells the whole truth: the member answers, and all of it has been listed."""
+async def listed(
+    session: MemberSession, resource: Resource, *, clock: Clock
+) -> Informer[ManagedObject]:
+    """The informer of that kind on that member, once it has seen everything.
+
+    Raises the TransportError that keeps it from that: a worker must not wait for a kind that went
+    away, or that we may not read.
+    """
+    informer = session.track(resource)
+    until = clock.monotonic() + LISTING_SECONDS
+    while not informer.synced:
+        if informer.last_error is not None:
+            raise informer.last_error
+        if clock.monotonic() > until:
+            raise Unreachable(f"{session.name}: {resource.plural} were not listed in time")
+        await clock.sleep(_LOOK_AGAIN)
+    return informer
+
+
+def known_to_be(session: MemberSession, kinds: Collection[tuple[str, str]] = ()) -> bool:
+    """Whether `owned` tells the whole truth of the usual kinds and of these.
+
+    That is so when the member answers and all of them have been listed, or do not exist there.
+    """
     if not session.ready or session.link is None:
         return False
-    return all(informer.synced for informer in session.link.managed.values())
+    return all(
+        informer.synced or isinstance(informer.last_error, NotFound)
+        for resource, informer in session.link.managed.items()
+        if (pair := (resource.api_version, resource.kind)) in _BY_KIND or pair in kinds
+    )
+
+
+def _refusals(ended: Sequence[float | BaseException | None]) -> list[Refused]:
+    """What was refused. Raises the first fault of another kind."""
+    for each in ended:
+        if isinstance(each, BaseException) and not isinstance(each, Refused):
+            raise each
+    return [each for each in ended if isinstance(each, Refused)]
 
 
 def _by_wave(pieces: Sequence[Piece]) -> dict[int, list[Piece]]:
@@ -374,13 +479,58 @@ def _stamp(found: ManagedObject) -> tuple[str, int | str]:
     return meta.uid, meta.generation or meta.resource_version
 
 
-def _owned_by_all(piece: Piece, others: Mapping[str, str], resource: Resource) -> Mapping[str, Any]:
-    """The body with the annotations of all owners: what an apply leaves out, it takes away."""
+def _marked(piece: Piece, live: ManagedObject) -> bool:
+    """Whether the labels and annotations asked for are there; a generation does not tell."""
+    meta = piece.body["metadata"]
+    pairs = (
+        (meta["labels"], live.metadata.labels),
+        (meta["annotations"], live.metadata.annotations),
+    )
+    return all(there.get(key) == value for asked, there in pairs for key, value in asked.items())
+
+
+def _also_managed(answer: Mapping[str, Any]) -> bool:
+    """Whether somebody else has written the object too. One that we made has no other writer yet.
+
+    What admission changed on its way counts as ours.
+    """
+    entries = answer["metadata"].get("managedFields") or ()
+    ours = (FIELD_MANAGER, "Apply")
+    return any((entry.get("manager"), entry.get("operation")) != ours for entry in entries)
+
+
+def _owned_by_all(
+    piece: Piece, others: Mapping[str, str], resource: Resource, live: ManagedObject | None
+) -> Mapping[str, Any]:
+    """The body with the annotations of all owners: what an apply leaves out, it takes away.
+
+    The UID keeps it from an object that somebody has put in the place of the one that was seen.
+    """
     meta = piece.body["metadata"]
     whole = {**meta, "annotations": {**meta["annotations"], **others}}
+    if live is not None:
+        whole["uid"] = live.metadata.uid
     if not resource.namespaced:
         whole.pop("namespace", None)
     return {**piece.body, "metadata": whole}
+
+
+def _taken(session: MemberSession, piece: Piece) -> Refused:
+    return Refused(
+        PropagatedReason.ALREADY_EXISTS,
+        f"{session.name}: {piece.kind} {piece.namespace}/{piece.name} appeared meanwhile and is "
+        "not ours",
+    )
+
+
+def _says_no(fault: ApiError) -> bool:
+    """Whether the member's API refused the object, and not merely this request.
+
+    An internal error does: a webhook that cannot be called comes as one.
+    """
+    if isinstance(fault, ServerError):
+        return fault.reason == "InternalError"
+    return not isinstance(fault, Unauthorized | TooManyRequests | Conflict | Gone)
 
 
 def _rejected(session: MemberSession, piece: Piece, fault: ApiError) -> Refused:

@@ -23,18 +23,26 @@ import msgspec
 from crds.names import API_VERSION, FINALIZER
 from crds.workload import EventReason, PropagatedReason, ShareState, WorkloadCondition
 from machinery import logs
-from machinery.errors import Conflict, NotFound, TransportError
+from machinery.errors import ApiError, Conflict, NotFound, TransportError
 from machinery.events import ObjectRef
 from machinery.informer import Informer
 from machinery.objects import Key
 from machinery.queue import WorkQueue, work
 from machinery.resources import WORKLOADS
-from propagator.apply import USUAL, Applier, Refused, known_to_be, owned, resource_of
+from propagator.apply import (
+    USUAL,
+    Applier,
+    Refused,
+    known_to_be,
+    listed,
+    owned,
+    resource_of,
+)
 from propagator.hubsecrets import HubSecrets
-from propagator.managed import ManagedObject, owners
+from propagator.managed import ManagedObject
 from propagator.member import MemberSession
 from propagator.model import ANNOTATION_KINDS, ANNOTATION_ORDINALS, HubSecret, Workload
-from propagator.render import ORDINAL_BLOCK, render
+from propagator.render import ORDINAL_BLOCK, Piece, render
 from propagator.report import Outcome, Seen, compose, share_of
 from propagator.term import Ground
 
@@ -59,6 +67,8 @@ class WorkloadPlacements:
         self._outcomes: dict[tuple[Key, str], Outcome] = {}
         self._due: dict[Key, float] = {}
         self._preparing: dict[Key, asyncio.Lock] = {}
+        self._gone: dict[str, Key] = {}
+        self._absent: dict[tuple[str, str, str], int] = {}
         self._reports: WorkQueue[Key] = WorkQueue(name="reports", clock=ground.clock)
         self._workloads: Informer[Workload] = Informer(
             ground.hub, WORKLOADS, Workload, clock=ground.clock
@@ -86,14 +96,19 @@ class WorkloadPlacements:
         """Make one ready member right for one Workload; seconds until the next look, or None."""
         if not self._ground.fresh():
             return SPACING_SECONDS
+        if await self._sweep(session, key):
+            return AGAIN_SECONDS
         workload = self._workloads.get(key)
         if workload is None:
-            return await self._sweep(session, key)
+            self._forget(key)
+            return None
         if workload.metadata.deleting or not workload.placements:
             return await self._leave(session, workload)
         if session.name in workload.placements:
             return await self._push(session, workload)
+        await self._watch_kinds(session, workload)
         if not owned(session, workload.uid):
+            self._reports.add(key)
             return None
         if self._settled(workload):
             return await self._leave(session, workload)
@@ -113,7 +128,7 @@ class WorkloadPlacements:
             raise  # the hub's Workload was changed while it was prepared: nothing is wrong there
         except TransportError as fault:
             LOG.info("%s: %s", session.name, fault, extra={"object": workload.owner})
-            self._note(key, session.name, Outcome(PropagatedReason.CLUSTER_UNREACHABLE, str(fault)))
+            self._note(key, session.name, _outcome(fault))
             raise
         self._note(key, session.name, outcome)
         return again
@@ -133,21 +148,48 @@ class WorkloadPlacements:
             first_ordinal=workload.ordinals().get(session.name, 0),
             secrets=secrets,
         )
-        again = await self._applier.apply(session, workload, pieces)
-        for version, kind in workload.remembered():
+        applied = await self._applier.apply(session, workload, pieces)
+        if applied.whole:
+            await self._prune(session, workload, pieces)
+        if applied.refusals:
+            raise Refused.of(applied.refusals)
+        return applied.again
+
+    async def _prune(
+        self, session: MemberSession, workload: Workload, pieces: Sequence[Piece]
+    ) -> None:
+        """Remove what is no longer rendered; a kind that the member lacks has nothing there."""
+        await self._watch_kinds(session, workload)
+        if not self._knows(session, workload):
+            return
+        keep = []
+        for piece in pieces:
             with suppress(Refused):
-                session.track(await resource_of(session, version, kind))
-        if known_to_be(session):
-            keep = [
-                (await resource_of(session, piece.api_version, piece.kind), piece)
-                for piece in pieces
-            ]
-            await self._applier.prune(
-                session,
-                workload.uid,
-                [(res, p.namespace if res.namespaced else "", p.name) for res, p in keep],
-            )
-        return again
+                resource = await resource_of(session, piece.api_version, piece.kind)
+                keep.append((resource, piece.namespace if resource.namespaced else "", piece.name))
+        await self._applier.prune(session, workload.uid, keep)
+
+    async def _watch_kinds(self, session: MemberSession, workload: Workload) -> None:
+        """Have the further kinds of a Workload listed, as far as the member has them."""
+        for version, kind in workload.remembered():
+            try:
+                resource = await resource_of(session, version, kind)
+                await listed(session, resource, clock=self._clock)
+            except (Refused, NotFound):
+                self._absent[session.name, version, kind] = id(session.link)
+            else:
+                self._absent.pop((session.name, version, kind), None)
+
+    def _knows(self, session: MemberSession, workload: Workload) -> bool:
+        """Whether what a Workload owns on that member is known, whatever its kinds."""
+        kinds = workload.remembered()
+        if not known_to_be(session, kinds) or session.link is None:
+            return False
+        watched = {(each.api_version, each.kind) for each in session.link.managed}
+        return all(
+            pair in watched or self._absent.get((session.name, *pair)) == id(session.link)
+            for pair in kinds
+        )
 
     async def _needed_secrets(self, workload: Workload) -> list[HubSecret]:
         """Those that travel along. Raises Refused while one of them is missing."""
@@ -186,39 +228,36 @@ class WorkloadPlacements:
     async def _leave(self, session: MemberSession, workload: Workload) -> float | None:
         """Remove everything of a Workload from one member."""
         key = workload.metadata.key
-        if not known_to_be(session):
+        try:
+            await self._watch_kinds(session, workload)
+        except TransportError as fault:
+            self._note(key, session.name, _outcome(fault))
+            raise
+        if not self._knows(session, workload):
             return AGAIN_SECONDS
-        for version, kind in workload.remembered():
-            with suppress(Refused):
-                await session.track(await resource_of(session, version, kind)).wait_synced()
         self._ground.check()
         left = await self._applier.prune(session, workload.uid, ())
         self._outcomes.pop((key, session.name), None)
         self._reports.add(key)
         return AGAIN_SECONDS if left else None
 
-    async def _sweep(self, session: MemberSession, key: Key) -> float | None:
-        """A Workload that is gone left something here: somebody took its finalizer away.
+    async def _sweep(self, session: MemberSession, key: Key) -> bool:
+        """Remove what Workloads of that name left that went without us; whether there was any.
 
-        The hub is asked once more before anything is removed.
+        Somebody took the finalizer away, or the member was removed and is back. Only Workloads
+        whose end was seen count: one that was never heard of may be another hub's. The hub is
+        asked once more before anything is removed.
         """
-        self._forget(key)
-        leftovers = {
-            uid
-            for informer in (session.link.managed.values() if session.link else ())
-            for found in informer.values()
-            for uid, owner in owners(found.metadata).items()
-            if owner == key
-        }
-        if not leftovers or not known_to_be(session):
-            return None
+        gone = [uid for uid, of in self._gone.items() if of == key and owned(session, uid)]
+        if not gone:
+            return False
         with suppress(NotFound):
-            await self._ground.hub.get(WORKLOADS, key[1], namespace=key[0])
-            return AGAIN_SECONDS
+            found = await self._ground.hub.get(WORKLOADS, key[1], namespace=key[0])
+            gone = [uid for uid in gone if uid != found["metadata"]["uid"]]
         self._ground.check()
-        for uid in leftovers:
+        for uid in gone:
             await self._applier.prune(session, uid, ())
-        return None
+        return bool(gone)
 
     def _settled(self, workload: Workload) -> bool:
         """Whether all present shares are ready, so that what left may go."""
@@ -313,14 +352,19 @@ class WorkloadPlacements:
         away = [
             share["name"]
             for share in workload.status.clusters
-            if share["name"] not in workload.placements and not self._answers(share["name"])
+            if share["name"] not in workload.placements and self._may_hold(workload, share["name"])
         ]
         return sorted({*workload.placements, *holding, *away})
 
-    def _answers(self, name: str) -> bool:
-        """False for a member that may hold something and cannot be asked."""
+    def _may_hold(self, workload: Workload, name: str) -> bool:
+        """Whether it is not known what a member holds of a Workload. A removed one has nothing.
+
+        Right after the start there are members that have no session yet.
+        """
         session = self._fleet.get(name)
-        return session is None or session.ready
+        if session is None:
+            return self._ground.clusters.get(("", name)) is not None
+        return not self._knows(session, workload)
 
     def _clean(self, workload: Workload) -> bool:
         """Whether no member holds anything of a deleted Workload. A removed member does not."""
@@ -329,10 +373,9 @@ class WorkloadPlacements:
         held = {*workload.placements, *(share["name"] for share in workload.status.clusters)}
         for name in {*held, *self._fleet.names()}:
             session = self._fleet.get(name)
-            if session is None:
-                continue
-            if owned(session, workload.uid) or (name in held and not known_to_be(session)):
-                session.queue.add(workload.metadata.key)
+            holds = session is not None and bool(owned(session, workload.uid))
+            if holds or (name in held and self._may_hold(workload, name)):
+                self._wake(name, workload.metadata.key)
                 return False
         return True
 
@@ -369,6 +412,7 @@ class WorkloadPlacements:
         if known is None:
             return
         key = known.metadata.key
+        self._mind_end(known, gone=new is None)
         self._reports.add(key)
         if old is not None and new is not None and _same_wish(old, new):
             names = set(_clusters_of(new)) - set(new.placements)
@@ -381,6 +425,20 @@ class WorkloadPlacements:
             }
         for name in names:
             self._wake(name, key)
+
+    def _mind_end(self, workload: Workload, *, gone: bool) -> None:
+        """Remember a Workload that went while a member held, or may have held, some of it."""
+        if not gone:
+            self._gone.pop(workload.uid, None)
+            return
+        sessions = {name: self._fleet.get(name) for name in self._fleet.names()}
+        holding = any(s is not None and owned(s, workload.uid) for s in sessions.values())
+        unasked = any(
+            (session := sessions.get(name)) is None or not self._knows(session, workload)
+            for name in _clusters_of(workload)
+        )
+        if holding or unasked:
+            self._gone[workload.uid] = workload.metadata.key
 
     def _member_changed(self, name: str, key: Key | None) -> None:
         if key is not None:
@@ -405,6 +463,13 @@ class WorkloadPlacements:
         if session is not None:
             session.queue.forget(key)
             session.queue.add(key)
+
+
+def _outcome(fault: TransportError) -> Outcome:
+    """What a fault says about a share: an answer of the member that is no, or none at all."""
+    forbidden = isinstance(fault, ApiError) and fault.code == 403
+    reason = PropagatedReason.REJECTED if forbidden else PropagatedReason.CLUSTER_UNREACHABLE
+    return Outcome(reason, str(fault))
 
 
 def _clusters_of(workload: Workload) -> set[str]:

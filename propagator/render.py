@@ -1,9 +1,10 @@
 """What one Workload means on one cluster: its objects, in the order of `propagator.apply`. Pure.
 
-A template passes through whole. Changed are only: the namespace, the name where none is given, the
-number of units, a StatefulSet's first ordinal, the label and the owner annotation by which we know
-our objects again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the
-hub's own. Fields that only a server writes (status, uid, resourceVersion …) are left out.
+A template passes through whole. Changed are only: the namespace (manifests may name their own,
+which admission and the member's rule have looked at), the name where none is given, the number of
+units, a StatefulSet's first ordinal, the label and the owner annotation by which we know our
+objects again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the hub's
+own. Fields that only a server writes (status, uid, resourceVersion …) are left out.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def render(
 ) -> list[Piece]:
     """Every object of a Workload on one cluster, Secrets first and the template last."""
     pieces = [_secret(workload, secret) for secret in secrets]
-    pieces += [_piece(workload, _bare(body)) for body in workload.spec.manifests]
+    pieces += [_manifest(workload, body) for body in workload.spec.manifests]
     if workload.spec.target_service:
         pieces.append(_piece(workload, _bare(workload.spec.target_service)))
     pieces.append(_piece(workload, _main(workload, units, first_ordinal), main=True))
@@ -99,6 +100,11 @@ def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
         del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
 
 
+def _manifest(workload: Workload, manifest: Mapping[str, Any]) -> Piece:
+    body = _bare(manifest)
+    return _piece(workload, body, namespace=body["metadata"].get("namespace") or "")
+
+
 def _secret(workload: Workload, secret: HubSecret) -> Piece:
     body = {
         "apiVersion": "v1",
@@ -111,11 +117,16 @@ def _secret(workload: Workload, secret: HubSecret) -> Piece:
 
 
 def _piece(
-    workload: Workload, body: dict[str, Any], *, shared: bool = False, main: bool = False
+    workload: Workload,
+    body: dict[str, Any],
+    *,
+    namespace: str = "",
+    shared: bool = False,
+    main: bool = False,
 ) -> Piece:
     meta = body["metadata"]
-    meta.setdefault("name", workload.metadata.name)
-    meta.setdefault("namespace", workload.namespace)
+    meta["name"] = meta.get("name") or workload.metadata.name
+    meta["namespace"] = namespace or workload.namespace
     meta["labels"] = {**(meta.get("labels") or {}), LABEL_MANAGED: "true"}
     digest = hashlib.blake2b(
         msgspec.json.encode(body, order="deterministic"), digest_size=16

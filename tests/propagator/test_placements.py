@@ -1,0 +1,561 @@
+"""Workloads onto real members and their state back: what is written, left alone, and taken away."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+
+from crds.names import FINALIZER
+from machinery.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
+from propagator.apply import Applier
+from stowage.playground.controlplanes import Cluster
+
+from .conftest import until
+from .stage import (
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    KINDS,
+    SERVICES,
+    Stage,
+    configmap,
+    deployment,
+    staged,
+    swept,
+)
+
+MakeStage = Callable[[], AbstractAsyncContextManager[Stage]]
+
+
+@pytest.fixture
+def stage_on(hub: Cluster, m1: Cluster, m2: Cluster) -> Iterator[MakeStage]:
+    """async with stage_on() as stage: a propagator with the members m1 and m2."""
+    with swept(hub):
+        yield lambda: staged(hub, {"m1": m1, "m2": m2})
+
+
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+}
+
+
+@pytest.mark.proves("C3", "C22", "C31")
+async def test_a_placed_workload_is_written_and_its_state_comes_back(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo", targetService=SERVICE, manifests=[configmap("conf", k="v")])
+        await asyncio.sleep(0.5)
+        assert FINALIZER not in ((await stage.workload("demo"))["metadata"].get("finalizers") or [])
+        await stage.place("demo", m1=2, m2=1)
+        await stage.propagated("demo")
+        for member, units in (("m1", 2), ("m2", 1)):
+            assert (await stage.on(member))["spec"]["replicas"] == units
+            assert await stage.on(member, "demo", kind=SERVICES)
+            assert (await stage.on(member, "conf", kind=CONFIGMAPS))["data"] == {"k": "v"}
+        assert FINALIZER in (await stage.workload("demo"))["metadata"]["finalizers"]
+        status = await stage.status("demo")
+        assert status["clusterSummary"] == "m1=2,m2=1"
+        assert status["readySummary"] == "0/3"
+        assert status["state"] == "Creating"
+
+        await stage.make_ready("m1")
+
+        async def counted() -> bool:
+            return (await stage.status("demo")).get("ready") == 2
+
+        await until(counted)
+        assert (await stage.share("demo", "m1"))["state"] == "Running"
+        assert (await stage.condition("demo", "Ready"))["status"] == "False"
+        await stage.make_ready("m2")
+
+        async def running() -> bool:
+            return (await stage.status("demo")).get("state") == "Running"
+
+        await until(running)
+        assert (await stage.status("demo"))["readySummary"] == "3/3"
+        assert (await stage.condition("demo", "Ready"))["status"] == "True"
+
+
+@pytest.mark.proves("C31")
+async def test_the_other_writers_conditions_stay(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo")
+        theirs = {
+            "type": "Scheduled",
+            "status": "True",
+            "reason": "Scheduled",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }
+        status = {"placements": [{"cluster": "m1", "replicas": 1}], "conditions": [theirs]}
+        await stage.patch("demo", {"status": status}, subresource="status")
+        await stage.propagated("demo")
+        assert (await stage.condition("demo", "Scheduled")).items() >= theirs.items()
+        await stage.patch(
+            "demo", {"status": {"serviceExternalIP": "1.2.3.4"}}, subresource="status"
+        )
+
+        async def corrected() -> bool:
+            return "serviceExternalIP" not in await stage.status("demo")
+
+        await until(corrected)
+
+
+@pytest.mark.proves("C31")
+async def test_a_load_balancer_is_told(stage_on: MakeStage):
+    async with stage_on() as stage:
+        service = {**SERVICE, "spec": {**SERVICE["spec"], "type": "LoadBalancer"}}
+        await stage.create("demo", targetService=service)
+        await stage.place("demo", m1=1)
+        await stage.appears("m1", "demo", kind=SERVICES)
+        balancer = {"ingress": [{"ip": "192.0.2.7"}]}
+        await stage.members["m1"].merge_patch(
+            SERVICES,
+            "demo",
+            {"status": {"loadBalancer": balancer}},
+            namespace=stage.namespace,
+            subresource="status",
+        )
+
+        async def told() -> bool:
+            return (await stage.status("demo")).get("serviceExternalIP") == "192.0.2.7"
+
+        await until(told)
+        ingress = (await stage.share("demo", "m1"))["loadBalancer"]["ingress"]
+        assert ingress[0]["ip"] == "192.0.2.7"
+
+
+@pytest.mark.proves("C32")
+async def test_drift_is_repaired_and_edits_arrive(stage_on: MakeStage):
+    async with stage_on() as stage:
+        template = deployment()
+        template["metadata"]["annotations"] = {"team": "blue"}
+        await stage.create("demo", targetDeployment=template)
+        await stage.place("demo", m1=2)
+        await stage.propagated("demo")
+        member = stage.members["m1"]
+
+        async def spoil(patch: dict[str, Any], mended: Callable[[dict[str, Any]], bool]) -> None:
+            await member.merge_patch(DEPLOYMENTS, "web", patch, namespace=stage.namespace)
+
+            async def as_before() -> bool:
+                return mended(await stage.appears("m1"))
+
+            await until(as_before)
+
+        await spoil({"spec": {"replicas": 7}}, lambda d: d["spec"]["replicas"] == 2)
+        await spoil(
+            {"metadata": {"annotations": {"team": "red"}}},
+            lambda d: d["metadata"]["annotations"]["team"] == "blue",
+        )
+        await spoil(
+            {"metadata": {"labels": {"stowage.dev/managed": None}}},
+            lambda d: d["metadata"].get("labels", {}).get("stowage.dev/managed") == "true",
+        )
+        uid = (await stage.appears("m1"))["metadata"]["uid"]
+        await member.delete(DEPLOYMENTS, "web", namespace=stage.namespace)
+
+        async def another() -> bool:
+            found = await stage.on("m1")
+            return found is not None and found["metadata"]["uid"] != uid
+
+        await until(another)
+        template["spec"]["template"]["spec"]["containers"][0]["image"] = "newer"
+        await stage.patch("demo", {"spec": {"targetDeployment": template}})
+
+        async def newer() -> bool:
+            pods = (await stage.appears("m1"))["spec"]["template"]["spec"]
+            return pods["containers"][0]["image"] == "newer"
+
+        await until(newer)
+
+
+async def test_what_is_as_it_should_be_is_not_written_again(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo", targetService=SERVICE, manifests=[configmap("conf", k="v")])
+        await stage.place("demo", m1=1)
+        await stage.propagated("demo")
+        await asyncio.sleep(1.5)
+        session = stage.process.term.fleet.get("m1")
+        before = session.client.requests
+        await stage.patch("demo", {"metadata": {"labels": {"touched": "yes"}}})
+        for _ in range(10):
+            session.queue.add((stage.namespace, "demo"))
+            await asyncio.sleep(0.1)
+        assert session.client.requests - before <= 5, "no more than its probes"
+
+
+@pytest.mark.proves("C29")
+async def test_foreign_objects_are_untouched(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        member = stage.members["m1"]
+        foreign = deployment(replicas=5)
+        before = await member.create(DEPLOYMENTS, foreign, namespace=stage.namespace)
+        await stage.create("demo")
+        await stage.place("demo", m1=1, m2=1)
+        message = await stage.refused("demo", "AlreadyExists")
+        assert f"Deployment {stage.namespace}/web" in message
+        assert await stage.on("m1") == before
+        assert (await stage.share("demo", "m1"))["state"] == "Failed"
+        assert (await stage.status("demo"))["state"] == "Failed"
+        await stage.appears("m2")
+        await member.delete(DEPLOYMENTS, "web", namespace=stage.namespace)
+        await stage.propagated("demo")
+
+
+@pytest.mark.proves("C29")
+async def test_an_object_without_owner_is_adopted_on_demand(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        member = stage.members["m1"]
+        before = await member.create(DEPLOYMENTS, deployment(replicas=5), namespace=stage.namespace)
+        await stage.create("demo", adoption="IfUnowned")
+        await stage.place("demo", m1=1)
+        await stage.propagated("demo")
+        after = await stage.on("m1")
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert after["spec"]["replicas"] == 1
+
+
+@pytest.mark.proves("C29")
+async def test_an_object_with_a_controller_is_not_adopted(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        owned = deployment(replicas=5)
+        owner = {"apiVersion": "x.dev/v1", "kind": "App", "name": "a", "uid": "1"}
+        owned["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        await stage.members["m1"].create(DEPLOYMENTS, owned, namespace=stage.namespace)
+        await stage.create("demo", adoption="IfUnowned")
+        await stage.place("demo", m1=1)
+        await stage.refused("demo", "AlreadyExists")
+        assert (await stage.on("m1"))["spec"]["replicas"] == 5
+
+
+@pytest.mark.proves("C29")
+async def test_the_object_of_another_workload_is_untouched(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("first")
+        await stage.place("first", m1=2)
+        await stage.propagated("first")
+        await stage.create("second")
+        await stage.place("second", m1=9)
+        message = await stage.refused("second", "AlreadyExists")
+        assert f"Workload {stage.namespace}/first" in message
+        assert (await stage.on("m1"))["spec"]["replicas"] == 2
+        await stage.delete("first")
+        await stage.propagated("second")
+        assert (await stage.on("m1"))["spec"]["replicas"] == 9
+
+
+@pytest.mark.proves("C29")
+async def test_another_hubs_objects_are_neither_taken_nor_removed(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        for name, owner in (("web", "demo"), ("lonely", "never-heard-of")):
+            theirs = deployment(name, replicas=5)
+            theirs["metadata"]["labels"] = {"stowage.dev/managed": "true"}
+            theirs["metadata"]["annotations"] = {
+                "owner.stowage.dev/another-hub": f"{stage.namespace}/{owner}"
+            }
+            await stage.members["m1"].create(DEPLOYMENTS, theirs, namespace=stage.namespace)
+        await stage.create("demo")
+        await stage.place("demo", m1=1)
+        message = await stage.refused("demo", "AlreadyExists")
+        assert "another-hub" in message
+        await stage.delete("demo")
+        await stage.gone("demo")
+        await asyncio.sleep(1)
+        for name in ("web", "lonely"):
+            assert (await stage.on("m1", name))["spec"]["replicas"] == 5
+
+
+@pytest.mark.proves("C29")
+async def test_an_object_made_in_the_same_moment_is_given_back(
+    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
+):
+    look, looks = Applier._look, []
+
+    async def looks_free_at_first(*about: Any) -> Any:
+        looks.append(about)
+        return await look(*about) if len(looks) > 1 else None
+
+    monkeypatch.setattr(Applier, "_look", looks_free_at_first)
+    async with stage_on() as stage:
+        await stage.space_on("m1")
+        theirs = configmap("conf", mine="yes")
+        before = await stage.members["m1"].create(CONFIGMAPS, theirs, namespace=stage.namespace)
+        await stage.create("demo", manifests=[configmap("conf", other="no")])
+        await stage.place("demo", m1=1)
+        message = await stage.refused("demo", "AlreadyExists")
+        assert "ConfigMap" in message
+        after = await stage.on("m1", "conf", kind=CONFIGMAPS)
+        assert after["data"] == {"mine": "yes"}
+        assert after["metadata"].get("labels") == before["metadata"].get("labels")
+        assert "annotations" not in after["metadata"]
+        assert await stage.on("m1") is None, "pods wait for what they need"
+
+
+async def test_what_is_no_longer_rendered_goes(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo", manifests=[configmap("one"), configmap("two")])
+        await stage.place("demo", m1=1)
+        await stage.propagated("demo")
+        await stage.restart()
+        await stage.patch("demo", {"spec": {"manifests": [configmap("two")]}})
+        await stage.goes("m1", "one", kind=CONFIGMAPS)
+        assert await stage.on("m1", "two", kind=CONFIGMAPS)
+        await stage.patch("demo", {"spec": {"targetDeployment": deployment("renamed")}})
+        await stage.appears("m1", "renamed")
+        await stage.goes("m1", "web")
+
+
+@pytest.mark.proves("C27", "C28")
+async def test_secrets_travel_and_are_shared(stage_on: MakeStage):
+    async with stage_on() as stage:
+        for name in ("first", "second"):
+            await stage.create(
+                name,
+                targetDeployment=deployment(name),
+                resources=[{"name": "db", "secretName": "creds"}],
+            )
+            await stage.place(name, m1=1)
+        message = await stage.refused("first", "SecretNotFound")
+        assert f"{stage.namespace}/creds" in message
+        assert await stage.on("m1", "first") is None
+
+        def body(value: str) -> dict[str, Any]:
+            data = {"password": base64.b64encode(value.encode()).decode()}
+            return {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "creds", "namespace": stage.namespace},
+                "data": data,
+            }
+
+        await stage.hub.create(SECRETS, body("one"))
+        await stage.propagated("first")
+        await stage.propagated("second")
+        await stage.hub.apply(SECRETS, body("two"), name="creds", force=True)
+
+        async def rotated() -> bool:
+            copy = await stage.appears("m1", "creds", kind=SECRETS)
+            return base64.b64decode(copy["data"]["password"]) == b"two"
+
+        await until(rotated)
+        await stage.delete("first")
+        await stage.gone("first")
+        copy = await stage.on("m1", "creds", kind=SECRETS)
+        owners = [a for a in copy["metadata"]["annotations"] if a.startswith("owner.stowage.dev/")]
+        assert len(owners) == 1
+        await stage.delete("second")
+        await stage.goes("m1", "creds", kind=SECRETS)
+
+
+@pytest.mark.proves("C29")
+async def test_a_target_namespace_is_made_and_stays(stage_on: MakeStage):
+    async with stage_on() as stage:
+        target = f"{stage.namespace}-there"
+        await stage.create("demo", targetNamespace=target)
+        await stage.place("demo", m1=1)
+        await stage.appears("m1", namespace=target)
+        await stage.delete("demo")
+        await stage.goes("m1", namespace=target)
+        assert await stage.members["m1"].get(NAMESPACES, target)
+
+
+async def test_a_namespace_that_the_cluster_does_not_take(stage_on: MakeStage):
+    async with stage_on() as stage:
+        rule = {"spec": {"namespaces": {"allow": ["team-*"]}}}
+        await stage.hub.merge_patch(MEMBER_CLUSTERS, "m1", rule)
+        await until(lambda: not stage.process.term.fleet.get("m1").allows(stage.namespace))
+        await stage.create("demo")
+        await stage.place("demo", m1=1)
+        assert stage.namespace in await stage.refused("demo", "NamespaceNotAllowed")
+        assert await stage.on("m1") is None
+        await stage.hub.merge_patch(
+            MEMBER_CLUSTERS, "m1", {"spec": {"namespaces": {"allow": ["*"]}}}
+        )
+        await stage.propagated("demo")
+
+
+async def test_what_a_member_refuses_stops_nothing_else(stage_on: MakeStage):
+    async with stage_on() as stage:
+        strange = {"apiVersion": "strange.dev/v1", "kind": "Odd", "metadata": {"name": "odd"}}
+        wrong = {**SERVICE, "spec": {"ports": [{"port": 99999}]}}
+        await stage.create("demo", manifests=[strange, configmap("conf")], targetService=wrong)
+        await stage.place("demo", m1=1)
+        message = await stage.refused("demo", "Rejected")
+        assert "no kind Odd" in message
+        assert "99999" in message
+        assert await stage.on("m1", "conf", kind=CONFIGMAPS)
+        await stage.appears("m1")
+        assert (await stage.share("demo", "m1"))["state"] == "Failed"
+        await stage.patch("demo", {"spec": {"manifests": [], "targetService": SERVICE}})
+        await stage.propagated("demo")
+        await stage.goes("m1", "conf", kind=CONFIGMAPS)
+
+
+async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=2)
+        await stage.make_ready("m1")
+        await stage.place("demo", m2=2)
+        await stage.appears("m2")
+
+        async def leaving() -> bool:
+            return (await stage.share("demo", "m1")).get("state") == "Leaving"
+
+        await until(leaving)
+        await asyncio.sleep(1)
+        assert (await stage.on("m1"))["spec"]["replicas"] == 2
+        await stage.make_ready("m2")
+        await stage.goes("m1")
+
+        async def forgotten() -> bool:
+            return [s["name"] for s in (await stage.status("demo"))["clusters"]] == ["m2"]
+
+        await until(forgotten)
+        await stage.place("demo")
+        await stage.goes("m2")
+
+
+@pytest.mark.proves("C30")
+async def test_a_deleted_workload_leaves_nothing(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo", targetService=SERVICE, manifests=[configmap("conf")])
+        await stage.place("demo", m1=1, m2=1)
+        await stage.propagated("demo")
+        await stage.stop()
+        await stage.delete("demo")
+        assert await stage.on("m1")
+        stage.start()
+        await stage.gone("demo")
+        for member in ("m1", "m2"):
+            assert await stage.on(member) is None
+            assert await stage.on(member, "demo", kind=SERVICES) is None
+            assert await stage.on(member, "conf", kind=CONFIGMAPS) is None
+
+
+@pytest.mark.proves("C30")
+async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
+    stage_on: MakeStage, m1: Cluster
+):
+    async with stage_on() as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=1, m2=1)
+        await stage.propagated("demo")
+        m1.freeze()
+        try:
+            await until(lambda: not stage.process.term.fleet.get("m1").ready)
+            await stage.delete("demo")
+            assert "m1" in await stage.refused("demo", "ClusterUnreachable")
+            await stage.goes("m2")
+            secret = await stage.hub.get(SECRETS, "m1", namespace="stowage-system")
+            await stage.hub.delete(SECRETS, "m1", namespace="stowage-system")
+            await stage.hub.delete(MEMBER_CLUSTERS, "m1")
+            await stage.gone("demo")
+        finally:
+            m1.thaw()
+        assert await stage.on("m1")
+        for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
+            secret["metadata"].pop(key, None)
+        await stage.hub.create(SECRETS, secret)
+        await stage.goes("m1")
+
+
+@pytest.mark.proves("C30")
+async def test_a_finalizer_that_somebody_took_away_leaves_nothing_either(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=1)
+        await stage.propagated("demo")
+        await stage.patch("demo", {"metadata": {"finalizers": []}})
+        await stage.hub.delete(WORKLOADS, "demo", namespace=stage.namespace)
+        await stage.goes("m1")
+
+
+CRD = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "rollouts.placements.dev"},
+    "spec": {
+        "group": "placements.dev",
+        "scope": "Namespaced",
+        "names": {"plural": "rollouts", "singular": "rollout", "kind": "Rollout"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+@pytest.mark.proves("D4", "C30")
+async def test_a_custom_kind_is_found_again_after_a_restart_and_may_vanish(stage_on: MakeStage):
+    async with stage_on() as stage:
+        definitions = await stage.members["m1"].resource(
+            "apiextensions.k8s.io/v1", "CustomResourceDefinition"
+        )
+        member = stage.members["m1"]
+        await member.create(definitions, CRD)
+        template = {"apiVersion": "placements.dev/v1", "kind": "Rollout", "spec": {"size": 0}}
+        await stage.create("demo", template=template, replicasPath="spec.size")
+        await stage.place("demo", m1=3)
+        await stage.propagated("demo")
+        rollouts = await member.resource("placements.dev/v1", "Rollout")
+        found = await stage.on("m1", "demo", kind=rollouts)
+        assert found["spec"] == {"size": 3}
+        await stage.stop()
+        await stage.delete("demo")
+        stage.start()
+        await stage.gone("demo")
+        assert await stage.on("m1", "demo", kind=rollouts) is None
+
+        await stage.create("other", template=template, replicasPath="spec.size")
+        await stage.place("other", m1=1)
+        await stage.propagated("other")
+        await stage.create("plain")
+        await stage.place("plain", m1=1)
+        await stage.propagated("plain")
+        await member.delete(definitions, CRD["metadata"]["name"])
+        await stage.restart()
+        await stage.refused("other", "Rejected")
+        await stage.delete("plain")
+        await stage.gone("plain")
+        await stage.delete("other")
+        await stage.gone("other")
+
+
+@pytest.mark.proves("K28")
+async def test_ordinals_do_not_collide(stage_on: MakeStage):
+    async with stage_on() as stage:
+        template = {**deployment("it", serviceName="it"), "kind": "StatefulSet"}
+        await stage.create("demo", template=template)
+        await stage.place("demo", m2=2)
+        await stage.propagated("demo")
+        await stage.place("demo", m1=2, m2=2)
+        sets = KINDS["StatefulSet"]
+        await stage.appears("m1", "it", kind=sets)
+        starts = {
+            member: (await stage.on(member, "it", kind=sets))["spec"]
+            .get("ordinals", {})
+            .get("start", 0)
+            for member in ("m1", "m2")
+        }
+        assert starts == {"m2": 0, "m1": 1000}
