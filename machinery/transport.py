@@ -131,13 +131,17 @@ class ApiClient(Verbs):
         await self.close()
 
     async def close(self) -> None:
-        """Close every connection; what is under way fails as Unreachable. May be called again."""
+        """Close every connection; what is under way fails as Unreachable. May be called again.
+
+        Whoever is cancelled here, as processes are that end, leaves no connection open.
+        """
         if self._closed:
             return
         self._closed = True
         self._meter.release()
-        for session in self._sessions.values():
-            await session.close()
+        ends = [asyncio.ensure_future(session.close()) for session in self._sessions.values()]
+        if ends:
+            await asyncio.shield(asyncio.wait(ends))
 
     async def request(
         self,
