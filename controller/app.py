@@ -41,6 +41,7 @@ from machinery.objects import Key, Object
 from machinery.queue import work
 from machinery.resources import (
     MEMBER_CLUSTERS,
+    MUTATING_ADMISSION_POLICY_BINDINGS,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
     WORKLOADS,
 )
@@ -113,17 +114,23 @@ class Controller:
         client, clock = self._client, self._clock
         self.workloads = Informer(client, WORKLOADS, Workload, transform=known, clock=clock)
         self.clusters = Informer(client, MEMBER_CLUSTERS, MemberCluster, clock=clock)
-        self.bindings = Informer(
-            client,
-            VALIDATING_ADMISSION_POLICY_BINDINGS,
-            Object,
-            field_selector=f"metadata.name={ADMISSION_POLICY}",
-            metadata_only=True,
-            clock=clock,
-        )
+        self.bindings = [
+            Informer(
+                client,
+                resource,
+                Object,
+                field_selector=f"metadata.name={ADMISSION_POLICY}",
+                metadata_only=True,
+                clock=clock,
+            )
+            for resource in (
+                MUTATING_ADMISSION_POLICY_BINDINGS,
+                VALIDATING_ADMISSION_POLICY_BINDINGS,
+            )
+        ]
         self._admission = Admission(
             client,
-            installed=lambda: len(self.bindings) > 0,
+            installed=lambda: all(len(informer) > 0 for informer in self.bindings),
             learn=lambda answer: self.workloads.upsert(_decoder.decode(answer)),
         )
         self.world = World(
@@ -144,7 +151,7 @@ class Controller:
             if silence > (TROUBLE_SECONDS if informer.last_error else STALENESS_SECONDS):
                 return f"nothing heard of {plural} for {silence:.0f} s"
         # An older hub does not know the resource, and so has no policies either.
-        if self.bindings.synced or isinstance(self.bindings.last_error, NotFound):
+        if all(i.synced or isinstance(i.last_error, NotFound) for i in self.bindings):
             return ""
         return "admission policies are not listed yet"
 
@@ -170,7 +177,7 @@ class Controller:
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:
             async with asyncio.TaskGroup() as group:
-                for informer in (self.workloads, self.clusters, self.bindings):
+                for informer in (self.workloads, self.clusters, *self.bindings):
                     group.create_task(informer.run())
                 group.create_task(self._recorder.run())
                 group.create_task(self._serve())

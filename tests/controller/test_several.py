@@ -1,0 +1,113 @@
+"""Several at work on one hub: profiles in one process, and processes that must not both decide."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from machinery.resources import WORKLOADS
+
+from .live import World, configured, deciding, until
+
+MANY = 60
+
+
+@pytest.mark.proves("E31", "E19")
+async def test_each_profile_places_its_own_by_its_own_plugins(world: World, tmp_path: Path) -> None:
+    await world.cluster("cheap", cpu="4", annotations={"stowage.dev/cost": "1"})
+    await world.cluster("roomy", cpu="64", annotations={"stowage.dev/cost": "9"})
+    by_cost = {"score": {"enabled": [{"name": "ClusterCost", "weight": 10}]}}
+    file = configured(tmp_path, {}, by_cost, names=("stowage", "thrifty"))
+    async with deciding(world, config_file=file) as controller:
+        await world.workload("plain", cpu="1")
+        await world.workload("frugal", cpu="1", schedulerName="thrifty")
+        await world.workload("foreign", cpu="1", schedulerName="somebody-else")
+        assert await world.placed("plain") == {"roomy": 1}
+        assert await world.placed("frugal") == {"cheap": 1}
+        await world.settle()
+        assert "status" not in await world.get("foreign")
+        async with aiohttp.ClientSession() as session:
+            url = f"http://127.0.0.1:{controller.port}/apis/v1/__services__"
+            listed = await (await session.get(url)).json()
+        for paths in listed.values():
+            assert paths == sorted(set(paths))
+
+
+@pytest.mark.proves("C23")
+async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_path: Path) -> None:
+    """The leader stops in the middle of a burst, another one takes over, the first one wakes."""
+    await world.cluster("one", cpu="1000", pods="10000")
+    async with _decisions(world) as decisions:
+        with _process(world, tmp_path) as first:
+            await world.workload("warm")
+            await world.placed("warm", seconds=40)
+            async with deciding(world, standby=True, identity="two") as second:
+                await asyncio.gather(*(world.workload(f"load-{n}") for n in range(MANY)))
+                os.kill(first.pid, signal.SIGSTOP)
+                try:
+                    await until(lambda: second.leading, seconds=40)
+                    await until(lambda: len(decisions) > MANY, seconds=40)
+                finally:
+                    os.kill(first.pid, signal.SIGCONT)
+                log = tmp_path / "first.log"
+                await until(lambda: "leads no more" in log.read_text(), seconds=20)
+                await world.settle()
+                assert second.leading
+    assert {name: len(made) for name, made in decisions.items()} == dict.fromkeys(decisions, 1)
+
+
+@asynccontextmanager
+async def _decisions(world: World) -> AsyncIterator[dict[str, list[Any]]]:
+    """Every decision that is written to a Workload, by its name, one after the other."""
+    found: dict[str, list[Any]] = {}
+
+    async def look() -> None:
+        listed = await world.client.list(WORKLOADS)
+        version = listed["metadata"]["resourceVersion"]
+        async with world.client.watch(WORKLOADS, resource_version=version) as lines:
+            async for line in lines:
+                seen = json.loads(line)["object"]
+                status = seen.get("status", {})
+                if not status.get("placements"):
+                    continue
+                made = found.setdefault(seen["metadata"]["name"], [])
+                decision = (status["decision"], status["placements"])
+                if decision not in made:
+                    made.append(decision)
+
+    task = asyncio.create_task(look())
+    try:
+        yield found
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@contextmanager
+def _process(world: World, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A controller in a process of its own."""
+    kubeconfig = folder / "hub.kubeconfig"
+    kubeconfig.write_text(world.hub.admin_kubeconfig)
+    command = [sys.executable, "-m", "stowage", "controller", "--http-port=0"]
+    with (
+        (folder / "first.log").open("wb") as log,
+        subprocess.Popen(
+            [*command, f"--kubeconfig={kubeconfig}"], stdout=log, stderr=log
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
