@@ -177,7 +177,8 @@ class Controller:
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:
             async with asyncio.TaskGroup() as group:
-                for informer in (self.workloads, self.clusters, *self.bindings):
+                informers: list[Informer[Any]] = [self.workloads, self.clusters, *self.bindings]
+                for informer in informers:
                     group.create_task(informer.run())
                 group.create_task(self._recorder.run())
                 group.create_task(self._serve())

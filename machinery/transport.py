@@ -16,6 +16,7 @@ import asyncio
 import functools
 import io
 import ssl
+from asyncio import sslproto
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -62,6 +63,11 @@ STREAMED_BODY = 1024 * 1024
 """Larger bodies are sent in pieces, so that other tasks run in between."""
 IDLE_SECONDS = 30.0
 """Kept shorter than any server's own limit, so that no request meets a connection just closed."""
+
+TLS_BUFFER = 16 * 1024
+"""Bytes that asyncio sets aside for what a connection receives: one record of TLS, the most that
+comes at once. Its own value is sixteen times that, on each of thousands of idle watches."""
+sslproto.SSLProtocol.max_size = TLS_BUFFER
 
 _FAULTS = (aiohttp.ClientError, OSError)  # TimeoutError and ssl.SSLError are OSErrors
 

@@ -1,0 +1,265 @@
+"""The client against a server that misbehaves on purpose, and against a real one over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from asyncio import sslproto
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from machinery import transport
+from machinery.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from machinery.kubeconfig import Connection
+from machinery.resources import NAMESPACES
+from machinery.transport import ApiClient
+from stowage.playground.controlplanes import Cluster
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def serving(handler: Handler) -> AsyncIterator[str]:
+    """A plain server on a free port; its address."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return await handler(request)
+
+    app = web.Application(client_max_size=2**26)
+    app.router.add_route("*", "/{rest:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        host, port = runner.addresses[0][:2]
+        yield f"http://{host}:{port}"
+    finally:
+        await runner.cleanup()
+
+
+def status(code: int, reason: str, message: str = "no", **headers: str) -> web.Response:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message}
+    return web.json_response(body, status=code, headers=headers)
+
+
+class Failing:
+    """Fails so many times, then answers; counts by method."""
+
+    def __init__(self, *answers: Callable[[], web.StreamResponse]) -> None:
+        self.answers = list(answers)
+        self.seen: Counter[str] = Counter()
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        self.seen[request.method] += 1
+        await request.read()
+        return self.answers.pop(0)() if self.answers else web.json_response({"ok": True})
+
+
+async def test_a_get_is_tried_again_where_that_may_help() -> None:
+    for code in (500, 503, 504):
+        handler = Failing(*[lambda code=code: status(code, "x")] * 2)
+        async with serving(handler) as url, ApiClient(Connection(url)) as client:
+            assert json.loads(await client.request("GET", "/api")) == {"ok": True}
+            assert handler.seen == {"GET": 3}
+
+
+async def test_a_write_is_not_repeated_when_it_may_have_happened() -> None:
+    for method in ("POST", "PATCH", "PUT", "DELETE"):
+        handler = Failing(lambda: status(500, "InternalError"))
+        async with serving(handler) as url, ApiClient(Connection(url)) as client:
+            with pytest.raises(ServerError):
+                await client.request(method, "/api", body={})
+            assert handler.seen == {method: 1}
+
+
+async def test_429_is_waited_out_for_every_verb_as_long_as_the_server_asks() -> None:
+    for method in ("GET", "POST", "PATCH"):
+        answer = lambda: status(429, "TooManyRequests", **{"Retry-After": "1"})  # noqa: E731
+        handler = Failing(answer)
+        async with serving(handler) as url, ApiClient(Connection(url)) as client:
+            started = asyncio.get_running_loop().time()
+            await client.request(method, "/api", body={})
+            assert asyncio.get_running_loop().time() - started >= 1
+            assert handler.seen == {method: 2}
+
+
+async def test_429_for_ever_ends_in_bounded_time() -> None:
+    handler = Failing(*[lambda: status(429, "TooManyRequests")] * 50)
+    async with serving(handler) as url, ApiClient(Connection(url), timeout=1) as client:
+        with pytest.raises(TooManyRequests):
+            await client.request("PATCH", "/api", body={})
+        assert handler.seen["PATCH"] <= 5
+
+
+async def test_a_refused_connection_says_where_and_is_tried_again_for_writes() -> None:
+    async with serving(Failing()) as url:
+        pass  # the port is free again, and nobody listens
+    async with ApiClient(Connection(url), timeout=1) as client:
+        with pytest.raises(Unreachable, match=url):
+            await client.request("POST", "/api", body={})
+        assert client.requests > 1
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (401, "Unauthorized", Unauthorized),
+        (403, "Forbidden", Forbidden),
+        (404, "NotFound", NotFound),
+        (409, "AlreadyExists", AlreadyExists),
+        (409, "Conflict", Conflict),
+        (410, "Expired", Gone),
+        (422, "Invalid", Invalid),
+    ],
+)
+async def test_a_refusal_is_the_error_of_its_code(
+    code: int, reason: str, expected: type[ApiError]
+) -> None:
+    handler = Failing(lambda: status(code, reason, "the server's words"))
+    async with serving(handler) as url, ApiClient(Connection(url)) as client:
+        with pytest.raises(expected, match="the server's words") as caught:
+            await client.request("POST", "/api", body={})
+        assert caught.value.code == code
+
+
+async def test_a_page_of_a_proxy_is_quoted_in_part_and_printable() -> None:
+    page = "<html>\x00bad gateway" + "x" * 10_000
+    handler = Failing(*[lambda: web.Response(status=502, text=page)] * 9)
+    async with serving(handler) as url, ApiClient(Connection(url), timeout=1) as client:
+        with pytest.raises(ServerError, match="bad gateway") as caught:
+            await client.request("GET", "/api")
+        assert len(str(caught.value)) < 400
+        assert "\x00" not in str(caught.value)
+
+
+async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
+    async def hang(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async with serving(hang) as url, ApiClient(Connection(url), timeout=0.3) as client:
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(Unreachable, match="no answer in time"):
+            await client.request("PATCH", "/api", body={})
+        assert asyncio.get_running_loop().time() - started < 1.5
+
+
+async def test_an_answer_that_breaks_off_is_no_answer() -> None:
+    async def half(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b"{")
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    async with serving(half) as url, ApiClient(Connection(url), timeout=1) as client:
+        with pytest.raises(Unreachable):
+            await client.request("POST", "/api", body={})
+        assert client.requests == 1
+
+
+async def test_no_redirect_is_followed_with_our_credentials() -> None:
+    elsewhere = Failing()
+    async with serving(elsewhere) as other:
+
+        async def redirect(_: web.Request) -> web.StreamResponse:
+            return web.Response(status=307, headers={"Location": other})
+
+        async with (
+            serving(redirect) as url,
+            ApiClient(Connection(url, token="secret-token")) as client,
+        ):
+            with pytest.raises(ApiError):
+                await client.request("GET", "/api")
+    assert not elsewhere.seen
+
+
+async def test_so_many_requests_at_once_and_watches_beside_them() -> None:
+    under_way, most = 0, 0
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        nonlocal under_way, most
+        if "watch" in request.query:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b'{"type":"BOOKMARK"}\n')
+            with suppress(ConnectionError):
+                await asyncio.sleep(30)
+            return response
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0.05)
+        under_way -= 1
+        return web.json_response({})
+
+    async with serving(slow) as url, ApiClient(Connection(url), limit=3) as client:
+        async with client.watch(NAMESPACES, resource_version="1") as lines:
+            assert await anext(lines) == b'{"type":"BOOKMARK"}'
+            await asyncio.gather(*(client.request("GET", "/api") for _ in range(12)))
+        assert most == 3
+
+
+async def test_a_closed_client_sends_nothing_more() -> None:
+    handler = Failing()
+    async with serving(handler) as url:
+        client = ApiClient(Connection(url))
+        await client.close()
+        with pytest.raises(Unreachable, match="closed"):
+            await client.request("GET", "/api")
+        await client.close()
+    assert not handler.seen
+
+
+async def test_closing_in_a_task_that_is_cancelled_leaves_no_connection() -> None:
+    handler = Failing()
+    async with serving(handler) as url:
+        client = ApiClient(Connection(url))
+        await client.request("GET", "/api")
+        closing = asyncio.create_task(client.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with suppress(asyncio.CancelledError):
+            await closing
+        await asyncio.sleep(0.1)
+        assert all(session.closed for session in client._sessions.values())
+
+
+@pytest.mark.proves("D2")
+async def test_an_idle_connection_sets_little_memory_aside(
+    apiserver: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """asyncio reads its class attribute when a connection is made: a release that moves it
+    would bring 256 KiB a watch back without a word."""
+    made: list[sslproto.SSLProtocol] = []
+    init = sslproto.SSLProtocol.__init__
+
+    def note(self: sslproto.SSLProtocol, *args: Any, **kwargs: Any) -> None:
+        init(self, *args, **kwargs)
+        made.append(self)
+
+    monkeypatch.setattr(sslproto.SSLProtocol, "__init__", note)
+    async with ApiClient(apiserver.connection()) as client:
+        listed = await client.list(NAMESPACES)
+        assert any(each["metadata"]["name"] == "default" for each in listed["items"])
+    assert made
+    for each in made:
+        assert len(each._ssl_buffer) == transport.TLS_BUFFER  # type: ignore[attr-defined]
