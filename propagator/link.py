@@ -158,6 +158,12 @@ class Link:
             self._start(informer)
         return informer
 
+    def published(self, placed: dict[str, int]) -> None:
+        """The hub knows the capacity that these units, by Workload UID, are counted in."""
+        touched = self.units.publish(placed)
+        if touched:
+            self._tell.units(touched)
+
     async def run(self) -> None:
         """Knock, serve, and again, until cancelled; closes the client at the end."""
         try:

@@ -127,7 +127,8 @@ class UnitCounts:
     """The units of one Workload on one member, as its pods show them."""
 
     scheduled: int = 0
-    """Pods that hold room on a node, also while they end: counted as in the cluster's capacity."""
+    """Pods that hold room on a node, also while they end, as far as the capacity that the hub
+    knows counts them: who adds what is in flight to what is taken must not miss any in between."""
     ready: int = 0
     unschedulable: int = 0
     """Pods that the member's scheduler found no room for."""
@@ -141,6 +142,16 @@ class UnitLedger:
     def __init__(self) -> None:
         self._counts: dict[str, UnitCounts] = {}
         self._waiting: dict[str, dict[Key, datetime]] = {}
+        self._published: dict[str, int] = {}
+
+    def placed(self) -> dict[str, int]:
+        """The pods on nodes by Workload UID: what a capacity that is taken now counts."""
+        return {uid: counts.scheduled for uid, counts in self._counts.items() if counts.scheduled}
+
+    def publish(self, placed: dict[str, int]) -> set[str]:
+        """The hub knows the capacity of that moment; the UIDs that count differently from now."""
+        before, self._published = self._published, placed
+        return {uid for uid, units in placed.items() if before.get(uid, 0) != units}
 
     def replace(self, old: Pod | None, new: Pod | None) -> set[str]:
         """Take one pod's change into account; the UIDs whose counts are different now."""
@@ -157,7 +168,8 @@ class UnitLedger:
         """A copy of the counts, all zero for a Workload without pods."""
         held = self._counts.get(uid, UnitCounts())
         oldest = min(self._waiting.get(uid, {}).values(), default=None)
-        return UnitCounts(held.scheduled, held.ready, held.unschedulable, oldest)
+        scheduled = min(held.scheduled, self._published.get(uid, 0))
+        return UnitCounts(scheduled, held.ready, held.unschedulable, oldest)
 
     def _add(self, pod: Pod, sign: int) -> None:
         counts = self._counts.setdefault(pod.workload, UnitCounts())

@@ -52,7 +52,7 @@ SPACING_SECONDS = 1.0
 AGAIN_SECONDS = 0.5
 REFUSED_SECONDS = 5.0
 """A member that refused an object is asked again: its quota or its admission may have changed."""
-_WRITERS = 32
+_WRITERS = 8
 _USUAL_KINDS = {(resource.api_version, resource.kind) for resource in USUAL}
 
 
@@ -66,6 +66,7 @@ class WorkloadPlacements:
         self._applier = Applier(clock=ground.clock)
         self._outcomes: dict[tuple[Key, str], Outcome] = {}
         self._due: dict[Key, float] = {}
+        self._begun: dict[Key, float] = {}
         self._preparing: dict[Key, asyncio.Lock] = {}
         self._gone: dict[str, Key] = {}
         self._absent: dict[tuple[str, str, str], int] = {}
@@ -290,6 +291,10 @@ class WorkloadPlacements:
         status = compose(workload, shares, seen, self._clock.now())
         if not _news(workload, status):
             return AGAIN_SECONDS if workload.metadata.deleting else None
+        since = self._begun.setdefault(key, now)
+        if _under_way(status) and now - since < SPACING_SECONDS:
+            return since + SPACING_SECONDS - now  # what passes so soon is not worth a write
+        self._begun.pop(key, None)
         self._due[key] = now + SPACING_SECONDS
         await self._write(workload, status)
         return AGAIN_SECONDS if workload.metadata.deleting else None
@@ -399,6 +404,7 @@ class WorkloadPlacements:
 
     def _forget(self, key: Key) -> None:
         self._due.pop(key, None)
+        self._begun.pop(key, None)
         self._preparing.pop(key, None)
         for name in self._fleet.names():
             self._outcomes.pop((key, name), None)
@@ -463,6 +469,12 @@ class WorkloadPlacements:
         if session is not None:
             session.queue.forget(key)
             session.queue.add(key)
+
+
+def _under_way(status: dict[str, Any]) -> bool:
+    """Whether it says no more than that work on the members has begun."""
+    kind, under_way = WorkloadCondition.PROPAGATED.value, PropagatedReason.PROPAGATING.value
+    return any(c["type"] == kind and c["reason"] == under_way for c in status["conditions"])
 
 
 def _outcome(fault: TransportError) -> Outcome:

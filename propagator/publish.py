@@ -75,12 +75,16 @@ class Publisher:
         if self._due.get(name, now) > now:
             return self._due[name] - now
         self._due[name] = now + PERIOD
-        status = status_of(cluster, session.verdict, session.link, now=self._clock.now())
+        link = session.link
+        status = status_of(cluster, session.verdict, link, now=self._clock.now())
+        placed = link.units.placed() if link is not None and link.counted else None
         labels = labels_of(cluster, status)
         if labels:
             cluster = await self._label(cluster, labels)
         if status != cluster.status:
             await self._replace(cluster, status)
+        if link is not None and placed is not None:
+            link.published(placed)
         return None
 
     async def _label(self, cluster: MemberCluster, labels: Mapping[str, str]) -> MemberCluster:
