@@ -1,7 +1,8 @@
 """A playground for the session, and a namespace for each test.
 
-`--provider local` (the default) stands on control planes built from Go modules, `--provider kind`
-on kind clusters. The tests are the same.
+`--provider local` (the default) stands on control planes built from Go modules, and both processes
+run beside it; `--provider kind` stands on kind clusters, and both run on the hub as Deployments,
+from the image that the Dockerfile makes. The tests are the same.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.harness import Kubectl, Playground, stowage
+from e2e.harness import ROOT, Kubectl, Playground, image_of, stowage
 from stowage.playground import binaries
 
 _numbers = itertools.count(1)
@@ -37,10 +38,11 @@ def provider(request: pytest.FixtureRequest) -> str:
 def playground(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playground]:
     """A hub, three members, controller and propagator, as `stowage playground up` makes them."""
     directory = tmp_path_factory.mktemp("playground")
+    image = [f"--image={image_of(ROOT)}"] if provider == "kind" else []
     try:
         stowage(
             "playground", "up", f"--members={MEMBERS}", f"--provider={provider}",
-            f"--dir={directory}",
+            f"--dir={directory}", *image,
         )  # fmt: skip
         kubectl = binaries.path("kubectl")
         yield Playground(

@@ -131,6 +131,21 @@ def stowage(*args: str, env: Mapping[str, str] | None = None, timeout: float = 9
     return done.stdout
 
 
+def image_of(tree: Path) -> str:
+    """The image of both processes, built by the Docker engine from this tree."""
+    tag = "stowage:e2e"
+    done = subprocess.run(
+        ["docker", "build", "--quiet", "--tag", tag, str(tree)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    if done.returncode:
+        raise Failed(f"docker build: {done.stderr}{done.stdout}")
+    return tag
+
+
 def deployment(
     name: str, *, replicas: int = 1, cpu: str = "100m", image: str = "registry.k8s.io/pause:3.10"
 ) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from machinery.kubeconfig import parse_kubeconfig
 from machinery.resources import WORKLOADS
 from machinery.transport import ApiClient
 from stowage.playground import binaries
+from stowage.playground.kind import container
 from stowage.playground.local import load_planes
 from stowage.playground.probes import free_port
 
@@ -83,12 +84,8 @@ class Stage(Playground):
         """freeze, thaw, kill or restart a control plane's API server."""
         if self.provider == "kind":
             verb = {"freeze": "pause", "thaw": "unpause", "kill": "kill", "restart": "start"}[what]
-            names = subprocess.run(
-                ["docker", "ps", "-a", "--format", "{{.Names}}"],
-                capture_output=True, text=True, check=True,
-            ).stdout.split()  # fmt: skip
-            container = next(n for n in names if n.endswith(f"{cluster}-control-plane"))
-            subprocess.run(["docker", verb, container], check=True, capture_output=True)
+            node = container(self.directory, cluster)
+            subprocess.run(["docker", verb, node], check=True, capture_output=True)
         else:
             getattr(load_planes(self.directory).clusters[cluster], what)()
 

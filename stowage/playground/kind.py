@@ -89,8 +89,13 @@ def internal(directory: Path, name: str) -> str:
     text = _kind("get", "kubeconfig", "--internal", "--name", cluster)
     if sys.platform != "linux":
         return text
-    container = f"{cluster}-control-plane"
-    return text.replace(f"https://{container}:", f"https://{_address(container)}:")
+    node = container(directory, name)
+    return text.replace(f"https://{node}:", f"https://{_address(node)}:")
+
+
+def container(directory: Path, name: str) -> str:
+    """The container that a cluster's control plane runs in."""
+    return f"{_name(directory, name)}-control-plane"
 
 
 def _name(directory: Path, name: str) -> str:
