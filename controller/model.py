@@ -201,6 +201,14 @@ class DistributionWeight(msgspec.Struct, frozen=True, rename="camel", omit_defau
     max_replicas: int | None = None
 
 
+class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Over how many domains of a topology key the shares go."""
+
+    topology_key: str
+    min_domains: int | None = None
+    max_domains: int | None = None
+
+
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     """Workload.spec, as far as placement reads it."""
 
@@ -210,6 +218,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     distribution: str = "Single"
     distribution_weights: list[DistributionWeight] = []
     packing: str = "Proportional"
+    spread_constraints: list[SpreadConstraint] = []
     target_namespace: str = ""
     target_cluster: TargetCluster | None = None
     cluster_selector: dict[str, str] = {}
@@ -235,6 +244,22 @@ class ClusterShare(msgspec.Struct, frozen=True):
     name: str
     replicas: int = 0
     scheduled: int = 0
+    unschedulable: int = 0
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """What a cluster was seen to hold, and until when that counts."""
+
+    cluster: str
+    replicas: int
+    until: str
+    seconds: int
+
+
+class PolicyRef(msgspec.Struct, frozen=True):
+    """The policy that bounds the shares."""
+
+    name: str
 
 
 class DecisionRef(msgspec.Struct, frozen=True):
@@ -256,7 +281,9 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     placements: list[Placement] = []
     cluster_summary: str = ""
     clusters: list[ClusterShare] = []
+    policy_ref: PolicyRef | None = None
     decision: DecisionRef = DecisionRef()
+    limits: list[Limit] = []
     conditions: list[dict[str, Any]] = []
 
 
@@ -274,3 +301,57 @@ class Workload(Object, frozen=True):
     def placements(self) -> dict[str, int]:
         """The present shares by cluster."""
         return {share.cluster: share.replicas for share in self.status.placements}
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """A domain, and its number of units."""
+
+    name: str
+    replicas: int
+
+
+class PolicySpec(msgspec.Struct, frozen=True, rename="camel"):
+    """WorkloadPolicy.spec. What is stored may be older than the rules of admission."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    allocation_policy: list[Allocation] = []
+    allocation_type: str = "Preferred"
+    allocation_method: str = ""
+    schedule_strategy: str = ""
+
+
+class Allocated(msgspec.Struct, frozen=True):
+    """What a domain holds."""
+
+    name: str
+    replicas: int
+    desired: int
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Quota that a scheduler has taken."""
+
+    workload: str
+    uid: str
+    holder: str
+    time: str
+    placements: list[Placement] = []
+
+
+class PolicyStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """WorkloadPolicy.status."""
+
+    observed_generation: int = 0
+    conditions: list[dict[str, Any]] = []
+    allocated: list[Allocated] = []
+    summary: str = ""
+    workloads: int = 0
+    claims: list[Claim] = []
+
+
+class WorkloadPolicy(Object, frozen=True):
+    """How many units go to each domain of a topology."""
+
+    spec: PolicySpec = PolicySpec()
+    status: PolicyStatus = PolicyStatus()

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-FILES = ("membercluster.yaml", "workload.yaml", "admission.yaml")
+FILES = ("membercluster.yaml", "workload.yaml", "workloadpolicy.yaml", "admission.yaml")
 """The generated manifests, in the order in which they are applied."""
 
 

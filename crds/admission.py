@@ -8,7 +8,9 @@ hub's authorizer for the verb `use` on targetnamespaces.stowage.dev, by resource
 namespace other than the Workload's own that the Workload would write to. That check is made at the
 cluster's level: a Role in a tenant's own namespace cannot grant it.
 
-Both look at Workloads themselves, never at their status or scale, so that no write of our own
+A third policy brings a WorkloadPolicy's allocationMethod and its alias together (Ignore).
+
+All look at the objects themselves, never at their status or scale, so that no write of our own
 processes depends on them; an update that leaves the spec alone is not looked at, and one that keeps
 its namespaces needs no right to them. `crds.validation` is the same in Python.
 """
@@ -27,6 +29,7 @@ from crds.names import (
     LABEL_GROUP,
     LABEL_POLICY,
     NORMALISED_PREFIX,
+    POLICY_ADMISSION_POLICY,
     POLICY_ALIASES,
     SYSTEM_NAMESPACE,
     TARGET_NAMESPACES,
@@ -54,35 +57,44 @@ _SPEC_CHANGED = {
 
 def manifests() -> list[Manifest]:
     """Both policies, each with its binding, in the order in which they are applied."""
-    return [mutating_policy(), _binding("Mutating"), validating_policy(), _binding("Validating")]
+    return [
+        mutating_policy(),
+        _binding("Mutating"),
+        validating_policy(),
+        _binding("Validating"),
+        method_policy(),
+        _binding("Mutating", POLICY_ADMISSION_POLICY),
+    ]
 
 
-def _policy(flavour: str, spec: Manifest) -> Manifest:
+def _policy(
+    flavour: str, spec: Manifest, *, name: str = ADMISSION_POLICY, plural: str = "workloads"
+) -> Manifest:
     constraints = {
         "resourceRules": [
             {
                 "apiGroups": [GROUP],
                 "apiVersions": [VERSION],
                 "operations": ["CREATE", "UPDATE"],
-                "resources": ["workloads"],
+                "resources": [plural],
             }
         ]
     }
     return {
         "apiVersion": _API_VERSION,
         "kind": f"{flavour}AdmissionPolicy",
-        "metadata": {"name": ADMISSION_POLICY},
+        "metadata": {"name": name},
         "spec": {"matchConstraints": constraints} | spec,
     }
 
 
-def _binding(flavour: str) -> Manifest:
+def _binding(flavour: str, name: str = ADMISSION_POLICY) -> Manifest:
     actions = {"validationActions": ["Deny"]} if flavour == "Validating" else {}
     return {
         "apiVersion": _API_VERSION,
         "kind": f"{flavour}AdmissionPolicyBinding",
-        "metadata": {"name": ADMISSION_POLICY},
-        "spec": {"policyName": ADMISSION_POLICY} | actions,
+        "metadata": {"name": name},
+        "spec": {"policyName": name} | actions,
     }
 
 
@@ -302,3 +314,43 @@ def _add(path: str, value: str) -> str:
 
 def _patch(condition: str, *operations: str) -> str:
     return f"({condition} ? [{', '.join(operations)}] : [])"
+
+
+# --- WorkloadPolicies -----------------------------------------------------------------------------
+
+
+def method_policy() -> Manifest:
+    """There always is an allocationMethod: from its alias scheduleStrategy, or Balance.
+
+    An alias that is edited takes the method with it, unless the user wrote the method as well: then
+    the schema refuses two that differ.
+    """
+    method, alias = "object.spec.?allocationMethod", "object.spec.?scheduleStrategy"
+    said = (
+        f"object.metadata.?annotations[?'{LAST_APPLIED}'].orValue('')"
+        ".contains('\"allocationMethod\":')"
+        " || object.metadata.?managedFields.orValue([]).exists(f, f.operation == 'Apply'"
+        " && f.?fieldsV1[?'f:spec'][?'f:allocationMethod'].hasValue())"
+    )
+    old = "oldObject.spec.?allocationMethod.orValue('')"
+    old_alias = "oldObject.spec.?scheduleStrategy.orValue('')"
+    follows = (
+        f"request.operation == 'UPDATE' && !variables.said && {alias}.orValue('') != {old_alias}"
+        f" && {method}.orValue('') == {old}"
+    )
+    wanted = (
+        f"{alias}.orValue('') != '' && ({method}.orValue('') == '' || ({follows}))"
+        f" ? {alias}.orValue('')"
+        f" : ({method}.orValue('') == '' ? 'Balance' : {method}.orValue(''))"
+    )
+    patch = _patch(
+        f"{method}.orValue('') != variables.wanted",
+        _add('"/spec/allocationMethod"', "variables.wanted"),
+    )
+    spec = {
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "IfNeeded",
+        "variables": [_variable("said", said), _variable("wanted", wanted)],
+        "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
+    }
+    return _policy("Mutating", spec, name=POLICY_ADMISSION_POLICY, plural="workloadpolicies")

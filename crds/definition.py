@@ -13,6 +13,7 @@ from crds.membercluster import MemberCluster
 from crds.names import GROUP, VERSION
 from crds.schema import structural
 from crds.workload import Workload
+from crds.workloadpolicy import WorkloadPolicy
 
 Manifest = dict[str, Any]
 
@@ -38,6 +39,16 @@ MEMBER_CLUSTER_COLUMNS = (
     ("CPU", "string", ".status.capacity.allocatable.cpu", 0),
     ("Memory", "string", ".status.capacity.allocatable.memory", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
+)
+
+WORKLOAD_POLICY_COLUMNS = (
+    ("Topology", "string", ".spec.topologyKey", 0),
+    ("Type", "string", ".spec.allocationType", 0),
+    ("Method", "string", ".spec.allocationMethod", 0),
+    ("Workloads", "integer", ".status.workloads", 0),
+    ("Allocated", "string", ".status.summary", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 1),
 )
 
 WORKLOAD_SCALE = {
@@ -68,6 +79,18 @@ def membercluster() -> Manifest:
         short="mc",
         scope="Cluster",
         columns=MEMBER_CLUSTER_COLUMNS,
+        subresources={"status": {}},
+    )
+
+
+def workloadpolicy() -> Manifest:
+    """The CRD of WorkloadPolicy."""
+    return _definition(
+        WorkloadPolicy,
+        plural="workloadpolicies",
+        short="wlp",
+        scope="Namespaced",
+        columns=WORKLOAD_POLICY_COLUMNS,
         subresources={"status": {}},
     )
 

@@ -25,6 +25,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
     return {
         "membercluster.yaml": [definition.membercluster()],
         "workload.yaml": [definition.workload()],
+        "workloadpolicy.yaml": [definition.workloadpolicy()],
         "admission.yaml": admission.manifests(),
     }
 

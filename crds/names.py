@@ -68,7 +68,10 @@ VERB_USE = "use"
 """The verb on `TARGET_NAMESPACES` that lets a user deploy into a namespace of another name."""
 
 ADMISSION_POLICY = f"workloads.{GROUP}"
-"""The name of both admission policies, and of their bindings."""
+"""The name of both admission policies of Workloads, and of their bindings."""
+
+POLICY_ADMISSION_POLICY = f"workloadpolicies.{GROUP}"
+"""The name of the mutating policy of WorkloadPolicies, and of its binding."""
 
 FORBIDDEN_NAMESPACE_PREFIX = "kube-"
 

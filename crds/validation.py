@@ -20,7 +20,7 @@ from crds.admission import (
     NAMESPACE_TEXT,
     REPLICAS_TEXT,
 )
-from crds.base import FORBIDDEN_TEXT
+from crds.base import FORBIDDEN_TEXT, Kind
 from crds.names import (
     DEFAULT_SCHEDULER,
     GROUP_ALIASES,
@@ -31,6 +31,7 @@ from crds.names import (
     forbidden_namespace,
 )
 from crds.workload import Workload
+from crds.workloadpolicy import AllocationMethod, WorkloadPolicy
 
 Json = Mapping[str, Any]
 
@@ -88,9 +89,23 @@ def _manifest_namespaces(spec: Json) -> Iterator[str]:
             yield namespace
 
 
-def _wrong_form(workload: Json) -> list[str]:
+def policy_violations(policy: Json) -> list[str]:
+    """Everything that is wrong with a WorkloadPolicy, as `violations` says it of a Workload."""
+    return _wrong_form(policy, WorkloadPolicy)
+
+
+def normalised_policy(policy: Json) -> dict[str, Any]:
+    """The merge patch that admission would have made of a new WorkloadPolicy; empty for none."""
+    spec = policy.get("spec", {})
+    if spec.get("allocationMethod"):
+        return {}
+    method = spec.get("scheduleStrategy") or AllocationMethod.BALANCE.value
+    return {"spec": {"allocationMethod": method}}
+
+
+def _wrong_form(thing: Json, kind: type[Kind] = Workload) -> list[str]:
     try:
-        Workload.model_validate({key: value for key, value in workload.items() if key != "status"})
+        kind.model_validate({key: value for key, value in thing.items() if key != "status"})
     except ValidationError as error:
         return [_described(fault) for fault in error.errors(include_url=False)]
     return []

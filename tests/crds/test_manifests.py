@@ -41,10 +41,13 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
     assert [(m["kind"], m["metadata"]["name"]) for m in crds.manifests()] == [
         ("CustomResourceDefinition", "memberclusters.stowage.dev"),
         ("CustomResourceDefinition", "workloads.stowage.dev"),
+        ("CustomResourceDefinition", "workloadpolicies.stowage.dev"),
         ("MutatingAdmissionPolicy", names.ADMISSION_POLICY),
         ("MutatingAdmissionPolicyBinding", names.ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.ADMISSION_POLICY),
         ("ValidatingAdmissionPolicyBinding", names.ADMISSION_POLICY),
+        ("MutatingAdmissionPolicy", names.POLICY_ADMISSION_POLICY),
+        ("MutatingAdmissionPolicyBinding", names.POLICY_ADMISSION_POLICY),
     ]
 
 

@@ -180,6 +180,7 @@ def test_short_names_and_category(judging_hub):
     listed = judging_hub.kubectl("api-resources", "--api-group=stowage.dev", "--no-headers")
     assert sorted(line.split()[:2] for line in listed.splitlines()) == [
         ["memberclusters", "mc"],
+        ["workloadpolicies", "wlp"],
         ["workloads", "wl"],
     ]
     assert "workloads" in judging_hub.kubectl("api-resources", "--categories=stowage", "-o", "name")

@@ -1,0 +1,177 @@
+"""WorkloadPolicy: how many units go to each domain of a topology, and what may happen beyond.
+
+The spec is the user's. The whole status has one writer, the controller; schedulers of several names
+share a policy through `status.claims`: a compare-and-swap on it takes quota before placements are
+written. `crds/workloadpolicy.yaml` is generated from this module.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from crds.base import (
+    ATOMIC,
+    Condition,
+    Count,
+    Int64,
+    Kind,
+    LabelKey,
+    LabelValue,
+    Model,
+    Rule,
+    Timestamp,
+    atomic,
+    listmap,
+)
+from crds.labels import LabelSelector
+
+MOST_DOMAINS = 256
+MOST_CLAIMS = 4096
+
+
+class AllocationType(StrEnum):
+    """What a domain's number means."""
+
+    REQUIRED = "Required"
+    PREFERRED = "Preferred"
+
+
+class AllocationMethod(StrEnum):
+    """Which domain below its number takes the next unit."""
+
+    FILL = "Fill"
+    BALANCE = "Balance"
+
+
+class PolicyCondition(StrEnum):
+    """The condition types of a WorkloadPolicy."""
+
+    READY = "Ready"
+
+
+class PolicyReadyReason(StrEnum):
+    """Reasons of Ready. VALID is the one that is good."""
+
+    VALID = "Valid"
+    INVALID_POLICY = "InvalidPolicy"
+
+
+def _same(spec: Any) -> bool:
+    return None in (spec.schedule_strategy, spec.allocation_method) or (
+        spec.schedule_strategy is spec.allocation_method
+    )
+
+
+class Allocation(Model):
+    """A domain, and its number of units."""
+
+    name: Annotated[LabelValue, Field(min_length=1)]
+    """A value of the topology key."""
+    replicas: Count
+    """How many units the domain shall hold, over all the Workloads that are counted."""
+
+
+class WorkloadPolicySpec(Model):
+    """The domains and their numbers."""
+
+    rules = (
+        Rule(
+            field="scheduleStrategy",
+            text="is another name of allocationMethod: give one of the two, or the same for both",
+            cel="!has(self.scheduleStrategy) || !has(self.allocationMethod) "
+            "|| self.scheduleStrategy == self.allocationMethod",
+            holds=_same,
+        ),
+    )
+
+    topology_key: LabelKey
+    """A label of MemberClusters; those that share its value are one domain."""
+    label_selector: LabelSelector
+    """Whose units count: the Workloads of this namespace with these labels on their units."""
+    allocation_policy: Annotated[
+        list[Allocation],
+        Field(
+            min_length=1,
+            max_length=MOST_DOMAINS,
+            json_schema_extra={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        ),
+    ]
+    """The domains; equals go in this order."""
+    allocation_type: AllocationType = AllocationType.PREFERRED
+    """Required: nothing beyond the numbers. Preferred: elsewhere, when the domains are full."""
+    allocation_method: AllocationMethod | None = None
+    """Balance keeps the domains in proportion, Fill fills one after the other. Admission writes
+    Balance where neither this nor scheduleStrategy is given."""
+    schedule_strategy: AllocationMethod | None = None
+    """Another name of allocationMethod."""
+
+
+class Allocated(Model):
+    """What a domain holds."""
+
+    name: LabelValue
+    """The domain."""
+    replicas: Count
+    """Units placed there, claimed ones included."""
+    desired: Count
+    """Its number."""
+
+
+class ClaimedShare(Model):
+    """A share of a claim."""
+
+    cluster: Annotated[str, Field(max_length=253)]
+    """The MemberCluster."""
+    replicas: Count
+    """Units."""
+
+
+class Claim(Model):
+    """Quota that a scheduler has taken for placements that it is about to write."""
+
+    workload: Annotated[str, Field(max_length=512)]
+    """namespace/name."""
+    uid: Annotated[str, Field(max_length=64)]
+    """The Workload's UID."""
+    placements: Annotated[list[ClaimedShare], Field(max_length=8192, json_schema_extra=ATOMIC)] = (
+        Field(default_factory=list)
+    )
+    """Its shares, all of them."""
+    holder: Annotated[str, Field(max_length=512)]
+    """The process that took it."""
+    time: Timestamp
+    """When; only told apart by it, never compared with a clock."""
+
+
+class WorkloadPolicyStatus(Model):
+    """What the domains hold. Writer of every field: controller."""
+
+    observed_generation: Int64 | None = None
+    """The metadata.generation that this was said about. Writer: controller."""
+    conditions: list[Condition] = listmap("type", most=32)
+    """Ready. Writer: controller."""
+    allocated: list[Allocated] = listmap("name", most=MOST_DOMAINS)
+    """Units by domain. Writer: controller."""
+    summary: Annotated[str, Field(max_length=1024)] | None = None
+    """The ALLOCATED column: member=1/1,host=3/3. Writer: controller."""
+    workloads: Count | None = None
+    """How many Workloads are counted. Writer: controller."""
+    claims: list[Claim] = atomic(MOST_CLAIMS)
+    """Quota taken and not seen as placements by everybody yet. Writer: controller."""
+
+
+class WorkloadPolicy(Kind):
+    """How many units go to each domain of a topology."""
+
+    api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
+    kind: Literal["WorkloadPolicy"] = "WorkloadPolicy"
+    spec: WorkloadPolicySpec
+    """The domains and their numbers."""
+    status: WorkloadPolicyStatus | None = None
+    """What the domains hold."""
