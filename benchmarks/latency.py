@@ -81,6 +81,11 @@ class Process:
             [*command, f"--kubeconfig={directory / 'hub.kubeconfig'}"], stdout=log, stderr=log
         )
 
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
     def __enter__(self) -> Self:
         return self
 
