@@ -1,0 +1,106 @@
+"""Memory of both processes for each Workload that they carry, on real API servers.
+
+    uv run python -m benchmarks.memory [--workloads 1000] [--members 3]
+
+Brings a playground up, runs both processes, and compares their resident memory before and after so
+many Workloads are Running. With `benchmarks.sessions` (memory for each member session) it gives
+what a fleet of any size needs; fifty API servers do not fit beside each other on one machine, so the
+figure for 50 members is the sum of the two, and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.latency import SPACE, Process, clients, workload
+from machinery.resources import MEMBER_CLUSTERS, NAMESPACES, WORKLOADS
+from machinery.transport import ApiClient
+
+ROLES = ("controller", "propagator")
+CREATORS = 16
+SESSION_KIB = 1325
+"""What `benchmarks.sessions` printed last for one member session."""
+FLEET = 50
+
+
+def resident(pid: int) -> float:
+    """MiB of a process that lie in memory."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+async def settled(hub: ApiClient, members: int, count: int) -> None:
+    """Return once all members are ready and so many Workloads are Running."""
+    while True:
+        clusters = (await hub.list(MEMBER_CLUSTERS))["items"]
+        ready = sum(
+            c["status"] == "True"
+            for m in clusters
+            for c in m.get("status", {}).get("conditions", ())
+        )
+        workloads = (await hub.list(WORKLOADS, namespace=SPACE))["items"]
+        running = sum(w.get("status", {}).get("state") == "Running" for w in workloads)
+        if ready >= members and running >= count:
+            return
+        await asyncio.sleep(2)
+
+
+async def measure(directory: Path, count: int) -> None:
+    """Before and after, by process."""
+    found = clients(directory)
+    hub = found["hub"]
+    gate = asyncio.Semaphore(CREATORS)
+
+    async def create(number: int) -> None:
+        async with gate:
+            await hub.create(WORKLOADS, workload(f"load-{number}"))
+
+    try:
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
+        await hub.apply(NAMESPACES, space, name=SPACE)
+        with Process("controller", directory) as first, Process("propagator", directory) as second:
+            pids = dict(zip(ROLES, (first.pid, second.pid), strict=True))
+            await settled(hub, len(found) - 1, 0)
+            await asyncio.sleep(5)
+            before = {role: resident(pid) for role, pid in pids.items()}
+            started = time.perf_counter()
+            await asyncio.gather(*(create(number) for number in range(count)))
+            await settled(hub, len(found) - 1, count)
+            took = time.perf_counter() - started
+            after = {role: resident(pid) for role, pid in pids.items()}
+    finally:
+        for client in found.values():
+            await client.close()
+    print(f"{count} Workloads Running on {len(found) - 1} members after {took:.0f} s")
+    for role in ROLES:
+        each = (after[role] - before[role]) * 1024 / count
+        print(f"  {role:<11}{before[role]:7.1f} MiB, then {after[role]:7.1f}: {each:.1f} KiB each")
+    fleet = after["propagator"] + (FLEET - len(found) + 1) * SESSION_KIB / 1024
+    print(f"  reckoned for {FLEET} members: propagator {fleet:.0f} MiB")
+
+
+def main(members: int, count: int) -> None:
+    """Bring the playground up, measure, take it down."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "stowage", "playground"]
+        up = ["up", "--provider=local", "--no-run", f"--members={members}", f"--dir={folder}"]
+        try:
+            subprocess.run([*command, *up], check=True)
+            asyncio.run(measure(Path(folder), count))
+        finally:
+            subprocess.run([*command, "down", f"--dir={folder}"], check=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--members", type=int, default=3)
+    parser.add_argument("--workloads", type=int, default=1000)
+    arguments = parser.parse_args()
+    main(arguments.members, arguments.workloads)
