@@ -64,6 +64,7 @@ class _Pass:
     fleet: Fleet
     state: CycleState = field(default_factory=CycleState)
     refusals: list[Refusal] = field(default_factory=list)
+    masks: list[Mask] = field(default_factory=list)
     verdicts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
     keeps: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     scores: dict[str, Ints] = field(default_factory=dict)
@@ -113,6 +114,7 @@ class _Pass:
 
     def _refuse(self, mask: Mask, plugin: str, text: str) -> None:
         self.refusals.append(Refusal(plugin, text))
+        self.masks.append(mask)
         self.verdicts[mask & self.feasible] = len(self.refusals)
 
     def score(self) -> Status | None:
@@ -185,6 +187,7 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
         state=verdict.state,
         message=verdict.message,
         refusals=work.refusals,
+        masks=work.masks,
         verdicts=work.verdicts,
         scores=work.scores,
         weights=weights,

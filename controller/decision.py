@@ -1,7 +1,8 @@
 """What was decided, and everything that it was decided on: kept as arrays, rendered on demand.
 
 The record is the same on success and on failure: each cluster's verdict, each score, the ranking,
-and the reasons of each number.
+the reasons of each number, and for what is pending what stands in its way and what would help. It
+is written nowhere in full: the status carries a summary, and whoever wants the whole computes it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.columns import Ints
-from controller.reasons import Reasons, no_reasons
+from controller.columns import Ints, Mask
+from controller.reasons import Reason, Reasons, no_reasons
+from controller.remedy import obstacles, remedies
 from controller.snapshot import Fleet
 from controller.unit import Unit
 from crds.workload import ScheduledReason, WorkloadState
@@ -37,6 +39,8 @@ class Refusal:
 class Decision:
     """One pass. `verdicts`, `scores` and `totals` have one entry a row of `fleet`.
 
+    `masks` says for each of the `refusals` which clusters it holds for, whether or not another one
+    came before it; there are none where the Workload was refused as a whole.
     `placements` are the shares by cluster, zero shares of Single included;
     sum(placements) + pending == desired.
     """
@@ -50,6 +54,7 @@ class Decision:
     state: WorkloadState
     message: str
     refusals: Sequence[Refusal] = ()
+    masks: Sequence[Mask] = ()
     verdicts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
     scores: Mapping[str, Ints] = field(default_factory=dict)
     weights: Mapping[str, int] = field(default_factory=dict)
@@ -81,22 +86,27 @@ class Decision:
         """The plugins that refused a cluster, or the whole Workload."""
         return frozenset(refusal.plugin for refusal in self.refusals)
 
-    def reasons(self, row: int) -> list[str]:
-        """Why a cluster's number is what it is, in sentences."""
-        return [str(reason) for reason in self.why(row)]
-
     def to_dict(self) -> dict[str, Any]:
         """The whole record as JSON values, ranked clusters first, then the refused by name."""
         return {
-            "workload": "/".join(self.unit.key),
+            "namespace": self.unit.namespace,
+            "name": self.unit.name,
+            "uid": self.unit.uid,
+            "hash": self.unit.hash,
             "time": timestamp(self.time),
             "desired": self.desired,
             "assigned": self.assigned,
             "pending": self.pending,
+            "state": self.state.value,
             "reason": self.reason.value,
             "message": self.message,
-            "placements": [{"cluster": c, "replicas": n} for c, n in self.placements.items()],
+            "placements": [
+                {"cluster": c, "replicas": n, "reasons": self._why(c)}
+                for c, n in self.placements.items()
+            ],
             "clusters": [self._cluster(int(row)) for row in self._rows()],
+            "pendingReasons": [note.to_dict() for note in obstacles(self)],
+            "remedies": [note.to_dict() for note in remedies(self)],
         }
 
     def table(self, rows: int) -> str:
@@ -118,15 +128,25 @@ class Decision:
 
     def _cluster(self, row: int) -> dict[str, Any]:
         name, verdict = self.fleet.names[row], int(self.verdicts[row])
-        known: dict[str, Any] = {"name": name, "fits": verdict == FITS}
-        if verdict == FITS:
-            known["score"] = self.rank_score(row)
-            known["total"] = int(self.totals[row])
-            known["scores"] = {plugin: int(s[row]) for plugin, s in self.scores.items()}
-        else:
-            known["plugin"] = self.refusals[verdict - 1].plugin
-            known["reason"] = self.refusals[verdict - 1].text
-        if name in self.placements:
-            known["replicas"] = self.placements[name]
-            known["why"] = self.reasons(row)
-        return known
+        fits = verdict == FITS
+        refusal = None if fits else self.refusals[verdict - 1]
+        return {
+            "name": name,
+            "fits": fits,
+            "plugin": refusal.plugin if refusal else "",
+            "reason": refusal.text if refusal else "",
+            "score": self.rank_score(row) if fits else None,
+            "total": int(self.totals[row]) if fits else None,
+            "scores": {p: int(s[row]) for p, s in self.scores.items()} if fits else {},
+            "replicas": self.placements.get(name, 0),
+            "reasons": self._why(name) if name in self.placements else [],
+        }
+
+    def _why(self, cluster: str) -> list[dict[str, Any]]:
+        row = self.fleet.row.get(cluster)
+        return [] if row is None else [_as_data(reason) for reason in self.why(row)]
+
+
+def _as_data(reason: Reason) -> dict[str, Any]:
+    kind = reason.kind.name.title().replace("_", "")
+    return {"kind": kind, "number": reason.number, "name": reason.name, "text": str(reason)}

@@ -23,19 +23,29 @@ CLUSTERS = (
     cluster("c", unschedulable=True),
 )
 
+WHOLE = [
+    {"kind": "Whole", "number": 4, "name": "", "text": "all 4 go to the best cluster"},
+]
+UNFIT = {"score": None, "total": None, "scores": {}, "replicas": 0, "reasons": []}
 GOLDEN = {
-    "workload": "shop/demo",
+    "namespace": "shop",
+    "name": "demo",
+    "uid": "uid-demo",
+    "hash": ASKED.hash,
     "time": "2026-01-02T03:04:05Z",
     "desired": 4,
     "assigned": 4,
     "pending": 0,
+    "state": "Scheduled",
     "reason": "Scheduled",
     "message": "4 of 4 units have a cluster",
-    "placements": [{"cluster": "b", "replicas": 4}],
+    "placements": [{"cluster": "b", "replicas": 4, "reasons": WHOLE}],
     "clusters": [
         {
             "name": "b",
             "fits": True,
+            "plugin": "",
+            "reason": "",
             "score": 7,
             "total": 581,
             "scores": {
@@ -45,11 +55,13 @@ GOLDEN = {
                 "ClusterResources": 81,
             },
             "replicas": 4,
-            "why": ["all 4 go to the best cluster"],
+            "reasons": WHOLE,
         },
         {
             "name": "a",
             "fits": True,
+            "plugin": "",
+            "reason": "",
             "score": 5,
             "total": 381,
             "scores": {
@@ -58,24 +70,44 @@ GOLDEN = {
                 "TaintToleration": 100,
                 "ClusterResources": 81,
             },
+            "replicas": 0,
+            "reasons": [],
         },
-        {"name": "c", "fits": False, "plugin": "TaintToleration", "reason": "unschedulable"},
-        {"name": "d", "fits": False, "plugin": "ClusterReady", "reason": "not ready"},
+        {
+            "name": "c",
+            "fits": False,
+            "plugin": "TaintToleration",
+            "reason": "unschedulable",
+            **UNFIT,
+        },
+        {"name": "d", "fits": False, "plugin": "ClusterReady", "reason": "not ready", **UNFIT},
     ],
+    "pendingReasons": [],
+    "remedies": [],
 }
 
 
-@pytest.mark.proves("C19", "C20")
+@pytest.mark.proves("C19", "C20", "E30")
 def test_the_whole_record() -> None:
     rendered = decided(ASKED, *CLUSTERS).to_dict()
     assert rendered == GOLDEN
     assert json.loads(json.dumps(rendered)) == GOLDEN
 
 
+@pytest.mark.proves("E30")
 def test_a_refused_workload_has_a_record_too() -> None:
     rendered = decided(unit(targetCluster={"name": "x"}), cluster("a")).to_dict()
     assert rendered["clusters"] == [
-        {"name": "a", "fits": False, "plugin": "NamedCluster", "reason": "cluster x not found"}
+        {
+            "name": "a",
+            "fits": False,
+            "plugin": "NamedCluster",
+            "reason": "cluster x not found",
+            **UNFIT,
+        }
+    ]
+    assert [note["text"] for note in rendered["pendingReasons"]] == [
+        "1 cluster: cluster x not found"
     ]
     assert (rendered["desired"], rendered["pending"]) == (2, 2)
 

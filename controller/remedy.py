@@ -1,0 +1,289 @@
+"""What stands in the way of the pending units, and what would help: data, with a sentence each.
+
+Computed from what a decision holds, when somebody asks; never in the pass. A remedy is only named
+where it would do by itself: a cluster that two predicates refuse is not helped by lifting one.
+Where nothing does it alone, the cluster with the fewest refusals is named instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from controller.columns import Mask
+from controller.plugins.resources import ClusterResources, needed, room
+from controller.reasons import Why
+from controller.snapshot import HARD
+from controller.unit import Unit
+from crds.names import LABEL_POLICY
+from crds.workload import ScheduledReason
+from machinery import quantities
+
+if TYPE_CHECKING:
+    from controller.decision import Decision
+
+NAMED = 3
+"""Clusters that a sentence names; of more it tells the number."""
+
+
+class Kind(Enum):
+    """What a note is about."""
+
+    REFUSED = "Refused"
+    NO_ROOM = "NoRoom"
+    NO_CLUSTER = "NoCluster"
+    LIFT = "Lift"
+    ROOM = "Room"
+    BOUND = "Bound"
+    QUOTA = "Quota"
+    SEVERAL = "Several"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One obstacle or remedy. `number` counts clusters, for Room and NoRoom units.
+
+    `name` is the plugin, policy or resource that it is about.
+    """
+
+    kind: Kind
+    number: int
+    name: str
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The note as JSON values."""
+        return {
+            "kind": self.kind.value,
+            "number": self.number,
+            "name": self.name,
+            "text": self.text,
+        }
+
+
+def obstacles(decision: Decision) -> list[Note]:
+    """Why units are pending: the refusals, the greatest count first, then the lack of room."""
+    if decision.pending <= 0:
+        return []
+    if not len(decision.fleet):
+        return [Note(Kind.NO_CLUSTER, 0, "", "no cluster is registered")]
+    counts = np.bincount(decision.verdicts, minlength=len(decision.refusals) + 1).tolist()
+    notes = [
+        Note(Kind.REFUSED, number, each.plugin, f"{_clusters(number)}: {each.text}")
+        for each, number in zip(decision.refusals, counts[1:], strict=True)
+        if number
+    ]
+    notes.sort(key=lambda note: (-note.number, note.name, note.text))
+    if counts[0]:
+        text = f"{_clusters(counts[0])}: no more units than they have now"
+        notes.append(Note(Kind.NO_ROOM, decision.pending, "", text))
+    return notes
+
+
+def remedies(decision: Decision) -> list[Note]:
+    """What would help the pending units, each by itself; empty when none is pending."""
+    if decision.pending <= 0:
+        return []
+    if not len(decision.fleet):
+        return [Note(Kind.NO_CLUSTER, 0, "", "a cluster that is registered: stowage join")]
+    if decision.refusals and not decision.masks:
+        return [
+            Note(Kind.LIFT, len(decision.fleet), r.plugin, _cure(r.plugin, r.text, decision))
+            for r in decision.refusals
+        ]
+    blame = _Blame(decision)
+    found = [*_quota(decision), *_room(decision, blame), *_bounds(decision), *_lifts(blame)]
+    return found or _several(blame)
+
+
+class _Blame:
+    """Which plugins refuse which clusters, all of them and not only the first of each."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.decision = decision
+        self.by_plugin: dict[str, Mask] = {}
+        for refusal, mask in zip(decision.refusals, decision.masks, strict=True):
+            known = self.by_plugin.get(refusal.plugin)
+            self.by_plugin[refusal.plugin] = mask if known is None else known | mask
+        nobody = np.zeros(len(decision.fleet), dtype=np.int64)
+        self.count = reduce(np.add, self.by_plugin.values(), nobody)
+
+    def alone(self, plugin: str) -> Mask:
+        """The clusters that this plugin refuses and no other one does."""
+        mask: Mask = self.by_plugin[plugin] & (self.count == 1)
+        return mask
+
+    def texts(self, plugin: str, rows: Mask) -> list[str]:
+        """What the plugin says of any of these clusters."""
+        said = zip(self.decision.refusals, self.decision.masks, strict=True)
+        return [each.text for each, mask in said if each.plugin == plugin and (mask & rows).any()]
+
+    def names(self, rows: Mask) -> list[str]:
+        """The clusters by name."""
+        fleet = self.decision.fleet
+        return sorted(fleet.names[row] for row in np.flatnonzero(rows).tolist())
+
+
+def _quota(decision: Decision) -> Iterator[Note]:
+    if decision.reason is ScheduledReason.REPLICAS_REACHED:
+        policy = decision.unit.labels.get(LABEL_POLICY, "")
+        text = f"a larger quota in WorkloadPolicy {policy}"
+        yield Note(Kind.QUOTA, decision.pending, policy, text)
+
+
+def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
+    """More room: where nothing but the lack of it keeps units away."""
+    unit, fleet = decision.unit, decision.fleet
+    tight = np.zeros(len(fleet), dtype=np.bool_)
+    if ClusterResources.name in blame.by_plugin:
+        tight |= blame.alone(ClusterResources.name)
+    fits = room(unit, fleet)
+    held = np.array([decision.placements.get(name, 0) for name in fleet.names], dtype=np.int64)
+    tight |= (blame.count == 0) & (held >= fits)
+    if not tight.any():
+        return
+    lacking = _lacking(decision, tight)
+    amounts = " and ".join(f"{_amount(r, unit.request[r])}" for r in lacking) or "room in one piece"
+    where = _either(blame.names(tight))
+    if unit.distribution == "Divided" or not unit.counted:
+        text = f"{_more(decision.pending, unit)} {amounts} each on {where}"
+    else:
+        most = int(fits[tight].max())
+        text = f"{_all(unit)} {amounts} each on {where}, where there is room for {most} at the most"
+    yield Note(Kind.ROOM, decision.pending, ",".join(lacking), text)
+
+
+def _lacking(decision: Decision, tight: Mask) -> list[str]:
+    """The resources of which a tight cluster has too little, those of pods only if nothing else."""
+    unit = decision.unit
+    spare = max(needed(unit), 1)
+    held = np.array([decision.placements.get(n, 0) for n in decision.fleet.names], dtype=np.int64)
+    wanted = held + spare if unit.distribution == "Divided" else np.full_like(held, spare)
+    found = [
+        resource
+        for resource in sorted(unit.request)
+        if (room(unit, decision.fleet, only=resource) < wanted)[tight].any()
+    ]
+    return [resource for resource in found if resource != "pods"] or found
+
+
+def _bounds(decision: Decision) -> Iterator[Note]:
+    """A greater maxReplicas, where a share stands at it."""
+    fleet = decision.fleet
+    rows = [fleet.row[name] for name in decision.placements if name in fleet.row]
+    stuck = sorted(
+        fleet.names[row] for row in rows if any(r.kind is Why.UPPER for r in decision.why(row))
+    )
+    if stuck:
+        text = f"a greater maxReplicas in spec.distributionWeights for {_either(stuck)}"
+        yield Note(Kind.BOUND, len(stuck), "maxReplicas", text)
+
+
+def _lifts(blame: _Blame) -> list[Note]:
+    """For each predicate the clusters that it alone keeps away, the most first."""
+    notes = []
+    for plugin in blame.by_plugin:
+        rows = blame.alone(plugin)
+        if plugin == ClusterResources.name or not rows.any():
+            continue
+        for text in blame.texts(plugin, rows):
+            mask = rows & _said(blame, plugin, text)
+            names = blame.names(mask)
+            cure = _cure(plugin, text, blame.decision, mask)
+            sentence = f"{cure}: that alone keeps it from {_either(names, 'or')}"
+            notes.append(Note(Kind.LIFT, len(names), plugin, sentence))
+    return sorted(notes, key=lambda note: (-note.number, note.name, note.text))
+
+
+def _said(blame: _Blame, plugin: str, text: str) -> Mask:
+    said = zip(blame.decision.refusals, blame.decision.masks, strict=True)
+    masks = [mask for each, mask in said if (each.plugin, each.text) == (plugin, text)]
+    joined: Mask = np.any(masks, axis=0)
+    return joined
+
+
+def _several(blame: _Blame) -> list[Note]:
+    """Nothing helps alone: the clusters against which the fewest plugins speak."""
+    fewest = int(blame.count.min())
+    row = int(blame.decision.fleet.rows(blame.names(blame.count == fewest)[:1])[0])
+    plugins = [plugin for plugin, mask in blame.by_plugin.items() if mask[row]]
+    number = int((blame.count == fewest).sum())
+    listed = ", ".join(f"{p} ({'; '.join(blame.texts(p, _only(row, blame)))})" for p in plugins)
+    name = blame.decision.fleet.names[row]
+    text = f"nothing by itself; the least stands against {name}: {listed}"
+    return [Note(Kind.SEVERAL, number, name, text)]
+
+
+def _only(row: int, blame: _Blame) -> Mask:
+    mask = np.zeros(len(blame.decision.fleet), dtype=np.bool_)
+    mask[row] = True
+    return mask
+
+
+def _cure(plugin: str, text: str, decision: Decision, rows: Mask | None = None) -> str:
+    """What to change so that a predicate says this no longer."""
+    unit = decision.unit
+    if text == "unschedulable":
+        return "an end of the cordon (spec.unschedulable of the MemberCluster)"
+    if plugin == "TaintToleration":
+        return f"a toleration of {_taints(decision, rows)} in spec.tolerations"
+    if plugin == "TargetNamespace":
+        return f"namespace {unit.target_namespace} in spec.namespaces.allow of the MemberCluster"
+    return _CURES.get(plugin, f"whatever makes {plugin} say {text!r} no longer")
+
+
+_CURES = {
+    "NamedCluster": "another cluster in spec.targetCluster, or one that is registered by that name",
+    "ClusterSelector": "other pairs in spec.clusterSelector, or these labels on the MemberCluster",
+    "ClusterAffinity": "another required term in spec.clusterAffinity, or its labels on the "
+    "MemberCluster",
+    "ClusterReady": "a cluster that is ready again",
+    "WorkloadAffinity": "other required terms in spec.workloadAffinity or "
+    "spec.workloadAntiAffinity, or the Workloads that they select in other places",
+}
+
+
+def _taints(decision: Decision, rows: Mask | None) -> str:
+    """The hard taints on these clusters that nothing tolerates, as `key=value:effect`."""
+    mine = decision.unit.tolerations
+    found = [
+        f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
+        for taint, mask in decision.fleet.taints.items()
+        if taint.effect in HARD
+        and (rows is None or (mask & rows).any())
+        and not any(each.tolerates(taint) for each in mine)
+    ]
+    return _either(sorted(found), "and")
+
+
+def _either(names: Sequence[str], word: str = "or") -> str:
+    """`a`, `a or b`, `a, b or c`; of more the first ones and how many others."""
+    if len(names) > NAMED:
+        shown = ", ".join(names[: NAMED - 1])
+        return f"{shown} {word} {len(names) - NAMED + 1} others"
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _amount(resource: str, amount: int) -> str:
+    if resource == "pods":
+        return "a place among the node's pods"
+    return f"{quantities.render(resource, amount)} {resource}"
+
+
+def _more(units: int, unit: Unit) -> str:
+    if not unit.counted:
+        return "it needs"
+    return "1 more unit needs" if units == 1 else f"{units} more units need"
+
+
+def _all(unit: Unit) -> str:
+    return "the unit needs" if unit.replicas == 1 else f"all {unit.replicas} units need"
+
+
+def _clusters(number: int) -> str:
+    return "1 cluster" if number == 1 else f"{number} clusters"

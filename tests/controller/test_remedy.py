@@ -1,0 +1,177 @@
+"""What would help: each sentence, and that doing what it says does help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.decision import Decision
+
+from .make import ZONE, beside, cluster, decided, required_terms, unit
+
+SMALL = [{"count": 1, "free": {"cpu": "2", "memory": "4Gi", "pods": "10"}}]
+
+
+def said(decision: Decision) -> list[str]:
+    return [note["text"] for note in decision.to_dict()["remedies"]]
+
+
+def why_pending(decision: Decision) -> list[str]:
+    return [note["text"] for note in decision.to_dict()["pendingReasons"]]
+
+
+@pytest.mark.proves("E30")
+def test_nothing_pending_needs_no_help() -> None:
+    decision = decided(unit(), cluster("a"))
+    assert (said(decision), why_pending(decision)) == ([], [])
+
+
+@pytest.mark.proves("E30", "C4")
+def test_without_clusters_one_is_needed() -> None:
+    decision = decided(unit())
+    assert why_pending(decision) == ["no cluster is registered"]
+    assert said(decision) == ["a cluster that is registered: stowage join"]
+
+
+@pytest.mark.proves("E30")
+def test_room_for_all_on_one_cluster() -> None:
+    asked = unit(replicas=6)
+    decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
+    assert why_pending(decision) == ["2 clusters: insufficient cpu"]
+    assert said(decision) == [
+        (
+            "all 6 units need 500m cpu and 1Gi memory each on a or b, "
+            "where there is room for 4 at the most"
+        )
+    ]
+    roomy = [{"count": 1, "free": {"cpu": "3", "memory": "6Gi", "pods": "10"}}]
+    assert decided(asked, cluster("a", groups=roomy)).scheduled
+
+
+@pytest.mark.proves("E30")
+def test_room_for_the_rest_of_a_divided_one() -> None:
+    asked = unit(replicas=10, distribution="Divided")
+    decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
+    assert decision.pending == 2
+    assert why_pending(decision) == ["2 clusters: no more units than they have now"]
+    assert said(decision) == ["2 more units need 500m cpu and 1Gi memory each on a or b"]
+
+
+def test_only_what_is_lacking_is_named() -> None:
+    narrow = [{"count": 1, "free": {"cpu": "1", "memory": "32Gi", "pods": "110"}}]
+    decision = decided(unit(replicas=3, distribution="Divided"), cluster("a", groups=narrow))
+    assert said(decision) == ["1 more unit needs 500m cpu each on a"]
+    full = [{"count": 1, "free": {"cpu": "8", "memory": "32Gi", "pods": "2"}}]
+    decision = decided(unit(replicas=3, distribution="Divided"), cluster("a", groups=full))
+    assert said(decision) == ["1 more unit needs a place among the node's pods each on a"]
+
+
+@pytest.mark.proves("E30")
+@pytest.mark.parametrize(
+    ("refused", "asked", "helps"),
+    [
+        (
+            {"unschedulable": True},
+            {},
+            (
+                "an end of the cordon (spec.unschedulable of the MemberCluster): "
+                "that alone keeps it from a"
+            ),
+        ),
+        (
+            {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]},
+            {},
+            "a toleration of gpu=yes:NoSchedule in spec.tolerations: that alone keeps it from a",
+        ),
+        ({"ready": False}, {}, "a cluster that is ready again: that alone keeps it from a"),
+        (
+            {"namespaces": {"allow": ["web-*"]}},
+            {},
+            (
+                "namespace shop in spec.namespaces.allow of the MemberCluster: "
+                "that alone keeps it from a"
+            ),
+        ),
+        (
+            {},
+            {"clusterSelector": {"tier": "gold"}},
+            (
+                "other pairs in spec.clusterSelector, or these labels on the MemberCluster: "
+                "that alone keeps it from a"
+            ),
+        ),
+        (
+            {},
+            {"clusterAffinity": required_terms([{"key": "x", "operator": "Exists"}])},
+            (
+                "another required term in spec.clusterAffinity, or its labels on the MemberCluster: "
+                "that alone keeps it from a"
+            ),
+        ),
+        (
+            {},
+            {"workloadAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside("b")]}},
+            (
+                "other required terms in spec.workloadAffinity or spec.workloadAntiAffinity, "
+                "or the Workloads that they select in other places: that alone keeps it from a"
+            ),
+        ),
+    ],
+)
+def test_what_a_single_predicate_asks_for(
+    refused: dict[str, Any], asked: dict[str, Any], helps: str
+) -> None:
+    assert said(decided(unit(**asked), cluster("a", **refused))) == [helps]
+
+
+@pytest.mark.proves("E30")
+def test_the_predicate_that_keeps_the_most_away_comes_first() -> None:
+    clusters = [cluster(f"a{n}", ready=False) for n in range(5)] + [
+        cluster("c", unschedulable=True)
+    ]
+    notes = decided(unit(), *clusters).to_dict()["remedies"]
+    assert [(n["kind"], n["name"], n["number"]) for n in notes] == [
+        ("Lift", "ClusterReady", 5),
+        ("Lift", "TaintToleration", 1),
+    ]
+    assert notes[0]["text"].endswith("that alone keeps it from a0, a1 or 3 others")
+
+
+@pytest.mark.proves("E30")
+def test_one_that_two_predicates_refuse_is_not_promised() -> None:
+    both = cluster("a", ready=False, unschedulable=True)
+    three = cluster("b", ready=False, unschedulable=True)
+    asked = unit(clusterSelector={"clusterName": "a"})
+    decision = decided(asked, both, three)
+    assert said(decision) == [
+        (
+            "nothing by itself; the least stands against a: "
+            "ClusterReady (not ready), TaintToleration (unschedulable)"
+        )
+    ]
+
+
+@pytest.mark.proves("E30", "C8")
+def test_a_workload_refused_as_a_whole() -> None:
+    assert said(decided(unit(targetCluster={"name": "x"}), cluster("a"))) == [
+        "another cluster in spec.targetCluster, or one that is registered by that name"
+    ]
+
+
+@pytest.mark.proves("E30")
+def test_a_bound_is_named_where_room_is_not_lacking() -> None:
+    asked = unit(
+        replicas=5,
+        distribution="Divided",
+        distributionWeights=[
+            {
+                "clusterSelector": {"matchLabels": {"stowage.dev/cluster": "a"}},
+                "weight": 1,
+                "maxReplicas": 2,
+            }
+        ],
+    )
+    decision = decided(asked, cluster("a", {"stowage.dev/cluster": "a"}), cluster("b", {ZONE: "1"}))
+    assert decision.pending == 3
+    assert said(decision) == ["a greater maxReplicas in spec.distributionWeights for a"]
