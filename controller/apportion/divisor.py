@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
 
 MAX_WEIGHT = 2**31 - 1
 MAX_UNITS = 2**19
@@ -87,7 +88,7 @@ def _until_full(weight: Ints, start: Ints, top: Ints, order: Ints, group: Ints, 
 
     Groups that can take no more than their cap need no division: their clusters reach the top.
     """
-    tight = _sums(group, top, len(cap)) > cap
+    tight = sums(group, top, len(cap)) > cap
     if not tight.any():
         return top
     if len(cap) == 1:
@@ -110,7 +111,7 @@ def _divide(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quot
     first = np.cumsum(spare) - spare
     unit = sure[who] + np.arange(len(who)) - first[who]
     line = np.lexsort((order[who], -(weight[who] / (2 * unit + 1))))
-    left = np.maximum(quota - _sums(block, sure, len(quota)), 0)
+    left = np.maximum(quota - sums(block, sure, len(quota)), 0)
     taken = _firsts(who[line], block, left)
     return sure + np.bincount(taken, minlength=len(sure))
 
@@ -133,7 +134,8 @@ def _firsts(who: Ints, block: Ints, left: Ints) -> Ints:
     return who[grouped[rank < left[blocks[grouped]]]]
 
 
-def _sums(group: Ints, values: Ints, size: int) -> Ints:
+def sums(group: Ints, values: Ints, size: int) -> Ints:
+    """Shape (size,): the values of each group, added up; exact below 2**53."""
     if size == 1:
         return np.array([values.sum()], dtype=np.int64)
     return np.bincount(group, weights=values, minlength=size).astype(np.int64)
@@ -150,7 +152,7 @@ def _around(
     """
     size = len(quota)
     margin: Floats = np.bincount(block, minlength=size).astype(np.float64) * 0.5 + 1.0
-    floor = _sums(block, start, size)
+    floor = sums(block, start, size)
     ends = (2.0 * top + 1.0) / np.maximum(weight, 1)
     last = np.zeros(size)
     np.maximum.at(last, block, np.where(top > start, ends, 0.0))

@@ -5,7 +5,7 @@ What it promises, for every input:
 - sum(shares) + pending == total, and no cluster gets more than its bounds, its room and the bounds
   of its groups allow, except for what it holds already.
 - Where a placement within all upper bounds exists, all units are placed; otherwise as many as can
-  be.
+  be. Where one exists that meets all lower bounds too, it meets them.
 - What is placed does not move: growing starts from the present shares and hands out only the rest,
   shrinking takes only from them. One more unit never takes one away, one fewer never adds one.
 - Above the lower bounds, units follow the weights (Webster, see `divisor`); what is over a bound
@@ -13,90 +13,47 @@ What it promises, for every input:
 - Equal inputs give equal shares: ties are decided by the injected order.
 
 A lower bound is a wish with precedence: lower bounds are served first, in Webster's order, as far
-as total and upper bounds allow. Pure, integers only.
+as total and upper bounds allow; those of clusters before those of groups, and those of inner groups
+before those of outer ones, because what serves the inner counts for the outer too. Pure, integers
+only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import numpy as np
 
-from controller.apportion.divisor import MAX_UNITS, Ints, Nest, hand_out
+from controller.apportion.account import Account
+from controller.apportion.divisor import Ints, Nest, hand_out
+from controller.apportion.problem import UNBOUNDED, BoundKind, GroupBound, LastStep, Problem
+from controller.reasons import Obstacle, Reason
 
-UNBOUNDED = MAX_UNITS
-
-
-class BoundKind(Enum):
-    """What a bound on a group of clusters stands for."""
-
-    DOMAIN_QUOTA = "domain quota"
-    SUBSET_CAP = "subset cap"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupBound:
-    """Disjoint groups of clusters with an upper and a lower bound each.
-
-    Args:
-        kind: what the bound is, for the reasons.
-        names: one for each group (a domain's value, a subset's name).
-        group: shape (n,), an index into the others for each cluster.
-        upper: shape (groups,), units.
-        lower: shape (groups,), units.
-    """
-
-    kind: BoundKind
-    names: Sequence[str]
-    group: Ints
-    upper: Ints
-    lower: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A total and what binds it. All arrays have one entry a cluster, in units.
-
-    Args:
-        total: units wanted.
-        weight: relative; 0 takes no unit beyond its lower bound.
-        lower: units to be served first.
-        upper: the rule's most.
-        room: units of this Workload that the cluster can hold in all, its present ones included.
-        learnt: units that the cluster was seen to hold when it had more; UNBOUNDED where unknown.
-            Present units above it do not run, and are free to go elsewhere.
-        present: units placed now.
-        order: distinct; of equal priorities the lowest goes first.
-        groups: bounds on groups, outermost first, each nested in the one before.
-    """
-
-    total: int
-    weight: Ints
-    lower: Ints
-    upper: Ints
-    room: Ints
-    learnt: Ints
-    present: Ints
-    order: Ints
-    groups: tuple[GroupBound, ...] = ()
-
-    def cap(self) -> Ints:
-        """Shape (n,): the least of the three bounds on a single cluster."""
-        return np.minimum(np.minimum(self.upper, self.room), self.learnt)
-
-    def settled(self) -> Ints:
-        """Shape (n,): the present units that run, as far as is known."""
-        return np.minimum(self.present, self.learnt)
+__all__ = ["UNBOUNDED", "BoundKind", "GroupBound", "Plan", "Problem", "apportion"]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The shares, shape (n,), and the units that no cluster may take."""
+    """The shares, shape (n,), and the units that no cluster may take; why, when somebody asks."""
 
+    problem: Problem
     shares: Ints
     pending: int
+    last: LastStep
+
+    def account(self) -> Account:
+        """Everything that `reasons` and `binding` read, computed once for many rows."""
+        return Account.of(self.problem, self.shares, self.last)
+
+    def reasons(self, row: int) -> tuple[Reason, ...]:
+        """What made one cluster's share, zero included; ask `account` for many."""
+        return self.account().reasons(row)
+
+    @property
+    def binding(self) -> tuple[Obstacle, ...]:
+        """What keeps the pending units out, and how many each would let in; empty without any."""
+        return self.account().obstacles() if self.pending else ()
 
 
 def apportion(problem: Problem) -> Plan:
@@ -106,35 +63,41 @@ def apportion(problem: Problem) -> Plan:
         ValueError: more than `divisor.MAX_UNITS` units, or a weight above `divisor.MAX_WEIGHT`.
     """
     held = problem.settled()
-    shares = _grow(problem, held) if problem.total >= int(held.sum()) else _shrink(problem, held)
-    return Plan(shares, problem.total - int(shares.sum()))
+    grows = problem.total >= int(held.sum())
+    shares, last = _grow(problem, held) if grows else _shrink(problem, held)
+    return Plan(problem, shares, problem.total - int(shares.sum()), last)
 
 
-def _grow(problem: Problem, held: Ints) -> Ints:
-    return _fill(problem, start=held, top=np.maximum(problem.cap(), held), bounded=True)
+def _grow(problem: Problem, held: Ints) -> tuple[Ints, LastStep]:
+    return _fill(problem, start=held, top=np.maximum(problem.cap(), held))
 
 
-def _shrink(problem: Problem, held: Ints) -> Ints:
+def _shrink(problem: Problem, held: Ints) -> tuple[Ints, LastStep]:
     """Keep what is within all bounds, then what stands over them as far as the total goes."""
     within = np.minimum(problem.cap(), held)
-    kept = _fill(problem, start=np.zeros_like(held), top=within, bounded=True)
-    return _fill(problem, start=kept, top=held, bounded=False)
+    kept, last = _fill(problem, start=np.zeros_like(held), top=within)
+    if int(kept.sum()) == problem.total:
+        return kept, last
+    weight = np.maximum(problem.weight, 1)
+    shares = _hand_out(problem, weight, kept, held, ())
+    return shares, LastStep(weight, kept, held, bounded=False)
 
 
-def _fill(problem: Problem, *, start: Ints, top: Ints, bounded: bool) -> Ints:
-    """Lower bounds of clusters, then those of groups, then the rest."""
+def _fill(problem: Problem, *, start: Ints, top: Ints) -> tuple[Ints, LastStep]:
+    """Lower bounds of clusters, then those of groups from the innermost, then the rest."""
     floor = np.minimum(top, problem.lower)
-    wished = np.where(problem.lower > 0, np.maximum(problem.weight, 1), problem.weight)
-    caps = [Nest(bound.group, bound.upper) for bound in problem.groups] if bounded else []
-    held = start
-    if (floor > held).any():
-        held = _hand_out(problem, wished, held, floor, caps)
-    for bound in problem.groups:
+    caps = [Nest(bound.group, bound.upper) for bound in problem.groups]
+    base = start
+    if (floor > base).any():
+        wished = np.where(problem.lower > 0, np.maximum(problem.weight, 1), problem.weight)
+        base = _hand_out(problem, wished, base, floor, caps)
+    for depth, bound in reversed(list(enumerate(problem.groups))):
         if bound.lower.any():
             least = Nest(bound.group, np.minimum(bound.lower, bound.upper))
-            held = _hand_out(problem, problem.weight, held, top, [least, *caps])
-    weight = problem.weight if bounded else np.maximum(problem.weight, 1)
-    return _hand_out(problem, weight, held, top, caps)
+            nests = [*caps[:depth], least, *caps[depth + 1 :]]
+            base = _hand_out(problem, problem.weight, base, top, nests)
+    shares = _hand_out(problem, problem.weight, base, top, caps)
+    return shares, LastStep(problem.weight, base, top, bounded=True)
 
 
 def _hand_out(

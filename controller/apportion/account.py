@@ -1,0 +1,205 @@
+"""Why a plan looks as it does: read off the finished shares, never remembered on the way.
+
+Every reason is a statement about the problem and the shares that can be checked without knowing how
+they were found: a bound that a share stands at, a group that is full, a share that lies over its
+exact part. So the planner carries nothing for it, and whoever wants the reasons pays for them: a
+few passes over the columns once, then each row by itself.
+
+Clusters that draw on the same units form a block: those whose innermost full group is the same, or
+that are in no full group. Within a block, the units of the clusters that nothing else stopped are
+divided by weight alone; against that division a share is exact or rounded. Two clusters of one
+block stood level when the last unit of the one and the next unit of the other have the same
+priority, `w / (2a - 1)` and `w' / (2a' + 1)`, compared as integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.apportion.divisor import Ints, Mask, sums
+from controller.apportion.problem import UNBOUNDED, BoundKind, GroupBound, LastStep, Problem
+from controller.reasons import Obstacle, Reason, Why
+
+_WHY = {BoundKind.DOMAIN_QUOTA: Why.DOMAIN_QUOTA, BoundKind.SUBSET_CAP: Why.SUBSET_CAP}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The columns that the reasons are read from, all of shape (n,) or one entry a block.
+
+    Args:
+        full: for each level of groups, each cluster's group and whether that is full.
+        block: the block of each cluster, 0 for those in no full group.
+        open: takes the next unit of its block when the weights say so.
+        free: open, and nothing but the weights made its share.
+        units: for each block, the units of its free clusters.
+        weights: for each block, the weights of its free clusters.
+    """
+
+    problem: Problem
+    shares: Ints
+    last: LastStep
+    full: tuple[tuple[Ints, Mask], ...]
+    block: Ints
+    open: Mask
+    free: Mask
+    units: Ints
+    weights: Ints
+
+    @classmethod
+    def of(cls, problem: Problem, shares: Ints, last: LastStep) -> Account:
+        """The account of a finished plan."""
+        full = tuple(_full(problem, shares)) if last.bounded else ()
+        block, blocks = np.zeros_like(shares), 1
+        for group, at in full:
+            block = np.where(at, blocks + group, block)
+            blocks += int(group.max(initial=0)) + 1
+        open_ = (shares < last.top) & (last.weight > 0)
+        free = open_ & ((shares > last.base) | (last.base == 0))
+        units = sums(block, np.where(free, shares, 0), blocks)
+        weights = sums(block, np.where(free, last.weight, 0), blocks)
+        return cls(problem, shares, last, full, block, open_, free, units, weights)
+
+    def rounded(self) -> Mask:
+        """Shape (n,): the share lies over the exact part."""
+        return self.free & (
+            self.shares * self.weights[self.block] > self.units[self.block] * self.last.weight
+        )
+
+    def reasons(self, row: int) -> tuple[Reason, ...]:
+        """What made one cluster's share: what was there, what the weights gave, the bounds."""
+        return (*self._before(row), *self._by_weight(row), *self._stops(row))
+
+    def obstacles(self) -> tuple[Obstacle, ...]:
+        """What keeps units out: bounds of clusters by kind, then full groups from the outermost."""
+        return (*self._own_obstacles(), *self._group_obstacles())
+
+    def _before(self, row: int) -> Iterator[Reason]:
+        problem, share = self.problem, int(self.shares[row])
+        kept = min(int(problem.settled()[row]), share)
+        if kept:
+            yield Reason(Why.KEPT, kept)
+        lower = int(problem.lower[row])
+        if lower and share == lower:
+            yield Reason(Why.LOWER, lower)
+        elif kept < share < lower:
+            yield Reason(Why.LOWER, share, of=lower)
+        elif max(kept, lower) < share == self.last.base[row]:
+            for bound in problem.groups:
+                group = int(bound.group[row])
+                if bound.lower[group]:
+                    yield Reason(Why.GROUP_LOWER, int(bound.lower[group]), bound.names[group])
+
+    def _by_weight(self, row: int) -> Iterator[Reason]:
+        share, weight = int(self.shares[row]), int(self.last.weight[row])
+        if not weight:
+            yield Reason(Why.NO_WEIGHT, 0)
+        if self.free[row]:
+            units, weights = (int(of[self.block[row]]) for of in (self.units, self.weights))
+            part, rest = divmod(units * weight, weights)
+            yield Reason(Why.WEIGHT, part, of=units)
+            if share * weights > units * weight:
+                yield Reason(Why.REMAINDER, share - part, of=100 * rest // weights)
+        level = self._level(row)
+        if level:
+            yield Reason(Why.TIE, level)
+
+    def _level(self, row: int) -> int:
+        """How many clusters could have taken this one's last unit and stood as high in line.
+
+        A full group stops them from that only if this one is not in it.
+        """
+        share, weight = int(self.shares[row]), int(self.last.weight[row])
+        if not weight or share <= self.last.base[row]:
+            return 0
+        rivals = self.open
+        for group, full in self.full:
+            rivals = rivals & (~full | (group == group[row]))
+        level = self.last.weight * (2 * share - 1) == weight * (2 * self.shares + 1)
+        return int((rivals & level).sum())
+
+    def _stops(self, row: int) -> Iterator[Reason]:
+        problem, share = self.problem, int(self.shares[row])
+        for kind, bound in _own_bounds(problem):
+            if share == bound[row] < UNBOUNDED:
+                yield Reason(kind, share)
+        if not self.last.bounded:
+            return
+        for group_bound, held in _held_by_groups(problem, self.shares):
+            group = int(group_bound.group[row])
+            upper = int(group_bound.upper[group])
+            if held[group] >= upper:
+                yield Reason(_WHY[group_bound.kind], upper, group_bound.names[group])
+
+    def _own_obstacles(self) -> Iterator[Obstacle]:
+        problem = self.problem
+        for kind, bound in _own_bounds(problem):
+            at = (self.shares >= bound) & (self.last.weight > 0) & (bound < UNBOUNDED)
+            if at.any():
+                yield self._obstacle(Reason(kind, int(bound[at].sum())), _without(problem, kind))
+        idle = problem.weight == 0
+        if idle.any():
+            lifted = replace(problem, weight=np.maximum(problem.weight, 1))
+            yield self._obstacle(Reason(Why.NO_WEIGHT, int(idle.sum())), lifted)
+
+    def _group_obstacles(self) -> Iterator[Obstacle]:
+        problem = self.problem
+        for depth, (bound, held) in enumerate(_held_by_groups(problem, self.shares)):
+            for group in map(int, np.flatnonzero(held >= bound.upper)):
+                upper = bound.upper.copy()
+                upper[group] = UNBOUNDED
+                groups = list(problem.groups)
+                groups[depth] = replace(bound, upper=upper)
+                reason = Reason(_WHY[bound.kind], int(bound.upper[group]), bound.names[group])
+                yield self._obstacle(reason, replace(problem, groups=tuple(groups)))
+
+    def _obstacle(self, reason: Reason, lifted: Problem) -> Obstacle:
+        return Obstacle(reason, min(lifted.total, _most(lifted)) - int(self.shares.sum()))
+
+
+def _own_bounds(problem: Problem) -> tuple[tuple[Why, Ints], ...]:
+    return (
+        (Why.UPPER, problem.upper),
+        (Why.ROOM, problem.room),
+        (Why.LEARNT, problem.learnt),
+    )
+
+
+def _without(problem: Problem, kind: Why) -> Problem:
+    """The problem with one of the three bounds on single clusters lifted everywhere."""
+    free = np.full_like(problem.upper, UNBOUNDED)
+    if kind is Why.UPPER:
+        return replace(problem, upper=free)
+    if kind is Why.ROOM:
+        return replace(problem, room=free)
+    return replace(problem, learnt=free)
+
+
+def _held_by_groups(problem: Problem, shares: Ints) -> Iterator[tuple[GroupBound, Ints]]:
+    for bound in problem.groups:
+        yield bound, sums(bound.group, shares, len(bound.upper))
+
+
+def _full(problem: Problem, shares: Ints) -> Iterator[tuple[Ints, Mask]]:
+    """For each level, each cluster's group, and whether that holds as much as it may."""
+    for bound, held in _held_by_groups(problem, shares):
+        yield bound.group, (held >= bound.upper)[bound.group]
+
+
+def _most(problem: Problem) -> int:
+    """The most units that the bounds let in, what is held included; the total left aside."""
+    held = problem.settled()
+    cap = np.where(problem.weight > 0, problem.cap(), np.minimum(problem.cap(), problem.lower))
+    reach, start = np.maximum(cap, held), held
+    place = np.arange(len(held))
+    for bound in reversed(problem.groups):
+        size = len(bound.upper)
+        outer = np.zeros(len(reach), dtype=np.int64)
+        outer[place] = bound.group
+        reach, start = sums(outer, reach, size), sums(outer, start, size)
+        reach = np.maximum(np.minimum(reach, bound.upper), start)
+        place = bound.group
+    return int(reach.sum())
