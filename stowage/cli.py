@@ -235,11 +235,6 @@ def unjoin(
     _with_hub(_hub(kubeconfig, context), lambda hub: membership.unjoin(hub, plan, say=click.echo))
 
 
-@cli.group()
-def playground() -> None:
-    """A hub and members on this machine."""
-
-
 OUTPUT = click.option(
     "-o",
     "--output",
@@ -248,6 +243,107 @@ OUTPUT = click.option(
     show_default=True,
     help="How to print.",
 )
+WHERE = (
+    *HUB_OPTIONS[:2],
+    click.option("-n", "--namespace", help="Of Workloads that name none; the context's."),
+    click.option(
+        "--fleet",
+        multiple=True,
+        metavar="FILE",
+        help="MemberClusters, and Workloads that are there, in files: no hub is asked.",
+    ),
+    click.option(
+        "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
+    ),
+    OUTPUT,
+)
+
+
+def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what is there, the hub's or in files, and how to print."""
+    for option in reversed(WHERE):
+        command = option(command)
+    return command
+
+
+@cli.command()
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="Workloads: a file, a folder, or - for standard input; may be given again.",
+)
+@where_options
+def plan(
+    files: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    fleet: tuple[str, ...],
+    config_file: Path | None,
+    output: str,
+) -> None:
+    """Show what would be placed where if these files were applied; touch nothing."""
+    from stowage import plan as planning  # noqa: PLC0415 - see the module
+
+    hub = None if fleet else _hub(kubeconfig, context)
+    namespace = namespace or (hub.namespace if hub else "default")
+    planning.show(files, planning.Where(namespace, fleet, hub, config_file), output)
+
+
+@cli.command()
+@click.argument("reference", nargs=-1, required=True, metavar="wl/NAME")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Explain what a plan of these Workloads would decide.",
+)
+@click.option("--controller", "url", help="Who to ask for the record.  [default: this machine's]")
+@click.option("--all", "everything", is_flag=True, help="Print every cluster.")
+@where_options
+def explain(
+    reference: tuple[str, ...],
+    files: tuple[str, ...],
+    url: str | None,
+    everything: bool,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    fleet: tuple[str, ...],
+    config_file: Path | None,
+    output: str,
+) -> None:
+    """Say why a Workload is where it is, cluster by cluster, and what would help the rest."""
+    from stowage import explain as explaining  # noqa: PLC0415 - see the module
+    from stowage.plan import Where  # noqa: PLC0415
+
+    try:
+        name = explaining.reference(reference)
+    except ValueError as e:
+        raise click.UsageError(str(e)) from e
+    hub = None if fleet else _hub(kubeconfig, context)
+    namespace = namespace or (hub.namespace if hub else "default")
+    explaining.show(
+        name,
+        Where(namespace, fleet, hub, config_file),
+        files=files,
+        controller=url or explaining.CONTROLLER,
+        form=output,
+        everything=everything,
+    )
+
+
+@cli.group()
+def playground() -> None:
+    """A hub and members on this machine."""
+
+
 DIRECTORY = click.option(
     "--dir",
     "directory",

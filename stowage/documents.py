@@ -1,0 +1,119 @@
+"""Objects from files, as people keep them: YAML or JSON, many in one file, folders, standard input.
+
+Every object remembers its file and its number there, so that whatever is wrong with it later can be
+said with the place. Lists, both `kind: List` and a plain array, count as their elements.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from machinery.errors import ConfigurationError
+
+STANDARD_INPUT = "-"
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One object, and where it stands: the file, and its number in it, from 1 on."""
+
+    source: str
+    number: int
+    body: dict[str, Any]
+
+    @property
+    def kind(self) -> str:
+        """Its kind; empty when it has none."""
+        return str(self.body.get("kind") or "")
+
+    @property
+    def name(self) -> str:
+        """metadata.name; empty when it has none."""
+        metadata = self.body.get("metadata")
+        return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
+
+    @property
+    def place(self) -> str:
+        """`fleet.yaml, document 3`."""
+        return f"{self.source}, document {self.number}"
+
+    def error(self, faults: str | Sequence[str]) -> ConfigurationError:
+        """An error about this object: where, which one, and each `field: what to do`."""
+        what = " ".join(filter(None, (self.kind, self.name)))
+        text = faults if isinstance(faults, str) else "; ".join(faults)
+        return ConfigurationError(": ".join(filter(None, (self.place, what, text))))
+
+
+def read(names: Sequence[str]) -> list[Document]:
+    """The objects of these files, folders (their own files, by name) and `-`, in order.
+
+    Raises ConfigurationError for what cannot be read or is no object.
+    """
+    return [document for name in names for document in _of(name)]
+
+
+def _of(name: str) -> Iterator[Document]:
+    path = Path(name)
+    if name == STANDARD_INPUT:
+        yield from parse("standard input", sys.stdin.read())
+    elif path.is_dir():
+        files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
+        if not files:
+            raise ConfigurationError(f"{name}: no {', '.join(SUFFIXES)} file in this folder")
+        for file in files:
+            yield from parse(str(file), _text(file))
+    else:
+        yield from parse(name, _text(path))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as e:
+        raise ConfigurationError(f"{path}: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise ConfigurationError(f"{path}: not a text in UTF-8") from e
+
+
+def parse(source: str, text: str) -> Iterator[Document]:
+    """The objects of one text. Raises ConfigurationError."""
+    try:
+        found = list(yaml.load_all(text, Loader=_LOADER))
+    except yaml.YAMLError as e:
+        raise ConfigurationError(f"{source}: not YAML: {' '.join(str(e).split())}") from e
+    number = 0
+    for value in found:
+        for body in _elements(value):
+            number += 1
+            document = Document(source, number, body if isinstance(body, dict) else {})
+            if document.body is not body:
+                raise document.error(f"an object is expected here, found {type(body).__name__}")
+            yield document
+
+
+def _elements(value: Any) -> Iterator[Any]:
+    """The objects of one YAML document: none of an empty one, those of a list one by one."""
+    if value is None:
+        return
+    if isinstance(value, list):
+        yield from value
+    elif isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
+        yield from value.get("items") or ()
+    else:
+        yield value
+
+
+class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # found at run time
+    """Times stay the texts that Kubernetes knows, and the C parser is used where there is one."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
+        first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }

@@ -1,0 +1,41 @@
+"""Shares, changes and numbers in words, as the tables of plan and explain print them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+SHOWN = 6
+"""Clusters that one cell names; of more it tells the number."""
+
+
+def shares(placements: Mapping[str, int]) -> str:
+    """`member-a=1,host=3`; a dash for none."""
+    return _cut([f"{cluster}={units}" for cluster, units in placements.items()], ",") or "-"
+
+
+def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """`member-a 3 → 2, member-c +1, member-d -4`; empty when nothing moves.
+
+    A plus is a cluster that it comes to, a minus one that it leaves.
+    """
+    moved = []
+    for cluster in sorted({*before, *after}):
+        old, new = before.get(cluster), after.get(cluster)
+        if old is None:
+            moved.append(f"{cluster} +{new}")
+        elif new is None:
+            moved.append(f"{cluster} -{old}")
+        elif old != new:
+            moved.append(f"{cluster} {old} → {new}")
+    return _cut(moved, ", ")
+
+
+def count(number: int, what: str) -> str:
+    """`1 unit`, `2 units`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _cut(parts: Sequence[str], joint: str) -> str:
+    if len(parts) <= SHOWN:
+        return joint.join(parts)
+    return joint.join((*parts[: SHOWN - 1], f"… {len(parts) - SHOWN + 1} more"))

@@ -1,0 +1,187 @@
+"""`stowage explain` from files alone: the table, the sentences, and what does not agree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from machinery.errors import ConfigurationError
+from stowage import explain
+from stowage.cli import cli
+from tests.stowage.test_plan import EXAMPLES, FLEET, Write, cluster, placed, workload
+from tests.stowage.test_plan import write as write  # noqa: PLC0414 - a fixture, taken over
+
+
+def run(*args: object) -> Result:
+    return CliRunner().invoke(cli, ["explain", *map(str, args)])
+
+
+def said(*args: object) -> list[str]:
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def refusal(*args: object) -> str:
+    result = run(*args)
+    assert isinstance(result.exception, ConfigurationError), result.output
+    return str(result.exception)
+
+
+@pytest.mark.proves("E30", "C25")
+def test_a_failure_as_people_see_it() -> None:
+    lines = said("wl/by-labels", "-n", "demo", "-f", EXAMPLES, "--fleet", FLEET)
+    assert lines == [
+        "demo/by-labels: 0 of 2 units placed, 2 pending (FailedToSchedule)",
+        "This is a plan: nothing is applied.",
+        "",
+        "CLUSTER    VERDICT   SCORE   NUMBER   WHY",
+        "member-1   refused   -       0        didn't match clusterSelector (ClusterSelector)",
+        "member-2   refused   -       0        didn't match clusterSelector (ClusterSelector)",
+        (
+            "member-3   refused   -       0        "
+            "had taints that were not tolerated (TaintToleration)"
+        ),
+        "",
+        "In the way of the 2 pending units:",
+        "  2 clusters: didn't match clusterSelector",
+        "  1 cluster: had taints that were not tolerated",
+        "",
+        "What would help:",
+        (
+            "  other pairs in spec.clusterSelector, or these labels on the MemberCluster: "
+            "that alone keeps it from member-1 or member-2"
+        ),
+        (
+            "  a toleration of accelerators:NoSchedule in spec.tolerations: "
+            "that alone keeps it from member-3"
+        ),
+    ]
+
+
+@pytest.mark.proves("E30", "C20")
+def test_a_success_as_people_see_it() -> None:
+    lines = said("workload", "spread-1", "-n", "demo", "-f", EXAMPLES, "--fleet", FLEET)
+    assert lines[0] == "demo/spread-1: 2 of 2 units placed (Scheduled)"
+    assert lines[4:] == [
+        "member-1   fits      4       2        all 2 go to the best cluster",
+        "member-2   fits      4       0        ranked 2 of 2",
+        (
+            "member-3   refused   -       0        "
+            "had taints that were not tolerated (TaintToleration)"
+        ),
+    ]
+
+
+@pytest.mark.proves("E30")
+def test_the_record_is_what_the_plan_says(write: Write) -> None:
+    files = ("-f", write("w.yaml", workload("demo")), "--fleet", write("f.yaml", cluster("a")))
+    record = json.loads(run("wl/demo", "-n", "shop", *files, "-o", "json").stdout)
+    planned = json.loads(CliRunner().invoke(cli, ["plan", *files, "-o", "json"]).stdout)
+    (whole,) = planned["workloads"]
+    assert record.pop("remarks") == ["This is a plan: nothing is applied."]
+    assert whole.pop("present") == []
+    assert {**record, "time": ""} == {**whole, "time": ""}
+
+
+@pytest.mark.parametrize("words", [["wl/demo"], ["workload/demo"], ["wl", "demo"], ["wls/demo"]])
+def test_every_way_to_name_one(words: list[str]) -> None:
+    known = words != ["wls/demo"]
+    if known:
+        assert explain.reference(words) == "demo"
+    else:
+        with pytest.raises(ValueError, match="wl/NAME"):
+            explain.reference(words)
+
+
+@pytest.mark.parametrize("words", [["demo"], ["pod/demo"], ["wl/"], ["wl/a/b"], ["wl", "a", "b"]])
+def test_what_names_no_workload_is_wrong_usage(words: list[str]) -> None:
+    assert run(*words, "--fleet", FLEET).exit_code == 2
+
+
+class TestAgainstTheStatus:
+    """A fleet in files that holds the Workload with its status, as a hub would."""
+
+    def decided(self, write: Write, body: dict[str, Any]) -> str:
+        """The hash of what the placement of such a Workload is decided on."""
+        file = write("asked.yaml", body)
+        fleet = write("one.yaml", cluster("a"))
+        text = run("wl/demo", "-n", "shop", "-f", file, "--fleet", fleet, "-o", "json").stdout
+        return str(json.loads(text)["hash"])
+
+    def test_what_agrees_needs_no_remark(self, write: Write) -> None:
+        body = workload("demo")
+        decision = {"hash": self.decided(write, body), "time": "2026-01-01T00:00:00Z"}
+        there = {**body, "status": {**placed(a=2), "decision": decision}}
+        lines = said("wl/demo", "-n", "shop", "--fleet", write("f.yaml", cluster("a"), there))
+        assert lines[:2] == ["shop/demo: 2 of 2 units placed (Scheduled)", ""]
+        assert lines[3].split(maxsplit=4)[4] == "2 stay where they are"
+
+    def test_an_edit_since_the_decision_is_said(self, write: Write) -> None:
+        decision = {"hash": "another-one", "time": "2026-01-01T00:00:00Z"}
+        there = workload("demo", status={**placed(a=2), "decision": decision}, replicas=3)
+        lines = said("wl/demo", "-n", "shop", "--fleet", write("f.yaml", cluster("a"), there))
+        assert lines[1:3] == [
+            (
+                "The spec was edited since the decision (of 2026-01-01T00:00:00Z) "
+                "that its shares come from: this is what would be decided now."
+            ),
+            "The status says a=2; decided now it would be a=3.",
+        ]
+
+    def test_one_that_was_never_decided(self, write: Write) -> None:
+        fleet = write("f.yaml", cluster("a"), workload("demo"))
+        assert said("wl/demo", "-n", "shop", "--fleet", fleet)[1] == (
+            "Not decided yet: this is what would be decided now."
+        )
+
+    def test_a_cordoned_home_keeps_its_units(self, write: Write) -> None:
+        body = workload("demo")
+        decision = {"hash": self.decided(write, body)}
+        there = {**body, "status": {**placed(a=2), "decision": decision}}
+        fleet = write("f.yaml", cluster("a", unschedulable=True), cluster("b"), there)
+        rows = said("wl/demo", "-n", "shop", "--fleet", fleet)[3:]
+        assert rows == [
+            (
+                "a         refused   -       2        "
+                "2 stay where they are; no more: unschedulable (TaintToleration)"
+            ),
+            "b         fits      5       0        ranked 1 of 1",
+        ]
+
+
+def test_most_clusters_are_only_counted(write: Write) -> None:
+    members = [cluster(f"c{n:02}", ready=n % 2 == 0) for n in range(50)]
+    files = ("-f", write("w.yaml", workload("demo")), "--fleet", write("f.yaml", *members))
+    lines = said("wl/demo", "-n", "shop", *files)
+    assert len(lines) == 3 + 1 + explain.SHOWN + 1
+    assert lines[-1] == "… 30 more: 5 fit, 25 refused (--all shows them)"
+    assert len(said("wl/demo", "-n", "shop", *files, "--all")) == 3 + 1 + 50
+
+
+def test_holders_come_first(write: Write) -> None:
+    there = workload("demo", status=placed(z=2))
+    fleet = write("f.yaml", *(cluster(name) for name in "abz"), there)
+    assert said("wl/demo", "-n", "shop", "--fleet", fleet)[4].startswith("z ")
+
+
+def test_what_is_not_there(write: Write) -> None:
+    fleet = write("f.yaml", cluster("a"), workload("theirs", schedulerName="other"))
+    assert refusal("wl/x", "-n", "shop", "--fleet", fleet) == "there is no Workload shop/x"
+    assert "decides nothing of shop/x" in refusal(
+        "wl/x", "-n", "shop", "--fleet", fleet, "-f", write("w.yaml", workload("demo"))
+    )
+    assert refusal("wl/theirs", "-n", "shop", "--fleet", fleet) == (
+        "shop/theirs is left to scheduler other; asked is stowage"
+    )
+
+
+def test_the_words_are_those_of_the_documents() -> None:
+    """What docs/explain.md shows is what is printed."""
+    text = (Path(__file__).parents[2] / "docs" / "explain.md").read_text()
+    printed = run("wl/by-labels", "-n", "demo", "-f", EXAMPLES, "--fleet", FLEET).stdout
+    assert printed in text

@@ -1,0 +1,400 @@
+"""`stowage plan` from files alone: what it prints, decides, and says of wrong objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from machinery.errors import ConfigurationError
+from stowage.cli import cli
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FLEET = EXAMPLES / "fleet" / "three-zones.yaml"
+
+Write = Callable[..., str]
+
+
+def cluster(name: str, *, cpu: Any = 8, ready: bool = True, **parts: Any) -> dict[str, Any]:
+    free = {"cpu": cpu, "memory": "32Gi", "pods": 110}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "MemberCluster",
+        "metadata": {"name": name, "labels": parts.pop("labels", {})},
+        "spec": parts,
+        "status": {
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "nodeGroups": [{"count": 1, "free": free}],
+            "capacity": {"nodes": 1, "allocatable": free, "requested": {}},
+        },
+    }
+
+
+def workload(
+    name: str,
+    *,
+    replicas: int = 2,
+    cpu: str = "500m",
+    labels: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    container = {"name": "main", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template},
+    }
+    body = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "labels": {"app": name, **(labels or {})},
+            **(metadata or {}),
+        },
+        "spec": {"replicas": replicas, "targetDeployment": deployment, **spec},
+    }
+    return {**body, "status": status} if status else body
+
+
+def placed(**shares: int) -> dict[str, Any]:
+    return {"placements": [{"cluster": c, "replicas": n} for c, n in shares.items()]}
+
+
+def beside(app: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "stowage.dev/cluster"}
+    return {REQUIRED: [term]}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def to_file(name: str, *objects: Any, text: str = "") -> str:
+        path = tmp_path / name
+        path.write_text(text or yaml.safe_dump_all(objects))
+        return str(path)
+
+    return to_file
+
+
+def run(*args: object, **how: Any) -> Result:
+    return CliRunner().invoke(cli, [str(arg) for arg in args], **how)
+
+
+def plan(files: str, fleet: str, *args: object, **how: Any) -> dict[str, dict[str, Any]]:
+    result = run("plan", "-f", files, "--fleet", fleet, "-o", "json", *args, **how)
+    assert result.exit_code == 0, result.output
+    listed = json.loads(result.stdout)["workloads"]
+    return {each["name"]: each for each in listed}
+
+
+def shares(planned: Mapping[str, Any]) -> dict[str, int]:
+    return {share["cluster"]: share["replicas"] for share in planned["placements"]}
+
+
+def refusal(*args: object) -> str:
+    result = run("plan", *args)
+    assert isinstance(result.exception, ConfigurationError), result.output
+    return str(result.exception)
+
+
+def test_the_examples_as_people_see_them() -> None:
+    result = run("plan", "-f", EXAMPLES, "--fleet", FLEET)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[:6] == [
+        "WORKLOAD           DESIRED   ASSIGNED   PENDING   CLUSTERS     CHANGE",
+        "demo/wordpress     3         3          0         member-1=3   member-1 +3",
+        "demo/named         2         2          0         member-2=2   member-2 +2",
+        "demo/by-provider   2         2          0         member-1=2   member-1 +2",
+        "demo/by-labels     2         0          2         -            pending",
+        (
+            "  FailedToSchedule: 0/3 clusters: 2 didn't match clusterSelector, "
+            "1 had taints that were not tolerated"
+        ),
+    ]
+    assert result.stderr.splitlines() == [
+        "note: ignored, as it is no Workload: Namespace demo, Secret demo-mysql",
+        "note: demo/handmade is left to scheduler my-customer-scheduler; asked is stowage",
+    ]
+
+
+@pytest.mark.proves("E30", "C19")
+def test_what_programs_are_told(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a"), cluster("b", ready=False))
+    told = plan(write("w.yaml", workload("demo")), fleet)["demo"]
+    assert (told["namespace"], told["desired"], told["pending"]) == ("shop", 2, 0)
+    why = {"kind": "Whole", "number": 2, "name": "", "text": "all 2 go to the best cluster"}
+    assert told["placements"] == [{"cluster": "a", "replicas": 2, "reasons": [why]}]
+    brief = [{key: c[key] for key in ("name", "fits", "reason")} for c in told["clusters"]]
+    assert brief == [
+        {"name": "a", "fits": True, "reason": ""},
+        {"name": "b", "fits": False, "reason": "not ready"},
+    ]
+    assert 1 <= told["clusters"][0]["score"] <= 10
+
+
+def test_yaml_and_json_say_the_same(write: Write) -> None:
+    files = ("-f", write("w.yaml", workload("demo")), "--fleet", write("f.yaml", cluster("a")))
+    as_json = json.loads(run("plan", *files, "-o", "json").stdout)
+    as_yaml = yaml.safe_load(run("plan", *files, "-o", "yaml").stdout)
+    as_json["workloads"][0].pop("time")
+    as_yaml["workloads"][0].pop("time")
+    assert as_json == as_yaml
+
+
+def test_each_one_sees_those_before_it(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a", cpu=2), cluster("b", cpu=1))
+    told = plan(write("w.yaml", *(workload(n, cpu="1") for n in ("x", "y", "z"))), fleet)
+    assert [shares(told[name]) for name in ("x", "y", "z")] == [{"a": 2}, {}, {}]
+
+
+def test_the_more_important_goes_first_and_files_keep_their_order(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a", cpu=1))
+    late = workload("a-late", priority=5)
+    told = plan(write("w.yaml", workload("z"), workload("b"), late), fleet)
+    assert list(told) == ["z", "b", "a-late"]
+    assert [name for name, each in told.items() if shares(each)] == ["a-late"]
+    told = plan(write("w.yaml", workload("z"), workload("b")), fleet)
+    assert [name for name, each in told.items() if shares(each)] == ["z"]
+
+
+@pytest.mark.proves("C16")
+def test_a_front_end_before_its_back_end_follows_it(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a"), cluster("b", labels={"tier": "gold"}))
+    front = workload("front", workloadAffinity=beside("back"))
+    back = workload("back", clusterSelector={"tier": "gold"})
+    told = plan(write("w.yaml", front, back), fleet)
+    assert shares(told["front"]) == shares(told["back"]) == {"b": 2}
+
+
+@pytest.mark.proves("C16")
+def test_those_that_require_each_other_are_placed_together(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a", cpu=1), cluster("b"))
+    one = workload("one", workloadAffinity=beside("two"))
+    two = workload("two", workloadAffinity=beside("one"))
+    told = plan(write("w.yaml", one, two), fleet)
+    assert shares(told["one"]) == shares(told["two"]) == {"b": 2}
+
+
+def test_changes_against_what_is_there(write: Write) -> None:
+    there = workload("demo", replicas=3, distribution="Divided", status=placed(a=2, b=1))
+    edited = workload("demo", replicas=6, distribution="Divided")
+    fleet = write("fleet.yaml", cluster("a"), cluster("b"), cluster("c"), there)
+    files = write("w.yaml", edited)
+    told = plan(files, fleet)["demo"]
+    assert told["present"] == placed(a=2, b=1)["placements"]
+    assert sum(shares(told).values()) == 6
+    assert shares(told)["a"] >= 2
+    table = run("plan", "-f", files, "--fleet", fleet).stdout
+    assert "c +2" in table
+    assert "→" in table
+
+
+def test_no_change_is_said(write: Write) -> None:
+    there = workload("demo", status=placed(b=2))
+    fleet = write("fleet.yaml", cluster("a"), cluster("b"), there)
+    row = run("plan", "-f", write("w.yaml", workload("demo")), "--fleet", fleet).stdout
+    assert row.splitlines()[1].split(maxsplit=5) == ["shop/demo", "2", "2", "0", "b=2", "no change"]
+
+
+def test_others_that_it_moves_are_shown_too(write: Write) -> None:
+    waiting = workload("front", workloadAffinity=beside("back"))
+    idle = workload("idle", clusterSelector={"no": "such"})
+    fleet = write("fleet.yaml", cluster("a"), waiting, idle)
+    told = plan(write("w.yaml", workload("back")), fleet)
+    assert list(told) == ["back", "front"]
+    assert shares(told["front"]) == {"a": 2}
+
+
+def test_a_scaled_number_stays_where_the_file_names_none(write: Write) -> None:
+    there = workload("demo", replicas=5, status=placed(a=5))
+    silent = workload("demo")
+    del silent["spec"]["replicas"]
+    fleet = write("fleet.yaml", cluster("a"), there)
+    assert plan(write("w.yaml", silent), fleet)["demo"]["desired"] == 5
+    applied = json.dumps({"spec": {"replicas": 5}})
+    there["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied}
+    fleet = write("fleet.yaml", cluster("a"), there)
+    assert plan(write("w.yaml", silent), fleet)["demo"]["desired"] == 1
+
+
+def test_the_status_in_a_file_of_workloads_does_not_count(write: Write) -> None:
+    told = plan(
+        write("w.yaml", workload("demo", status=placed(b=2))),
+        write("fleet.yaml", cluster("a"), cluster("b", cpu=1)),
+    )
+    assert (told["demo"]["present"], shares(told["demo"])) == ([], {"a": 2})
+
+
+def test_the_namespace_of_those_that_name_none(write: Write) -> None:
+    bare = workload("demo")
+    del bare["metadata"]["namespace"]
+    files, fleet = write("w.yaml", bare), write("f.yaml", cluster("a"))
+    assert plan(files, fleet)["demo"]["namespace"] == "default"
+    assert plan(files, fleet, "-n", "bank")["demo"]["namespace"] == "bank"
+
+
+@pytest.mark.parametrize("form", ["list", "array", "json", "documents"])
+def test_every_form_of_a_fleet(write: Write, form: str) -> None:
+    members = [cluster("a"), cluster("b")]
+    listed = {"apiVersion": "v1", "kind": "List", "items": members}
+    objects = {"list": [listed], "array": [members], "documents": members, "json": [listed]}
+    text = json.dumps(listed) if form == "json" else ""
+    fleet = write("fleet.json", *objects[form], text=text)
+    told = plan(write("w.yaml", workload("demo")), fleet)["demo"]
+    assert [each["name"] for each in told["clusters"]] == ["a", "b"]
+
+
+def test_a_fleet_in_one_line_a_cluster(write: Write) -> None:
+    sums = {"cpu_milli": 8000, "memory_bytes": 2**34, "pods": 220}
+    used = {"cpu_milli": 4000, "memory_bytes": 2**33, "pods": 20}
+    rows = [
+        {"name": "a", "ready": True, "nodes": 2, "allocatable": sums, "allocated": used},
+        {"name": "b", "ready": False, "nodes": 2, "allocatable": sums, "allocated": used},
+    ]
+    fleet = write("fleet.json", text=json.dumps(rows))
+    told = plan(write("w.yaml", workload("demo", replicas=9, distribution="Divided")), fleet)
+    assert shares(told["demo"]) == {"a": 8}  # 4 cpu are free, 500m each
+    assert [c["reason"] for c in told["demo"]["clusters"]] == ["", "not ready"]
+
+
+def test_standard_input_and_folders(write: Write, tmp_path: Path) -> None:
+    fleet = write("fleet.yaml", cluster("a"))
+    given = yaml.safe_dump(workload("demo"))
+    assert list(plan("-", fleet, input=given)) == ["demo"]
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for name in ("2", "1"):
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(workload(f"w{name}")))
+    (folder / "notes.txt").write_text("no object")
+    assert list(plan(str(folder), fleet)) == ["w1", "w2"]
+
+
+@pytest.mark.proves("C24")
+def test_admissions_defaults_hold(write: Write) -> None:
+    config = """
+apiVersion: stowage.dev/v1alpha1
+kind: SchedulerConfiguration
+profiles: [{schedulerName: other}]
+"""
+    files, fleet = write("w.yaml", workload("demo")), write("fleet.yaml", cluster("a"))
+    assert shares(plan(files, fleet)["demo"]) == {"a": 2}
+    result = run("plan", "-f", files, "--fleet", fleet, "--config", write("c.yaml", text=config))
+    assert "demo is left to scheduler stowage; asked is other" in result.stderr
+
+
+def test_a_foreign_namespace_is_noted(write: Write) -> None:
+    files = write("w.yaml", workload("demo", targetNamespace="bank"))
+    result = run("plan", "-f", files, "--fleet", write("fleet.yaml", cluster("a")))
+    assert result.exit_code == 0
+    assert "shop/demo: the right to use namespace bank (spec.targetNamespace)" in result.stderr
+
+
+def test_a_long_row_is_cut(write: Write) -> None:
+    members = [cluster(f"c{n}") for n in range(9)]
+    files = write("w.yaml", workload("demo", replicas=9, distribution="Divided"))
+    row = run("plan", "-f", files, "--fleet", write("fleet.yaml", *members)).stdout
+    assert "c0=1,c1=1,c2=1,c3=1,c4=1,… 4 more" in row
+
+
+class TestWrong:
+    @pytest.fixture
+    def fleet(self, write: Write) -> str:
+        return write("fleet.yaml", cluster("a"))
+
+    @pytest.mark.parametrize(
+        ("spec", "says"),
+        [
+            ({"replicas": -1}, "spec.replicas: "),
+            ({"distribution": "Doubled"}, "spec.distribution: "),
+            ({"nonsense": 1}, "spec.nonsense: "),
+            ({"targetNamespace": "kube-system"}, "spec.targetNamespace: "),
+        ],
+    )
+    def test_what_admission_refuses(
+        self, write: Write, fleet: str, spec: dict[str, Any], says: str
+    ) -> None:
+        file = write("w.yaml", workload("good"), workload("bad", **spec))
+        said = refusal("-f", file, "--fleet", fleet)
+        assert said.startswith(f"{file}, document 2: Workload bad: {says}")
+
+    def test_a_quantity_that_is_none(self, write: Write, fleet: str) -> None:
+        file = write("w.yaml", workload("bad", cpu="much"))
+        said = refusal("-f", file, "--fleet", fleet)
+        assert said.startswith(f"{file}, document 1: Workload bad: ")
+        assert "containers[0].resources" in said
+
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"spec": {"unschedulable": "yes"}}, "spec.unschedulable: "),
+            ({"status": {"nodeGroups": [{"count": "x"}]}}, "status.nodeGroups[0].count: "),
+            ({"metadata": {}}, "metadata.name: "),
+            ({"metadata": {"name": "a", "labels": {"x": 1}}}, "metadata.labels"),
+        ],
+    )
+    def test_a_member_cluster(self, write: Write, change: dict[str, Any], says: str) -> None:
+        fleet = write("fleet.yaml", cluster("a"), {**cluster("b"), **change})
+        said = refusal("-f", write("w.yaml", workload("demo")), "--fleet", fleet)
+        assert said.startswith(f"{fleet}, document 2: MemberCluster")
+        assert says in said
+
+    @pytest.mark.parametrize(
+        ("text", "says"),
+        [
+            ("a: [", "not YAML: "),
+            ("just words", "document 1: an object is expected here, found str"),
+            ("- 5", "document 1: an object is expected here, found int"),
+        ],
+    )
+    def test_what_is_no_object(self, write: Write, fleet: str, text: str, says: str) -> None:
+        assert says in refusal("-f", write("w.yaml", text=text), "--fleet", fleet)
+
+    @pytest.mark.parametrize(
+        ("metadata", "says"),
+        [
+            ({"name": ""}, "metadata.name: "),
+            ({"name": "Not_A_Name"}, "metadata.name: "),
+            ({"labels": "none"}, "metadata.labels: "),
+        ],
+    )
+    def test_metadata(self, write: Write, fleet: str, metadata: dict[str, Any], says: str) -> None:
+        file = write("w.yaml", workload("demo", metadata=metadata))
+        assert says in refusal("-f", file, "--fleet", fleet)
+
+    def test_the_same_twice(self, write: Write, fleet: str) -> None:
+        file = write("w.yaml", workload("demo"), workload("demo"))
+        said = refusal("-f", file, "--fleet", fleet)
+        assert said.endswith(f"metadata.name: shop/demo is in {file}, document 1 already")
+        twice = write("fleet.yaml", cluster("a"), cluster("a"))
+        said = refusal("-f", write("w.yaml", workload("demo")), "--fleet", twice)
+        assert said.endswith(f"metadata.name: a is in {twice}, document 1 already")
+
+    def test_files_that_are_not_there(self, write: Write, fleet: str, tmp_path: Path) -> None:
+        absent = tmp_path / "absent"
+        assert refusal("-f", absent, "--fleet", fleet) == f"{absent}: No such file or directory"
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        assert "no .yaml, .yml, .json file" in refusal("-f", empty, "--fleet", fleet)
+        assert "no MemberCluster" in refusal("-f", EXAMPLES, "--fleet", EXAMPLES)
+        nothing = write("x.yaml", {"metadata": {}})
+        assert "document 1: kind: " in refusal("-f", EXAMPLES, "--fleet", nothing)
+
+    def test_in_a_process_it_is_1_and_wrong_usage_2(
+        self, stowage: Any, write: Write, fleet: str
+    ) -> None:
+        file = write("w.yaml", workload("bad", replicas=-1))
+        outcome = stowage("plan", "-f", file, "--fleet", fleet)
+        assert outcome.code == 1
+        assert outcome.err.startswith(f"error: {file}, document 1: Workload bad: spec.replicas")
+        assert stowage("plan", "--fleet", fleet).code == 2
