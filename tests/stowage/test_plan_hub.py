@@ -1,0 +1,226 @@
+"""Plan and explain against a real hub: they only read, and what they say is what happens.
+
+The controller runs in this process; MemberClusters are written by hand, nothing is propagated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from machinery.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.transport import ApiClient
+from stowage.cli import cli
+from tests.controller.live import World, deciding, install, placements, world_on
+from tests.controller.make import beside
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+@pytest.fixture(scope="session")
+def planning_hub(make_cluster: Callable[..., Any]) -> Any:
+    """A hub of these tests alone: they empty it."""
+    cluster = make_cluster("planning-hub")
+    asyncio.run(install(cluster, policies=True))
+    return cluster
+
+
+@pytest.fixture
+async def world(planning_hub: Any) -> AsyncIterator[World]:
+    async with world_on(planning_hub, "shop") as world:
+        for number, cpu in enumerate(("4", "2", "8")):
+            await world.cluster(f"m{number}", cpu=cpu, labels={ZONE: f"z{number % 2}"})
+        yield world
+
+
+@dataclass
+class Recorder:
+    """Every request that leaves this process, as METHOD PATH."""
+
+    sent: list[str] = field(default_factory=list)
+
+    def methods(self) -> set[str]:
+        return {line.split()[0] for line in self.sent}
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    found, real = Recorder(), ApiClient.request
+
+    async def request(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+        found.sent.append(f"{method} {path}")
+        return await real(self, method, path, **how)
+
+    monkeypatch.setattr(ApiClient, "request", request)
+    return found
+
+
+async def run(world: World, *args: str) -> Result:
+    """The command in a thread: it has an event loop of its own."""
+    hub = ("--kubeconfig", str(world.hub.kubeconfig))
+    return await asyncio.to_thread(CliRunner().invoke, cli, [args[0], *hub, *args[1:]])
+
+
+async def told(world: World, *args: str) -> dict[str, Any]:
+    result = await run(world, *args, "-o", "json")
+    assert result.exit_code == 0, result.output
+    return dict(json.loads(result.stdout))
+
+
+def shares(record: dict[str, Any]) -> dict[str, int]:
+    return {each["cluster"]: each["replicas"] for each in record["placements"]}
+
+
+async def versions(world: World) -> dict[str, str]:
+    listed = [await world.client.list(kind) for kind in (WORKLOADS, MEMBER_CLUSTERS)]
+    metas = [item["metadata"] for kind in listed for item in kind["items"]]
+    return {meta["uid"]: meta["resourceVersion"] for meta in metas}
+
+
+def several(world: World) -> list[dict[str, Any]]:
+    """Workloads that get in each other's way, wait for each other, and find no place."""
+    terms = "requiredDuringSchedulingIgnoredDuringExecution"
+    return [
+        world.manifest("front", replicas=2, workloadAffinity={terms: [beside("back")]}),
+        world.manifest("wide", replicas=9, cpu="1", distribution="Divided"),
+        world.manifest("everywhere", replicas=1, distribution="Duplicated"),
+        world.manifest("huge", replicas=3, cpu="6"),
+        world.manifest("nowhere", clusterSelector={"no": "such"}),
+        world.manifest("back", replicas=2, clusterSelector={ZONE: "z1"}),
+        world.manifest("ping", workloadAffinity={terms: [beside("pong")]}),
+        world.manifest("pong", workloadAffinity={terms: [beside("ping")]}),
+    ]
+
+
+@pytest.mark.proves("E30", "C6", "C16")
+async def test_what_is_planned_is_what_happens(
+    world: World, recorder: Recorder, tmp_path: Path
+) -> None:
+    manifests = several(world)
+    file = tmp_path / "all.yaml"
+    file.write_text(yaml.safe_dump_all(manifests))
+    before = await versions(world)
+    recorder.sent.clear()
+    planned = (await told(world, "plan", "-f", str(file)))["workloads"]
+    assert recorder.methods() == {"GET"}
+    assert await versions(world) == before
+    async with deciding(world):
+        for manifest in manifests:
+            await world.client.create(WORKLOADS, manifest)
+        await settled(world, [each["name"] for each in planned])
+    for each in planned:
+        found = await world.get(each["name"])
+        status = found["status"]
+        assert (each["name"], shares(each)) == (each["name"], placements(found))
+        assert (each["desired"], each["pending"]) == (status["desired"], status["pending"])
+        said = {c["type"]: c for c in status["conditions"]}["Scheduled"]
+        assert (each["reason"], each["message"]) == (said["reason"], said["message"])
+    assert {each["name"] for each in planned if each["pending"]} == {"huge", "nowhere"}
+
+
+async def settled(world: World, names: list[str]) -> None:
+    """Return when all of them have been decided and nothing is written any more."""
+    for name in names:
+        await world.until(name, lambda status: status["conditions"])
+    await world.settle()
+
+
+@pytest.mark.proves("E30", "C15")
+async def test_an_edit_is_planned_against_what_runs(world: World, tmp_path: Path) -> None:
+    await world.workload("wide", replicas=3, cpu="1", distribution="Divided")
+    async with deciding(world) as controller:
+        first = await world.placed("wide")
+        file = tmp_path / "wide.yaml"
+        edited = world.manifest("wide", replicas=6, cpu="1", distribution="Divided")
+        file.write_text(yaml.safe_dump(edited))
+        (planned,) = (await told(world, "plan", "-f", str(file)))["workloads"]
+        assert {each["cluster"]: each["replicas"] for each in planned["present"]} == first
+        row = (await run(world, "plan", "-f", str(file))).stdout.splitlines()[1]
+        await world.edit("wide", {"spec": {"replicas": 6}})
+        found = await world.until("wide", lambda s: s["desired"] == 6 and s["pending"] == 0)
+        assert shares(planned) == placements(found) != first
+        assert "→" in row or "+" in row
+        unchanged = (await run(world, "plan", "-f", str(file))).stdout.splitlines()[1]
+        assert unchanged.endswith("no change")
+        assert controller.leading
+
+
+@pytest.mark.proves("E30", "C25")
+async def test_explain_asks_the_controller(world: World, recorder: Recorder) -> None:
+    await world.workload("demo", replicas=2)
+    await world.workload("lost", clusterSelector={"no": "such"})
+    async with deciding(world) as controller:
+        await world.placed("demo")
+        await world.refused("lost", "FailedToSchedule")
+        url = ("--controller", f"http://127.0.0.1:{controller.port}", "-n", "shop")
+        before = await versions(world)
+        recorder.sent.clear()
+        good = await run(world, "explain", "wl/demo", *url)
+        lost = await run(world, "explain", "wl/lost", *url)
+        record = await told(world, "explain", "wl", "lost", *url)
+        assert recorder.methods() == {"GET"}
+        assert "GET /apis/v1/diagnosis/shop/demo" in recorder.sent
+        assert await versions(world) == before
+        status = (await world.get("lost"))["status"]
+    assert good.stdout.startswith("shop/demo: 2 of 2 units placed (Scheduled)\n\nCLUSTER")
+    assert (good.stderr, good.exit_code) == ("", 0)
+    assert "3 clusters: didn't match clusterSelector" in lost.stdout
+    assert "that alone keeps it from m0, m1 or m2" in lost.stdout
+    assert record["message"] == status["conditions"][0]["message"]
+    assert record["hash"] == status["decision"]["hash"]
+    assert record["remarks"] == []
+
+
+@pytest.mark.proves("E30")
+async def test_explain_without_a_controller_says_the_same(world: World) -> None:
+    await world.workload("demo", replicas=2)
+    with silent_port() as port:
+        url = ("--controller", f"http://127.0.0.1:{port}", "-n", "shop")
+        early = await run(world, "explain", "wl/demo", *url)
+        assert "Not decided yet: this is what would be decided now." in early.stdout
+        async with deciding(world) as controller:
+            await world.placed("demo")
+            here = ("--controller", f"http://127.0.0.1:{controller.port}", "-n", "shop")
+            asked = await told(world, "explain", "wl/demo", *here)
+            computed = await told(world, "explain", "wl/demo", *url)
+        assert {**asked, "time": ""} == {**computed, "time": ""}
+        result = await run(world, "explain", "wl/demo", *url)
+        assert result.stderr.startswith(
+            f"note: no answer of a controller at http://127.0.0.1:{port}"
+        )
+        assert result.stderr.rstrip().endswith("computed from the objects on the hub")
+        gone = await run(world, "explain", "wl/nobody", *url)
+        assert str(gone.exception) == "there is no Workload shop/nobody"
+
+
+@pytest.mark.proves("E30")
+async def test_an_edit_that_is_not_decided_yet_is_said(world: World) -> None:
+    await world.workload("demo", replicas=2)
+    async with deciding(world):
+        before = await world.placed("demo")
+    await world.edit("demo", {"spec": {"replicas": 5}})
+    url = ("--controller", "http://127.0.0.1:9", "-n", "shop")
+    record = await told(world, "explain", "wl/demo", *url)
+    (cluster,) = before
+    assert record["remarks"][0].startswith("The spec was edited since the decision (of 20")
+    assert record["remarks"][1] == (
+        f"The status says {cluster}=2; decided now it would be {cluster}=5."
+    )
+
+
+@contextmanager
+def silent_port() -> Iterator[int]:
+    """A port that nobody listens on."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
