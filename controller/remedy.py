@@ -18,7 +18,7 @@ import numpy as np
 from controller.columns import Mask
 from controller.plugins.resources import ClusterResources, needed, room
 from controller.reasons import Why
-from controller.snapshot import HARD
+from controller.snapshot import HARD, UNLIMITED
 from controller.unit import Unit
 from crds.names import LABEL_POLICY
 from crds.workload import ScheduledReason
@@ -80,7 +80,7 @@ def obstacles(decision: Decision) -> list[Note]:
     ]
     notes.sort(key=lambda note: (-note.number, note.name, note.text))
     if counts[0]:
-        text = f"{_clusters(counts[0])}: no more units than they have now"
+        text = f"{_clusters(counts[0])}: room for no more"
         notes.append(Note(Kind.NO_ROOM, decision.pending, "", text))
     return notes
 
@@ -154,7 +154,7 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
         text = f"{_more(decision.pending, unit)} {amounts} each on {where}"
     else:
         most = int(fits[tight].max())
-        text = f"{_all(unit)} {amounts} each on {where}, where there is room for {most} at the most"
+        text = f"{_all(unit)} {amounts} each on {where}: there is room for {most} at the most"
     yield Note(Kind.ROOM, decision.pending, ",".join(lacking), text)
 
 
@@ -195,9 +195,20 @@ def _lifts(blame: _Blame) -> list[Note]:
             mask = rows & _said(blame, plugin, text)
             names = blame.names(mask)
             cure = _cure(plugin, text, blame.decision, mask)
-            sentence = f"{cure}: that alone keeps it from {_either(names, 'or')}"
+            sentence = f"{cure}: that alone keeps it from {_either(names)}{_space(blame, mask)}"
             notes.append(Note(Kind.LIFT, len(names), plugin, sentence))
     return sorted(notes, key=lambda note: (-note.number, note.name, note.text))
+
+
+def _space(blame: _Blame, rows: Mask) -> str:
+    """What the clusters could take, where that is counted."""
+    unit = blame.decision.unit
+    fits = room(unit, blame.decision.fleet)[rows]
+    if not unit.counted or not unit.request or (fits >= UNLIMITED).any():
+        return ""
+    if unit.distribution == "Divided":
+        return f", with room for {int(fits.sum())}"
+    return f", with room for {int(fits.max())}" + (" at the most" if len(fits) > 1 else "")
 
 
 def _said(blame: _Blame, plugin: str, text: str) -> Mask:

@@ -40,10 +40,7 @@ def test_room_for_all_on_one_cluster() -> None:
     decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
     assert why_pending(decision) == ["2 clusters: insufficient cpu"]
     assert said(decision) == [
-        (
-            "all 6 units need 500m cpu and 1Gi memory each on a or b, "
-            "where there is room for 4 at the most"
-        )
+        ("all 6 units need 500m cpu and 1Gi memory each on a or b: there is room for 4 at the most")
     ]
     roomy = [{"count": 1, "free": {"cpu": "3", "memory": "6Gi", "pods": "10"}}]
     assert decided(asked, cluster("a", groups=roomy)).scheduled
@@ -54,7 +51,7 @@ def test_room_for_the_rest_of_a_divided_one() -> None:
     asked = unit(replicas=10, distribution="Divided")
     decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
     assert decision.pending == 2
-    assert why_pending(decision) == ["2 clusters: no more units than they have now"]
+    assert why_pending(decision) == ["2 clusters: room for no more"]
     assert said(decision) == ["2 more units need 500m cpu and 1Gi memory each on a or b"]
 
 
@@ -76,21 +73,25 @@ def test_only_what_is_lacking_is_named() -> None:
             {},
             (
                 "an end of the cordon (spec.unschedulable of the MemberCluster): "
-                "that alone keeps it from a"
+                "that alone keeps it from a, with room for 16"
             ),
         ),
         (
             {"taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]},
             {},
-            "a toleration of gpu=yes:NoSchedule in spec.tolerations: that alone keeps it from a",
+            "a toleration of gpu=yes:NoSchedule in spec.tolerations: that alone keeps it from a, with room for 16",
         ),
-        ({"ready": False}, {}, "a cluster that is ready again: that alone keeps it from a"),
+        (
+            {"ready": False},
+            {},
+            "a cluster that is ready again: that alone keeps it from a, with room for 16",
+        ),
         (
             {"namespaces": {"allow": ["web-*"]}},
             {},
             (
                 "namespace shop in spec.namespaces.allow of the MemberCluster: "
-                "that alone keeps it from a"
+                "that alone keeps it from a, with room for 16"
             ),
         ),
         (
@@ -98,7 +99,7 @@ def test_only_what_is_lacking_is_named() -> None:
             {"clusterSelector": {"tier": "gold"}},
             (
                 "other pairs in spec.clusterSelector, or these labels on the MemberCluster: "
-                "that alone keeps it from a"
+                "that alone keeps it from a, with room for 16"
             ),
         ),
         (
@@ -106,7 +107,7 @@ def test_only_what_is_lacking_is_named() -> None:
             {"clusterAffinity": required_terms([{"key": "x", "operator": "Exists"}])},
             (
                 "another required term in spec.clusterAffinity, or its labels on the MemberCluster: "
-                "that alone keeps it from a"
+                "that alone keeps it from a, with room for 16"
             ),
         ),
         (
@@ -114,7 +115,7 @@ def test_only_what_is_lacking_is_named() -> None:
             {"workloadAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [beside("b")]}},
             (
                 "other required terms in spec.workloadAffinity or spec.workloadAntiAffinity, "
-                "or the Workloads that they select in other places: that alone keeps it from a"
+                "or the Workloads that they select in other places: that alone keeps it from a, with room for 16"
             ),
         ),
     ],
@@ -135,7 +136,9 @@ def test_the_predicate_that_keeps_the_most_away_comes_first() -> None:
         ("Lift", "ClusterReady", 5),
         ("Lift", "TaintToleration", 1),
     ]
-    assert notes[0]["text"].endswith("that alone keeps it from a0, a1 or 3 others")
+    assert notes[0]["text"].endswith(
+        "that alone keeps it from a0, a1 or 3 others, with room for 16 at the most"
+    )
 
 
 @pytest.mark.proves("E30")

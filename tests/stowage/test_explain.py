@@ -60,11 +60,11 @@ def test_a_failure_as_people_see_it() -> None:
         "What would help:",
         (
             "  other pairs in spec.clusterSelector, or these labels on the MemberCluster: "
-            "that alone keeps it from member-1 or member-2"
+            "that alone keeps it from member-1 or member-2, with room for 44 at the most"
         ),
         (
             "  a toleration of accelerators:NoSchedule in spec.tolerations: "
-            "that alone keeps it from member-3"
+            "that alone keeps it from member-3, with room for 320"
         ),
     ]
 

@@ -175,7 +175,7 @@ async def test_explain_asks_the_controller(world: World, recorder: Recorder) -> 
     assert good.stdout.startswith("shop/demo: 2 of 2 units placed (Scheduled)\n\nCLUSTER")
     assert (good.stderr, good.exit_code) == ("", 0)
     assert "3 clusters: didn't match clusterSelector" in lost.stdout
-    assert "that alone keeps it from m0, m1 or m2" in lost.stdout
+    assert "that alone keeps it from m0, m1 or m2, with room for" in lost.stdout
     assert record["message"] == status["conditions"][0]["message"]
     assert record["hash"] == status["decision"]["hash"]
     assert record["remarks"] == []
