@@ -1,0 +1,248 @@
+"""Every case of every peer: the same answer, or a rule of ours that is better, and why.
+
+`DIFFERENT` is the whole list of divisions that end differently on purpose, with our answer to each;
+`ELSEWHERE` the whole list of cases that divide nothing. A case in neither has the peer's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from controller.apportion.planner import apportion
+
+from .peers import ALL, FILES, ORACLES, Answer, Case, divisions, size_of
+
+ADMIRAL = "kubeadmiral/kubeadmiral.spread"
+FLAGS = ["avoid=0,keep=0", "avoid=0,keep=1", "avoid=1,keep=0", "avoid=1,keep=1"]
+
+
+def _flagged(test: str, ours: list[int], flags: list[str] = FLAGS) -> dict[str, list[int]]:
+    return {f"{ADMIRAL}/{test}/{flag}": ours for flag in flags}
+
+
+DIFFERENT: dict[str, dict[str, list[int]]] = {
+    "a part of 0.63 is rounded up before one of 3.13: the nearest whole numbers, not the heaviest": {
+        "clusternet/TestStaticDivideReplicas/4": [3, 1, 0, 1],
+    },
+    "what is there counts: new units go where most is missing, so that the whole is in proportion": {
+        "clusternet/TestDynamicAssigner_Assign/1": [3, 3, 2],
+        "clusternet/TestDynamicAssigner_Assign/3": [3, 3, 2],
+        "clusternet/TestDynamicAssigner_Assign/9": [3, 3, 0, 2],
+        "clusternet/TestDynamicAssigner_Assign/10": [1, 3, 1, 4],
+        "clusternet/TestDynamicAssigner_Assign/11": [3, 3, 0, 2],
+        "karmada/Test_dynamicScale/2": [8, 8, 8],
+        "assign_dynamic_rescale/replica 12 -> 24, dynamic weighted 10:10:10": [8, 8, 8],
+    },
+    "units leave where most is over the weight's part, so that the rest is in proportion": {
+        "karmada/Test_dynamicScale/1": [2, 2, 2],
+        "assign_dynamic_rescale/replica 12 -> 6, dynamic weighted 1:1:1": [2, 2, 2],
+        "kubefed/TestEqualWithExisting/11": [10, 40],
+    },
+    "the last of level units to come is the first to go, so that shrinking undoes growing": {
+        "clusternet/TestDynamicAssigner_Assign/5": [1, 1, 0],
+        "clusternet/TestDynamicAssigner_Assign/7": [1, 1, 0],
+        "clusternet/TestDynamicAssigner_Assign/8": [1, 0, 0],
+        "clusternet/TestDynamicAssigner_Assign/12": [1, 0, 0, 0],
+    },
+    "as many as fit are placed and the rest is pending: units that could run are not held back": {
+        "karmada/Test_dynamicScale/3": [3, 5, 7],
+        "karmada/Test_dynamicScaleUp/3": [3, 3, 3],
+        "assign_dynamic_rescale/replica 12 -> 24, dynamic weighted 1:1:1": [3, 5, 7],
+        "assign_dynamic_scale_up/replica 12, dynamic weight 3:3:3": [3, 3, 3],
+        "karmada/TestAssignReplicas/3": [2, 2],
+    },
+    "lower bounds that do not all fit are served evenly: none in full while another gets nothing": {
+        **_flagged("TestWithoutExisting/8", [16, 17, 17]),
+        **_flagged("TestWithoutExisting/9", [17, 16, 17]),
+        "kubefed/TestMin/2": [16, 17, 17],
+        "kubefed/TestMin/3": [17, 16, 17],
+    },
+    "a lower bound that the weights exceed changes nothing: it is no gift on top of the part": {
+        **_flagged("TestWithoutExisting/10", [25, 25]),
+    },
+    "equal weights get equal parts of what is new": {
+        **_flagged("TestWithExisting/1", [10, 10, 30], FLAGS[2:]),
+    },
+    "each unit that a full cluster gives back goes to the one farthest below its part": {
+        **_flagged("TestWithExistingAndCapacity/8", [20, 31, 10, 10], FLAGS[2:]),
+    },
+    "a whole is divided without rest: a thousand parts, not 999": {
+        "kubeadmiral/TestCalcWeightLimit/4": [334, 333, 333],
+        "kubeadmiral/TestCalcWeightLimit/5": [334, 333, 333],
+        "kubeadmiral/TestAvailableToPercentage/5": [334, 333, 333],
+        "kubeadmiral/TestAvailableToPercentage/6": [334, 333, 333],
+    },
+}
+
+PACKING = (
+    "fills one cluster after another; weights play no part, the spread plugin's packing does it"
+)
+CHOOSING = "chooses clusters or groups of them, and divides nothing"
+COPIES = "every cluster gets the full number, and nothing is divided"
+
+ELSEWHERE: dict[str, list[tuple[str, str]]] = {
+    PACKING: [
+        ("kubeadmiral_binpack_planner", "kubeadmiral/"),
+        ("karmada_division", "assign_dynamic_rescale/replica 12 -> 6, aggregated"),
+        ("karmada_division", "assign_dynamic_rescale/replica 12 -> 8, aggregated"),
+        ("karmada_division", "assign_dynamic_rescale/replica 12 -> 24, aggregated"),
+        ("karmada_division", "assign_dynamic_scale_up/replica 12, aggregated"),
+        ("karmada_division", "dynamic_divide/replica 12, aggregated"),
+        *(("karmada_planner", f"karmada/Test_dynamicScale/{n}") for n in range(4, 10)),
+        *(("karmada_planner", f"karmada/Test_dynamicScaleUp/{n}") for n in range(4, 7)),
+        *(("karmada_planner", f"karmada/Test_dynamicDivideReplicas/{n}") for n in (4, 5)),
+    ],
+    CHOOSING: [
+        ("karmada_spread_groups", "karmada/TestSelectGroups/"),
+        ("karmada_division", "select_groups/"),
+        ("karmada_division", "select_by_region/"),
+        ("karmada_division", "select_by_cluster/"),
+        ("karmada_division", "group_score_compare/"),
+        ("kubefleet_scheduling", "kubefleet/"),
+        ("ocm_scheduling", "ocm/"),
+    ],
+    COPIES: [
+        ("karmada_division", "assign_duplicated/"),
+        ("karmada_planner", "karmada/Test_assignByDuplicatedStrategy/"),
+    ],
+}
+
+PURPOSE = {key: (rule, ours) for rule, found in DIFFERENT.items() for key, ours in found.items()}
+
+
+def _named(case: Case) -> str:
+    return case.id
+
+
+def _same(case: Case, ours: Answer) -> bool:
+    """Peers leave out clusters that get nothing, or name them; it is the same answer."""
+    some = {name: units for name, units in ours.items() if units}
+    return any({n: u for n, u in answer.items() if u} == some for answer in case.answers)
+
+
+@pytest.mark.parametrize("case", divisions(), ids=_named)
+def test_a_division(case: Case) -> None:
+    ours = case.ours()
+    if case.id in PURPOSE:
+        assert list(ours.values()) == PURPOSE[case.id][1]
+        assert not _same(case, ours), "the difference has gone: take it off the list"
+    else:
+        assert _same(case, ours), (ours, case.answers)
+
+
+@pytest.mark.parametrize("case", divisions(), ids=_named)
+def test_never_fewer_are_placed_than_the_peer_places(case: Case) -> None:
+    ours = case.ours()
+    for answer in case.answers:
+        inside = sum(min(u, case.hidden.get(name, u)) for name, u in answer.items())
+        if all(name in ours for name in answer):
+            assert sum(ours.values()) >= min(inside, case.of.total)
+
+
+def _exact(case: Case, placed: int) -> list[Fraction] | None:
+    """The parts that the weights give within the bounds, unrounded; None where bounds allow none.
+
+    They are `x * w` between the bounds for the x at which they add up; between two neighbours of
+    the positions where a bound is met, the sum is a straight line.
+    """
+    of = case.of
+    weight = of.weight.tolist()
+    low = [min(pair) for pair in zip(of.lower.tolist(), of.cap().tolist(), strict=True)]
+    high = [c if w else b for c, w, b in zip(of.cap().tolist(), weight, low, strict=True)]
+
+    def parts(x: Fraction) -> list[Fraction]:
+        rows = zip(weight, low, high, strict=True)
+        return [min(max(x * w, Fraction(lo)), Fraction(hi)) for w, lo, hi in rows]
+
+    ends = {Fraction(lo, w) for lo, w in zip(low, weight, strict=True) if w}
+    ends |= {Fraction(hi, w) for hi, w in zip(high, weight, strict=True) if w}
+    for left, right in _neighbours(sorted(ends | {Fraction(0)})):
+        before, after = sum(parts(left)), sum(parts(right))
+        if before <= placed <= after:
+            share = (placed - before) / (after - before) if after > before else Fraction(0)
+            return parts(left + share * (right - left))
+    return None
+
+
+def _neighbours(ends: list[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
+    yield from zip(ends, [*ends[1:], ends[-1]], strict=True)
+
+
+def _off(exact: list[Fraction], answer: list[int]) -> tuple[Fraction, Fraction]:
+    """The largest deviation, and the sum of squares."""
+    apart = [abs(part - units) for part, units in zip(exact, answer, strict=True)]
+    return max(apart), sum((gap * gap for gap in apart), Fraction(0))
+
+
+def _within(case: Case, answer: list[int]) -> bool:
+    of = case.of
+    low = [min(pair) for pair in zip(of.lower.tolist(), of.cap().tolist(), strict=True)]
+    rows = zip(low, answer, of.cap().tolist(), of.weight.tolist(), strict=True)
+    return all(lo <= units <= (hi if w else lo) for lo, units, hi, w in rows)
+
+
+def _compared() -> list[tuple[Case, list[int]]]:
+    """The cases with nothing there, without groups, where the peer keeps to the bounds."""
+    found = []
+    for case in divisions():
+        for answer in case.answers:
+            theirs = [answer.get(name, 0) for name in case.names]
+            fresh = case.fresh() and not case.of.groups and case.names
+            placed_alike = sum(theirs) == sum(case.ours().values())
+            if fresh and placed_alike and _within(case, theirs):
+                found.append((case, theirs))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("case", "theirs"), _compared(), ids=lambda c: c.id if hasattr(c, "id") else ""
+)
+def test_never_further_from_exact_proportion_than_the_peer(case: Case, theirs: list[int]) -> None:
+    ours = list(case.ours().values())
+    exact = _exact(case, sum(ours))
+    assert exact is not None
+    mine, other = _off(exact, ours), _off(exact, theirs)
+    assert mine[0] <= other[0]
+    assert mine[1] <= other[1]
+
+
+def test_the_comparison_is_of_many_cases_of_each_peer() -> None:
+    peers = [case.id.split("/")[0] for case, _ in _compared()]
+    assert len(peers) > 180
+    assert {"clusternet", "karmada", "kubeadmiral", "kubefed"} <= set(peers)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_case_of_a_file_is_left_out(name: str) -> None:
+    """Each is divided by us, or stands in exactly one line of the list of those that divide nothing."""
+    assert len(ALL[name]) == size_of(name)
+    for case in ALL[name]:
+        if isinstance(case, str):
+            lines = [p for cases in ELSEWHERE.values() for f, p in cases if f == name]
+            assert sum(case.startswith(prefix) for prefix in lines) == 1, case
+
+
+def test_all_files_are_read() -> None:
+    assert {path.stem for path in ORACLES.glob("*.json")} == set(FILES)
+
+
+def test_every_line_of_the_lists_is_needed() -> None:
+    divided = {case.id for case in divisions()}
+    assert set(PURPOSE) <= divided
+    assert sum(map(len, DIFFERENT.values())) == len(PURPOSE)
+    for cases in ELSEWHERE.values():
+        for name, prefix in cases:
+            found = [case for case in ALL[name] if isinstance(case, str)]
+            assert any(case.startswith(prefix) for case in found), prefix
+
+
+def test_ours_is_its_own_plan_for_every_case() -> None:
+    """What a peer's harness needs up to three calls for, one call of ours does."""
+    for case in divisions():
+        first = apportion(case.of)
+        again = apportion(replace(case.of, present=first.shares))
+        assert again.shares.tolist() == first.shares.tolist(), case.id
