@@ -23,8 +23,9 @@ from controller.admission import Admission
 from controller.config import SchedulerConfiguration
 from controller.cycle import decide
 from controller.framework.registry import Registry
-from controller.model import MemberCluster, Workload
+from controller.model import MemberCluster, Workload, WorkloadPolicy
 from controller.queue import Change, SchedulingQueue
+from controller.quotas import Quotas
 from controller.reconciler import Reconciler
 from controller.services import Flags
 from controller.world import World, known
@@ -43,6 +44,7 @@ from machinery.resources import (
     MEMBER_CLUSTERS,
     MUTATING_ADMISSION_POLICY_BINDINGS,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
+    WORKLOAD_POLICIES,
     WORKLOADS,
 )
 from machinery.transport import ApiClient
@@ -114,6 +116,7 @@ class Controller:
         client, clock = self._client, self._clock
         self.workloads = Informer(client, WORKLOADS, Workload, transform=known, clock=clock)
         self.clusters = Informer(client, MEMBER_CLUSTERS, MemberCluster, clock=clock)
+        self.policies = Informer(client, WORKLOAD_POLICIES, WorkloadPolicy, clock=clock)
         self.bindings = [
             Informer(
                 client,
@@ -141,10 +144,14 @@ class Controller:
         self.workloads.add_handler(self.world.workload_changed)
         self.workloads.add_handler(self._admission.workload_changed)
         self.clusters.add_handler(self.world.cluster_changed)
+        self.policies.add_handler(self.world.policy_changed)
 
     def unready(self) -> str:
         """Why the view of the hub cannot be acted on; empty when it can."""
-        for informer in (self.workloads, self.clusters):
+        kinds: list[Informer[Any]] = [self.workloads, self.clusters]
+        if not isinstance(self.policies.last_error, NotFound):  # a hub from before there were any
+            kinds.append(self.policies)
+        for informer in kinds:
             plural, silence = informer.resource.plural, informer.staleness()
             if not informer.synced:
                 return f"{plural} are not listed yet"
@@ -177,7 +184,8 @@ class Controller:
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:
             async with asyncio.TaskGroup() as group:
-                informers: list[Informer[Any]] = [self.workloads, self.clusters, *self.bindings]
+                informers: list[Informer[Any]] = [self.workloads, self.clusters, self.policies]
+                informers += self.bindings
                 for informer in informers:
                     group.create_task(informer.run())
                 group.create_task(self._recorder.run())
@@ -211,6 +219,14 @@ class Controller:
             PENDING.set_function(lambda: 0)
 
     async def _decide(self, queue: SchedulingQueue) -> None:
+        quotas = Quotas(
+            self._client,
+            policies=self.policies,
+            world=self.world,
+            holder=self.identity,
+            clock=self._clock,
+            check=self._check,
+        )
         reconciler = Reconciler(
             self._client,
             queue=queue,
@@ -218,6 +234,7 @@ class Controller:
             world=self.world,
             profiles=self._profiles,
             admission=self._admission,
+            quotas=quotas,
             recorder=self._recorder,
             clock=self._clock,
             flags=self.flags,
@@ -227,6 +244,7 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             group.create_task(queue.run())
             group.create_task(self._resync(queue))
+            group.create_task(quotas.run())
             group.create_task(work(queue.active, reconciler.reconcile, workers=WORKERS, log=LOG))
 
     async def _resync(self, queue: SchedulingQueue) -> None:

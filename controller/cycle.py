@@ -22,7 +22,7 @@ from controller.columns import Ints, Mask
 from controller.decision import FITS, Decision, Refusal
 from controller.framework.points import Assignment, Candidates, CycleState, NormalizeScore
 from controller.framework.profile import Profile
-from controller.framework.status import Status, unschedulable
+from controller.framework.status import Code, Status, unschedulable
 from controller.index import Index
 from controller.plugins.resources import room_of
 from controller.reasons import no_reasons
@@ -42,7 +42,7 @@ def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: dateti
         profile: the plugins.
         now: the time that the record shall carry.
     """
-    work = _Pass(profile, bound, unit, fleet)
+    work = _Pass(profile, bound, unit, fleet, CycleState(enabled=profile.names))
     refusal = work.admit() or work.filter() or work.score()
     if refusal is not None:
         return _refused(unit, fleet, now, refusal)
@@ -110,10 +110,12 @@ class _Pass:
                 self._refuse(mask, plugin.name, text)
                 if self.unit.edited and not plugin.ignored_during_execution:
                     self.keeps &= ~mask
+            for mask, text in refused.reached:
+                self._refuse(mask, plugin.name, text, reached=True)
         return None
 
-    def _refuse(self, mask: Mask, plugin: str, text: str) -> None:
-        self.refusals.append(Refusal(plugin, text))
+    def _refuse(self, mask: Mask, plugin: str, text: str, *, reached: bool = False) -> None:
+        self.refusals.append(Refusal(plugin, text, reached))
         self.masks.append(mask)
         self.verdicts[mask & self.feasible] = len(self.refusals)
 
@@ -131,9 +133,14 @@ class _Pass:
         feasible = self.feasible
         if not feasible.any():
             return None
+        skipped = set()
         for preparing in self.profile.pre_score:
-            preparing.pre_score(self.state, self.unit, self.fleet, self.bound, feasible)
+            about = (self.state, self.unit, self.fleet, self.bound)
+            if preparing.pre_score(*about, feasible).code is Code.SKIP:
+                skipped.add(preparing.name)
         for plugin in self.profile.score:
+            if plugin.name in skipped:
+                continue
             values = plugin.score(self.state, self.unit, self.fleet, self.bound)
             if isinstance(plugin, NormalizeScore):
                 values = plugin.normalize(self.state, values, feasible)
@@ -149,7 +156,7 @@ class _Pass:
 
     def lament(self, assignment: Assignment) -> list[str]:
         """What PostFilter plugins say of units that found no cluster."""
-        if assignment.shares and sum(assignment.shares.values()) == assignment.desired:
+        if sum(assignment.shares.values()) == assignment.desired:
             return []
         asked, about = self.profile.post_filter, (self.state, self.unit, self.fleet)
         return [reason for plugin in asked for reason in plugin.post_filter(*about).reasons]

@@ -29,10 +29,14 @@ FITS = 0
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A reason to refuse a cluster, and the plugin that gave it."""
+    """A reason to refuse a cluster, and the plugin that gave it.
+
+    `reached` when only a quota stands in the way.
+    """
 
     plugin: str
     text: str
+    reached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

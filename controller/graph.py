@@ -173,7 +173,7 @@ def _within(unit: Unit, requirement: Requirement) -> Unit:
 
 def _whole(unit: Unit) -> bool:
     """True for a Workload that goes to one cluster, so that trying clusters makes sense."""
-    return unit.distribution == "Single" and not unit.everywhere
+    return unit.whole
 
 
 def _wanted(unit: Unit, others: Iterable[Unit]) -> list[Unit]:

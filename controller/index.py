@@ -16,6 +16,8 @@ from typing import TypeAlias, TypeVar
 import msgspec
 
 from controller.model import WorkloadTerm
+from controller.policies import Policy
+from controller.tally import Tally
 from controller.unit import Unit
 from machinery.objects import Key
 from machinery.selectors import LabelSelector
@@ -120,13 +122,15 @@ class Index:
         self._by_namespace: dict[str, dict[Key, Placed]] = {}
         self._asked = _Tables()
         self._repelling = _Tables()
+        self.tally = Tally()
 
-    def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
-        """Take a Workload with its shares as they are now."""
+    def put(self, unit: Unit, placements: Mapping[str, int], *, deleting: bool = False) -> None:
+        """Take a Workload with its shares as they are now; on its way out it fills no quota."""
+        self.tally.put(unit, {} if deleting else placements)
         placed = Placed.of(unit, placements)
         if self._all.get(placed.key) == placed:
             return
-        self.drop(placed.key)
+        self._forget(placed.key)
         self._all[placed.key] = placed
         self._by_namespace.setdefault(unit.namespace, {})[placed.key] = placed
         for pair in placed.labels.items():
@@ -142,6 +146,26 @@ class Index:
 
     def drop(self, key: Key) -> None:
         """Forget a Workload."""
+        self.tally.drop(key)
+        self._forget(key)
+
+    def put_policy(self, policy: Policy) -> None:
+        """Take a WorkloadPolicy, new or changed."""
+        self.tally.put_policy(policy)
+
+    def drop_policy(self, key: Key) -> None:
+        """Forget a WorkloadPolicy."""
+        self.tally.drop_policy(key)
+
+    def policy(self, key: Key) -> Policy | None:
+        """The WorkloadPolicy of that namespace and name."""
+        return self.tally.policy(key)
+
+    def units_of(self, policy: Key, *, but: Collection[Key] = ()) -> Mapping[str, int]:
+        """The units by cluster that count against a policy, without those of some Workloads."""
+        return self.tally.units_of(policy, but=but)
+
+    def _forget(self, key: Key) -> None:
         placed = self._all.pop(key, None)
         if placed is None:
             return
@@ -204,6 +228,7 @@ class _Overlay(Index):
         super().__init__()
         self._base = base
         self._hidden = frozenset(units)
+        self._units = units
         for unit, placements in units.values():
             self.put(unit, placements)
 
@@ -213,6 +238,20 @@ class _Overlay(Index):
         """Those of the overlay, and those of the base that it does not hide."""
         own = super().clusters_of(namespace, selector, but=but)
         return own | self._base.clusters_of(namespace, selector, but=self._hidden.union(but))
+
+    def policy(self, key: Key) -> Policy | None:
+        """That of the base."""
+        return self._base.policy(key)
+
+    def units_of(self, policy: Key, *, but: Collection[Key] = ()) -> Mapping[str, int]:
+        """Those of the base that the overlay does not hide, and its own."""
+        rules = self._base.policy(policy)
+        found = dict(self._base.units_of(policy, but=self._hidden.union(but)))
+        for key, (unit, placements) in self._units.items():
+            if key not in but and rules and rules.counts(unit):
+                for cluster, n in placements.items():
+                    found[cluster] = found.get(cluster, 0) + n
+        return found
 
     def repelling(self, unit: Unit, *, but: Collection[Key]) -> Iterator[tuple[str, set[str]]]:
         """Those of the overlay, and those of the base that it does not hide."""

@@ -45,6 +45,8 @@ class Change(enum.Flag):
     """Taints, the cordon, the namespaces it allows."""
     CLUSTER_READY = enum.auto()
     CLUSTER_ROOM = enum.auto()
+    POLICIES = enum.auto()
+    """A WorkloadPolicy came, went or was edited, or what it counts changed."""
     WORKLOADS = enum.auto()
     """A share of another Workload came or went, or its labels changed."""
 

@@ -26,6 +26,7 @@ class Why(Enum):
     UPPER = "at its upper bound of {number}"
     ROOM = "it has room for {number}"
     LEARNT = "it was seen to run {number} and no more"
+    DOMAIN = "domain {name} holds {number} of its {of}"
     DOMAIN_QUOTA = "domain {name} is at its quota of {number}"
     SUBSET_CAP = "subset {name} is at its cap of {number}"
     REMAINDER = "rounded up by {number}: its exact share ends in {of} hundredths"

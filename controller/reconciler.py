@@ -22,6 +22,7 @@ from controller.framework.profile import Profile
 from controller.graph import decide_together, together
 from controller.model import Workload
 from controller.queue import Change, SchedulingQueue
+from controller.quotas import Quotas
 from controller.services import Flags
 from controller.status import is_news, patch_of
 from controller.unit import Unit
@@ -70,11 +71,12 @@ _HELPED_BY: Mapping[str, Change] = {
     "TaintToleration": _ADDED | Change.CLUSTER_RULES,
     "ClusterReady": _ADDED | Change.CLUSTER_READY,
     "WorkloadAffinity": _ADDED | Change.CLUSTER_LABELS | Change.WORKLOADS,
+    "WorkloadPolicy": _ADDED | Change.CLUSTER_LABELS | Change.POLICIES,
     "ClusterResources": _ADDED | Change.CLUSTER_RULES | Change.CLUSTER_ROOM,
 }
 """What can lift a plugin's refusal of a cluster; of a plugin that is not here, anything can."""
 
-_ANY_CLUSTER = Change.any() & ~Change.WORKLOADS
+_ANY_CLUSTER = Change.any() & ~(Change.WORKLOADS | Change.POLICIES)
 
 
 class Reconciler:
@@ -92,6 +94,7 @@ class Reconciler:
         world: World,
         profiles: Mapping[str, Profile],
         admission: Admission,
+        quotas: Quotas,
         recorder: EventRecorder,
         clock: Clock,
         flags: Flags,
@@ -104,6 +107,7 @@ class Reconciler:
         self._world = world
         self._profiles = profiles
         self._admission = admission
+        self._quotas = quotas
         self._recorder = recorder
         self._clock = clock
         self._flags = flags
@@ -156,6 +160,7 @@ class Reconciler:
         DECISION_SECONDS.observe(self._clock.monotonic() - started)
         for decision in decisions:
             self._world.assume(decision.unit, decision.placements)
+            self._quotas.decided(decision)
             self._park(decision)
             self._log(decision)
         return decisions
@@ -227,11 +232,14 @@ class Reconciler:
         try:
             if not await permitted(profile, decision):
                 return False
+            if not await self._quotas.claim(decision.unit, decision.placements):
+                return False
             await self._write(decision.unit.key, patch)
             written = True
         finally:
             if not written:
                 withdrawn(profile, decision)
+                self._quotas.withdraw(decision.unit)
         posted(profile, decision)
         self._tell(decision, patch, workload)
         return True
@@ -295,6 +303,8 @@ def _helped_by(decision: Decision) -> Change:
         awaits |= _HELPED_BY.get(plugin, Change.any())
     if len(decision.ranking):  # some cluster takes it, but not all of it
         awaits |= _ADDED | Change.CLUSTER_ROOM | Change.CLUSTER_RULES
+    if decision.unit.bound:
+        awaits |= _HELPED_BY["WorkloadPolicy"]
     return awaits or Change.any()
 
 

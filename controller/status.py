@@ -58,6 +58,7 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
         "placements": [{"cluster": c, "replicas": n} for c, n in placements.items()],
         "clusterSummary": summary(placements),
         "clusterRef": _reference(placements),
+        "policyRef": {"name": decision.unit.policy[1]} if decision.unit.policy else None,
         "decision": {"hash": _hash(decision, workload), "time": timestamp(decision.time)},
         "conditions": _conditions(decision, workload),
     }
@@ -77,6 +78,7 @@ def _told(status: Mapping[str, Any], workload: Workload) -> bool:
         and status["selector"] == old.selector
         and _shares(status) == workload.placements
         and status["clusterSummary"] == old.cluster_summary
+        and (status["policyRef"] or {}).get("name") == (old.policy_ref and old.policy_ref.name)
         and status["decision"]["hash"] == old.decision.hash
         and status["conditions"] == old.conditions
         and status.get("state", old.state) == old.state

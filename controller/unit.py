@@ -24,6 +24,7 @@ from controller.model import (
     WorkloadAffinity,
     WorkloadSpec,
 )
+from crds.names import LABEL_POLICY, POLICY_ALIASES
 from machinery import quantities
 from machinery.objects import Key
 
@@ -33,6 +34,7 @@ REPLICA_PATHS = {
     "ReplicaSet": "spec.replicas",
     "Job": "spec.parallelism",
 }
+_BINDING = (LABEL_POLICY, *POLICY_ALIASES)
 WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
 
 
@@ -42,6 +44,8 @@ class Unit:
 
     `replicas` are the units wanted (on each cluster, where it is duplicated), `request` what one of
     them asks for (thousandths of cpu, whole units of the rest), `present` the shares as they are.
+    `unit_labels` are those of its pods (a custom kind has no pods that we know: its own), and
+    `policies` the names of the policies that bind it: more than one is a mistake of the user's.
     `constraints` and `demand` are hashes of what placement reads; `decided` is the pair
     that the present placements were decided on.
     """
@@ -53,6 +57,8 @@ class Unit:
     scheduler_name: str
     priority: int
     labels: Mapping[str, str]
+    unit_labels: Mapping[str, str]
+    policies: tuple[str, ...]
     kind: str
     replicas: int
     counted: bool
@@ -91,9 +97,26 @@ class Unit:
         return bool(self.present) and self.decided[0] != self.constraints
 
     @property
+    def policy(self) -> Key | None:
+        """The one policy that bounds its shares; None without, and for kinds without replicas."""
+        return (
+            (self.namespace, self.policies[0]) if self.bound and len(self.policies) == 1 else None
+        )
+
+    @property
+    def bound(self) -> bool:
+        """True when a policy has a say: then it is divided, whatever its distribution."""
+        return bool(self.policies) and self.counted
+
+    @property
     def everywhere(self) -> bool:
         """True when every matching cluster runs it in full."""
-        return self.kind == "DaemonSet" or self.distribution == "Duplicated"
+        return self.kind == "DaemonSet" or (self.distribution == "Duplicated" and not self.bound)
+
+    @property
+    def whole(self) -> bool:
+        """True when all units go to one cluster."""
+        return self.distribution == "Single" and not self.everywhere and not self.bound
 
     def with_present(self, present: Mapping[str, int]) -> Unit:
         """The same with other present shares."""
@@ -119,6 +142,8 @@ def compile_unit(workload: Workload) -> Unit:
         scheduler_name=spec.scheduler_name,
         priority=spec.priority,
         labels={**labels, **meta.labels},
+        unit_labels=labels if pod_meta or pod else meta.labels,
+        policies=_policies(meta.labels, template.metadata.labels, labels),
         kind=template.kind,
         replicas=_replicas(spec, template) if counted else 1,
         counted=counted,
@@ -141,6 +166,12 @@ def compile_unit(workload: Workload) -> Unit:
         demand=_hash([_replicas(spec, template) if counted else 1, _request(pod)]),
         decided=(constraints, demand),
     )
+
+
+def _policies(*places: Mapping[str, str]) -> tuple[str, ...]:
+    """The policies that the labels name, each once; aliases count like the label itself."""
+    named = [labels[key] for labels in places for key in _BINDING if labels.get(key)]
+    return tuple(sorted(set(named)))
 
 
 def compact(workload: Workload) -> Workload:

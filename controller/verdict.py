@@ -49,18 +49,22 @@ def of_assignment(
 ) -> Verdict:
     """The clusters were filtered and shares assigned; `said` is what PostFilter plugins add."""
     assigned, desired = sum(assignment.shares.values()), assignment.desired
-    if assignment.shares and assigned == desired:
+    feasible = int((verdicts == FITS).sum())
+    if assigned == desired and (assignment.shares or (feasible and not desired)):
         message = f"{assigned} of {desired} units have a cluster"
         return Verdict(ScheduledReason.SCHEDULED, WorkloadState.SCHEDULED, message)
-    feasible = int((verdicts == FITS).sum())
     counted = tally(verdicts, refusals) or ("no room for more" if feasible else "none registered")
     message = "; ".join((f"{feasible}/{len(verdicts)} clusters: {counted}", *said))
     if assignment.shares:
         message = f"{assigned} of {desired} units have a cluster; {message}"
         return Verdict(assignment.short, WorkloadState.SCHEDULED, message)
     room = [code for code, r in enumerate(refusals, start=1) if r.plugin == ClusterResources.name]
-    helped = feasible or np.isin(verdicts, room).any()
-    reason = assignment.short if helped else ScheduledReason.FAILED_TO_SCHEDULE
+    full = [code for code, r in enumerate(refusals, start=1) if r.reached]
+    reason = ScheduledReason.FAILED_TO_SCHEDULE
+    if feasible or np.isin(verdicts, room).any():
+        reason = assignment.short
+    elif np.isin(verdicts, full).any():
+        reason = ScheduledReason.REPLICAS_REACHED
     return Verdict(reason, _without_units(reason), message)
 
 

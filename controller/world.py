@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
 from controller.fleet import Fleet, FleetBuilder
 from controller.framework.points import QueueSort
 from controller.index import Index
-from controller.model import MemberCluster, NodeGroup, Workload
+from controller.model import MemberCluster, NodeGroup, Workload, WorkloadPolicy
+from controller.policies import compile_policy
 from controller.queue import Change, Rank, SchedulingQueue
 from controller.unit import Unit, compact, compile_unit
 from crds.workload import WorkloadCondition
 from machinery import quantities
 from machinery.objects import Key, Meta
+
+REMEMBERED = 4096
+"""Workloads that went and whose claims on quota may still be read."""
 
 
 def known(workload: Workload) -> Workload:
@@ -45,6 +50,16 @@ class _Holding:
     flying: Mapping[str, int]
 
 
+class PolicyListener(Protocol):
+    """Who keeps the policies' status."""
+
+    def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy | None) -> None:
+        """A policy came, changed or went."""
+
+    def touched(self, policies: Collection[Key]) -> None:
+        """What these count has changed."""
+
+
 class World:
     """The state between the informers and `decide`. All calls come from one event loop.
 
@@ -67,6 +82,12 @@ class World:
         self._holdings: dict[Key, _Holding] = {}
         self._holders: dict[str, set[Key]] = {}
         self._queue: SchedulingQueue | None = None
+        self._gone: dict[str, None] = {}
+        self._listener: PolicyListener | None = None
+
+    def tell_policies(self, listener: PolicyListener | None) -> None:
+        """Tell this listener, and no other, what happens to policies."""
+        self._listener = listener
 
     def fleet(self) -> Fleet:
         """The clusters as they are now, decisions in flight counted."""
@@ -105,6 +126,7 @@ class World:
     def rest(self) -> None:
         """Feed no queue any more."""
         self._queue = None
+        self._listener = None
 
     def ours(self, workload: Workload) -> bool:
         """Whether we are to place it: it names one of our schedulers and is not on its way out."""
@@ -125,6 +147,7 @@ class World:
             and _scheduled(workload)
             and not unit.everywhere
             and all(name in self.fleet().row for name in unit.present)
+            and _bound_to(workload) == (unit.policy[1] if unit.policy else "")
             and self._reviewed(workload.metadata)
         )
 
@@ -136,21 +159,52 @@ class World:
             counted = {c: n - before.flying[c] for c, n in before.placements.items()}
         self._hold(unit, placements, counted)
 
+    def written(self, key: Key, uid: str) -> Mapping[str, int] | None:
+        """The shares that a Workload shows; None for one that is known to be gone.
+
+        One that nobody here has heard of may be on its way: it shows nothing yet.
+        """
+        holding = self._holdings.get(key)
+        if uid in self._gone or (holding is not None and holding.unit.uid != uid):
+            return None
+        return holding.placements if holding is not None else {}
+
+    def haunt(self, policy: Key, ghosts: Mapping[Key, Mapping[str, int]]) -> None:
+        """Count what other processes have claimed of a policy's quota."""
+        before = sum(self.index.units_of(policy).values())
+        if self.index.tally.haunt(policy, ghosts):
+            if sum(self.index.units_of(policy).values()) < before:
+                self._announce(Change.POLICIES)
+            self._tell()
+
+    def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy | None) -> None:
+        """An informer's handler."""
+        if new is None:
+            assert old is not None  # noqa: S101 - the informer's promise
+            self.index.drop_policy(old.metadata.key)
+        elif old is None or old.metadata.generation != new.metadata.generation:
+            self.index.put_policy(compile_policy(new))
+            self._announce(Change.POLICIES)
+        if self._listener is not None:
+            self._listener.policy_changed(old, new)
+        self._tell()
+
     def restore(self, key: Key, workload: Workload | None) -> None:
         """A decision was not written: what the informer holds counts again, and room is free."""
         if workload is None:
             self._drop(key)
         else:
             self._take(workload)
-        self._announce(Change.WORKLOADS | Change.CLUSTER_ROOM)
+        self._announce(Change.WORKLOADS | Change.CLUSTER_ROOM | Change.POLICIES)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """An informer's handler: what it says replaces what was assumed."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
+            self._bury(old.metadata.uid)
             self._drop(old.metadata.key)
             if old.placements:
-                self._announce(Change.WORKLOADS | Change.CLUSTER_ROOM)
+                self._announce(Change.WORKLOADS | Change.CLUSTER_ROOM | Change.POLICIES)
             return
         held = self._holdings.get(new.metadata.key)
         ours = held is not None and held.placements == new.placements  # what was assumed came back
@@ -172,21 +226,48 @@ class World:
             for key in self._holders.get(name, ()):
                 held = self._holdings[key]
                 self._builder.assume(name, held.unit.request, held.flying[name])
-        self._announce(_difference(old, new))
+        change = _difference(old, new)
+        if change & (Change.CLUSTER_ADDED | Change.CLUSTER_LABELS):
+            self.index.tally.touch_all()
+            self._tell()
+        self._announce(change)
 
     def _take(self, workload: Workload) -> None:
         counted = {share.name: share.scheduled for share in workload.status.clusters}
-        self._hold(workload.unit, workload.placements, counted)
+        deleting = workload.metadata.deleting
+        self._hold(workload.unit, workload.placements, counted, deleting=deleting)
 
-    def _hold(self, unit: Unit, placements: Mapping[str, int], counted: Mapping[str, int]) -> None:
+    def _hold(
+        self,
+        unit: Unit,
+        placements: Mapping[str, int],
+        counted: Mapping[str, int],
+        *,
+        deleting: bool = False,
+    ) -> None:
         """Where a Workload's units are, and how many of them each cluster counts itself."""
         self._let_go(unit.key)
-        self.index.put(unit, placements)
+        self.index.put(unit, placements, deleting=deleting)
         flying = {c: max(n - counted.get(c, 0), 0) for c, n in placements.items()}
         for cluster, units in flying.items():
             self._builder.assume(cluster, unit.request, units)
             self._holders.setdefault(cluster, set()).add(unit.key)
         self._holdings[unit.key] = _Holding(unit, dict(placements), flying)
+        self._tell()
+
+    def _bury(self, uid: str) -> None:
+        """Remember for a while that a Workload is gone."""
+        self._gone[uid] = None
+        if len(self._gone) > REMEMBERED:
+            self._gone.pop(next(iter(self._gone)))
+
+    def _tell(self) -> None:
+        """The policies that count differently now."""
+        touched = self.index.tally.touched
+        if touched:
+            self.index.tally.touched = set()
+            if self._listener is not None:
+                self._listener.touched(touched)
 
     def _let_go(self, key: Key) -> None:
         held = self._holdings.pop(key, None)
@@ -202,6 +283,7 @@ class World:
     def _drop(self, key: Key) -> None:
         self._let_go(key)
         self.index.drop(key)
+        self._tell()
         if self._queue is not None:
             self._queue.forget(key)
 
@@ -219,6 +301,11 @@ class World:
     def _announce(self, change: Change) -> None:
         if self._queue is not None and change:
             self._queue.announce(change)
+
+
+def _bound_to(workload: Workload) -> str:
+    reference = workload.status.policy_ref
+    return reference.name if reference else ""
 
 
 def _scheduled(workload: Workload) -> bool:
@@ -246,7 +333,11 @@ def _effect(old: Workload | None, new: Workload) -> Change:
     if before.keys() != after.keys() or (after and labels != new.unit.labels):
         change |= Change.WORKLOADS
     if any(after.get(cluster, 0) < units for cluster, units in before.items()):
-        change |= Change.CLUSTER_ROOM
+        change |= Change.CLUSTER_ROOM | Change.POLICIES
+    if old is not None and new.metadata.deleting and not old.metadata.deleting:
+        change |= Change.POLICIES
+    if old is not None and old.unit.unit_labels != new.unit.unit_labels:
+        change |= Change.POLICIES
     return change
 
 

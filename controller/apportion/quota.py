@@ -27,7 +27,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from controller.apportion.divisor import Ints
+from controller.apportion.divisor import Ints, Mask
 
 OUTSIDE = -1
 """The domain of a cluster that is in no listed one."""
@@ -142,7 +142,7 @@ def scores(quota: Quota) -> Ints:
     some = np.maximum(quota.desired, 1)
     count = quota.count if quota.method is Method.FILL else quota.desired - quota.count
     value: Ints = np.clip(_BEST * count // some, 0, _BEST)
-    return np.where(quota.count < quota.desired, value, 0)
+    return value * (quota.count < quota.desired)
 
 
 def sequence(quota: Quota, clusters: Clusters, units: int, *, most: int = 64) -> list[int]:
@@ -174,7 +174,7 @@ def _in_balance(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     level = int(np.argmax(reach.sum(axis=1) >= units))
     if level == 0:
         return np.zeros_like(most)
-    sure = reach[level - 1]
+    sure: Ints = reach[level - 1]
     return sure + _first_come(reach[level] - sure, units - int(sure.sum()))
 
 
@@ -215,7 +215,7 @@ def _beyond(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     return taken + _first_come(nothing, units - int(taken.sum()))
 
 
-def _up_to(ratio: float, desired: Ints, count: Ints, most: Ints, known: Ints) -> Ints:
+def _up_to(ratio: float, desired: Ints, count: Ints, most: Ints, known: Mask) -> Ints:
     reach = np.floor(ratio * desired).astype(np.int64) - count + 1
     return np.where(known, np.clip(reach, 0, most), 0)
 

@@ -31,20 +31,33 @@ from crds.workload import ScheduledReason
 
 @dataclass(slots=True)
 class CycleState:
-    """What plugins hand on within one pass; each keeps its own under its name."""
+    """What plugins hand on within one pass; each keeps its own under its name.
+
+    `enabled` names the plugins of the profile at each point: one that serves several points can
+    tell which of them take part.
+    """
 
     data: dict[str, Any] = field(default_factory=dict)
+    enabled: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def clone(self) -> CycleState:
         """A shallow copy for a what-if."""
-        return CycleState(dict(self.data))
+        return CycleState(dict(self.data), self.enabled)
+
+    def has(self, point: str, plugin: str) -> bool:
+        """Whether the profile enables the plugin at that point."""
+        return plugin in self.enabled.get(point, ())
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Which clusters a filter refuses: one mask for each reason; the first that holds counts."""
+    """Which clusters a filter refuses: one mask for each reason; the first that holds counts.
+
+    `reached` are refusals of clusters that would do, were a quota not used up.
+    """
 
     reasons: Sequence[tuple[Mask, str]]
+    reached: Sequence[tuple[Mask, str]] = ()
 
 
 NOTHING_REFUSED = Refused(())
@@ -113,8 +126,8 @@ class PreScore(Plugin, Protocol):
 
     def pre_score(
         self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index, feasible: Mask
-    ) -> None:
-        """Prepare what `score` needs."""
+    ) -> Status:
+        """Prepare what `score` needs; SKIP leaves the plugin's score out of this pass."""
         ...
 
 

@@ -52,6 +52,8 @@ class Profile:
     pre_bind: Sequence[points.PreBind] = ()
     post_bind: Sequence[points.PostBind] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The plugins at each point."""
 
     @staticmethod
     def of(
@@ -75,6 +77,7 @@ class Profile:
             pre_bind=enabled.get("preBind", ()),
             post_bind=enabled.get("postBind", ()),
             weights=weights,
+            names={p: frozenset(each.name for each in those) for p, those in enabled.items()},
         )
 
     def assigner(self, unit: Unit) -> points.Assign | None:

@@ -34,6 +34,7 @@ class Status:
 
 
 SUCCESS = Status()
+SKIP = Status(Code.SKIP)
 
 
 def unschedulable(

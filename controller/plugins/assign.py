@@ -22,7 +22,7 @@ class Single:
 
     def serves(self, unit: Unit) -> bool:
         """Everything that is neither divided nor duplicated."""
-        return unit.distribution == "Single" and not unit.everywhere
+        return unit.whole
 
     def assign(self, unit: Unit, field: Candidates) -> Assignment:
         """One share of all units, or none; the old share where no cluster takes the new number."""

@@ -9,6 +9,7 @@ from controller.plugins.affinity import WorkloadAffinity
 from controller.plugins.assign import Divided, Duplicated, Single
 from controller.plugins.condition import ClusterReady, TaintToleration, TargetNamespace
 from controller.plugins.criteria import ClusterCost, ClusterLatency, ClusterReliability
+from controller.plugins.policy import PolicyShares, WorkloadPolicy
 from controller.plugins.queuesort import PrioritySort
 from controller.plugins.resources import ClusterResources
 from controller.plugins.selection import ClusterAffinity, ClusterSelector, NamedCluster
@@ -24,10 +25,12 @@ BUILTIN: Mapping[str, Callable[[], Any]] = {
         ClusterReady,
         TaintToleration,
         WorkloadAffinity,
+        WorkloadPolicy,
         ClusterResources,
         ClusterCost,
         ClusterLatency,
         ClusterReliability,
+        PolicyShares,
         Single,
         Duplicated,
         Divided,
@@ -36,7 +39,7 @@ BUILTIN: Mapping[str, Callable[[], Any]] = {
 
 DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
     "queueSort": (("PrioritySort", 1),),
-    "preFilter": (("NamedCluster", 1),),
+    "preFilter": (("NamedCluster", 1), ("WorkloadPolicy", 1)),
     "filter": tuple(
         (name, 1)
         for name in (
@@ -47,15 +50,19 @@ DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
             "ClusterReady",
             "TaintToleration",
             "WorkloadAffinity",
+            "WorkloadPolicy",
             "ClusterResources",
         )
     ),
+    "preScore": (("WorkloadPolicy", 1),),
     "score": (
         ("ClusterAffinity", 2),
         ("WorkloadAffinity", 2),
         ("TaintToleration", 3),
         ("ClusterResources", 1),
+        ("WorkloadPolicy", 1),
     ),
-    "assign": (("Single", 1), ("Duplicated", 1), ("Divided", 1)),
+    "postFilter": (("WorkloadPolicy", 1),),
+    "assign": (("PolicyShares", 1), ("Single", 1), ("Duplicated", 1), ("Divided", 1)),
 }
 """Enabled by default at each point, in order; the number is the weight of a score."""

@@ -55,7 +55,8 @@ def needed(unit: Unit) -> int:
     """The units that one cluster must have room for."""
     if not unit.counted:
         return 0
-    return min(unit.replicas, 1) if unit.distribution == "Divided" else unit.replicas
+    whole = unit.whole or unit.everywhere
+    return unit.replicas if whole else min(unit.replicas, 1)
 
 
 def room_of(state: CycleState, unit: Unit, fleet: Fleet) -> Ints:

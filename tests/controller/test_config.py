@@ -108,7 +108,12 @@ class TestGood:
       enabled: [{name: ClusterAffinity, weight: 9}]
 """
         ).profiles["stowage"]
-        assert found.weights == {"WorkloadAffinity": 2, "ClusterResources": 1, "ClusterAffinity": 9}
+        assert found.weights == {
+            "WorkloadAffinity": 2,
+            "ClusterResources": 1,
+            "WorkloadPolicy": 1,
+            "ClusterAffinity": 9,
+        }
 
     def test_args_reach_the_plugin_and_one_plugin_serves_all_its_points(self) -> None:
         found = parsed(

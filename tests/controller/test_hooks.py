@@ -209,8 +209,9 @@ class Prepared:
         state.data[self.name] = ["admitted"]
         return SUCCESS
 
-    def pre_score(self, state: Any, unit: Unit, fleet: Fleet, bound: Any, feasible: Mask) -> None:
+    def pre_score(self, state: Any, unit: Unit, fleet: Fleet, bound: Any, feasible: Mask) -> Status:
         state.data[self.name].append(int(feasible.sum()))
+        return SUCCESS
 
     def score(self, state: Any, unit: Unit, fleet: Fleet, bound: Any) -> Any:
         assert state.data[self.name] == ["admitted", 1]

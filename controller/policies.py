@@ -1,0 +1,103 @@
+"""A WorkloadPolicy, ready to be decided on.
+
+What is stored may be older than the rules of admission, or written past them, so everything is
+looked at once more. A policy that makes no sense has a `fault`, and bounds nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controller.apportion.divisor import MAX_UNITS, Ints
+from controller.apportion.quota import Method
+from controller.model import PolicySpec, WorkloadPolicy
+from controller.unit import Unit
+from crds.workloadpolicy import AllocationType
+from machinery.objects import Key
+from machinery.selectors import LabelSelector, parse_label_selector
+
+_TYPES = ", ".join(each.value for each in AllocationType)
+_METHODS = ", ".join(each.value for each in Method)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`domains` are the values of `topology_key`, `desired` their numbers, in the list's order."""
+
+    key: Key
+    topology_key: str
+    selector: LabelSelector
+    domains: tuple[str, ...]
+    desired: Ints
+    required: bool
+    method: Method
+    fault: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name within its namespace."""
+        return self.key[1]
+
+    def counts(self, unit: Unit) -> bool:
+        """Whether a Workload's units count against it."""
+        return not self.fault and unit.namespace == self.key[0] and self.picks(unit.unit_labels)
+
+    def picks(self, labels: Mapping[str, str]) -> bool:
+        """Whether units with these labels are meant."""
+        return not self.fault and self.selector.matches(labels)
+
+
+def compile_policy(policy: WorkloadPolicy) -> Policy:
+    """The policy; `fault` says what is wrong with one that cannot be followed, and where."""
+    spec, fault = policy.spec, _fault(policy.spec)
+    method = spec.allocation_method or spec.schedule_strategy or Method.BALANCE.value
+    domains = [] if fault else spec.allocation_policy
+    numbers = [min(each.replicas, MAX_UNITS) for each in domains]
+    return Policy(
+        key=policy.metadata.key,
+        topology_key=spec.topology_key,
+        selector=LabelSelector() if fault else spec.label_selector or LabelSelector(),
+        domains=tuple(each.name for each in domains),
+        desired=np.array(numbers, dtype=np.int64),
+        required=spec.allocation_type == AllocationType.REQUIRED.value,
+        method=Method.BALANCE if fault else Method(method),
+        fault=fault,
+    )
+
+
+def _fault(spec: PolicySpec) -> str:
+    """What admission would have refused, in one line; empty when nothing."""
+    names = [each.name for each in spec.allocation_policy]
+    methods = {spec.allocation_method, spec.schedule_strategy} - {""}
+    if not spec.topology_key:
+        return "spec.topologyKey: name a label of MemberClusters"
+    if spec.label_selector is None:
+        return "spec.labelSelector: say which Workloads count"
+    if not names:
+        return "spec.allocationPolicy: name at least one domain"
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        return f"spec.allocationPolicy: {twice} stands there twice"
+    if any(each.replicas < 0 for each in spec.allocation_policy):
+        return "spec.allocationPolicy: replicas must not be negative"
+    if spec.allocation_type not in {each.value for each in AllocationType}:
+        return f"spec.allocationType: {spec.allocation_type!r} is none of {_TYPES}"
+    if methods - {each.value for each in Method}:
+        return f"spec.allocationMethod: {', '.join(sorted(methods))} is none of {_METHODS}"
+    if len(methods) > 1:
+        return "spec.scheduleStrategy: is another name of allocationMethod, and differs from it"
+    return _unreadable(spec.label_selector)
+
+
+def _unreadable(selector: LabelSelector) -> str:
+    known: Any = msgspec.to_builtins(selector)
+    try:
+        parse_label_selector(known)
+    except ValueError as e:
+        return f"spec.labelSelector.{e}"
+    return ""

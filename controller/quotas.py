@@ -1,0 +1,318 @@
+"""The status of every WorkloadPolicy: what its domains hold, and the claims on their quota.
+
+One writer for all policies of this process, one write under way for a policy. Whatever came up
+during a write goes into the next one together, so a burst of decisions costs a handful of
+writes. Every write is a compare-and-swap on the version that was read; one that is refused
+means that somebody else was faster, and all decisions in it are made anew on what he took.
+
+Only a `Required` policy is claimed: a `Preferred` one may be exceeded, so nothing is lost when two
+decide at the same moment. What the status shows is the sum over all placements, recomputed each
+time, so a lost write or a dead scheduler leaves nothing wrong for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from controller.claims import LANDED_SECONDS, WRITE_SECONDS, Ledger, Shares, Taken
+from controller.decision import Decision
+from controller.model import WorkloadPolicy
+from controller.policies import Policy
+from controller.unit import Unit
+from controller.world import World
+from crds.validation import normalised_policy
+from crds.workloadpolicy import PolicyCondition, PolicyReadyReason
+from machinery import logs, metrics
+from machinery.clock import Clock, microtime, timestamp
+from machinery.errors import Conflict, NotFound, TransportError
+from machinery.informer import Informer
+from machinery.objects import Key
+from machinery.queue import WorkQueue, work
+from machinery.resources import WORKLOAD_POLICIES
+from machinery.transport import ApiClient
+from machinery.verbs import MERGE_PATCH
+
+LOG = logs.get(__name__)
+WRITERS = 8
+"""Policies whose status is written at once."""
+CALM_SECONDS = 1.0
+"""So long a status may lag behind placements when nobody claims."""
+SUMMARY_LIMIT = 1024
+
+CLAIMS = metrics.counter(
+    "stowage_quota_claims", "Claims on quota", ("outcome",), zero=[("written",), ("stale",)]
+)
+_decoder = msgspec.json.Decoder(WorkloadPolicy)
+
+
+@dataclass(slots=True)
+class _Wish:
+    """A decision that waits for its quota, and the epoch that it was made in."""
+
+    taken: Taken
+    epoch: int
+    done: asyncio.Future[bool]
+
+
+class Quotas:
+    """The policies of a hub, for one term of leadership.
+
+    `holder` names this process in its claims; `check` raises LeaseLost.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        policies: Informer[WorkloadPolicy],
+        world: World,
+        holder: str,
+        clock: Clock,
+        check: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._policies = policies
+        self._world = world
+        self._holder = holder
+        self._clock = clock
+        self._check = check
+        self._queue: WorkQueue[Key] = WorkQueue(name="policy", clock=clock)
+        self._ledgers: dict[Key, Ledger] = {}
+        self._wishes: dict[Key, dict[Key, _Wish]] = {}
+        self._decided: dict[Key, int] = {}
+        for policy in policies.values():
+            self.policy_changed(None, policy)
+        world.tell_policies(self)
+
+    def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy | None) -> None:
+        """After the world has heard of it."""
+        known = new or old
+        assert known is not None  # noqa: S101 - the informer's promise
+        key = known.metadata.key
+        if new is None:
+            self._ledgers.pop(key, None)
+            self._answer(self._wishes.pop(key, {}), granted=False)
+            return
+        if self._ledger(key).learn(new, self._clock.monotonic()):
+            self._haunt(key)
+        self._queue.add(key)
+
+    def touched(self, policies: Collection[Key]) -> None:
+        """What these policies count has changed: tell it soon, and see which claims it answers."""
+        for key in policies:
+            if self._ledger(key).others:
+                self._haunt(key)
+            self._queue.add_after(key, CALM_SECONDS)
+
+    def decided(self, decision: Decision) -> None:
+        """In the same breath as the decision: note on which claims it stands."""
+        policy = self._bound(decision.unit)
+        if policy is not None:
+            self._decided[decision.unit.key] = self._ledger(policy.key).epoch
+
+    async def claim(self, unit: Unit, placements: Shares) -> bool:
+        """Take the quota of a decision; False when it must be decided anew.
+
+        Raises TransportError when the hub cannot be asked.
+        """
+        epoch = self._decided.pop(unit.key, None)
+        policy = self._bound(unit)
+        if policy is None or not _grows(unit.present, placements):
+            return True
+        if epoch != self._ledger(policy.key).epoch:
+            CLAIMS.labels("stale").inc()
+            return False
+        now = self._clock.monotonic()
+        time = microtime(self._clock.now())
+        taken = Taken(unit.key, unit.uid, dict(placements), self._holder, time, now)
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._wishes.setdefault(policy.key, {})[unit.key] = _Wish(taken, epoch, done)
+        self._queue.add(policy.key)
+        granted = await done and self._clock.monotonic() - now < WRITE_SECONDS
+        CLAIMS.labels("written" if granted else "stale").inc()
+        return granted
+
+    def withdraw(self, unit: Unit) -> None:
+        """The decision was not written: its quota is free again."""
+        policy = self._bound(unit)
+        if policy is None:
+            return
+        wish = self._wishes.get(policy.key, {}).pop(unit.key, None)
+        own = self._ledger(policy.key).own.pop(unit.uid, None)
+        if wish or own:
+            self._queue.add_after(policy.key, CALM_SECONDS)
+
+    async def run(self) -> None:
+        """Write, until cancelled."""
+        try:
+            await work(self._queue, self._sync, workers=WRITERS, log=LOG)
+        finally:
+            self._queue.shut_down()
+            for wishes in self._wishes.values():
+                self._answer(wishes, granted=False)
+
+    async def _sync(self, key: Key) -> float | None:
+        """Bring one policy's status up to date; seconds until it needs another look, or None."""
+        policy = self._policies.get(key)
+        if policy is not None and not policy.spec.allocation_method:
+            await self._fill_in(policy)
+            policy = self._policies.get(key)
+        wishes = self._wishes.pop(key, {})
+        if policy is None:
+            self._answer(wishes, granted=False)
+            return None
+        ledger = self._ledger(key)
+        self._haunt(key)  # what nobody shows is void after a while
+        self._answer(_stale(wishes, ledger.epoch), granted=False)
+        wishes = {k: wish for k, wish in wishes.items() if not wish.done.done()}
+        status = self._status(policy, [wish.taken for wish in wishes.values()])
+        if wishes or _differs(status, policy):
+            try:
+                await self._write(policy, status)
+            except TransportError as e:
+                await self._failed(key, wishes, e)
+                return None
+        for wish in wishes.values():
+            if wish.done.done():  # withdrawn while it was written
+                self._queue.add_after(key, CALM_SECONDS)
+            else:
+                ledger.add(wish.taken)
+        self._answer(wishes, granted=True)
+        return LANDED_SECONDS + CALM_SECONDS if status["claims"] else None
+
+    async def _write(self, policy: WorkloadPolicy, status: dict[str, Any]) -> None:
+        self._check()
+        meta = policy.metadata
+        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
+        answer = await self._client.request(
+            "PATCH",
+            WORKLOAD_POLICIES.path(meta.namespace, meta.name, "status"),
+            body=patch,
+            content_type=MERGE_PATCH,
+        )
+        self._policies.upsert(_decoder.decode(answer))
+
+    async def _fill_in(self, policy: WorkloadPolicy) -> None:
+        """Write the method that counts, on a hub whose admission did not."""
+        meta = policy.metadata
+        patch = normalised_policy(msgspec.to_builtins(policy))
+        patch["metadata"] = {"resourceVersion": meta.resource_version}
+        self._check()
+        with suppress(Conflict, NotFound):  # edited meanwhile: the informer will say so
+            path = WORKLOAD_POLICIES.path(meta.namespace, meta.name)
+            answer = await self._client.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
+            self._policies.upsert(_decoder.decode(answer))
+
+    async def _failed(self, key: Key, wishes: dict[Key, _Wish], error: TransportError) -> None:
+        """Nobody's decision stands; on a conflict, look at what the other one wrote."""
+        if not isinstance(error, Conflict | NotFound):
+            for wish in wishes.values():
+                if not wish.done.done():
+                    wish.done.set_exception(error)
+            raise error
+        if isinstance(error, Conflict):
+            with suppress(NotFound):
+                namespace, name = key
+                path = WORKLOAD_POLICIES.path(namespace, name)
+                fresh = await self._client.request("GET", path)
+                self._policies.upsert(_decoder.decode(fresh))
+        # Who is not up to date by now is told so; the others may try the new version at once.
+        again = self._wishes.setdefault(key, {})
+        for workload, wish in wishes.items():
+            if not wish.done.done():
+                again.setdefault(workload, wish)
+        self._queue.add(key)
+
+    def _status(self, policy: WorkloadPolicy, more: list[Taken]) -> dict[str, Any]:
+        key = policy.metadata.key
+        rules, tally = self._world.index.policy(key), self._world.index.tally
+        claims = [*self._ledger(key).told(self._seen, self._clock.monotonic()), *more]
+        latest = {claim.uid: claim for claim in claims}
+        now = timestamp(self._clock.now())
+        status: dict[str, Any] = {
+            "observedGeneration": policy.metadata.generation,
+            "allocated": [],
+            "workloads": tally.members(key),
+            "claims": [claim.to_dict() for claim in latest.values()],
+            "conditions": [_condition(policy, rules.fault if rules else "", now)],
+        }
+        if rules is not None and not rules.fault:
+            counts = self._allocated(rules)
+            status["allocated"] = [
+                {"name": name, "replicas": counts.get(name, 0), "desired": desired}
+                for name, desired in zip(rules.domains, rules.desired, strict=True)
+            ]
+        status["summary"] = _summary(status["allocated"])
+        return status
+
+    def _allocated(self, rules: Policy) -> dict[str, int]:
+        """The units in each domain, claimed ones included."""
+        fleet, counts = self._world.fleet(), dict[str, int]()
+        column = fleet.column(rules.topology_key)
+        for cluster, units in self._world.index.units_of(rules.key).items():
+            row = fleet.row.get(cluster)
+            value = None if row is None else column.vocabulary.values[column.codes[row]]
+            if value is not None:
+                counts[value] = counts.get(value, 0) + units
+        return counts
+
+    def _seen(self, key: Key, uid: str) -> Shares | None:
+        return self._world.written(key, uid)
+
+    def _haunt(self, key: Key) -> None:
+        """Count what others have claimed from the next decision on."""
+        ghosts = self._ledger(key).ghosts(self._seen, self._clock.monotonic())
+        self._world.haunt(key, ghosts)
+
+    def _bound(self, unit: Unit) -> Policy | None:
+        """The policy whose quota the unit's decisions take."""
+        policy = self._world.index.policy(unit.policy) if unit.policy else None
+        return policy if policy is not None and policy.required and not policy.fault else None
+
+    def _ledger(self, key: Key) -> Ledger:
+        return self._ledgers.setdefault(key, Ledger(self._holder))
+
+    def _answer(self, wishes: Mapping[Key, _Wish], *, granted: bool) -> None:
+        for wish in wishes.values():
+            if not wish.done.done():
+                wish.done.set_result(granted)
+
+
+def _stale(wishes: Mapping[Key, _Wish], epoch: int) -> dict[Key, _Wish]:
+    return {key: wish for key, wish in wishes.items() if wish.epoch != epoch}
+
+
+def _grows(before: Shares, after: Shares) -> bool:
+    return any(units > before.get(cluster, 0) for cluster, units in after.items())
+
+
+def _differs(status: Mapping[str, Any], policy: WorkloadPolicy) -> bool:
+    stored = msgspec.to_builtins(policy.status)
+    return any(stored.get(name) != value for name, value in status.items())
+
+
+def _summary(allocated: list[dict[str, Any]]) -> str:
+    text = ",".join(f"{each['name']}={each['replicas']}/{each['desired']}" for each in allocated)
+    return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
+
+
+def _condition(policy: WorkloadPolicy, fault: str, now: str) -> dict[str, Any]:
+    """Ready: whether the policy can be followed."""
+    status = "False" if fault else "True"
+    reason = PolicyReadyReason.INVALID_POLICY if fault else PolicyReadyReason.VALID
+    old = next(iter(policy.status.conditions), {})
+    since = old.get("lastTransitionTime") if old.get("status") == status else None
+    return {
+        "type": PolicyCondition.READY.value,
+        "status": status,
+        "reason": reason.value,
+        "message": fault,
+        "lastTransitionTime": since or now,
+        "observedGeneration": policy.metadata.generation,
+    }

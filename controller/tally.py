@@ -1,0 +1,137 @@
+"""What counts against each WorkloadPolicy: units by cluster, kept up to date share by share.
+
+A decision reads one table, whatever the number of Workloads and shares behind it. Counted are the
+Workloads of the policy's namespace whose unit labels its selector picks, those that are being
+deleted left out; beside them, what schedulers in other processes have claimed (`haunt`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from controller.policies import Policy
+from controller.unit import Unit
+from machinery.objects import Key
+
+Units: TypeAlias = Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _Table:
+    """The units of all members of one policy by cluster, and those that others have claimed."""
+
+    policy: Policy
+    members: set[Key] = field(default_factory=set)
+    units: dict[str, int] = field(default_factory=dict)
+    ghosts: Mapping[Key, Units] = field(default_factory=dict)
+
+    def add(self, shares: Units, sign: int) -> None:
+        for cluster, n in shares.items():
+            left = self.units.get(cluster, 0) + sign * n
+            if left:
+                self.units[cluster] = left
+            else:
+                self.units.pop(cluster, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    labels: Mapping[str, str]
+    shares: Units
+
+
+class Tally:
+    """Every policy with what counts against it. `touched` names those that changed since read."""
+
+    def __init__(self) -> None:
+        self._tables: dict[str, dict[Key, _Table]] = {}
+        self._counted: dict[str, dict[Key, _Counted]] = {}
+        self.touched: set[Key] = set()
+
+    def put_policy(self, policy: Policy) -> None:
+        """Take a policy, new or changed."""
+        table = _Table(policy)
+        before = self._table(policy.key)
+        if before is not None:
+            table.ghosts = before.ghosts
+        for key, counted in self._counted.get(policy.key[0], {}).items():
+            if policy.picks(counted.labels):
+                table.members.add(key)
+                table.add(counted.shares, 1)
+        self._tables.setdefault(policy.key[0], {})[policy.key] = table
+        self.touched.add(policy.key)
+
+    def drop_policy(self, key: Key) -> None:
+        """Forget a policy."""
+        self._tables.get(key[0], {}).pop(key, None)
+
+    def put(self, unit: Unit, shares: Units) -> None:
+        """Take a Workload with the shares of it that count."""
+        counted = _Counted(unit.unit_labels, dict(shares))
+        if self._counted.get(unit.namespace, {}).get(unit.key) == counted:
+            return
+        self.drop(unit.key)
+        self._counted.setdefault(unit.namespace, {})[unit.key] = counted
+        for table in self._picking(unit.namespace, counted.labels):
+            table.members.add(unit.key)
+            table.add(counted.shares, 1)
+            self.touched.add(table.policy.key)
+
+    def drop(self, key: Key) -> None:
+        """Forget a Workload."""
+        counted = self._counted.get(key[0], {}).pop(key, None)
+        if counted is None:
+            return
+        for table in self._picking(key[0], counted.labels):
+            table.members.discard(key)
+            table.add(counted.shares, -1)
+            self.touched.add(table.policy.key)
+
+    def policy(self, key: Key) -> Policy | None:
+        """The policy of that namespace and name."""
+        table = self._table(key)
+        return table.policy if table else None
+
+    def members(self, key: Key) -> int:
+        """How many Workloads a policy counts."""
+        table = self._table(key)
+        return len(table.members) if table else 0
+
+    def units_of(self, key: Key, *, but: Collection[Key] = ()) -> Units:
+        """The units by cluster that count against a policy, without those of some Workloads."""
+        table = self._table(key)
+        if table is None:
+            return {}
+        haunting = [units for of, units in table.ghosts.items() if of not in but]
+        leaving = [self._counted[key[0]][each].shares for each in table.members.intersection(but)]
+        if not haunting and not leaving:
+            return table.units
+        units = dict(table.units)
+        for sign, parts in ((1, haunting), (-1, leaving)):
+            for part in parts:
+                for cluster, n in part.items():
+                    units[cluster] = units.get(cluster, 0) + sign * n
+        return units
+
+    def haunt(self, key: Key, ghosts: Mapping[Key, Units]) -> bool:
+        """Count what others have claimed of a policy; whether that is anything new."""
+        table = self._table(key)
+        if table is None or table.ghosts == ghosts:
+            return False
+        table.ghosts = dict(ghosts)
+        self.touched.add(key)
+        return True
+
+    def touch_all(self) -> None:
+        """Clusters belong to other domains than before, perhaps."""
+        self.touched |= {key for tables in self._tables.values() for key in tables}
+
+    def _table(self, key: Key) -> _Table | None:
+        return self._tables.get(key[0], {}).get(key)
+
+    def _picking(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Table]:
+        for table in self._tables.get(namespace, {}).values():
+            if table.policy.picks(labels):
+                yield table

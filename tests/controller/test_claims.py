@@ -1,0 +1,87 @@
+"""Claims on a quota: what counts, for how long, and which decisions stand no longer."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.claims import CLAIM_SECONDS, LANDED_SECONDS, Ledger, Shares, Taken
+from controller.model import Claim, Placement, PolicyStatus, WorkloadPolicy
+from machinery.objects import Key, Meta
+
+KEY = ("shop", "web")
+
+
+def claim(uid: str = "u1", holder: str = "other", time: str = "t1", **shares: int) -> Claim:
+    placements = [Placement(cluster, units) for cluster, units in shares.items()]
+    return Claim("shop/web", uid, holder, time, placements)
+
+
+def policy(*claims: Claim, generation: int = 1) -> WorkloadPolicy:
+    meta = Meta(name="demo", namespace="shop", generation=generation)
+    return WorkloadPolicy(metadata=meta, status=PolicyStatus(claims=list(claims)))
+
+
+def showing(shares: Shares | None) -> object:
+    def seen(key: Key, uid: str) -> Shares | None:
+        assert (key, uid) == (KEY, "u1")
+        return shares
+
+    return seen
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    found = Ledger("me")
+    found.learn(policy(), 0.0)
+    return found
+
+
+@pytest.mark.proves("K24")
+def test_what_another_one_takes_ends_what_was_decided_before(ledger):
+    epoch = ledger.epoch
+    assert not ledger.learn(policy(), 1.0)
+    assert not ledger.learn(policy(claim(holder="me", a=1)), 1.0), "our own changes nothing"
+    assert ledger.epoch == epoch
+    assert ledger.learn(policy(claim(a=1)), 1.0)
+    assert ledger.epoch == epoch + 1
+    assert not ledger.learn(policy(claim(a=1)), 2.0), "the same one again"
+    assert ledger.learn(policy(claim(a=1, time="t2")), 3.0), "the same shares, taken anew"
+    assert not ledger.learn(policy(), 4.0), "one less takes nothing from anybody"
+
+
+def test_an_edit_of_the_policy_ends_it_too(ledger):
+    assert ledger.learn(policy(generation=2), 1.0)
+
+
+@pytest.mark.proves("K24")
+def test_a_claim_counts_as_far_as_its_workload_does_not_show_it(ledger):
+    ledger.learn(policy(claim(a=2, b=1)), 0.0)
+    assert ledger.ghosts(showing({}), 1.0) == {KEY: {"a": 2, "b": 1}}
+    assert ledger.ghosts(showing({"a": 1}), 1.0) == {KEY: {"a": 1, "b": 1}}
+    assert ledger.ghosts(showing({"a": 5, "b": 1}), 1.0) == {}
+    assert ledger.ghosts(showing(None), 1.0) == {}, "a deleted Workload takes nothing"
+
+
+@pytest.mark.proves("K24")
+def test_a_claim_of_a_scheduler_that_died_is_void_after_a_while(ledger):
+    ledger.learn(policy(claim(a=2)), 10.0)
+    before, after = 10.0 + CLAIM_SECONDS - 0.1, 10.0 + CLAIM_SECONDS
+    assert ledger.ghosts(showing({}), before)
+    assert ledger.ghosts(showing({}), after) == {}
+    assert ledger.told(showing({}), after) == []
+    assert not ledger.learn(policy(claim(a=2)), after), "and does not come back"
+    assert ledger.ghosts(showing({}), after) == {}
+
+
+def test_one_that_has_landed_is_told_until_others_have_seen_it(ledger):
+    ledger.add(Taken(KEY, "u1", {"a": 1}, "me", "t", 0.0))
+    assert [t.uid for t in ledger.told(showing({}), 20.0)] == ["u1"]
+    assert ledger.told(showing({"a": 1}), 21.0)
+    assert ledger.told(showing({"a": 1}), 20.0 + LANDED_SECONDS)
+    assert ledger.told(showing({"a": 1}), 21.0 + LANDED_SECONDS) == []
+    assert ledger.own == {}
+
+
+def test_our_own_claims_are_no_ghosts(ledger):
+    ledger.add(Taken(KEY, "u1", {"a": 1}, "me", "t", 0.0))
+    assert ledger.ghosts(showing({}), 1.0) == {}
