@@ -7,7 +7,7 @@ Where nothing does it alone, the cluster with the fewest refusals is named inste
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
@@ -16,19 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controller.columns import Mask
+from controller.cures import cure, either
 from controller.plugins.resources import ClusterResources, needed, room
 from controller.reasons import Why
-from controller.snapshot import HARD, UNLIMITED
+from controller.snapshot import UNLIMITED
 from controller.unit import Unit
-from crds.names import LABEL_POLICY
 from crds.workload import ScheduledReason
 from machinery import quantities
 
 if TYPE_CHECKING:
     from controller.decision import Decision
-
-NAMED = 3
-"""Clusters that a sentence names; of more it tells the number."""
 
 
 class Kind(Enum):
@@ -93,11 +90,11 @@ def remedies(decision: Decision) -> list[Note]:
         return [Note(Kind.NO_CLUSTER, 0, "", "a cluster that is registered: stowage join")]
     if decision.refusals and not decision.masks:
         return [
-            Note(Kind.LIFT, len(decision.fleet), r.plugin, _cure(r.plugin, r.text, decision))
+            Note(Kind.LIFT, len(decision.fleet), r.plugin, cure(r.plugin, r.text, decision))
             for r in decision.refusals
         ]
     blame = _Blame(decision)
-    found = [*_quota(decision), *_room(decision, blame), *_bounds(decision), *_lifts(blame)]
+    found = [*_quota(decision), *_room(decision, blame), *_bounds(decision, blame), *_lifts(blame)]
     return found or _several(blame)
 
 
@@ -119,9 +116,14 @@ class _Blame:
         return mask
 
     def texts(self, plugin: str, rows: Mask) -> list[str]:
-        """What the plugin says of any of these clusters."""
+        """What the plugin says of any of these clusters; quotas that are used up apart."""
         said = zip(self.decision.refusals, self.decision.masks, strict=True)
-        return [each.text for each, mask in said if each.plugin == plugin and (mask & rows).any()]
+        texts = [
+            each.text
+            for each, mask in said
+            if each.plugin == plugin and not each.reached and (mask & rows).any()
+        ]
+        return list(dict.fromkeys(texts))
 
     def names(self, rows: Mask) -> list[str]:
         """The clusters by name."""
@@ -130,10 +132,17 @@ class _Blame:
 
 
 def _quota(decision: Decision) -> Iterator[Note]:
-    if decision.reason is ScheduledReason.REPLICAS_REACHED:
-        policy = decision.unit.labels.get(LABEL_POLICY, "")
-        text = f"a larger quota in WorkloadPolicy {policy}"
-        yield Note(Kind.QUOTA, decision.pending, policy, text)
+    """A larger quota, where that is what is used up."""
+    if decision.reason is not ScheduledReason.REPLICAS_REACHED:
+        return
+    fleet = decision.fleet
+    rows = [fleet.row[name] for name in decision.placements if name in fleet.row]
+    full = {r.name for row in rows for r in decision.why(row) if r.kind is Why.DOMAIN_QUOTA}
+    policy = " and ".join(decision.unit.policies)
+    where = f" for {either(sorted(full))}" if full else ""
+    yield Note(
+        Kind.QUOTA, decision.pending, policy, f"a larger quota in WorkloadPolicy {policy}{where}"
+    )
 
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
@@ -149,8 +158,8 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
         return
     lacking = _lacking(decision, tight)
     amounts = " and ".join(f"{_amount(r, unit.request[r])}" for r in lacking) or "room in one piece"
-    where = _either(blame.names(tight))
-    if unit.distribution == "Divided" or not unit.counted:
+    where = either(blame.names(tight))
+    if _divided(unit) or not unit.counted:
         text = f"{_more(decision.pending, unit)} {amounts} each on {where}"
     else:
         most = int(fits[tight].max())
@@ -163,7 +172,7 @@ def _lacking(decision: Decision, tight: Mask) -> list[str]:
     unit = decision.unit
     spare = max(needed(unit), 1)
     held = np.array([decision.placements.get(n, 0) for n in decision.fleet.names], dtype=np.int64)
-    wanted = held + spare if unit.distribution == "Divided" else np.full_like(held, spare)
+    wanted = held + spare if _divided(unit) else np.full_like(held, spare)
     found = [
         resource
         for resource in sorted(unit.request)
@@ -172,16 +181,33 @@ def _lacking(decision: Decision, tight: Mask) -> list[str]:
     return [resource for resource in found if resource != "pods"] or found
 
 
-def _bounds(decision: Decision) -> Iterator[Note]:
-    """A greater maxReplicas, where a share stands at it."""
+def _bounds(decision: Decision, blame: _Blame) -> Iterator[Note]:
+    """A greater maxReplicas where a share stands at it, a rule where static weights have none."""
     fleet = decision.fleet
     rows = [fleet.row[name] for name in decision.placements if name in fleet.row]
     stuck = sorted(
         fleet.names[row] for row in rows if any(r.kind is Why.UPPER for r in decision.why(row))
     )
     if stuck:
-        text = f"a greater maxReplicas in spec.distributionWeights for {_either(stuck)}"
+        text = f"a greater maxReplicas in spec.distributionWeights for {either(stuck)}"
         yield Note(Kind.BOUND, len(stuck), "maxReplicas", text)
+    unruled = blame.names((blame.count == 0) & ~_ruled(decision))
+    if unruled:
+        text = f"a rule in spec.distributionWeights that matches {either(unruled)}"
+        yield Note(Kind.BOUND, len(unruled), "distributionWeights", text)
+
+
+def _ruled(decision: Decision) -> Mask:
+    """The clusters that a static weight is meant for; all of them without such weights."""
+    rules = decision.unit.weights if decision.unit.distribution == "Divided" else ()
+    metas = [cluster.metadata for cluster in decision.fleet.clusters]
+    return np.array(
+        [
+            not rules or any(rule.cluster_selector.matches(meta.labels) for rule in rules)
+            for meta in metas
+        ],
+        dtype=np.bool_,
+    )
 
 
 def _lifts(blame: _Blame) -> list[Note]:
@@ -189,13 +215,13 @@ def _lifts(blame: _Blame) -> list[Note]:
     notes = []
     for plugin in blame.by_plugin:
         rows = blame.alone(plugin)
-        if plugin == ClusterResources.name or not rows.any():
+        if plugin == ClusterResources.name:
             continue
         for text in blame.texts(plugin, rows):
             mask = rows & _said(blame, plugin, text)
             names = blame.names(mask)
-            cure = _cure(plugin, text, blame.decision, mask)
-            sentence = f"{cure}: that alone keeps it from {_either(names)}{_space(blame, mask)}"
+            what = cure(plugin, text, blame.decision, mask)
+            sentence = f"{what}: that alone keeps it from {either(names)}{_space(blame, mask)}"
             notes.append(Note(Kind.LIFT, len(names), plugin, sentence))
     return sorted(notes, key=lambda note: (-note.number, note.name, note.text))
 
@@ -206,7 +232,7 @@ def _space(blame: _Blame, rows: Mask) -> str:
     fits = room(unit, blame.decision.fleet)[rows]
     if not unit.counted or not unit.request or (fits >= UNLIMITED).any():
         return ""
-    if unit.distribution == "Divided":
+    if _divided(unit):
         return f", with room for {int(fits.sum())}"
     return f", with room for {int(fits.max())}" + (" at the most" if len(fits) > 1 else "")
 
@@ -236,48 +262,8 @@ def _only(row: int, blame: _Blame) -> Mask:
     return mask
 
 
-def _cure(plugin: str, text: str, decision: Decision, rows: Mask | None = None) -> str:
-    """What to change so that a predicate says this no longer."""
-    unit = decision.unit
-    if text == "unschedulable":
-        return "an end of the cordon (spec.unschedulable of the MemberCluster)"
-    if plugin == "TaintToleration":
-        return f"a toleration of {_taints(decision, rows)} in spec.tolerations"
-    if plugin == "TargetNamespace":
-        return f"namespace {unit.target_namespace} in spec.namespaces.allow of the MemberCluster"
-    return _CURES.get(plugin, f"whatever makes {plugin} say {text!r} no longer")
-
-
-_CURES = {
-    "NamedCluster": "another cluster in spec.targetCluster, or one that is registered by that name",
-    "ClusterSelector": "other pairs in spec.clusterSelector, or these labels on the MemberCluster",
-    "ClusterAffinity": "another required term in spec.clusterAffinity, or its labels on the "
-    "MemberCluster",
-    "ClusterReady": "a cluster that is ready again",
-    "WorkloadAffinity": "other required terms in spec.workloadAffinity or "
-    "spec.workloadAntiAffinity, or the Workloads that they select in other places",
-}
-
-
-def _taints(decision: Decision, rows: Mask | None) -> str:
-    """The hard taints on these clusters that nothing tolerates, as `key=value:effect`."""
-    mine = decision.unit.tolerations
-    found = [
-        f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
-        for taint, mask in decision.fleet.taints.items()
-        if taint.effect in HARD
-        and (rows is None or (mask & rows).any())
-        and not any(each.tolerates(taint) for each in mine)
-    ]
-    return _either(sorted(found), "and")
-
-
-def _either(names: Sequence[str], word: str = "or") -> str:
-    """`a`, `a or b`, `a, b or c`; of more the first ones and how many others."""
-    if len(names) > NAMED:
-        shown = ", ".join(names[: NAMED - 1])
-        return f"{shown} {word} {len(names) - NAMED + 1} others"
-    return f" {word} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+def _divided(unit: Unit) -> bool:
+    return not (unit.whole or unit.everywhere)
 
 
 def _amount(resource: str, amount: int) -> str:

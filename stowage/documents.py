@@ -7,17 +7,19 @@ said with the place. Lists, both `kind: List` and a plain array, count as their 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+import msgspec
 import yaml
 
 from machinery.errors import ConfigurationError
 
 STANDARD_INPUT = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,23 @@ class Document:
     def place(self) -> str:
         """`fleet.yaml, document 3`."""
         return f"{self.source}, document {self.number}"
+
+    def of(self, group: str, *kinds: str) -> bool:
+        """Whether it is of one of these kinds of an API group; one without a version may be."""
+        version = str(self.body.get("apiVersion") or group)
+        return self.kind in kinds and version.partition("/")[0] == group
+
+    def decoded(self, body: Mapping[str, Any], kind: type[T]) -> T:
+        """What became of its body, as a struct. Raises ConfigurationError.
+
+        Nulls in the metadata, as some clients print them, count as absent.
+        """
+        metadata = {key: value for key, value in body["metadata"].items() if value is not None}
+        try:
+            return msgspec.convert({**body, "metadata": metadata}, kind)
+        except msgspec.ValidationError as e:
+            what, _, where = str(e).partition(" - at `$.")
+            raise self.error(f"{where.rstrip('`')}: {what}" if where else what) from e
 
     def error(self, faults: str | Sequence[str]) -> ConfigurationError:
         """An error about this object: where, which one, and each `field: what to do`."""

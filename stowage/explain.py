@@ -113,9 +113,13 @@ def recomputed(key: Key, present: Inventory, profiles: Mapping[str, Profile]) ->
         raise ConfigurationError(f"there is no Workload {'/'.join(key)}")
     if workload.fault:
         raise ConfigurationError(f"{'/'.join(key)}: {workload.fault}")
-    everybody = present.workloads.values()
-    now = SystemClock().now()
-    rehearsal = Rehearsal(profiles, clusters=present.clusters, workloads=everybody, now=now)
+    rehearsal = Rehearsal(
+        profiles,
+        clusters=present.clusters,
+        workloads=present.workloads.values(),
+        policies=present.policies.values(),
+        now=SystemClock().now(),
+    )
     decision = rehearsal.once(key)
     if decision is None:
         raise ConfigurationError(plan.left(workload, profiles))

@@ -131,7 +131,11 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     asked = inventory.to_apply(found, present, namespace=where.namespace, now=now)
     everybody = {**present.workloads, **asked}
     rehearsal = Rehearsal(
-        profiles, clusters=present.clusters, workloads=everybody.values(), now=now
+        profiles,
+        clusters=present.clusters,
+        workloads=everybody.values(),
+        policies=present.policies.values(),
+        now=now,
     )
     rehearsal.run(asked)
     made = {

@@ -15,14 +15,14 @@ from controller.cycle import decide
 from controller.decision import Decision
 from controller.framework.profile import Profile
 from controller.graph import decide_together, together
-from controller.model import MemberCluster, Workload
+from controller.model import MemberCluster, Workload, WorkloadPolicy
 from controller.unit import Unit
 from controller.world import World
 from machinery.objects import Key
 
 
 class Rehearsal:
-    """Clusters and Workloads in, decisions out. `now` is the time that the decisions carry."""
+    """Clusters, Workloads and policies in, decisions out; `now` is the time that they carry."""
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class Rehearsal:
         *,
         clusters: Iterable[MemberCluster],
         workloads: Iterable[Workload],
+        policies: Iterable[WorkloadPolicy],
         now: datetime,
     ) -> None:
         sort = next(iter(profiles.values())).queue_sort
@@ -41,6 +42,8 @@ class Rehearsal:
         """The last decision of each Workload that changed anything, or the last one at all."""
         for cluster in clusters:
             self._world.cluster_changed(None, cluster)
+        for policy in policies:
+            self._world.policy_changed(None, policy)
         for workload in workloads:
             self._world.workload_changed(None, workload)
             if self._world.ours(workload) and not workload.fault:

@@ -177,4 +177,7 @@ def test_a_bound_is_named_where_room_is_not_lacking() -> None:
     )
     decision = decided(asked, cluster("a", {"stowage.dev/cluster": "a"}), cluster("b", {ZONE: "1"}))
     assert decision.pending == 3
-    assert said(decision) == ["a greater maxReplicas in spec.distributionWeights for a"]
+    assert said(decision) == [
+        "a greater maxReplicas in spec.distributionWeights for a",
+        "a rule in spec.distributionWeights that matches b",
+    ]

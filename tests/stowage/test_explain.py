@@ -11,7 +11,16 @@ from click.testing import CliRunner, Result
 from machinery.errors import ConfigurationError
 from stowage import explain
 from stowage.cli import cli
-from tests.stowage.test_plan import EXAMPLES, FLEET, Write, cluster, placed, workload
+from tests.stowage.test_plan import (
+    BOUND,
+    EXAMPLES,
+    FLEET,
+    Write,
+    cluster,
+    placed,
+    policy,
+    workload,
+)
 from tests.stowage.test_plan import write as write  # noqa: PLC0414 - a fixture, taken over
 
 
@@ -153,6 +162,20 @@ class TestAgainstTheStatus:
             ["a", "refused", "2", why],
             ["b", "fits", "0", "ranked 1 of 1"],
         ]
+
+
+@pytest.mark.proves("E30", "K26")
+def test_a_quota_that_is_used_up(write: Write) -> None:
+    members = [cluster(name, labels={"zone": name}) for name in ("member", "host")]
+    asked = workload("demo", replicas=6, labels=BOUND)
+    file = write("w.yaml", asked, policy("demo", member=1, host=3))
+    lines = said("wl/demo", "-n", "shop", "-f", file, "--fleet", write("f.yaml", *members))
+    assert lines[0] == "shop/demo: 4 of 6 units placed, 2 pending (ReplicasReached)"
+    assert unscored(lines[4:6]) == [
+        ["host", "fits", "3", "domain host is at its quota of 3"],
+        ["member", "fits", "1", "domain member is at its quota of 1"],
+    ]
+    assert lines[-1] == "  a larger quota in WorkloadPolicy demo for host or member"
 
 
 def test_most_clusters_are_only_counted(write: Write) -> None:

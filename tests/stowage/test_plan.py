@@ -123,7 +123,7 @@ def test_the_examples_as_people_see_them() -> None:
         ),
     ]
     assert result.stderr.splitlines() == [
-        "note: ignored, as it is no Workload: Namespace demo, Secret demo-mysql",
+        "note: ignored, as it has no say in this: Namespace demo, Secret demo-mysql",
         "note: demo/handmade is left to scheduler my-customer-scheduler; asked is stowage",
     ]
 
@@ -305,6 +305,75 @@ def test_a_long_row_is_cut(write: Write) -> None:
     files = write("w.yaml", workload("demo", replicas=9, distribution="Divided"))
     row = run("plan", "-f", files, "--fleet", write("fleet.yaml", *members)).stdout
     assert "c0=1,c1=1,c2=1,c3=1,c4=1,… 4 more" in row
+
+
+def policy(name: str, *, kind: str = "Required", **domains: int) -> dict[str, Any]:
+    listed = [{"name": domain, "replicas": n} for domain, n in domains.items()]
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {
+            "topologyKey": "zone",
+            "labelSelector": {"matchLabels": {"app": "demo"}},
+            "allocationPolicy": listed,
+            "allocationType": kind,
+        },
+    }
+
+
+BOUND = {"stowage.dev/workload-policy": "demo"}
+
+
+class TestPolicies:
+    @pytest.fixture
+    def zones(self, write: Write) -> str:
+        members = [cluster(name, labels={"zone": name}) for name in ("member", "host")]
+        return write("fleet.yaml", *members)
+
+    @pytest.mark.proves("K26", "K8")
+    def test_the_worked_example(self, write: Write, zones: str) -> None:
+        asked = workload("demo", replicas=6, labels=BOUND)
+        told = plan(write("w.yaml", asked, policy("demo", member=1, host=3)), zones)["demo"]
+        assert shares(told) == {"member": 1, "host": 3}
+        assert (told["pending"], told["reason"]) == (2, "ReplicasReached")
+
+    @pytest.mark.proves("K14", "C24")
+    def test_an_alias_binds_as_on_a_hub(self, write: Write, zones: str) -> None:
+        asked = workload("demo", replicas=6, labels={"workload-policy.kosmos.io": "demo"})
+        told = plan(write("w.yaml", asked, policy("demo", member=1, host=3)), zones)["demo"]
+        assert shares(told) == {"member": 1, "host": 3}
+
+    def test_a_policy_of_the_files_takes_the_place_of_the_one_there(self, write: Write) -> None:
+        there = workload("demo", replicas=6, labels=BOUND, status=placed(member=1, host=3))
+        members = [cluster(name, labels={"zone": name}) for name in ("member", "host")]
+        fleet = write("fleet.yaml", *members, policy("demo", member=1, host=3), there)
+        told = plan(write("w.yaml", policy("demo", member=3, host=3)), fleet)["demo"]
+        assert shares(told) == {"member": 3, "host": 3}
+        assert list(plan(write("w.yaml", policy("demo", member=1, host=3)), fleet)) == []
+
+    @pytest.mark.proves("K16")
+    def test_one_that_is_missing(self, write: Write, zones: str) -> None:
+        told = plan(write("w.yaml", workload("demo", labels=BOUND)), zones)["demo"]
+        assert (told["reason"], told["pending"]) == ("PolicyNotFound", 2)
+
+    @pytest.mark.proves("K6", "K7")
+    @pytest.mark.parametrize(
+        ("change", "says"),
+        [
+            ({"allocationType": "require"}, "spec.allocationType: "),
+            ({"allocationPolicy": []}, "spec.allocationPolicy: "),
+            ({"topologyKey": ""}, "spec.topologyKey: "),
+        ],
+    )
+    def test_what_admission_refuses(
+        self, write: Write, zones: str, change: dict[str, Any], says: str
+    ) -> None:
+        wrong = policy("demo", member=1)
+        wrong["spec"].update(change)
+        file = write("w.yaml", workload("demo"), wrong)
+        said = refusal("-f", file, "--fleet", zones)
+        assert said.startswith(f"{file}, document 2: WorkloadPolicy demo: {says}")
 
 
 class TestWrong:
