@@ -153,4 +153,10 @@ class Decision:
 
 def _as_data(reason: Reason) -> dict[str, Any]:
     kind = reason.kind.name.title().replace("_", "")
-    return {"kind": kind, "number": reason.number, "name": reason.name, "text": str(reason)}
+    return {
+        "kind": kind,
+        "number": reason.number,
+        "of": reason.of,
+        "name": reason.name,
+        "text": str(reason),
+    }

@@ -305,12 +305,18 @@ def plan(
     help="Explain what a plan of these Workloads would decide.",
 )
 @click.option("--controller", "url", help="Who to ask for the record.  [default: this machine's]")
+@click.option(
+    "--token-file",
+    type=click.Path(path_type=Path),
+    help="The bearer token for a controller that asks for one.",
+)
 @click.option("--all", "everything", is_flag=True, help="Print every cluster.")
 @where_options
 def explain(
     reference: tuple[str, ...],
     files: tuple[str, ...],
     url: str | None,
+    token_file: Path | None,
     everything: bool,
     kubeconfig: str | None,
     context: str | None,
@@ -333,7 +339,7 @@ def explain(
         name,
         Where(namespace, fleet, hub, config_file),
         files=files,
-        controller=url or explaining.CONTROLLER,
+        controller=explaining.controller(url, token_file),
         form=output,
         everything=everything,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -74,7 +75,7 @@ def show(
     where: plan.Where,
     *,
     files: Sequence[str],
-    controller: str,
+    controller: Connection,
     form: str,
     everything: bool,
 ) -> None:
@@ -82,6 +83,15 @@ def show(
     key = (where.namespace, name)
     found = planned(key, files, where) if files else explained(key, where, controller)
     output.show(found.to_dict(), form, text=found.text(everything=everything))
+
+
+def controller(url: str | None, token_file: Path | None) -> Connection:
+    """How to ask the controller, and as whom. Raises ConfigurationError without that file."""
+    try:
+        token = token_file.read_text(encoding="utf-8").strip() if token_file else None
+    except OSError as e:
+        raise ConfigurationError(f"{token_file}: {e.strerror}") from e
+    return Connection(server=url or CONTROLLER, token=token)
 
 
 def planned(key: Key, files: Sequence[str], where: plan.Where) -> Explanation:
@@ -93,7 +103,7 @@ def planned(key: Key, files: Sequence[str], where: plan.Where) -> Explanation:
     raise ConfigurationError(f"the plan of these files decides nothing of {'/'.join(key)}")
 
 
-def explained(key: Key, where: plan.Where, controller: str) -> Explanation:
+def explained(key: Key, where: plan.Where, controller: Connection) -> Explanation:
     """What the controller says of it; where it cannot be asked, what it would say.
 
     Raises ConfigurationError, TransportError.
@@ -131,7 +141,7 @@ class _Unanswered(Exception):
     """The controller could not be asked, or its answer is of no use here."""
 
 
-async def ask(key: Key, hub: Connection, controller: str) -> Explanation:
+async def ask(key: Key, hub: Connection, controller: Connection) -> Explanation:
     """What the running controller says of it.
 
     Raises TransportError of the hub, ConfigurationError for an unknown Workload, _Unanswered.
@@ -144,18 +154,17 @@ async def ask(key: Key, hub: Connection, controller: str) -> Explanation:
     workload = known(msgspec.convert(body, Workload))
     record = await _told(key, controller)
     if record.get("uid") != workload.metadata.uid:
-        raise _Unanswered(f"the controller at {controller} does not serve this hub")
+        raise _Unanswered(f"the controller at {controller.server} does not serve this hub")
     return Explanation(record, remarks(record, workload))
 
 
-async def _told(key: Key, controller: str) -> Record:
-    source = Connection(server=controller)
+async def _told(key: Key, controller: Connection) -> Record:
     path = f"/apis/v1/diagnosis/{key[0]}/{key[1]}"
     try:
-        async with ApiClient(source, name="controller", timeout=CONTROLLER_SECONDS) as client:
+        async with ApiClient(controller, name="controller", timeout=CONTROLLER_SECONDS) as client:
             record: Record = msgspec.json.decode(await client.request("GET", path), type=dict)
     except (TransportError, msgspec.DecodeError) as e:
-        raise _Unanswered(f"no answer of a controller at {controller} ({e})") from e
+        raise _Unanswered(f"no answer of a controller at {controller.server} ({e})") from e
     return record
 
 
@@ -172,6 +181,8 @@ def remarks(record: Record, workload: Workload) -> list[str]:
             f"The spec was edited since the decision{since} that its shares come from: "
             "this is what would be decided now."
         )
+    if record["hash"] != unit.hash:
+        found.append("The controller has not seen the last edit of the spec yet.")
     now = {each["cluster"]: each["replicas"] for each in record["placements"]}
     if now != workload.placements:
         found.append(

@@ -24,7 +24,7 @@ CLUSTERS = (
 )
 
 WHOLE = [
-    {"kind": "Whole", "number": 4, "name": "", "text": "all 4 go to the best cluster"},
+    {"kind": "Whole", "number": 4, "of": 0, "name": "", "text": "all 4 go to the best cluster"},
 ]
 UNFIT = {"score": None, "total": None, "scores": {}, "replicas": 0, "reasons": []}
 GOLDEN = {

@@ -133,7 +133,8 @@ def test_what_programs_are_told(write: Write) -> None:
     fleet = write("fleet.yaml", cluster("a"), cluster("b", ready=False))
     told = plan(write("w.yaml", workload("demo")), fleet)["demo"]
     assert (told["namespace"], told["desired"], told["pending"]) == ("shop", 2, 0)
-    why = {"kind": "Whole", "number": 2, "name": "", "text": "all 2 go to the best cluster"}
+    text = "all 2 go to the best cluster"
+    why = {"kind": "Whole", "number": 2, "of": 0, "name": "", "text": text}
     assert told["placements"] == [{"cluster": "a", "replicas": 2, "reasons": [why]}]
     brief = [{key: c[key] for key in ("name", "fits", "reason")} for c in told["clusters"]]
     assert brief == [
