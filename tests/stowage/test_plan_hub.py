@@ -18,7 +18,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from machinery.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
 from machinery.transport import ApiClient
 from stowage.cli import cli
 from tests.controller.live import World, deciding, install, placements, world_on
@@ -95,6 +95,8 @@ def several(world: World) -> list[dict[str, Any]]:
         world.manifest("wide", replicas=9, cpu="1", distribution="Divided"),
         world.manifest("everywhere", replicas=1, distribution="Duplicated"),
         world.manifest("huge", replicas=3, cpu="6"),
+        policy("shares", z0=1, z1=2),
+        world.manifest("shares", replicas=5, labels={"stowage.dev/workload-policy": "shares"}),
         world.manifest("nowhere", clusterSelector={"no": "such"}),
         world.manifest("back", replicas=2, clusterSelector={ZONE: "z1"}),
         world.manifest("ping", workloadAffinity={terms: [beside("pong")]}),
@@ -102,7 +104,22 @@ def several(world: World) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.proves("E30", "C6", "C16")
+def policy(name: str, **domains: int) -> dict[str, Any]:
+    listed = [{"name": domain, "replicas": n} for domain, n in domains.items()]
+    return {
+        "apiVersion": WORKLOAD_POLICIES.api_version,
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {
+            "topologyKey": ZONE,
+            "labelSelector": {"matchLabels": {"app": name}},
+            "allocationPolicy": listed,
+            "allocationType": "Required",
+        },
+    }
+
+
+@pytest.mark.proves("E30", "C6", "C16", "K26")
 async def test_what_is_planned_is_what_happens(
     world: World, recorder: Recorder, tmp_path: Path
 ) -> None:
@@ -116,7 +133,8 @@ async def test_what_is_planned_is_what_happens(
     assert await versions(world) == before
     async with deciding(world):
         for manifest in manifests:
-            await world.client.create(WORKLOADS, manifest)
+            kind = WORKLOADS if manifest["kind"] == "Workload" else WORKLOAD_POLICIES
+            await world.client.create(kind, manifest)
         await settled(world, [each["name"] for each in planned])
     for each in planned:
         found = await world.get(each["name"])
@@ -125,7 +143,8 @@ async def test_what_is_planned_is_what_happens(
         assert (each["desired"], each["pending"]) == (status["desired"], status["pending"])
         said = {c["type"]: c for c in status["conditions"]}["Scheduled"]
         assert (each["reason"], each["message"]) == (said["reason"], said["message"])
-    assert {each["name"] for each in planned if each["pending"]} == {"huge", "nowhere"}
+    assert {each["name"] for each in planned if each["pending"]} == {"huge", "nowhere", "shares"}
+    await world.client.delete(WORKLOAD_POLICIES, "shares", namespace="shop")
 
 
 async def settled(world: World, names: list[str]) -> None:
@@ -179,6 +198,28 @@ async def test_explain_asks_the_controller(world: World, recorder: Recorder) -> 
     assert record["message"] == status["conditions"][0]["message"]
     assert record["hash"] == status["decision"]["hash"]
     assert record["remarks"] == []
+
+
+@pytest.mark.proves("E30")
+async def test_explain_shows_a_token_where_one_is_asked_for(world: World, tmp_path: Path) -> None:
+    await world.workload("demo")
+    for command in (
+        "create serviceaccount reader -n shop",
+        "create clusterrole reader --verb=get --non-resource-url=/stowage/apis/v1/diagnosis/*",
+        "create clusterrolebinding reader --clusterrole=reader --serviceaccount=shop:reader",
+    ):
+        await asyncio.to_thread(world.hub.kubectl, *command.split())
+    kubectl = "create token reader -n shop"
+    token = tmp_path / "token"
+    token.write_text(await asyncio.to_thread(world.hub.kubectl, *kubectl.split()))
+    async with deciding(world, http_host="0.0.0.0") as controller:
+        await world.placed("demo")
+        asked = ("wl/demo", "-n", "shop", "--controller", f"http://127.0.0.1:{controller.port}")
+        without = await run(world, "explain", *asked)
+        with_it = await run(world, "explain", *asked, "--token-file", str(token))
+    assert "a bearer token is needed" in without.stderr
+    assert (with_it.stderr, with_it.exit_code) == ("", 0)
+    assert with_it.stdout == without.stdout
 
 
 @pytest.mark.proves("E30")
