@@ -34,8 +34,11 @@ MAX_WEIGHT = 2**31 - 1
 MAX_UNITS = 2**19
 """Below these two, different priorities are different float64 values, so that a sort is exact."""
 
-_ROUNDS = 64
-"""Halvings that bring any bracket to the spacing of floats; Newton's steps need two to eight."""
+_NO_UNITS = 1e-12
+"""An inverse priority before which no weight gets a unit."""
+
+_FLAT = 1e-3
+"""Slopes below this are rounding: the smallest weight's is a half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,34 +107,96 @@ def _until_full(weight: Ints, start: Ints, top: Ints, order: Ints, group: Ints, 
 
 def _divide(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quota: Ints) -> Ints:
     """Each block's quota over its clusters; every block can take more than its quota."""
-    low, high = _around(weight, start, top, block, quota)
-    sure = np.maximum(_served(weight, start, top, low[block]) - 1, start)
-    spare = np.minimum(_served(weight, start, top, high[block]) + 1, top) - sure
-    who = np.repeat(np.arange(len(sure)), spare)
-    first = np.cumsum(spare) - spare
-    unit = sure[who] + np.arange(len(who)) - first[who]
-    line = np.lexsort((order[who], -(weight[who] / (2 * unit + 1))))
+    sure, reach = _around(weight, start, top, block, quota)
     left = np.maximum(quota - sums(block, sure, len(quota)), 0)
-    taken = _firsts(who[line], block, left)
+    near = np.flatnonzero(reach > sure)
+    spare = (reach - sure)[near]
+    who = np.repeat(near, spare)
+    unit = sure[who] + np.arange(len(who)) - np.repeat(np.cumsum(spare) - spare, spare)
+    priority = weight[who] / (2 * unit + 1)
+    if len(left) == 1:
+        taken = who[np.lexsort((order[who], -priority))[: left[0]]]
+    else:
+        blocks = block[who]
+        line = np.lexsort((order[who], -priority, blocks))
+        counts = np.bincount(blocks, minlength=len(left))
+        before = np.cumsum(counts) - counts
+        taken = who[line][np.arange(len(who)) < (before + left)[blocks[line]]]
     return sure + np.bincount(taken, minlength=len(sure))
 
 
+def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Ints, Ints]:
+    """What each cluster holds a little before its block's quota is out, and a little after.
+
+    Rounding puts a block off its unrounded position by about the root of its size. A block for
+    which that window was too narrow gets one four times as wide, until it encloses the quota.
+    """
+    size = len(quota)
+    inside = np.bincount(block, minlength=size)
+    middle, slope = _cross(weight, start, top, block, quota)
+    width = (np.sqrt(inside) + 1.0) / slope
+    while True:
+        ends = np.stack((np.maximum(middle - width, _NO_UNITS), middle + width))
+        sure, reach = _served(weight, start, top, ends[:, block] if size > 1 else ends)
+        early = (sums(block, sure, size) > quota) & (ends[0] > _NO_UNITS)
+        late = sums(block, reach, size) < quota
+        missed = early | late
+        if not missed.any():
+            return sure, reach
+        width = np.where(missed, 4.0 * width, width)
+
+
 def _served(weight: Ints, start: Ints, top: Ints, x: Floats) -> Ints:
-    """What each cluster holds once all units of a priority above 1/x are out, to within one."""
-    units = np.minimum((weight * x + 1.0) * 0.5, MAX_UNITS + 1.0).astype(np.int64)
-    return np.minimum(np.maximum(units, start), top)
+    """Shape of x: what each cluster holds once all units of a priority of 1/x or more are out.
+
+    The division here is the one that the units are sorted by, so that no unit can be out before
+    one that stands above it.
+    """
+    units = np.floor(np.minimum(weight * (0.5 * x) + 0.5, MAX_UNITS + 1.0))
+    line = 1.0 / x
+    units += weight / (2.0 * units + 1.0) >= line
+    units -= weight / (2.0 * units - 1.0) < line
+    served: Ints = np.minimum(np.maximum(units, start), top).astype(np.int64)
+    return served
 
 
-def _firsts(who: Ints, block: Ints, left: Ints) -> Ints:
-    """Of units in line (`who` names each one's cluster), the first `left` of each block."""
-    if len(left) == 1:
-        return who[: left[0]]
-    blocks = block[who]
-    grouped = np.argsort(blocks, kind="stable")
-    counts = np.bincount(blocks, minlength=len(left))
-    before = np.cumsum(counts) - counts
-    rank = np.arange(len(who)) - before[blocks[grouped]]
-    return who[grouped[rank < left[blocks[grouped]]]]
+def _cross(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Floats, Floats]:
+    """Inverse priorities at which each block holds its quota if nothing is rounded, and the slopes.
+
+    Unrounded, a cluster holds `w x / 2` between its bounds: what a block holds is a chain of
+    straight lines, whose bends are where a cluster leaves its start or meets its top. The bends are
+    sorted, the lines summed up, and the one that reaches the quota is solved. Good to the accuracy
+    of floats only; `_around` looks at units.
+    """
+    half = np.where(top > start, weight * 0.5, 0.0)
+    pace = np.maximum(half, 0.5)
+    bends = np.concatenate((start / pace, top / pace))
+    slopes = np.concatenate((half, -half))
+    moves = half > 0.0
+    shifts = np.concatenate((start * moves, -(top * moves)))
+    want = quota - sums(block, start, len(quota))
+    if len(quota) == 1:
+        line = np.argsort(bends)
+    else:
+        blocks = np.concatenate((block, block))
+        line = np.argsort(blocks + bends * (0.5 / max(float(bends.max()), 1.0)))
+    bends = bends[line]
+    slope, shift = np.cumsum(slopes[line]), np.cumsum(shifts[line])
+    if len(quota) == 1:
+        met = np.searchsorted(slope * bends - shift, want) - 1
+        first = np.zeros(1, dtype=np.int64)
+    else:
+        counts = 2 * np.bincount(block, minlength=len(quota))
+        first = np.cumsum(counts) - counts
+        slope -= np.repeat(np.concatenate(([0.0], slope[first[1:] - 1])), counts)
+        shift -= np.repeat(np.concatenate(([0], shift[first[1:] - 1])), counts)
+        held = slope * bends - shift
+        met = first + np.add.reduceat(held < np.repeat(want, counts), first, dtype=np.int64) - 1
+    at = np.maximum(met, first)
+    last = np.append(first[1:], len(bends)) - 1
+    steep = np.maximum(slope[at], _FLAT)
+    x = np.clip((want + shift[at]) / steep, bends[at], bends[np.minimum(at + 1, last)])
+    return np.maximum(x, _NO_UNITS), steep
 
 
 def sums(group: Ints, values: Ints, size: int) -> Ints:
@@ -139,49 +204,3 @@ def sums(group: Ints, values: Ints, size: int) -> Ints:
     if size == 1:
         return np.array([values.sum()], dtype=np.int64)
     return np.bincount(group, weights=values, minlength=size).astype(np.int64)
-
-
-def _around(
-    weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints
-) -> tuple[Floats, Floats]:
-    """Inverse priorities at which each block surely has too few units out, and surely enough.
-
-    Without rounding, a cluster holds `w x / 2` between its bounds. Rounding is off by at most a
-    half for each cluster, so positions half a unit a cluster below and above the quota enclose it.
-    They are found by Newton's method, kept within a bracket because bounds bend the curve.
-    """
-    size = len(quota)
-    margin: Floats = np.bincount(block, minlength=size).astype(np.float64) * 0.5 + 1.0
-    floor = sums(block, start, size)
-    ends = (2.0 * top + 1.0) / np.maximum(weight, 1)
-    last = np.zeros(size)
-    np.maximum.at(last, block, np.where(top > start, ends, 0.0))
-    few = quota - 2.0 * margin
-    many = quota + 2.0 * margin
-    low = _solve(weight, start, top, block, few, margin, last)
-    high = _solve(weight, start, top, block, many, margin, last)
-    return np.where(quota - 3.0 * margin <= floor, 0.0, low), high
-
-
-def _solve(
-    weight: Ints, start: Ints, top: Ints, block: Ints, target: Floats, slack: Floats, last: Floats
-) -> Floats:
-    """Each block's position at which its unrounded units come within `slack` of the target."""
-    size = len(target)
-    below, above = np.zeros(size), last.copy()
-    weights = np.bincount(block, weights=weight, minlength=size)
-    x = np.clip(2.0 * target / np.maximum(weights, 1.0), 0.0, last)
-    half = weight * 0.5
-    for _ in range(_ROUNDS):
-        ideal = half * x[block]
-        free = (ideal > start) & (ideal < top)
-        held = np.minimum(np.maximum(ideal, start), top)
-        gap = target - np.bincount(block, weights=held, minlength=size)
-        if (np.abs(gap) <= slack).all():
-            break
-        below, above = np.where(gap > 0, x, below), np.where(gap < 0, x, above)
-        slope = np.bincount(block, weights=half * free, minlength=size)
-        step = x + gap / np.maximum(slope, 1e-12)
-        inside = (step > below) & (step < above)
-        x = np.where(np.abs(gap) <= slack, x, np.where(inside, step, (below + above) * 0.5))
-    return x
