@@ -164,10 +164,15 @@ class Quotas:
             await self._fill_in(policy)
             policy = self._policies.get(key)
         wishes = self._wishes.pop(key, {})
-        if policy is None:
-            self._answer(wishes, granted=False)
-            return None
-        ledger = self._ledger(key)
+        try:
+            return await self._bring(policy, wishes) if policy is not None else None
+        finally:  # nobody may wait for ever, whatever went wrong
+            again = self._wishes.get(key, {})
+            given_up = {k: wish for k, wish in wishes.items() if again.get(k) is not wish}
+            self._answer(given_up, granted=False)
+
+    async def _bring(self, policy: WorkloadPolicy, wishes: dict[Key, _Wish]) -> float | None:
+        key, ledger = policy.metadata.key, self._ledger(policy.metadata.key)
         self._haunt(key)  # what nobody shows is void after a while
         self._answer(_stale(wishes, ledger.epoch), granted=False)
         wishes = {k: wish for k, wish in wishes.items() if not wish.done.done()}
@@ -245,7 +250,7 @@ class Quotas:
         if rules is not None and not rules.fault:
             counts = self._allocated(rules)
             status["allocated"] = [
-                {"name": name, "replicas": counts.get(name, 0), "desired": desired}
+                {"name": name, "replicas": counts.get(name, 0), "desired": int(desired)}
                 for name, desired in zip(rules.domains, rules.desired, strict=True)
             ]
         status["summary"] = _summary(status["allocated"])

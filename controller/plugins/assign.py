@@ -16,7 +16,11 @@ from controller.unit import Unit
 
 
 class Single:
-    """All units on one cluster: where they are, if that will still do, else the best."""
+    """All units on one cluster: where they are, if that will still do, else the best.
+
+    Shares on several clusters, as a policy leaves them that binds it no longer, stay where they are
+    until the Workload's own rules are edited.
+    """
 
     name = "Single"
 
@@ -27,6 +31,8 @@ class Single:
     def assign(self, unit: Unit, field: Candidates) -> Assignment:
         """One share of all units, or none; the old share where no cluster takes the new number."""
         want = unit.replicas
+        if not unit.edited and int((field.keeps & (field.present > 0)).sum()) > 1:
+            return _as_it_is(field, want)
         home = self._home(unit, field)
         if home is not None and self._holds(home, want, field):
             kind = Why.KEPT if field.present[home] else Why.WHOLE
@@ -119,6 +125,24 @@ class Divided:
                         upper[row] = rule.max_replicas
                     break
         return weight
+
+
+def _as_it_is(field: Candidates, want: int) -> Assignment:
+    """The shares on several clusters; more go to the best one with room, fewer leave the least."""
+    present = np.where(field.keeps, field.present, 0)
+    shares = {int(row): int(present[row]) for row in np.flatnonzero(present)}
+    more = want - sum(shares.values())
+    if more > 0:
+        roomy = (int(r) for r in field.ranking if field.room[r] - field.present[r] >= more)
+        best = next(roomy, None)
+        if best is not None:
+            shares[best] = shares.get(best, 0) + more
+    for row in sorted(shares, key=lambda row: (shares[row], -field.fleet.by_name[row])):
+        taken = min(max(-more, 0), shares[row])
+        shares[row] -= taken
+        more += taken
+    kept = {row: units for row, units in shares.items() if units}
+    return Assignment(kept, want, lambda row: (Reason(Why.KEPT, kept[row]),) if row in kept else ())
 
 
 def _whole(row: int, units: int, desired: int, kind: Why) -> Assignment:

@@ -1,0 +1,223 @@
+"""WorkloadPolicies on a real hub: what flips without a touch, what is written, and who may take what."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from machinery.resources import EVENTS, WORKLOAD_POLICIES, WORKLOADS
+
+from .live import World, condition, configured, deciding, placements
+
+ZONE = "topology.kubernetes.io/zone"
+LABEL = "stowage.dev/workload-policy"
+BOUND = {LABEL: "demo"}
+QUOTA = 60
+
+
+async def policy(world: World, *, selector: Any = None, **domains: int) -> None:
+    """A Required policy of that name; another one of the name is replaced."""
+    body = {
+        "apiVersion": WORKLOAD_POLICIES.api_version,
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": "demo", "namespace": world.namespace},
+        "spec": {
+            "topologyKey": ZONE,
+            "labelSelector": selector or {},
+            "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
+            "allocationType": "Required",
+        },
+    }
+    await world.client.apply(
+        WORKLOAD_POLICIES, body, name="demo", namespace=world.namespace, force=True
+    )
+
+
+async def shown(world: World, summary: str) -> dict[str, Any]:
+    """The policy's status, as soon as its column says so."""
+    for _ in range(150):
+        found = await world.client.get(WORKLOAD_POLICIES, "demo", namespace=world.namespace)
+        if found.get("status", {}).get("summary") == summary:
+            return dict(found["status"])
+        await asyncio.sleep(0.1)
+    raise AssertionError(found.get("status"))
+
+
+@pytest.fixture
+async def zones(world: World) -> World:
+    """Two clusters, each a zone of its own; no policy is left of the test before."""
+    for item in (await world.client.list(WORKLOAD_POLICIES))["items"]:
+        meta = item["metadata"]
+        await world.client.delete(WORKLOAD_POLICIES, meta["name"], namespace=meta["namespace"])
+    await world.cluster("m1", labels={ZONE: "member"}, cpu="1000", pods="5000")
+    await world.cluster("h1", labels={ZONE: "host"}, cpu="1000", pods="5000")
+    return world
+
+
+@pytest.mark.proves("K16", "K25", "K26", "K32", "K14")
+async def test_the_worked_example_with_the_policy_after_the_workload(zones: World) -> None:
+    async with deciding(zones):
+        await zones.workload("demo", replicas=6, labels=BOUND)
+        said = await zones.refused("demo", "PolicyNotFound")
+        assert "workload-policy demo does not exist in namespace shop" in said["message"]
+        await policy(zones, member=1, host=3)
+        said = await zones.refused("demo", "ReplicasReached")
+        found = await zones.get("demo")
+        status = found["status"]
+        assert (status["desired"], status["assigned"], status["pending"]) == (6, 4, 2)
+        assert status["clusterSummary"] == "h1=3,m1=1"
+        assert status["policyRef"] == {"name": "demo"}
+        assert "reached member (1/1), host (3/3)" in said["message"]
+        told = await shown(zones, "member=1/1,host=3/3")
+        assert told["workloads"] == 1
+        assert told["allocated"] == [
+            {"name": "member", "replicas": 1, "desired": 1},
+            {"name": "host", "replicas": 3, "desired": 3},
+        ]
+        assert condition(told, "Ready")["status"] == "True"
+
+
+@pytest.mark.proves("K22", "K26")
+async def test_one_event_names_the_domains_that_are_full(zones: World) -> None:
+    await policy(zones, member=1, host=3)
+    async with deciding(zones):
+        await zones.workload("told", replicas=6, labels=BOUND)
+        await zones.refused("told", "ReplicasReached")
+        await asyncio.sleep(1)
+    events = (await zones.client.list(EVENTS, namespace="shop"))["items"]
+    (event,) = [e for e in events if e["regarding"].get("name") == "told"]
+    assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
+    assert "reached member (1/1), host (3/3)" in event["note"]
+
+
+@pytest.mark.proves("K5", "K33")
+async def test_a_quota_is_shared_and_free_at_once(zones: World) -> None:
+    await policy(zones, host=3)
+    async with deciding(zones):
+        await zones.workload("first", replicas=3, labels=BOUND)
+        assert await zones.placed("first") == {"h1": 3}
+        await zones.workload("second", replicas=2, labels=BOUND)
+        await zones.refused("second", "ReplicasReached")
+        await zones.client.delete(WORKLOADS, "first", namespace="shop")
+        assert await zones.placed("second", seconds=5) == {"h1": 2}
+        await shown(zones, "host=2/3")
+
+
+@pytest.mark.proves("K29")
+async def test_an_edited_policy_moves_nothing_and_shrinking_begins_there(zones: World) -> None:
+    await policy(zones, member=1, host=3)
+    async with deciding(zones):
+        await zones.workload("demo", replicas=4, labels=BOUND)
+        assert await zones.placed("demo") == {"h1": 3, "m1": 1}
+        await policy(zones, member=1, host=1)
+        await shown(zones, "member=1/1,host=3/1")
+        assert placements(await zones.get("demo")) == {"h1": 3, "m1": 1}
+        await zones.edit("demo", {"spec": {"replicas": 2}})
+        found = await zones.until("demo", lambda s: s["assigned"] == 2)
+        assert placements(found) == {"h1": 1, "m1": 1}
+
+
+@pytest.mark.proves("K14")
+async def test_without_its_label_it_is_bound_no_longer_and_stays(zones: World) -> None:
+    await policy(zones, member=1, host=3)
+    async with deciding(zones):
+        await zones.workload("demo", replicas=4, labels=BOUND)
+        assert await zones.placed("demo") == {"h1": 3, "m1": 1}
+        await zones.edit("demo", {"metadata": {"labels": {LABEL: None}}})
+        found = await zones.until("demo", lambda s: "policyRef" not in s)
+        assert placements(found) == {"h1": 3, "m1": 1}
+        await zones.edit("demo", {"spec": {"replicas": 9}})
+        found = await zones.until("demo", lambda s: s["assigned"] == 9)
+        after = placements(found)
+        assert (after["h1"], after["m1"]) in ((8, 1), (3, 6))
+
+
+@pytest.mark.proves("K17")
+async def test_a_policy_that_was_stored_wrong_is_named_and_heals(bare_world: World) -> None:
+    """Both names of the method, differing, as an older schema would have let through."""
+    await bare_world.cluster("h1", labels={ZONE: "host"})
+    async with deciding(bare_world):
+        await policy(bare_world, host=3)
+        await bare_world.workload("demo", replicas=2, labels=BOUND)
+        assert await bare_world.placed("demo") == {"h1": 2}
+        found = await bare_world.client.get(WORKLOAD_POLICIES, "demo", namespace="shop")
+        assert found["spec"]["allocationMethod"] == "Balance", "filled in without admission"
+
+
+@pytest.mark.proves("K24")
+async def test_schedulers_of_two_names_never_exceed_a_quota(
+    zones: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes share one quota; one is killed in the middle; what it left is taken over."""
+    monkeypatch.setattr("controller.claims.CLAIM_SECONDS", 8.0)
+    await policy(zones, host=QUOTA)
+    most = 0
+    done = asyncio.Event()
+
+    async def look() -> None:
+        nonlocal most
+        while not done.is_set():
+            listed = (await zones.client.list(WORKLOADS, namespace="shop"))["items"]
+            most = max(most, sum(sum(placements(each).values()) for each in listed))
+            await asyncio.sleep(0.02)
+
+    async def create(number: int) -> None:
+        theirs = {"schedulerName": "second"} if number % 2 else {}
+        await zones.workload(f"w{number}", replicas=2, labels=BOUND, **theirs)
+
+    watching = asyncio.create_task(look())
+    try:
+        with _second(zones, tmp_path) as other:
+            async with deciding(zones):
+                await zones.workload("warm", replicas=1, labels=BOUND, schedulerName="second")
+                await zones.placed("warm", seconds=40)
+                half = [asyncio.create_task(create(number)) for number in range(50)]
+                await asyncio.sleep(0.4)
+                os.kill(other.pid, signal.SIGKILL)
+                await asyncio.gather(*half)
+                await zones.settle()
+                await asyncio.gather(
+                    *(zones.workload(f"x{n}", replicas=2, labels=BOUND) for n in range(20))
+                )
+                await shown(zones, f"host={QUOTA}/{QUOTA}")
+                await _filled(zones)
+    finally:
+        done.set()
+        await watching
+    assert most == QUOTA
+
+
+async def _filled(world: World) -> None:
+    for _ in range(300):
+        listed = (await world.client.list(WORKLOADS, namespace="shop"))["items"]
+        if sum(sum(placements(each).values()) for each in listed) == QUOTA:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError([placements(each) for each in listed])
+
+
+@contextmanager
+def _second(world: World, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A controller of another scheduler name, in a process of its own."""
+    kubeconfig = folder / "hub.kubeconfig"
+    kubeconfig.write_text(world.hub.admin_kubeconfig)
+    file = configured(folder, {}, names=("second",))
+    command = [sys.executable, "-m", "stowage", "controller", "--http-port=0"]
+    command += [f"--kubeconfig={kubeconfig}", f"--config={file}"]
+    with (
+        (folder / "second.log").open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
