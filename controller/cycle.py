@@ -181,7 +181,9 @@ class _Pass:
 
 def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) -> Decision:
     names = work.fleet.names
-    shares = sorted(assignment.shares.items(), key=lambda share: names[share[0]])
+    shares = list(assignment.shares.items())
+    if not assignment.in_order:
+        shares.sort(key=lambda share: names[share[0]])
     verdict = of_assignment(assignment, work.verdicts, work.refusals, work.lament(assignment))
     weights = {name: work.profile.weights[name] for name in work.scores}
     decision = Decision(

@@ -116,3 +116,40 @@ def test_every_example_is_tried_here() -> None:
     for path in sorted(EXAMPLES.glob("*.yaml")):
         assert f'"{path.name}"' in tried, f"{path.name} is applied by no test"
         assert all(o.get("metadata", {}).get("name") for o in load(path))
+
+
+@pytest.mark.proves("K2", "K27")
+def test_a_policy_in_proportion(demo: Playground) -> None:
+    apply(demo, "10-policy-preferred.yaml")
+    demo.until_running(NAMESPACE, "proportional")
+    assert demo.placements(NAMESPACE, "proportional") == {"member-1": 2, "member-2": 3}
+    for member, units in (("member-1", 2), ("member-2", 3)):
+        assert demo.seen(member, NAMESPACE, "proportional")["spec"]["replicas"] == units
+
+
+@pytest.mark.proves("K26", "K32")
+def test_a_policy_that_bounds(demo: Playground) -> None:
+    apply(demo, "11-policy-required.yaml")
+    demo.until_condition(NAMESPACE, "bounded", "Scheduled", reason="ReplicasReached")
+    demo.until_running(NAMESPACE, "bounded")
+    assert demo.seen("member-1", NAMESPACE, "bounded")["spec"]["replicas"] == 1
+    assert demo.seen("member-2", NAMESPACE, "bounded")["spec"]["replicas"] == 3
+    head, row = demo.hub("-n", NAMESPACE, "get", "wl", "bounded", "-o", "wide").splitlines()
+    line = dict(zip(head.split(), row.split(), strict=False))
+    assert (line["DESIRED"], line["ASSIGNED"]) == ("6", "4")
+    assert line["CLUSTERS"] == "member-1=1,member-2=3"
+    assert line["PENDING"] == "2"
+    told = wait(
+        "the policy's column",
+        lambda: demo.hub("-n", NAMESPACE, "get", "wlp", "one-and-three", "--no-headers").split(),
+    )
+    assert told[1:4] == ["topology.kubernetes.io/zone", "Required", "Balance"]
+    wait(
+        "what it holds",
+        lambda: (
+            "zone-1=1/1,zone-2=3/3"
+            in demo.hub("-n", NAMESPACE, "get", "wlp", "one-and-three", "--no-headers")
+        ),
+    )
+    described = demo.hub("-n", NAMESPACE, "describe", "wl", "bounded")
+    assert "workload-policy one-and-three reached zone-1 (1/1), zone-2 (3/3)" in described

@@ -213,8 +213,12 @@ class PolicyShares:
         known.after = known.count(domain, held + change)
         gap = int(np.maximum(limits.desired - limits.count, 0).sum())
         beyond = limits.required and more > gap
+        rows = np.flatnonzero(shares)
+        last = np.where(domain == OUTSIDE, len(limits.desired), domain)[rows]
+        rows = rows[np.lexsort((clusters.order[rows], last))]
         return Assignment(
-            shares={int(row): int(shares[row]) for row in np.flatnonzero(shares)},
+            shares={int(row): int(shares[row]) for row in rows},
+            in_order=True,  # that of the policy's list
             desired=unit.replicas,
             why=lambda row: _why(known, field, domain, shares, row),
             short=ScheduledReason.REPLICAS_REACHED

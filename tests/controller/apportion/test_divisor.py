@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -120,6 +121,38 @@ def test_large_fleets_are_divided_to_the_unit(size: int) -> None:
     assert open_.any()
     following = (weight / (2 * held + 1))[open_].max()
     assert (weight[held > 0] / (2 * held[held > 0] - 1)).min() >= following
+
+
+@given(seeds, st.integers(1, 60))
+@settings(max_examples=300, deadline=None)
+def test_weights_of_every_size_and_units_up_to_the_most(seed: int, size: int) -> None:
+    """Too many units for the plain loop: each unit given stands before each that was not."""
+    dice = random.Random(seed)
+    weight = [int(2 ** dice.uniform(0, 31)) - dice.choice([0, 1]) for _ in range(size)]
+    start = [dice.choice([0, int(2 ** dice.uniform(0, 12))]) for _ in range(size)]
+    top = [max(s, int(2 ** dice.uniform(0, 19))) for s in start]
+    order = list(range(size))
+    dice.shuffle(order)
+    total = int(2 ** dice.uniform(0, 19))
+    held = hand_out(
+        total, weight=ints(weight), start=ints(start), top=ints(top), order=ints(order)
+    ).tolist()
+    able = sum(t for t, w in zip(top, weight, strict=True) if w) + sum(
+        s for s, w in zip(start, weight, strict=True) if not w
+    )
+    assert sum(held) == max(sum(start), min(total, able))
+    given_ = [
+        (Fraction(weight[row], 2 * held[row] - 1), -order[row])
+        for row in range(size)
+        if held[row] > start[row]
+    ]
+    following = [
+        (Fraction(weight[row], 2 * held[row] + 1), -order[row])
+        for row in range(size)
+        if weight[row] and held[row] < top[row]
+    ]
+    if given_ and following:
+        assert min(given_) > max(following)
 
 
 def test_no_clusters_hold_nothing() -> None:
