@@ -37,6 +37,11 @@ MAX_UNITS = 2**19
 _NO_UNITS = 1e-12
 """An inverse priority before which no weight gets a unit."""
 
+_HALF_AND_MORE = 0.5 + 2.0**-20
+"""Rounds to the number of units or one more; less would sometimes be one fewer, for a last bit."""
+
+_SIDES = np.array([[-1.0], [1.0]])
+
 _FLAT = 1e-3
 """Slopes below this are rounding: the smallest weight's is a half."""
 
@@ -109,10 +114,10 @@ def _divide(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quot
     """Each block's quota over its clusters; every block can take more than its quota."""
     sure, reach = _around(weight, start, top, block, quota)
     left = np.maximum(quota - sums(block, sure, len(quota)), 0)
-    near = np.flatnonzero(reach > sure)
+    near = (reach > sure).nonzero()[0]
     spare = (reach - sure)[near]
-    who = np.repeat(near, spare)
-    unit = sure[who] + np.arange(len(who)) - np.repeat(np.cumsum(spare) - spare, spare)
+    who = near.repeat(spare)
+    unit = sure[who] + np.arange(len(who)) - (spare.cumsum() - spare).repeat(spare)
     priority = weight[who] / (2 * unit + 1)
     if len(left) == 1:
         taken = who[np.lexsort((order[who], -priority))[: left[0]]]
@@ -120,7 +125,7 @@ def _divide(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quot
         blocks = block[who]
         line = np.lexsort((order[who], -priority, blocks))
         counts = np.bincount(blocks, minlength=len(left))
-        before = np.cumsum(counts) - counts
+        before = counts.cumsum() - counts
         taken = who[line][np.arange(len(who)) < (before + left)[blocks[line]]]
     return sure + np.bincount(taken, minlength=len(sure))
 
@@ -128,19 +133,18 @@ def _divide(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quot
 def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Ints, Ints]:
     """What each cluster holds a little before its block's quota is out, and a little after.
 
-    Rounding puts a block off its unrounded position by about the root of its size. A block for
-    which that window was too narrow gets one four times as wide, until it encloses the quota.
+    Rounding puts a block off its unrounded position by less than the root of its size, as a rule.
+    A block for which that was too little is given four times as much, until it encloses the quota.
     """
     size = len(quota)
-    inside = np.bincount(block, minlength=size)
-    middle, slope = _cross(weight, start, top, block, quota)
-    width = (np.sqrt(inside) + 1.0) / slope
+    least = sums(block, start, size)
+    course = _course(weight, start, top, block, size)
+    width = 0.6 * np.sqrt(np.bincount(block, minlength=size)) + 1.0
     while True:
-        ends = np.stack((np.maximum(middle - width, _NO_UNITS), middle + width))
+        ends = course.at(quota - least + _SIDES * width)
         sure, reach = _served(weight, start, top, ends[:, block] if size > 1 else ends)
-        early = (sums(block, sure, size) > quota) & (ends[0] > _NO_UNITS)
-        late = sums(block, reach, size) < quota
-        missed = early | late
+        before = sums(block, sure, size)
+        missed = ((before > quota) & (before > least)) | (sums(block, reach, size) < quota)
         if not missed.any():
             return sure, reach
         width = np.where(missed, 4.0 * width, width)
@@ -152,51 +156,65 @@ def _served(weight: Ints, start: Ints, top: Ints, x: Floats) -> Ints:
     The division here is the one that the units are sorted by, so that no unit can be out before
     one that stands above it.
     """
-    units = np.floor(np.minimum(weight * (0.5 * x) + 0.5, MAX_UNITS + 1.0))
-    line = 1.0 / x
-    units += weight / (2.0 * units + 1.0) >= line
-    units -= weight / (2.0 * units - 1.0) < line
+    units = np.floor(np.minimum(weight * (0.5 * x) + _HALF_AND_MORE, MAX_UNITS + 1.0))
+    units -= weight / (2.0 * units - 1.0) < 1.0 / x
     served: Ints = np.minimum(np.maximum(units, start), top).astype(np.int64)
     return served
 
 
-def _cross(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Floats, Floats]:
-    """Inverse priorities at which each block holds its quota if nothing is rounded, and the slopes.
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """What blocks hold above their starts if nothing is rounded, by inverse priority.
 
-    Unrounded, a cluster holds `w x / 2` between its bounds: what a block holds is a chain of
-    straight lines, whose bends are where a cluster leaves its start or meets its top. The bends are
-    sorted, the lines summed up, and the one that reaches the quota is solved. Good to the accuracy
-    of floats only; `_around` looks at units.
+    Unrounded, a cluster holds `w x / 2` between its bounds. What a block holds is then a chain of
+    straight lines, whose bends are where a cluster leaves its start or meets its top: from one bend
+    to the next, `slope x - shift`. Good to the accuracy of floats; `_around` looks at units.
+
+    `bends`, `slope`, `shift`: one entry a bend, sorted within each block. `first`: each block's
+    first bend. `counts`: each block's number of bends.
     """
-    half = np.where(top > start, weight * 0.5, 0.0)
+
+    bends: Floats
+    slope: Floats
+    shift: Ints
+    first: Ints
+    counts: Ints
+
+    def at(self, units: Floats) -> Floats:
+        """Shape of `units`, (k, blocks): where each block holds so many above its starts."""
+        held = self.slope * self.bends - self.shift
+        if len(self.first) == 1:
+            met = held.searchsorted(units[:, 0])[:, None]
+        else:
+            fewer = held < units.repeat(self.counts, axis=1)
+            met = np.add.reduceat(fewer, self.first, axis=1, dtype=np.int64)
+        bend = self.first + np.minimum(np.maximum(met, 1), self.counts) - 1
+        x = (units + self.shift[bend]) / np.maximum(self.slope[bend], _FLAT)
+        x = np.where(met < self.counts, x, 2.0 * self.bends[self.first + self.counts - 1])
+        return np.maximum(np.where(units > 0, np.maximum(x, self.bends[bend]), 0.0), _NO_UNITS)
+
+
+def _course(weight: Ints, start: Ints, top: Ints, block: Ints, size: int) -> _Course:
+    """The chain of each block: all bends sorted, and the lines between them summed up."""
+    moves = top > start
+    half = np.where(moves, weight * 0.5, 0.0)
     pace = np.maximum(half, 0.5)
     bends = np.concatenate((start / pace, top / pace))
     slopes = np.concatenate((half, -half))
-    moves = half > 0.0
     shifts = np.concatenate((start * moves, -(top * moves)))
-    want = quota - sums(block, start, len(quota))
-    if len(quota) == 1:
-        line = np.argsort(bends)
-    else:
-        blocks = np.concatenate((block, block))
-        line = np.argsort(blocks + bends * (0.5 / max(float(bends.max()), 1.0)))
-    bends = bends[line]
-    slope, shift = np.cumsum(slopes[line]), np.cumsum(shifts[line])
-    if len(quota) == 1:
-        met = np.searchsorted(slope * bends - shift, want) - 1
-        first = np.zeros(1, dtype=np.int64)
-    else:
-        counts = 2 * np.bincount(block, minlength=len(quota))
-        first = np.cumsum(counts) - counts
-        slope -= np.repeat(np.concatenate(([0.0], slope[first[1:] - 1])), counts)
-        shift -= np.repeat(np.concatenate(([0], shift[first[1:] - 1])), counts)
-        held = slope * bends - shift
-        met = first + np.add.reduceat(held < np.repeat(want, counts), first, dtype=np.int64) - 1
-    at = np.maximum(met, first)
-    last = np.append(first[1:], len(bends)) - 1
-    steep = np.maximum(slope[at], _FLAT)
-    x = np.clip((want + shift[at]) / steep, bends[at], bends[np.minimum(at + 1, last)])
-    return np.maximum(x, _NO_UNITS), steep
+    if size == 1:
+        line = bends.argsort()
+        slope, shift = slopes[line].cumsum(), shifts[line].cumsum()
+        one = np.zeros(1, dtype=np.int64)
+        return _Course(bends[line], slope, shift, one, one + len(line))
+    # One sort for all: blocks are a whole apart, bends within them less than that.
+    line = (np.concatenate((block, block)) + bends * (0.5 / max(bends.max(), 1.0))).argsort()
+    slope, shift = slopes[line].cumsum(), shifts[line].cumsum()
+    counts = 2 * np.bincount(block, minlength=size)
+    first = counts.cumsum() - counts
+    slope -= np.concatenate(([0.0], slope[first[1:] - 1])).repeat(counts)
+    shift -= np.concatenate(([0], shift[first[1:] - 1])).repeat(counts)
+    return _Course(bends[line], slope, shift, first, counts)
 
 
 def sums(group: Ints, values: Ints, size: int) -> Ints:

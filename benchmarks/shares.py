@@ -1,0 +1,164 @@
+"""One division into shares: the planner beside a heap, on fleets of 1,000 and 5,000 clusters.
+
+    uv run python -m benchmarks.shares
+
+Ten replicas a cluster. "weights" has nothing but weights. "all bounds" has a lower and an upper
+bound, room and learnt limits on single clusters, quotas on zones and caps on subsets of them.
+"growing" and "shrinking" start from three quarters, and from five quarters, of what is wanted.
+Times are of `apportion` in milliseconds, least and median of many runs; "+ why" adds the account
+of all clusters in columns, from which the reasons of a row are read, and what binds. The heap is
+what one would write first: a unit at a time to the highest priority, bounds looked up at each unit.
+Both give the same shares, which is checked first.
+"""
+
+from __future__ import annotations
+
+import gc
+import heapq
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from controller.apportion.divisor import Ints
+from controller.apportion.planner import (
+    UNBOUNDED,
+    BoundKind,
+    GroupBound,
+    Plan,
+    Problem,
+    apportion,
+)
+
+AIM_MILLISECONDS = {1000: 0.3, 5000: 2.0}
+ROUNDS, HEAP_ROUNDS = 400, 3
+ZONES, SUBSETS = 20, 3
+
+
+def bare(size: int) -> Problem:
+    dice = np.random.default_rng(size)
+    free = np.full(size, UNBOUNDED, dtype=np.int64)
+    none = np.zeros(size, dtype=np.int64)
+    weight = dice.integers(1, 100, size)
+    return Problem(10 * size, weight, none, free, free, free, none, dice.permutation(size))
+
+
+def bounded(size: int) -> Problem:
+    dice = np.random.default_rng(size + 1)
+    zone = dice.integers(0, ZONES, size)
+    subset = zone * SUBSETS + dice.integers(0, SUBSETS, size)
+    learnt = np.where(dice.random(size) < 0.1, dice.integers(0, 20, size), UNBOUNDED)
+    zones = _group(BoundKind.DOMAIN_QUOTA, zone, ZONES, size, dice)
+    subsets = _group(BoundKind.SUBSET_CAP, subset, ZONES * SUBSETS, size, dice)
+    return replace(
+        bare(size),
+        lower=dice.integers(0, 3, size),
+        upper=dice.integers(5, 60, size),
+        room=dice.integers(0, 80, size),
+        learnt=learnt,
+        groups=(zones, subsets),
+    )
+
+
+def _group(
+    kind: BoundKind, group: Ints, groups: int, size: int, dice: np.random.Generator
+) -> GroupBound:
+    """Caps of which about a third bind."""
+    mean = 10 * size // groups
+    upper = dice.integers(mean * 3 // 4, mean * 2, groups)
+    names = [f"{kind.value} {number}" for number in range(groups)]
+    return GroupBound(kind, names, group, upper, np.zeros(groups, dtype=np.int64))
+
+
+def moved(problem: Problem, quarters: int) -> Problem:
+    """What is present was planned for so many quarters of the total."""
+    before = apportion(replace(problem, total=problem.total * quarters // 4)).shares
+    return replace(problem, present=before)
+
+
+def by_heap(problem: Problem) -> list[int]:
+    """One unit after another, the lower bounds first; growing only."""
+    held = problem.settled().tolist()
+    weight, order = problem.weight.tolist(), problem.order.tolist()
+    top = np.maximum(problem.cap(), problem.settled()).tolist()
+    groups = [(b.group.tolist(), b.upper.tolist(), [0] * len(b.upper)) for b in problem.groups]
+    for group, _, inside in groups:
+        for row, units in enumerate(held):
+            inside[group[row]] += units
+    left = problem.total - sum(held)
+    for ceiling in (np.minimum(problem.lower, top).tolist(), top):
+        line = [(-weight[r] / (2 * held[r] + 1), order[r], r) for r in range(len(held))]
+        line = [entry for entry in line if weight[entry[2]] and held[entry[2]] < ceiling[entry[2]]]
+        heapq.heapify(line)
+        while left and line:
+            _, place, row = line[0]
+            if any(inside[group[row]] >= upper[group[row]] for group, upper, inside in groups):
+                heapq.heappop(line)
+                continue
+            held[row] += 1
+            left -= 1
+            for group, _, inside in groups:
+                inside[group[row]] += 1
+            if held[row] < ceiling[row]:
+                heapq.heapreplace(line, (-weight[row] / (2 * held[row] + 1), place, row))
+            else:
+                heapq.heappop(line)
+    return held
+
+
+def with_why(problem: Problem) -> Plan:
+    plan = apportion(problem)
+    plan.account().rounded()
+    plan.binding  # noqa: B018  it is computed when it is asked for
+    return plan
+
+
+def timed(call: Callable[[], object], rounds: int) -> tuple[float, float]:
+    """Least and median milliseconds of a call, the collector kept out."""
+    taken = []
+    gc.disable()
+    for _ in range(rounds):
+        begun = time.perf_counter_ns()
+        call()
+        taken.append(time.perf_counter_ns() - begun)
+    gc.enable()
+    return min(taken) / 1e6, statistics.median(taken) / 1e6
+
+
+def line(size: int, name: str, problem: Problem) -> None:
+    grows = problem.total >= problem.settled().sum()
+    if grows and by_heap(problem) != apportion(problem).shares.tolist():
+        raise SystemExit(f"{name}: the heap gives other shares")
+    least, median = timed(lambda: apportion(problem), ROUNDS)
+    told, told_median = timed(lambda: with_why(problem), ROUNDS)
+    heap = timed(lambda: by_heap(problem), HEAP_ROUNDS)[0] if grows else None
+    beside = f"{heap:8.1f} {heap / least:6.0f}x" if heap else f"{'':>8} {'':>7}"
+    cost = 1e6 * least / size
+    print(
+        f"{size:6} {name:12} {least:8.3f} {median:8.3f} {told:8.3f} {told_median:8.3f} "
+        f"{beside} {cost:8.0f}"
+    )
+
+
+def main() -> None:
+    print(f"{'':6} {'':12} {'apportion':>17} {'+ why':>17} {'heap':>8} {'':>7} {'ns for':>8}")
+    print(
+        f"{'size':>6} {'':12} {'least':>8} {'median':>8} {'least':>8} {'median':>8} "
+        f"{'least':>8} {'':>7} {'each':>8}"
+    )
+    for size, aim in AIM_MILLISECONDS.items():
+        full = bounded(size)
+        for name, problem in (
+            ("weights", bare(size)),
+            ("all bounds", full),
+            ("growing", moved(full, 3)),
+            ("shrinking", moved(full, 5)),
+        ):
+            line(size, name, problem)
+        print(f"{size:6} {'aim':12} {aim:8.3f}")
+
+
+if __name__ == "__main__":
+    main()
