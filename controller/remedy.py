@@ -158,13 +158,20 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
         return
     lacking = _lacking(decision, tight)
     amounts = " and ".join(f"{_amount(r, unit.request[r])}" for r in lacking) or "room in one piece"
-    where = either(blame.names(tight))
+    where = either(blame.names(tight)) + _domains(decision, tight)
     if _divided(unit) or not unit.counted:
         text = f"{_more(decision.pending, unit)} {amounts} each on {where}"
     else:
         most = int(fits[tight].max())
         text = f"{_all(unit)} {amounts} each on {where}: there is room for {most} at the most"
     yield Note(Kind.ROOM, decision.pending, ",".join(lacking), text)
+
+
+def _domains(decision: Decision, rows: Mask) -> str:
+    """The domains of a policy that these clusters are the reason to leave unfilled, if any."""
+    reasons = [reason for row in np.flatnonzero(rows).tolist() for reason in decision.why(row)]
+    names = sorted({reason.name for reason in reasons if reason.kind is Why.DOMAIN})
+    return f" (domain {either(names, 'and')})" if names else ""
 
 
 def _lacking(decision: Decision, tight: Mask) -> list[str]:

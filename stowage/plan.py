@@ -90,7 +90,10 @@ def show(files: Sequence[str], where: Where, form: str) -> None:
     made = make(files, where, clock=SystemClock())
     for note in made.notes:
         click.echo(f"note: {note}", err=True)
-    output.show(made.to_dict(), form, text=made.table())
+    if form == "table":
+        click.echo(made.table())  # the records of a large plan are larger than anybody reads
+    else:
+        output.show(made.to_dict(), form, text="")
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,9 @@ from tests.stowage.test_plan import (
 )
 from tests.stowage.test_plan import write as write  # noqa: PLC0414 - a fixture, taken over
 
+LABELS = EXAMPLES / "04-cluster-selector-labels.yaml"
+APART = EXAMPLES / "08-workload-anti-affinity.yaml"
+
 
 def run(*args: object) -> Result:
     return CliRunner().invoke(cli, ["explain", *map(str, args)])
@@ -49,7 +52,7 @@ def refusal(*args: object) -> str:
 
 @pytest.mark.proves("E30", "C25")
 def test_a_failure_as_people_see_it() -> None:
-    lines = said("wl/by-labels", "-n", "demo", "-f", EXAMPLES, "--fleet", FLEET)
+    lines = said("wl/by-labels", "-n", "demo", "-f", LABELS, "--fleet", FLEET)
     assert lines == [
         "demo/by-labels: 0 of 2 units placed, 2 pending (FailedToSchedule)",
         "This is a plan: nothing is applied.",
@@ -69,7 +72,7 @@ def test_a_failure_as_people_see_it() -> None:
         "What would help:",
         (
             "  other pairs in spec.clusterSelector, or these labels on the MemberCluster: "
-            "that alone keeps it from member-1 or member-2, with room for 44 at the most"
+            "that alone keeps it from member-1 or member-2, with room for 60 at the most"
         ),
         (
             "  a toleration of accelerators:NoSchedule in spec.tolerations: "
@@ -80,7 +83,7 @@ def test_a_failure_as_people_see_it() -> None:
 
 @pytest.mark.proves("E30", "C20")
 def test_a_success_as_people_see_it() -> None:
-    lines = said("workload", "spread-1", "-n", "demo", "-f", EXAMPLES, "--fleet", FLEET)
+    lines = said("workload", "spread-1", "-n", "demo", "-f", APART, "--fleet", FLEET)
     assert lines[0] == "demo/spread-1: 2 of 2 units placed (Scheduled)"
     assert unscored(lines[4:]) == [
         ["member-1", "fits", "2", "all 2 go to the best cluster"],
@@ -178,6 +181,17 @@ def test_a_quota_that_is_used_up(write: Write) -> None:
     assert lines[-1] == "  a larger quota in WorkloadPolicy demo for host or member"
 
 
+@pytest.mark.proves("E30", "K26")
+def test_a_domain_without_room(write: Write) -> None:
+    member = cluster("member-a", cpu=1, labels={"zone": "member"})
+    host = cluster("host-a", labels={"zone": "host"})
+    asked = workload("demo", replicas=5, labels=BOUND)
+    file = write("w.yaml", asked, policy("demo", member=4, host=1))
+    lines = said("wl/demo", "-n", "shop", "-f", file, "--fleet", write("f.yaml", member, host))
+    assert lines[0] == "shop/demo: 3 of 5 units placed, 2 pending (InsufficientCapacity)"
+    assert lines[-1] == "  2 more units need 500m cpu each on member-a (domain member)"
+
+
 def test_most_clusters_are_only_counted(write: Write) -> None:
     members = [cluster(f"c{n:02}", ready=n % 2 == 0) for n in range(50)]
     files = ("-f", write("w.yaml", workload("demo")), "--fleet", write("f.yaml", *members))
@@ -204,13 +218,10 @@ def test_what_is_not_there(write: Write) -> None:
     )
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/explain.md"])
-def test_the_documents_show_what_is_printed(page: str) -> None:
+@pytest.mark.parametrize(("page", "numbers"), [("README.md", "14"), ("docs/explain.md", "1478")])
+def test_the_documents_show_what_is_printed(page: str, numbers: str) -> None:
     text = (EXAMPLES.parent / page).read_text()
-    files = ("--fleet", str(FLEET))
-    why = ["explain", "wl/by-labels", "-n", "demo", "-f", str(EXAMPLES), *files]
-    assert CliRunner().invoke(cli, why).stdout in text
-    named = ("01-deployment-service-secret", "04-cluster-selector-labels")
-    some = [f"-f{EXAMPLES / name}.yaml" for name in named]
-    asked = some if page == "README.md" else [f"-f{EXAMPLES}"]
-    assert CliRunner().invoke(cli, ["plan", *asked, *files]).stdout in text
+    assert "\n".join(said("wl/by-labels", "-n", "demo", "-f", LABELS, "--fleet", FLEET)) in text
+    files = [f"-f{next(EXAMPLES.glob(f'0{number}-*'))}" for number in numbers]
+    printed = CliRunner().invoke(cli, ["plan", *files, "--fleet", str(FLEET)])
+    assert printed.stdout in text
