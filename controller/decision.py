@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.columns import Ints, Mask
+from controller.obstacles import obstacles
 from controller.reasons import Reason, Reasons, no_reasons
-from controller.remedy import obstacles, remedies
+from controller.remedy import remedies
 from controller.snapshot import Fleet
 from controller.unit import Unit
 from crds.workload import ScheduledReason, WorkloadState

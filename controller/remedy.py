@@ -1,4 +1,4 @@
-"""What stands in the way of the pending units, and what would help: data, with a sentence each.
+"""What would help the pending units: each remedy as data, with a sentence.
 
 Computed from what a decision holds, when somebody asks; never in the pass. A remedy is only named
 where it would do by itself: a cluster that two predicates refuse is not helped by lifting one.
@@ -8,15 +8,14 @@ Where nothing does it alone, the cluster with the fewest refusals is named inste
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from controller.columns import Mask
 from controller.cures import cure, either
+from controller.obstacles import Kind, Note, ruled
 from controller.plugins.resources import ClusterResources, needed, room
 from controller.reasons import Why
 from controller.snapshot import UNLIMITED
@@ -26,60 +25,6 @@ from machinery import quantities
 
 if TYPE_CHECKING:
     from controller.decision import Decision
-
-
-class Kind(Enum):
-    """What a note is about."""
-
-    REFUSED = "Refused"
-    NO_ROOM = "NoRoom"
-    NO_CLUSTER = "NoCluster"
-    LIFT = "Lift"
-    ROOM = "Room"
-    BOUND = "Bound"
-    QUOTA = "Quota"
-    SEVERAL = "Several"
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One obstacle or remedy. `number` counts clusters, for Room and NoRoom units.
-
-    `name` is the plugin, policy or resource that it is about.
-    """
-
-    kind: Kind
-    number: int
-    name: str
-    text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The note as JSON values."""
-        return {
-            "kind": self.kind.value,
-            "number": self.number,
-            "name": self.name,
-            "text": self.text,
-        }
-
-
-def obstacles(decision: Decision) -> list[Note]:
-    """Why units are pending: the refusals, the greatest count first, then the lack of room."""
-    if decision.pending <= 0:
-        return []
-    if not len(decision.fleet):
-        return [Note(Kind.NO_CLUSTER, 0, "", "no cluster is registered")]
-    counts = np.bincount(decision.verdicts, minlength=len(decision.refusals) + 1).tolist()
-    notes = [
-        Note(Kind.REFUSED, number, each.plugin, f"{_clusters(number)}: {each.text}")
-        for each, number in zip(decision.refusals, counts[1:], strict=True)
-        if number
-    ]
-    notes.sort(key=lambda note: (-note.number, note.name, note.text))
-    if counts[0]:
-        text = f"{_clusters(counts[0])}: room for no more"
-        notes.append(Note(Kind.NO_ROOM, decision.pending, "", text))
-    return notes
 
 
 def remedies(decision: Decision) -> list[Note]:
@@ -198,23 +143,10 @@ def _bounds(decision: Decision, blame: _Blame) -> Iterator[Note]:
     if stuck:
         text = f"a greater maxReplicas in spec.distributionWeights for {either(stuck)}"
         yield Note(Kind.BOUND, len(stuck), "maxReplicas", text)
-    unruled = blame.names((blame.count == 0) & ~_ruled(decision))
+    unruled = blame.names((blame.count == 0) & ~ruled(decision))
     if unruled:
         text = f"a rule in spec.distributionWeights that matches {either(unruled)}"
         yield Note(Kind.BOUND, len(unruled), "distributionWeights", text)
-
-
-def _ruled(decision: Decision) -> Mask:
-    """The clusters that a static weight is meant for; all of them without such weights."""
-    rules = decision.unit.weights if decision.unit.distribution == "Divided" else ()
-    metas = [cluster.metadata for cluster in decision.fleet.clusters]
-    return np.array(
-        [
-            not rules or any(rule.cluster_selector.matches(meta.labels) for rule in rules)
-            for meta in metas
-        ],
-        dtype=np.bool_,
-    )
 
 
 def _lifts(blame: _Blame) -> list[Note]:
@@ -287,7 +219,3 @@ def _more(units: int, unit: Unit) -> str:
 
 def _all(unit: Unit) -> str:
     return "the unit needs" if unit.replicas == 1 else f"all {unit.replicas} units need"
-
-
-def _clusters(number: int) -> str:
-    return "1 cluster" if number == 1 else f"{number} clusters"

@@ -51,7 +51,7 @@ def test_room_for_the_rest_of_a_divided_one() -> None:
     asked = unit(replicas=10, distribution="Divided")
     decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
     assert decision.pending == 2
-    assert why_pending(decision) == ["2 clusters: room for no more"]
+    assert why_pending(decision) == ["2 clusters: no room for more"]
     assert said(decision) == ["2 more units need 500m cpu and 1Gi memory each on a or b"]
 
 
@@ -177,6 +177,10 @@ def test_a_bound_is_named_where_room_is_not_lacking() -> None:
     )
     decision = decided(asked, cluster("a", {"stowage.dev/cluster": "a"}), cluster("b", {ZONE: "1"}))
     assert decision.pending == 3
+    assert why_pending(decision) == [
+        "1 cluster: at the upper bound of spec.distributionWeights",
+        "1 cluster: no rule of spec.distributionWeights",
+    ]
     assert said(decision) == [
         "a greater maxReplicas in spec.distributionWeights for a",
         "a rule in spec.distributionWeights that matches b",

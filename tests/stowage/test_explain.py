@@ -178,6 +178,7 @@ def test_a_quota_that_is_used_up(write: Write) -> None:
         ["host", "fits", "3", "domain host is at its quota of 3"],
         ["member", "fits", "1", "domain member is at its quota of 1"],
     ]
+    assert "  2 clusters: at the quota of the domain" in lines
     assert lines[-1] == "  a larger quota in WorkloadPolicy demo for host or member"
 
 

@@ -1,0 +1,109 @@
+"""What stands in the way of the pending units: each obstacle as data, with a sentence.
+
+The clusters that something refuses are counted by what was said of them first, as the condition
+counts them; those that nothing refuses by what stops them from taking more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from controller.columns import Mask
+from controller.reasons import Why
+
+if TYPE_CHECKING:
+    from controller.decision import Decision
+
+
+class Kind(Enum):
+    """What a note is about."""
+
+    REFUSED = "Refused"
+    NO_ROOM = "NoRoom"
+    NO_CLUSTER = "NoCluster"
+    LIFT = "Lift"
+    ROOM = "Room"
+    BOUND = "Bound"
+    QUOTA = "Quota"
+    SEVERAL = "Several"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One obstacle or remedy. `number` counts clusters, for the remedies Room and Quota units.
+
+    `name` is the plugin, policy or resource that it is about.
+    """
+
+    kind: Kind
+    number: int
+    name: str
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The note as JSON values."""
+        return {
+            "kind": self.kind.value,
+            "number": self.number,
+            "name": self.name,
+            "text": self.text,
+        }
+
+
+def obstacles(decision: Decision) -> list[Note]:
+    """Why units are pending: the refusals, the greatest count first, then what stops the others."""
+    if decision.pending <= 0:
+        return []
+    if not len(decision.fleet):
+        return [Note(Kind.NO_CLUSTER, 0, "", "no cluster is registered")]
+    counts = np.bincount(decision.verdicts, minlength=len(decision.refusals) + 1).tolist()
+    notes = [
+        Note(Kind.REFUSED, number, each.plugin, f"{_clusters(number)}: {each.text}")
+        for each, number in zip(decision.refusals, counts[1:], strict=True)
+        if number
+    ]
+    notes.sort(key=lambda note: (-note.number, note.name, note.text))
+    stops = Counter(
+        map(
+            partial(_stop, decision, ruled(decision)),
+            np.flatnonzero(decision.verdicts == 0).tolist(),
+        )
+    )
+    for (kind, text), number in stops.most_common():
+        notes.append(Note(kind, number, "", f"{_clusters(number)}: {text}"))
+    return notes
+
+
+def _stop(decision: Decision, known: Mask, row: int) -> tuple[Kind, str]:
+    """What keeps a cluster that nothing refuses from taking more."""
+    kinds = {reason.kind for reason in decision.why(row)}
+    if Why.DOMAIN_QUOTA in kinds:
+        return Kind.QUOTA, "at the quota of the domain"
+    if Why.UPPER in kinds:
+        return Kind.BOUND, "at the upper bound of spec.distributionWeights"
+    if not known[row]:
+        return Kind.BOUND, "no rule of spec.distributionWeights"
+    return Kind.NO_ROOM, "no room for more"
+
+
+def ruled(decision: Decision) -> Mask:
+    """The clusters that a static weight is meant for; all of them without such weights."""
+    rules = decision.unit.weights if decision.unit.distribution == "Divided" else ()
+    metas = [cluster.metadata for cluster in decision.fleet.clusters]
+    return np.array(
+        [
+            not rules or any(rule.cluster_selector.matches(meta.labels) for rule in rules)
+            for meta in metas
+        ],
+        dtype=np.bool_,
+    )
+
+
+def _clusters(number: int) -> str:
+    return "1 cluster" if number == 1 else f"{number} clusters"
