@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,25 +68,21 @@ def obstacles(decision: Decision) -> list[Note]:
         if number
     ]
     notes.sort(key=lambda note: (-note.number, note.name, note.text))
-    stops = Counter(
-        map(
-            partial(_stop, decision, ruled(decision)),
-            np.flatnonzero(decision.verdicts == 0).tolist(),
-        )
-    )
+    meant, rows = ruled(decision), np.flatnonzero(decision.verdicts == 0).tolist()
+    stops = Counter(_stop(decision, row, meant=bool(meant[row])) for row in rows)
     for (kind, text), number in stops.most_common():
         notes.append(Note(kind, number, "", f"{_clusters(number)}: {text}"))
     return notes
 
 
-def _stop(decision: Decision, known: Mask, row: int) -> tuple[Kind, str]:
+def _stop(decision: Decision, row: int, *, meant: bool) -> tuple[Kind, str]:
     """What keeps a cluster that nothing refuses from taking more."""
     kinds = {reason.kind for reason in decision.why(row)}
     if Why.DOMAIN_QUOTA in kinds:
         return Kind.QUOTA, "at the quota of the domain"
     if Why.UPPER in kinds:
         return Kind.BOUND, "at the upper bound of spec.distributionWeights"
-    if not known[row]:
+    if not meant:
         return Kind.BOUND, "no rule of spec.distributionWeights"
     return Kind.NO_ROOM, "no room for more"
 

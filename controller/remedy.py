@@ -186,6 +186,8 @@ def _said(blame: _Blame, plugin: str, text: str) -> Mask:
 def _several(blame: _Blame) -> list[Note]:
     """Nothing helps alone: the clusters against which the fewest plugins speak."""
     fewest = int(blame.count.min())
+    if not fewest:
+        return []
     row = int(blame.decision.fleet.rows(blame.names(blame.count == fewest)[:1])[0])
     plugins = [plugin for plugin, mask in blame.by_plugin.items() if mask[row]]
     number = int((blame.count == fewest).sum())

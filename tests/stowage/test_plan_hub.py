@@ -176,6 +176,32 @@ async def test_an_edit_is_planned_against_what_runs(world: World, tmp_path: Path
         assert controller.leading
 
 
+async def test_a_picture_of_the_hub_in_a_file_gives_the_same_plan(
+    world: World, tmp_path: Path
+) -> None:
+    await world.workload("there", replicas=3, cpu="1", distribution="Divided")
+    await world.client.create(WORKLOAD_POLICIES, policy("shares", z0=1, z1=2))
+    async with deciding(world):
+        await world.placed("there")
+    kubectl = "get memberclusters,workloads,workloadpolicies -A -o"
+    asked = world.manifest("shares", replicas=5, labels={"stowage.dev/workload-policy": "shares"})
+    file = tmp_path / "new.yaml"
+    file.write_text(yaml.safe_dump(asked))
+    online = await told(world, "plan", "-f", str(file))
+    for form in ("yaml", "json"):
+        picture = tmp_path / f"picture.{form}"
+        picture.write_text(await asyncio.to_thread(world.hub.kubectl, *kubectl.split(), form))
+        offline = await told(world, "plan", "-f", str(file), "--fleet", str(picture))
+        assert timeless(offline) == timeless(online)
+    why = await run(world, "explain", "wl/there", "-n", "shop", "--fleet", str(picture))
+    assert why.stdout.startswith("shop/there: 3 of 3 units placed (Scheduled)\n\nCLUSTER")
+    await world.client.delete(WORKLOAD_POLICIES, "shares", namespace="shop")
+
+
+def timeless(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{**each, "time": ""} for each in plan["workloads"]]
+
+
 @pytest.mark.proves("E30", "C25")
 async def test_explain_asks_the_controller(world: World, recorder: Recorder) -> None:
     await world.workload("demo", replicas=2)
