@@ -68,7 +68,7 @@ def _group(
     """Caps of which about a third bind."""
     mean = 10 * size // groups
     upper = dice.integers(mean * 3 // 4, mean * 2, groups)
-    names = [f"{kind.value} {number}" for number in range(groups)]
+    names = [f"g{number}" for number in range(groups)]
     return GroupBound(kind, names, group, upper, np.zeros(groups, dtype=np.int64))
 
 
@@ -110,7 +110,7 @@ def by_heap(problem: Problem) -> list[int]:
 
 def with_why(problem: Problem) -> Plan:
     plan = apportion(problem)
-    plan.account().rounded()
+    plan.account.rounded()
     plan.binding  # noqa: B018  it is computed when it is asked for
     return plan
 

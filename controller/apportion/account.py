@@ -31,7 +31,8 @@ class Account:
     """The columns that the reasons are read from, all of shape (n,) or one entry a block.
 
     Args:
-        full: for each level of groups, each cluster's group and whether that is full.
+        full: for each level of groups, each cluster's group and whether that is full; empty where
+            what stands over bounds was being cut, and groups no longer counted.
         block: the block of each cluster, 0 for those in no full group.
         open: takes the next unit of its block when the weights say so.
         free: open, and nothing but the weights made its share.
@@ -79,7 +80,7 @@ class Account:
 
     def _before(self, row: int) -> Iterator[Reason]:
         problem, share = self.problem, int(self.shares[row])
-        kept = min(int(problem.settled()[row]), share)
+        kept = min(int(problem.present[row]), int(problem.learnt[row]), share)
         if kept:
             yield Reason(Why.KEPT, kept)
         lower = int(problem.lower[row])
@@ -123,16 +124,13 @@ class Account:
 
     def _stops(self, row: int) -> Iterator[Reason]:
         problem, share = self.problem, int(self.shares[row])
-        for kind, bound in _own_bounds(problem):
-            if share == bound[row] < UNBOUNDED:
+        for kind, own in _own_bounds(problem):
+            if share == own[row] < UNBOUNDED:
                 yield Reason(kind, share)
-        if not self.last.bounded:
-            return
-        for group_bound, held in _held_by_groups(problem, self.shares):
-            group = int(group_bound.group[row])
-            upper = int(group_bound.upper[group])
-            if held[group] >= upper:
-                yield Reason(_WHY[group_bound.kind], upper, group_bound.names[group])
+        for bound, (group, full) in zip(problem.groups, self.full, strict=False):
+            if full[row]:
+                at = int(group[row])
+                yield Reason(_WHY[bound.kind], int(bound.upper[at]), bound.names[at])
 
     def _own_obstacles(self) -> Iterator[Obstacle]:
         problem = self.problem

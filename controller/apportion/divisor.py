@@ -82,7 +82,7 @@ def hand_out(
         raise ValueError(f"a weight is at most {MAX_WEIGHT}, found {int(weight.max())}")
     if total > MAX_UNITS:
         raise ValueError(f"at most {MAX_UNITS} units are divided at once, asked for {total}")
-    if not len(start):
+    if total <= int(start.sum()):
         return start.copy()
     reach = np.where(weight > 0, np.maximum(start, np.minimum(top, MAX_UNITS)), start)
     for nest in reversed(nests):
@@ -138,11 +138,13 @@ def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> t
     """
     size = len(quota)
     least = sums(block, start, size)
-    course = _course(weight, start, top, block, size)
+    # Converted once: mixed columns are converted anew by every operation.
+    rates, lows, highs = (column.astype(np.float64) for column in (weight, start, top))
+    course = _course(rates, lows, highs, block, size)
     width = 0.6 * np.sqrt(np.bincount(block, minlength=size)) + 1.0
     while True:
         ends = course.at(quota - least + _SIDES * width)
-        sure, reach = _served(weight, start, top, ends[:, block] if size > 1 else ends)
+        sure, reach = _served(rates, lows, highs, ends[:, block] if size > 1 else ends)
         before = sums(block, sure, size)
         missed = ((before > quota) & (before > least)) | (sums(block, reach, size) < quota)
         if not missed.any():
@@ -150,7 +152,7 @@ def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> t
         width = np.where(missed, 4.0 * width, width)
 
 
-def _served(weight: Ints, start: Ints, top: Ints, x: Floats) -> Ints:
+def _served(weight: Floats, start: Floats, top: Floats, x: Floats) -> Ints:
     """Shape of x: what each cluster holds once all units of a priority of 1/x or more are out.
 
     The division here is the one that the units are sorted by, so that no unit can be out before
@@ -176,7 +178,7 @@ class _Course:
 
     bends: Floats
     slope: Floats
-    shift: Ints
+    shift: Floats
     first: Ints
     counts: Ints
 
@@ -194,7 +196,7 @@ class _Course:
         return np.maximum(np.where(units > 0, np.maximum(x, self.bends[bend]), 0.0), _NO_UNITS)
 
 
-def _course(weight: Ints, start: Ints, top: Ints, block: Ints, size: int) -> _Course:
+def _course(weight: Floats, start: Floats, top: Floats, block: Ints, size: int) -> _Course:
     """The chain of each block: all bends sorted, and the lines between them summed up."""
     moves = top > start
     half = np.where(moves, weight * 0.5, 0.0)
@@ -213,7 +215,7 @@ def _course(weight: Ints, start: Ints, top: Ints, block: Ints, size: int) -> _Co
     counts = 2 * np.bincount(block, minlength=size)
     first = counts.cumsum() - counts
     slope -= np.concatenate(([0.0], slope[first[1:] - 1])).repeat(counts)
-    shift -= np.concatenate(([0], shift[first[1:] - 1])).repeat(counts)
+    shift -= np.concatenate(([0.0], shift[first[1:] - 1])).repeat(counts)
     return _Course(bends[line], slope, shift, first, counts)
 
 

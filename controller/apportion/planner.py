@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -33,7 +34,7 @@ from controller.reasons import Obstacle, Reason
 __all__ = ["UNBOUNDED", "BoundKind", "GroupBound", "Plan", "Problem", "apportion"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Plan:
     """The shares, shape (n,), and the units that no cluster may take; why, when somebody asks."""
 
@@ -42,18 +43,19 @@ class Plan:
     pending: int
     last: LastStep
 
+    @cached_property
     def account(self) -> Account:
-        """Everything that `reasons` and `binding` read, computed once for many rows."""
+        """Everything that `reasons` and `binding` read, computed once when one of them is asked."""
         return Account.of(self.problem, self.shares, self.last)
 
     def reasons(self, row: int) -> tuple[Reason, ...]:
-        """What made one cluster's share, zero included; ask `account` for many."""
-        return self.account().reasons(row)
+        """What made one cluster's share, zero included."""
+        return self.account.reasons(row)
 
     @property
     def binding(self) -> tuple[Obstacle, ...]:
         """What keeps the pending units out, and how many each would let in; empty without any."""
-        return self.account().obstacles() if self.pending else ()
+        return self.account.obstacles() if self.pending else ()
 
 
 def apportion(problem: Problem) -> Plan:

@@ -29,6 +29,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import numpy as np
+
+from controller.apportion.divisor import Ints
 from controller.apportion.problem import UNBOUNDED
 
 FIRST_HOLD = timedelta(minutes=5)
@@ -76,6 +79,15 @@ def learn(
         found = limit(limits.get(cluster), runs, now)
         if found is not None and found.units < UNBOUNDED:
             learnt[cluster] = found
+    return learnt
+
+
+def as_bounds(limits: Mapping[str, Limit], row: Mapping[str, int]) -> Ints:
+    """`Problem.learnt` for clusters in these rows: UNBOUNDED where nothing is known."""
+    learnt = np.full(len(row), UNBOUNDED, dtype=np.int64)
+    for cluster, limit in limits.items():
+        if cluster in row:
+            learnt[row[cluster]] = limit.units
     return learnt
 
 

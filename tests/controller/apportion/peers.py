@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from controller.apportion.planner import UNBOUNDED, BoundKind, GroupBound, Problem, apportion
-from controller.apportion.settle import learn
+from controller.apportion.settle import as_bounds, learn
 
 from .plain import ints, problem
 
@@ -41,13 +41,13 @@ class Case:
     def ours(self) -> Answer:
         """Our shares; those that the loop settles on where something is hidden."""
         of, limits = self.of, {}
+        rows = {name: row for row, name in enumerate(self.names)}
         for _ in range(len(self.names) + 1 if self.hidden else 1):
             shares = apportion(of).shares
             present = dict(zip(self.names, map(int, shares), strict=True))
             missing = {n: max(u - self.hidden.get(n, u), 0) for n, u in present.items()}
             limits = learn(limits, present=present, unschedulable=missing, now=NOW)
-            learnt = [limits[n].units if n in limits else UNBOUNDED for n in self.names]
-            of = replace(of, present=shares, learnt=ints(learnt))
+            of = replace(of, present=shares, learnt=as_bounds(limits, rows))
         return present
 
     def fresh(self) -> bool:

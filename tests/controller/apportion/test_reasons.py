@@ -155,7 +155,7 @@ def test_rounding_up_and_ties_are_told_exactly_where_they_happened(of: Problem) 
         exact = truth.exact(row)
         rounded = exact is not None and truth.shares[row] > exact
         assert (Why.REMAINDER in kinds(plan, row)) == rounded
-        assert bool(plan.account().rounded()[row]) == rounded
+        assert bool(plan.account.rounded()[row]) == rounded
         assert (Why.TIE in kinds(plan, row)) == bool(truth.level(row))
 
 

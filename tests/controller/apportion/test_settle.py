@@ -14,7 +14,14 @@ import pytest
 from hypothesis import given, settings
 
 from controller.apportion.planner import UNBOUNDED, Problem, apportion
-from controller.apportion.settle import FIRST_HOLD, LONGEST_HOLD, Limit, learn, next_expiry
+from controller.apportion.settle import (
+    FIRST_HOLD,
+    LONGEST_HOLD,
+    Limit,
+    as_bounds,
+    learn,
+    next_expiry,
+)
 
 from .plain import ints, problem, random_problem, seeds
 
@@ -38,8 +45,7 @@ class Members:
 
     def plan(self) -> list[int]:
         """Plan from what is known; the members are then asked for the new shares."""
-        free = Limit(UNBOUNDED, NOW)
-        learnt = ints([self.limits.get(name, free).units for name in self.names])
+        learnt = as_bounds(self.limits, {name: row for row, name in enumerate(self.names)})
         shares = apportion(replace(self.of, learnt=learnt)).shares
         self.of = replace(self.of, present=shares)
         return shares.tolist()
@@ -249,6 +255,10 @@ class TestLearning:
     def test_a_cluster_that_holds_nothing_any_more_keeps_its_limit_till_then(self) -> None:
         limits = self.look({}, 5, 2)
         assert learn(limits, present={}, unschedulable={}, now=NOW) == limits
+
+    def test_limits_are_bounds_for_the_planner(self) -> None:
+        limits = self.look({}, 5, 2) | {"gone": Limit(1, NOW)}
+        assert as_bounds(limits, {"b": 0, "a": 1}).tolist() == [UNBOUNDED, 3]
 
     def test_the_next_look_is_at_the_first_expiry(self) -> None:
         assert next_expiry({}) is None
