@@ -159,7 +159,8 @@ class _Pass:
         if sum(assignment.shares.values()) == assignment.desired:
             return []
         asked, about = self.profile.post_filter, (self.state, self.unit, self.fleet)
-        return [reason for plugin in asked for reason in plugin.post_filter(*about).reasons]
+        said = [reason for plugin in asked for reason in plugin.post_filter(*about).reasons]
+        return [*assignment.notes, *said]
 
     def candidates(self) -> Candidates:
         """What the Assign plugin is given."""

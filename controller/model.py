@@ -244,16 +244,6 @@ class ClusterShare(msgspec.Struct, frozen=True):
     name: str
     replicas: int = 0
     scheduled: int = 0
-    unschedulable: int = 0
-
-
-class Limit(msgspec.Struct, frozen=True):
-    """What a cluster was seen to hold, and until when that counts."""
-
-    cluster: str
-    replicas: int
-    until: str
-    seconds: int
 
 
 class PolicyRef(msgspec.Struct, frozen=True):
@@ -283,7 +273,6 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     clusters: list[ClusterShare] = []
     policy_ref: PolicyRef | None = None
     decision: DecisionRef = DecisionRef()
-    limits: list[Limit] = []
     conditions: list[dict[str, Any]] = []
 
 

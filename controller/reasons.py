@@ -19,6 +19,7 @@ class Why(Enum):
     KEPT = "{number} stay where they are"
     WHOLE = "all {number} go to the best cluster"
     EVERYWHERE = "{number} on every matching cluster"
+    PACKED = "{number} here, on as few clusters as hold them all"
     WEIGHT = "its weight's share is {number}"
     NO_WEIGHT = "its weight is 0"
     LOWER = "at its lower bound of {number}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from controller.columns import ABSENT, Codes, Column, Floats, Ints, Mask
 from controller.model import MemberCluster, Taint, Toleration
-from machinery.selectors import Requirement, SelectorTerm
+from machinery.selectors import LabelSelector, Requirement, SelectorTerm
 
 UNLIMITED = 2**40
 """Units that fit where nothing is checked."""
@@ -138,16 +138,20 @@ class Fleet:
 
         return self.column(key).where(holds)
 
+    def selected(self, selector: LabelSelector | SelectorTerm) -> Mask:
+        """The clusters with these labels; an empty selector means all."""
+        mask = np.ones(len(self), dtype=np.bool_)
+        for key, value in selector.match_labels.items():
+            mask &= self.column(key).equals(value)
+        for requirement in selector.match_expressions:
+            mask &= self.meets(requirement)
+        return mask
+
     def matches(self, term: SelectorTerm) -> Mask:
         """The clusters that a term matches; an empty term matches none."""
         if not term.match_labels and not term.match_expressions:
             return np.zeros(len(self), dtype=np.bool_)
-        mask = np.ones(len(self), dtype=np.bool_)
-        for key, value in term.match_labels.items():
-            mask &= self.column(key).equals(value)
-        for requirement in term.match_expressions:
-            mask &= self.meets(requirement)
-        return mask
+        return self.selected(term)
 
     def rows(self, names: Iterable[str]) -> Ints:
         """The rows of the clusters that exist among these names."""

@@ -17,6 +17,7 @@ import msgspec
 from controller.model import (
     ClusterAffinity,
     DistributionWeight,
+    SpreadConstraint,
     TargetCluster,
     Template,
     Toleration,
@@ -76,6 +77,7 @@ class Unit:
     distribution: str
     weights: tuple[DistributionWeight, ...]
     packing: str
+    spread: tuple[SpreadConstraint, ...]
     present: Mapping[str, int]
     constraints: str
     demand: str
@@ -161,6 +163,7 @@ def compile_unit(workload: Workload) -> Unit:
         distribution=spec.distribution,
         weights=tuple(spec.distribution_weights),
         packing=spec.packing,
+        spread=tuple(spec.spread_constraints),
         present=workload.placements,
         constraints=_hash(_rules(spec, meta.namespace)),
         demand=_hash([_replicas(spec, template) if counted else 1, _request(pod)]),
@@ -186,6 +189,7 @@ def _rules(spec: WorkloadSpec, namespace: str) -> dict[str, Any]:
         "distribution": spec.distribution,
         "weights": spec.distribution_weights,
         "packing": spec.packing,
+        **({"spread": spec.spread_constraints} if spec.spread_constraints else {}),
         "namespace": spec.target_namespace or namespace,
         "cluster": spec.target_cluster,
         "selector": spec.cluster_selector,

@@ -269,19 +269,6 @@ class ClusterShare(Model):
     """The Service's status.loadBalancer there."""
 
 
-class Limit(Model):
-    """Units of this Workload that a cluster was seen to hold, and until when that counts."""
-
-    cluster: Annotated[str, Field(max_length=253)]
-    """The MemberCluster."""
-    replicas: Count
-    """Units that found room there."""
-    until: Timestamp
-    """When it is tried with more again."""
-    seconds: Count
-    """For how long this limit counts; the next one, if it is met again, counts twice as long."""
-
-
 class WorkloadStatus(Model):
     """What became of it. The writer of each field stands with it."""
 
@@ -325,8 +312,6 @@ class WorkloadStatus(Model):
     """The policy that bounds the shares. Writer: controller."""
     decision: DecisionReference | None = None
     """What the placements were decided on. Writer: controller."""
-    limits: list[Limit] = listmap("cluster", most=10000)
-    """What clusters were seen to hold, where that was less than their share. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)
     """Scheduled and Failed: controller. Propagated and Ready: propagator."""
 

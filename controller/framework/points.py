@@ -262,14 +262,15 @@ class Assignment:
 
     `why` says for a row that holds units why its number is what it is; it is asked when somebody
     wants to know, not in the pass. `short` is the condition's reason when units stay pending
-    although clusters are feasible, or hold some. The shares are told by name, or, where `in_order`,
-    as they come.
+    although clusters are feasible, or hold some; `notes` are added to its message. The shares are
+    told by name, or, where `in_order`, as they come.
     """
 
     shares: Mapping[int, int]
     desired: int
     why: Reasons
     in_order: bool = False
+    notes: tuple[str, ...] = ()
     short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
 
 

@@ -1,16 +1,14 @@
-"""From a ranking to shares: whole to the best, in full everywhere, or divided.
+"""From a ranking to shares that are not divided: whole to the best cluster, or in full everywhere.
 
-What is placed stays where it may stay; only the rest is handed out. Each share carries what made
-it.
+What is placed stays where it may stay. Each share carries what made it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from controller.apportion.divisor import MAX_WEIGHT, Ints
-from controller.apportion.planner import UNBOUNDED, Problem, apportion
 from controller.framework.points import Assignment, Candidates
+from controller.plugins.spread import choose
 from controller.reasons import Reason, Why, no_reasons
 from controller.unit import Unit
 
@@ -74,57 +72,15 @@ class Duplicated:
 
     def assign(self, unit: Unit, field: Candidates) -> Assignment:
         """Desired counts every chosen cluster; where there is none, one that is looked for."""
-        rows = np.flatnonzero(field.feasible | (field.keeps & (field.present > 0)))
+        choice = choose(unit, field)
+        held = field.keeps & (field.present > 0)
+        rows = np.flatnonzero((field.feasible & choice.open) | held)
         shares = {int(row): unit.replicas for row in rows}
         why = (Reason(Why.EVERYWHERE, unit.replicas),)
         desired = unit.replicas * max(len(shares), 1)
-        return Assignment(shares, desired, lambda row: why if row in shares else ())
-
-
-class Divided:
-    """Split by static weights where there are any, otherwise by free room."""
-
-    name = "Divided"
-
-    def serves(self, unit: Unit) -> bool:
-        """`distribution: Divided`, for kinds that have replicas."""
-        return unit.distribution == "Divided" and not unit.everywhere
-
-    def assign(self, unit: Unit, field: Candidates) -> Assignment:
-        """The planner's shares; what no cluster may take stays pending."""
-        problem = self._problem(unit, field)
-        plan = apportion(problem)
-        rows = np.flatnonzero(plan.shares)
-        shares = {int(row): int(plan.shares[row]) for row in rows}
-        return Assignment(shares, unit.replicas, lambda row: _why(problem, plan.shares, row))
-
-    def _problem(self, unit: Unit, field: Candidates) -> Problem:
-        size = len(field.fleet)
-        present = np.where(field.keeps, field.present, 0)
-        open_ = field.feasible
-        room = np.where(open_, np.minimum(field.room, UNBOUNDED), present)
-        lower = np.zeros(size, dtype=np.int64)
-        upper = np.full(size, UNBOUNDED, dtype=np.int64)
-        weight = np.where(open_, np.minimum(room, MAX_WEIGHT), 0)
-        if unit.weights:
-            weight = self._static(unit, field, lower, upper)
-        order = np.empty(size, dtype=np.int64)
-        order[np.lexsort((field.fleet.by_name, -field.scores))] = np.arange(size)
-        learnt = np.full(size, UNBOUNDED, dtype=np.int64)
-        return Problem(unit.replicas, weight, lower, upper, room, learnt, present, order)
-
-    def _static(self, unit: Unit, field: Candidates, lower: Ints, upper: Ints) -> Ints:
-        """The first rule that matches a cluster gives its weight and bounds; no rule, no units."""
-        weight = np.zeros(len(field.fleet), dtype=np.int64)
-        for row in map(int, np.flatnonzero(field.feasible | (field.present > 0))):
-            meta = field.fleet.clusters[row].metadata
-            for rule in unit.weights:
-                if rule.cluster_selector.matches(meta.labels):
-                    weight[row], lower[row] = rule.weight, rule.min_replicas
-                    if rule.max_replicas is not None:
-                        upper[row] = rule.max_replicas
-                    break
-        return weight
+        return Assignment(
+            shares, desired, lambda row: why if row in shares else (), notes=choice.lacks
+        )
 
 
 def _as_it_is(field: Candidates, want: int) -> Assignment:
@@ -149,21 +105,3 @@ def _whole(row: int, units: int, desired: int, kind: Why) -> Assignment:
     """One share on one cluster."""
     why = (Reason(kind, units),)
     return Assignment({row: units}, desired, lambda asked: why if asked == row else ())
-
-
-def _why(problem: Problem, shares: Ints, row: int) -> tuple[Reason, ...]:
-    """The numbers that made one share: its weight's part, what was kept, the bound that it met."""
-    whole = int(problem.weight.sum())
-    part = problem.total * int(problem.weight[row]) // whole if whole else 0
-    reasons = [Reason(Why.WEIGHT, part)]
-    if problem.present[row]:
-        kept = min(int(problem.present[row]), int(shares[row]))
-        reasons.append(Reason(Why.KEPT, kept))
-    for kind, bound in (
-        (Why.LOWER, problem.lower),
-        (Why.UPPER, problem.upper),
-        (Why.ROOM, problem.room),
-    ):
-        if shares[row] == bound[row] and bound[row]:
-            reasons.append(Reason(kind, int(bound[row])))
-    return tuple(reasons)

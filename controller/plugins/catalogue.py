@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from controller.plugins.affinity import WorkloadAffinity
-from controller.plugins.assign import Divided, Duplicated, Single
+from controller.plugins.assign import Duplicated, Single
 from controller.plugins.condition import ClusterReady, TaintToleration, TargetNamespace
 from controller.plugins.criteria import ClusterCost, ClusterLatency, ClusterReliability
+from controller.plugins.divide import Divided
 from controller.plugins.policy import PolicyShares, WorkloadPolicy
 from controller.plugins.queuesort import PrioritySort
 from controller.plugins.resources import ClusterResources

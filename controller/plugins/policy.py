@@ -28,7 +28,8 @@ from controller.framework.points import (
 )
 from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
 from controller.index import Index
-from controller.plugins.assign import Divided, Duplicated, Single
+from controller.plugins.assign import Duplicated, Single
+from controller.plugins.divide import Divided
 from controller.plugins.selection import ClusterAffinity, ClusterSelector, NamedCluster
 from controller.policies import Policy
 from controller.reasons import Reason, Why

@@ -62,7 +62,6 @@ STATUS = {
     "serviceExternalIP": "192.0.2.7",
     "policyRef": {"name": "demo"},
     "decision": {"hash": "4f", "time": "2026-01-02T03:04:05Z"},
-    "limits": [{"cluster": "a", "replicas": 1, "until": "2026-01-02T03:04:05Z", "seconds": 300}],
     "conditions": [
         {"type": "Scheduled", "status": "False", "reason": "ReplicasReached", "message": "full"},
         {"type": "Ready", "status": "True"},

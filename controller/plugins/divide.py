@@ -1,0 +1,128 @@
+"""Divided: shares by free room, by static weights, or packed on as few clusters as hold them.
+
+What is placed does not move: growing hands out only what is new, shrinking takes from where a plan
+is most over its share (`controller.apportion.planner`). spec.spreadConstraints say beforehand which
+clusters take part; those that must have a unit get it before the weights count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.apportion.divisor import MAX_WEIGHT, Ints
+from controller.apportion.planner import UNBOUNDED, Problem, apportion
+from controller.framework.points import Assignment, Candidates
+from controller.plugins.spread import Choice, choose
+from controller.reasons import Reason, Reasons, Why
+from controller.unit import Unit
+from crds.workload import Packing, ScheduledReason
+
+
+class Divided:
+    """Split by static weights where there are any, otherwise by free room."""
+
+    name = "Divided"
+
+    def serves(self, unit: Unit) -> bool:
+        """`distribution: Divided`, for kinds that have replicas."""
+        return unit.distribution == "Divided" and not unit.everywhere
+
+    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+        """The planner's shares; what no cluster may take stays pending."""
+        choice = choose(unit, field)
+        problem = _problem(unit, field, choice)
+        if unit.packing == Packing.FEWEST.value:
+            shares = _packed(problem)
+            why = _packed_why(problem, shares)
+        else:
+            plan = apportion(problem)
+            shares, why = plan.shares, plan.reasons
+        given = {int(row): int(shares[row]) for row in np.flatnonzero(shares)}
+        nobody = bool(choice.lacks) or not (problem.weight.any() or given)
+        return Assignment(
+            given,
+            unit.replicas,
+            lambda row: why(row) if row in given else (),
+            notes=choice.lacks or _unweighted(unit, field, problem),
+            short=ScheduledReason.FAILED_TO_SCHEDULE
+            if nobody
+            else ScheduledReason.INSUFFICIENT_CAPACITY,
+        )
+
+
+def _problem(unit: Unit, field: Candidates, choice: Choice) -> Problem:
+    size = len(field.fleet)
+    present = np.where(field.keeps, field.present, 0)
+    open_ = field.feasible & choice.open
+    room = np.where(open_, np.minimum(field.room, UNBOUNDED), present)
+    lower = choice.first.astype(np.int64)
+    upper = np.full(size, UNBOUNDED, dtype=np.int64)
+    weight = np.where(open_, np.minimum(room, MAX_WEIGHT), 0)
+    if unit.weights:
+        weight = np.where(choice.open, _static(unit, field, lower, upper), 0)
+    order = np.empty(size, dtype=np.int64)
+    order[np.lexsort((field.fleet.by_name, -field.scores))] = np.arange(size)
+    learnt = np.full(size, UNBOUNDED, dtype=np.int64)
+    return Problem(unit.replicas, weight, lower, upper, room, learnt, present, order)
+
+
+def _static(unit: Unit, field: Candidates, lower: Ints, upper: Ints) -> Ints:
+    """The first rule that matches a cluster gives its weight and bounds; no rule, no units."""
+    weight = np.zeros(len(field.fleet), dtype=np.int64)
+    free = np.ones(len(field.fleet), dtype=np.bool_)
+    for rule in unit.weights:
+        mask = field.fleet.selected(rule.cluster_selector) & free
+        free &= ~mask
+        weight[mask] = rule.weight
+        lower[mask] = np.maximum(lower[mask], rule.min_replicas)
+        if rule.max_replicas is not None:
+            upper[mask] = rule.max_replicas
+    lower[free] = 0
+    return weight
+
+
+def _unweighted(unit: Unit, field: Candidates, problem: Problem) -> tuple[str, ...]:
+    """Clusters would do, and no rule gives any of them a weight."""
+    if not unit.weights or problem.weight[field.feasible].any() or not field.feasible.any():
+        return ()
+    return ("no rule of distributionWeights matches a cluster that would do",)
+
+
+def _packed(problem: Problem) -> Ints:
+    """As few clusters as hold it: those in use first, the fullest of them, then the roomiest."""
+    cap = np.where(problem.weight > 0, problem.cap(), 0)
+    held = np.minimum(problem.present, problem.learnt)
+    surplus = int(held.sum()) - problem.total
+    if surplus > 0:
+        line = np.lexsort((problem.order, -np.minimum(held, cap), held > cap))
+        return _first_come(line, held, problem.total)
+    shares = held.copy()
+    floor = np.clip(np.minimum(problem.lower, cap) - shares, 0, None)
+    shares += _first_come(np.argsort(problem.order), floor, problem.total - int(shares.sum()))
+    open_ = np.clip(cap - shares, 0, None)
+    line = np.lexsort((problem.order, -open_, -held))
+    return shares + _first_come(line, open_, problem.total - int(shares.sum()))
+
+
+def _first_come(line: Ints, wanted: Ints, units: int) -> Ints:
+    """In this order, each as much as it wants, until nothing is left."""
+    before = np.cumsum(wanted[line]) - wanted[line]
+    served = np.zeros_like(wanted)
+    served[line] = np.clip(units - before, 0, wanted[line])
+    return served
+
+
+def _packed_why(problem: Problem, shares: Ints) -> Reasons:
+    cap = problem.cap()
+
+    def why(row: int) -> tuple[Reason, ...]:
+        units, kept = int(shares[row]), int(min(problem.present[row], shares[row]))
+        reasons = [Reason(Why.KEPT, kept)] if kept else []
+        if units > kept:
+            reasons.append(Reason(Why.PACKED, units - kept))
+        if units == cap[row]:
+            kind = Why.UPPER if problem.upper[row] == units else Why.ROOM
+            reasons.append(Reason(kind, units))
+        return tuple(reasons)
+
+    return why
