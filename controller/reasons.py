@@ -31,7 +31,7 @@ class Why(Enum):
     DOMAIN_QUOTA = "domain {name} is at its quota of {number}"
     SUBSET_CAP = "subset {name} is at its cap of {number}"
     REMAINDER = "rounded up by {number}: its exact share ends in {of} hundredths"
-    TIE = "level with {number} others, and first in the order"
+    TIE = "as high in line as {number} more, and first in the order"
 
 
 _WITH_SECOND = {
@@ -78,8 +78,8 @@ class Obstacle:
     """One bound that keeps pending units out, and how many more would be placed without it alone.
 
     `reason` carries the bound: for ROOM, UPPER and LEARNT the sum over the clusters that stand at
-    it, for NO_WEIGHT their count, for a group its upper bound and name. A `gain` of 0 means that
-    the bound stops units which another bound would stop as well.
+    it, for NO_WEIGHT the count of those that could take some, for a group its upper bound and name.
+    A `gain` of 0 means that the bound stops units which another bound would stop as well.
     """
 
     reason: Reason

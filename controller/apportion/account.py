@@ -139,9 +139,10 @@ class Account:
             if at.any():
                 yield self._obstacle(Reason(kind, int(bound[at].sum())), _without(problem, kind))
         idle = problem.weight == 0
-        if idle.any():
+        stopped = idle if idle.all() else idle & (self.shares < problem.cap())
+        if stopped.any():
             lifted = replace(problem, weight=np.maximum(problem.weight, 1))
-            yield self._obstacle(Reason(Why.NO_WEIGHT, int(idle.sum())), lifted)
+            yield self._obstacle(Reason(Why.NO_WEIGHT, int(stopped.sum())), lifted)
 
     def _group_obstacles(self) -> Iterator[Obstacle]:
         problem = self.problem

@@ -54,7 +54,10 @@ class Plan:
 
     @property
     def binding(self) -> tuple[Obstacle, ...]:
-        """What keeps the pending units out, and how many each would let in; empty without any."""
+        """What keeps the pending units out, and how many each would let in.
+
+        Empty where nothing is pending, and where there is no cluster.
+        """
         return self.account.obstacles() if self.pending else ()
 
 

@@ -261,7 +261,7 @@ class TestByExample:
         assert self.told(problem(1, [1, 1, 1])) == [
             ["its weight's share of 1 units is 0",
              "rounded up by 1: its exact share ends in 33 hundredths",
-             "level with 2 others, and first in the order"],
+             "as high in line as 2 more, and first in the order"],
             ["its weight's share of 1 units is 0"],
             ["its weight's share of 1 units is 0"],
         ]  # fmt: skip
@@ -314,6 +314,18 @@ class TestByExample:
             f"clusters that could take more have room for 2 in all; {no_help}",
             f"subset all is at its cap of 2; {no_help}",
         ]
+
+    def test_clusters_that_could_take_none_anyway_are_not_told_of(self) -> None:
+        """A cluster that was filtered has neither weight nor room: its weight is not the matter."""
+        plan = apportion(problem(5, [1, 0, 0], room=[2, 0, 4]))
+        assert plan.binding == (
+            Obstacle(Reason(Why.ROOM, 2), 3),
+            Obstacle(Reason(Why.NO_WEIGHT, 1), 3),
+        )
+
+    def test_no_cluster_no_obstacle(self) -> None:
+        plan = apportion(problem(5, []))
+        assert (plan.pending, plan.binding) == (5, ())
 
     def test_weights_all_zero(self) -> None:
         plan = apportion(problem(5, [0, 0]))
