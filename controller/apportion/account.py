@@ -36,6 +36,9 @@ class Account:
         block: the block of each cluster, 0 for those in no full group.
         open: takes the next unit of its block when the weights say so.
         free: open, and nothing but the weights made its share.
+        following: for each block with open clusters, the highest priority of a next unit. Whoever
+            stood level with the last unit of another is the highest of its block, so that most
+            clusters need no closer look.
         units: for each block, the units of its free clusters.
         weights: for each block, the weights of its free clusters.
     """
@@ -47,6 +50,7 @@ class Account:
     block: Ints
     open: Mask
     free: Mask
+    following: frozenset[float]
     units: Ints
     weights: Ints
 
@@ -62,7 +66,10 @@ class Account:
         free = open_ & ((shares > last.base) | (last.base == 0))
         units = sums(block, np.where(free, shares, 0), blocks)
         weights = sums(block, np.where(free, last.weight, 0), blocks)
-        return cls(problem, shares, last, full, block, open_, free, units, weights)
+        following = np.zeros(blocks)
+        np.maximum.at(following, block[open_], (last.weight / (2 * shares + 1))[open_])
+        ahead = frozenset(following.tolist())
+        return cls(problem, shares, last, full, block, open_, free, ahead, units, weights)
 
     def rounded(self) -> Mask:
         """Shape (n,): the share lies over the exact part."""
@@ -115,6 +122,8 @@ class Account:
         """
         share, weight = int(self.shares[row]), int(self.last.weight[row])
         if not weight or share <= self.last.base[row]:
+            return 0
+        if weight / (2 * share - 1) not in self.following:
             return 0
         rivals = self.open
         for group, full in self.full:
