@@ -251,6 +251,7 @@ class TestByExample:
     def test_what_one_cannot_take_others_do(self) -> None:
         assert shares(problem(12, [1, 1, 1], upper=[2, 9, 9], room=[9, 3, 9])) == [2, 3, 7]
 
+    @pytest.mark.proves("K3", "K8")
     def test_quotas_hold_in_sum(self) -> None:
         of = problem(6, [1, 1, 1], groups=(quota([0, 0, 1], [1, 3]),))
         assert (shares(of), apportion(of).pending) == ([1, 0, 3], 2)
@@ -274,10 +275,12 @@ class TestByExample:
         of = problem(45, [1, 5, 1], present=[18, 24, 3], learnt=[10**5, 10, 10**5])
         assert shares(of) == [18, 10, 17]
 
+    @pytest.mark.proves("K29")
     def test_what_is_over_a_quota_shrinks_first(self) -> None:
         of = problem(5, [1, 1], present=[4, 4], groups=(quota([0, 1], [1, 9]),))
         assert shares(of) == [1, 4]
 
+    @pytest.mark.proves("K29")
     def test_quotas_below_what_is_placed_move_nothing(self) -> None:
         of = problem(8, [1, 1], present=[4, 4], groups=(quota([0, 1], [1, 1]),))
         assert shares(of) == [4, 4]
