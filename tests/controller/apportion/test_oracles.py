@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from controller.apportion.planner import apportion
@@ -222,7 +223,7 @@ def _incomparable(case: Case) -> str:
         return "there is no cluster, or no answer"
     if case.of.groups:
         return "tiers come before weights"
-    if case.of.lower.sum() > case.of.total:
+    if np.minimum(case.of.lower, case.of.cap()).sum() > case.of.total:
         return "no placement meets the lower bounds"
     if all(sum(answer.values()) < sum(case.ours().values()) for answer in case.answers):
         return "the peer places fewer"
