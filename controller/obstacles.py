@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from controller.columns import Mask
+from controller.plugins.resources import room
 from controller.reasons import Why
 
 if TYPE_CHECKING:
@@ -68,14 +69,17 @@ def obstacles(decision: Decision) -> list[Note]:
         if number
     ]
     notes.sort(key=lambda note: (-note.number, note.name, note.text))
-    meant, rows = ruled(decision), np.flatnonzero(decision.verdicts == 0).tolist()
-    stops = Counter(_stop(decision, row, meant=bool(meant[row])) for row in rows)
+    meant, tight = ruled(decision), full(decision)
+    stops = Counter(
+        _stop(decision, row, meant=bool(meant[row]), tight=bool(tight[row]))
+        for row in np.flatnonzero(decision.verdicts == 0).tolist()
+    )
     for (kind, text), number in stops.most_common():
         notes.append(Note(kind, number, "", f"{_clusters(number)}: {text}"))
     return notes
 
 
-def _stop(decision: Decision, row: int, *, meant: bool) -> tuple[Kind, str]:
+def _stop(decision: Decision, row: int, *, meant: bool, tight: bool) -> tuple[Kind, str]:
     """What keeps a cluster that nothing refuses from taking more."""
     kinds = {reason.kind for reason in decision.why(row)}
     if Why.DOMAIN_QUOTA in kinds:
@@ -84,20 +88,26 @@ def _stop(decision: Decision, row: int, *, meant: bool) -> tuple[Kind, str]:
         return Kind.BOUND, "at the upper bound of spec.distributionWeights"
     if not meant:
         return Kind.BOUND, "no rule of spec.distributionWeights"
-    return Kind.NO_ROOM, "no room for more"
+    if not tight and decision.unit.spread:
+        return Kind.BOUND, "left out by spec.spreadConstraints"
+    return Kind.NO_ROOM, "no room for more" if tight else "no more by the rules of its distribution"
+
+
+def full(decision: Decision) -> Mask:
+    """The clusters that hold as many units as they can."""
+    placed = decision.placements
+    held = np.array([placed.get(name, 0) for name in decision.fleet.names], dtype=np.int64)
+    mask: Mask = held >= room(decision.unit, decision.fleet)
+    return mask
 
 
 def ruled(decision: Decision) -> Mask:
     """The clusters that a static weight is meant for; all of them without such weights."""
     rules = decision.unit.weights if decision.unit.distribution == "Divided" else ()
-    metas = [cluster.metadata for cluster in decision.fleet.clusters]
-    return np.array(
-        [
-            not rules or any(rule.cluster_selector.matches(meta.labels) for rule in rules)
-            for meta in metas
-        ],
-        dtype=np.bool_,
-    )
+    mask = np.full(len(decision.fleet), not rules)
+    for rule in rules:
+        mask |= decision.fleet.selected(rule.cluster_selector)
+    return mask
 
 
 def _clusters(number: int) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import reduce
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from controller.columns import Mask
 from controller.cures import cure, either
-from controller.obstacles import Kind, Note, ruled
+from controller.obstacles import Kind, Note, full, ruled
 from controller.plugins.resources import ClusterResources, needed, room
 from controller.reasons import Why
 from controller.snapshot import UNLIMITED
@@ -39,7 +40,8 @@ def remedies(decision: Decision) -> list[Note]:
             for r in decision.refusals
         ]
     blame = _Blame(decision)
-    found = [*_quota(decision), *_room(decision, blame), *_bounds(decision, blame), *_lifts(blame)]
+    numbers = (_quota(decision), _room(decision, blame), _bounds(decision, blame))
+    found = [*chain(*numbers), *_spread(decision, blame), *_lifts(blame)]
     return found or _several(blame)
 
 
@@ -97,8 +99,7 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     if ClusterResources.name in blame.by_plugin:
         tight |= blame.alone(ClusterResources.name)
     fits = room(unit, fleet)
-    held = np.array([decision.placements.get(name, 0) for name in fleet.names], dtype=np.int64)
-    tight |= (blame.count == 0) & (held >= fits)
+    tight |= (blame.count == 0) & full(decision)
     if not tight.any():
         return
     lacking = _lacking(decision, tight)
@@ -147,6 +148,15 @@ def _bounds(decision: Decision, blame: _Blame) -> Iterator[Note]:
     if unruled:
         text = f"a rule in spec.distributionWeights that matches {either(unruled)}"
         yield Note(Kind.BOUND, len(unruled), "distributionWeights", text)
+
+
+def _spread(decision: Decision, blame: _Blame) -> Iterator[Note]:
+    """Other bounds on the number of domains, where clusters with room have nothing."""
+    out = (blame.count == 0) & ruled(decision) & ~full(decision)
+    out[decision.fleet.rows(decision.placements)] = False
+    if decision.unit.spread and out.any():
+        text = f"other bounds in spec.spreadConstraints, which leave out {either(blame.names(out))}"
+        yield Note(Kind.BOUND, int(out.sum()), "spreadConstraints", f"{text}{_space(blame, out)}")
 
 
 def _lifts(blame: _Blame) -> list[Note]:

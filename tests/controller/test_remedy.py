@@ -185,3 +185,24 @@ def test_a_bound_is_named_where_room_is_not_lacking() -> None:
         "a greater maxReplicas in spec.distributionWeights for a",
         "a rule in spec.distributionWeights that matches b",
     ]
+
+
+@pytest.mark.proves("E30")
+def test_clusters_that_spread_constraints_leave_out_are_named() -> None:
+    asked = unit(
+        replicas=9,
+        distribution="Divided",
+        spreadConstraints=[{"topologyKey": "stowage.dev/cluster", "maxDomains": 1}],
+    )
+    decision = decided(asked, cluster("a", groups=SMALL), cluster("b", groups=SMALL))
+    assert decision.pending == 5
+    (holder,) = decision.placements
+    (other,) = {"a", "b"} - {holder}
+    assert why_pending(decision) == [
+        "1 cluster: no room for more",
+        "1 cluster: left out by spec.spreadConstraints",
+    ]
+    assert said(decision) == [
+        f"5 more units need 500m cpu and 1Gi memory each on {holder}",
+        f"other bounds in spec.spreadConstraints, which leave out {other}, with room for 4",
+    ]
