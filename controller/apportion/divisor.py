@@ -198,25 +198,25 @@ class _Course:
 
 def _course(weight: Floats, start: Floats, top: Floats, block: Ints, size: int) -> _Course:
     """The chain of each block: all bends sorted, and the lines between them summed up."""
-    moves = top > start
-    half = np.where(moves, weight * 0.5, 0.0)
+    half = np.where(top > start, weight * 0.5, 0.0)
     pace = np.maximum(half, 0.5)
     bends = np.concatenate((start / pace, top / pace))
     slopes = np.concatenate((half, -half))
-    shifts = np.concatenate((start * moves, -(top * moves)))
     if size == 1:
         line = bends.argsort()
-        slope, shift = slopes[line].cumsum(), shifts[line].cumsum()
+        bends, slopes = bends[line], slopes[line]
         one = np.zeros(1, dtype=np.int64)
-        return _Course(bends[line], slope, shift, one, one + len(line))
+        return _Course(bends, slopes.cumsum(), (slopes * bends).cumsum(), one, one + len(line))
     # One sort for all: blocks are a whole apart, bends within them less than that.
     line = (np.concatenate((block, block)) + bends * (0.5 / max(bends.max(), 1.0))).argsort()
-    slope, shift = slopes[line].cumsum(), shifts[line].cumsum()
+    bends, slopes = bends[line], slopes[line]
+    slope, shift = slopes.cumsum(), (slopes * bends).cumsum()
     counts = 2 * np.bincount(block, minlength=size)
     first = counts.cumsum() - counts
-    slope -= np.concatenate(([0.0], slope[first[1:] - 1])).repeat(counts)
-    shift -= np.concatenate(([0.0], shift[first[1:] - 1])).repeat(counts)
-    return _Course(bends[line], slope, shift, first, counts)
+    before = first[1:] - 1
+    slope -= np.concatenate(([0.0], slope[before])).repeat(counts)
+    shift -= np.concatenate(([0.0], shift[before])).repeat(counts)
+    return _Course(bends, slope, shift, first, counts)
 
 
 def sums(group: Ints, values: Ints, size: int) -> Ints:
