@@ -276,9 +276,11 @@ def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
     metavar="FILE",
     help="Workloads: a file, a folder, or - for standard input; may be given again.",
 )
+@click.argument("more", nargs=-1, metavar="[FILE]...")
 @where_options
 def plan(
     files: tuple[str, ...],
+    more: tuple[str, ...],
     kubeconfig: str | None,
     context: str | None,
     namespace: str | None,
@@ -291,7 +293,7 @@ def plan(
 
     hub = None if fleet else _hub(kubeconfig, context)
     namespace = namespace or (hub.namespace if hub else "default")
-    planning.show(files, planning.Where(namespace, fleet, hub, config_file), output)
+    planning.show((*files, *more), planning.Where(namespace, fleet, hub, config_file), output)
 
 
 @cli.command()

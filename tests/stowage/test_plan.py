@@ -154,6 +154,19 @@ def test_yaml_and_json_say_the_same(write: Write) -> None:
     assert as_json == as_yaml
 
 
+def test_several_files_after_one_option_as_a_shell_makes_them(write: Write) -> None:
+    one, two = write("1.yaml", workload("one")), write("2.yaml", workload("two"))
+    fleet = write("fleet.yaml", cluster("a"))
+    assert list(plan(one, fleet, two)) == ["one", "two"]
+
+
+@pytest.mark.parametrize("command", ["plan", "explain"])
+def test_the_options_that_every_command_has(command: str) -> None:
+    printed = run(command, "--help").output
+    options = ("--kubeconfig", "--context", "-n, --namespace", "-o, --output", "--fleet")
+    assert all(option in printed for option in options)
+
+
 def test_each_one_sees_those_before_it(write: Write) -> None:
     fleet = write("fleet.yaml", cluster("a", cpu=2), cluster("b", cpu=1))
     told = plan(write("w.yaml", *(workload(n, cpu="1") for n in ("x", "y", "z"))), fleet)
