@@ -2,8 +2,9 @@
 
     uv run python -m benchmarks.shares
 
-Ten replicas a cluster. "weights" has nothing but weights. "all bounds" has a lower and an upper
-bound, room and learnt limits on single clusters, quotas on zones and caps on subsets of them.
+Ten replicas a cluster. "weights" has nothing but weights. "own bounds" has a lower and an upper
+bound, room and a learnt limit on each cluster, "and quotas" besides these a quota on each of 20
+zones, "all bounds" caps on three subsets of each zone as well; about a third of them bind.
 "growing" and "shrinking" start from three quarters, and from five quarters, of what is wanted.
 Times are of `apportion` in milliseconds, least and median of many runs; "+ why" adds the account
 of all clusters in columns, from which the reasons of a row are read, and what binds. The heap is
@@ -152,6 +153,8 @@ def main() -> None:
         full = bounded(size)
         for name, problem in (
             ("weights", bare(size)),
+            ("own bounds", replace(full, groups=())),
+            ("and quotas", replace(full, groups=full.groups[:1])),
             ("all bounds", full),
             ("growing", moved(full, 3)),
             ("shrinking", moved(full, 5)),
