@@ -143,7 +143,8 @@ class SchedulingQueue:
         changes, self._changes = self._changes, Change.NOTHING
         self._changed.clear()
         now = self._clock.monotonic()
-        woken = [r for r in self._refusals.values() if r.parked and r.awaits & changes]
+        # Who was woken before and still waits its turn counts too, or its patience costs its room.
+        woken = [r for r in self._refusals.values() if r.awaits & changes]
         at_once = min((r.rank.priority for r in woken if r.wait(now) <= 0), default=math.inf)
         for refusal in sorted(woken, key=lambda refusal: refusal.rank):
             refusal.parked = False

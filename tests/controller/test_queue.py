@@ -111,6 +111,21 @@ async def test_patience_does_not_cost_the_higher_priority_its_room() -> None:
     assert await handed_out(queue) == ["high", "low"]
 
 
+@pytest.mark.proves("G7")
+async def test_nor_does_it_while_the_higher_priority_sits_out_a_delay() -> None:
+    clock = FakeClock()
+    queue = SchedulingQueue(clock=clock)
+    queue.park(rank("low"), Change.CLUSTER_ROOM)
+    await clock.advance(50)
+    queue.park(rank("high", 10), Change.CLUSTER_ROOM | Change.CLUSTER_LABELS)
+    queue.announce(Change.CLUSTER_LABELS)
+    queue.flush()
+    assert await handed_out(queue) == [], "it was refused just now"
+    queue.announce(Change.CLUSTER_ROOM)
+    queue.flush()
+    assert await handed_out(queue) == ["high", "low"]
+
+
 async def test_an_offer_overtakes_what_was_waited_for() -> None:
     queue = SchedulingQueue(clock=FakeClock())
     queue.park(rank("demo"), Change.CLUSTER_ROOM)

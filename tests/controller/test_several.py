@@ -61,7 +61,10 @@ async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_p
                 finally:
                     os.kill(first.pid, signal.SIGCONT)
                 log = tmp_path / "first.log"
-                await until(lambda: "leads no more" in log.read_text(), seconds=20)
+                try:
+                    await until(lambda: "leads no more" in log.read_text(), seconds=40)
+                except TimeoutError:
+                    raise AssertionError(f"{first.poll()}: {log.read_text()[-3000:]}") from None
                 await world.settle()
                 assert second.leading
     assert {name: len(made) for name, made in decisions.items()} == dict.fromkeys(decisions, 1)
