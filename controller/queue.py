@@ -118,12 +118,16 @@ class SchedulingQueue:
         attempts = before.attempts + 1 if before is not None and recent else 1
         self._refusals[rank.key] = _Refusal(rank, awaits, attempts, now)
 
+    def settle(self, key: Key) -> None:
+        """It is decided and waits for nothing; what failed about it counts until it is written."""
+        self._refusals.pop(key, None)
+
     def forget(self, key: Key) -> None:
-        """It is placed, gone, or none of ours.
+        """It is written, gone, or none of ours.
 
         Nothing to wait for, and its failures are forgiven.
         """
-        self._refusals.pop(key, None)
+        self.settle(key)
         self.active.forget(key)
 
     def announce(self, change: Change) -> None:

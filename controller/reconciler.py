@@ -189,7 +189,7 @@ class Reconciler:
         if awaits:
             self._queue.park(self._world.rank(unit), awaits)
         else:
-            self._queue.forget(unit.key)
+            self._queue.settle(unit.key)
 
     def _log(self, decision: Decision) -> None:
         _COUNT[decision.reason].inc()
@@ -206,6 +206,7 @@ class Reconciler:
             for decision in decisions:
                 if await self._bind(decision):
                     del left[decision.unit.key]
+                    self._queue.active.forget(decision.unit.key)
         finally:
             for decision in decisions:
                 self._busy.discard(decision.unit.key)
@@ -288,7 +289,7 @@ class Reconciler:
             state=WorkloadState.SCHEDULED if unit.present else WorkloadState.FAILED,
             message=message,
         )
-        self._queue.forget(unit.key)
+        self._queue.settle(unit.key)
         _COUNT[decision.reason].inc()
         patch = patch_of(decision, workload)
         if patch is not None:

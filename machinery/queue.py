@@ -248,6 +248,7 @@ async def _worker(
     with suppress(QueueShutDown):
         while True:
             await work_once(queue, reconcile, log=log)
+            await asyncio.sleep(0)  # a reconcile that awaits nothing must not keep timers waiting
 
 
 async def work_once(

@@ -64,7 +64,9 @@ async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_p
                 try:
                     await until(lambda: "leads no more" in log.read_text(), seconds=40)
                 except TimeoutError:
-                    raise AssertionError(f"{first.poll()}: {log.read_text()[-3000:]}") from None
+                    first.send_signal(signal.SIGABRT)  # with PYTHONFAULTHANDLER it says where it is
+                    await asyncio.sleep(1)
+                    raise AssertionError(f"{first.poll()}: {log.read_text()[-6000:]}") from None
                 await world.settle()
                 assert second.leading
     assert {name: len(made) for name, made in decisions.items()} == dict.fromkeys(decisions, 1)

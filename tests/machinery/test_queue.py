@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from machinery import metrics
-from machinery.errors import Conflict, Unreachable
+from machinery.clock import SystemClock
+from machinery.errors import ConfigurationError, Conflict, Unreachable
 from machinery.queue import QueueShutDown, WorkQueue, work, work_once
 from tests.fakeclock import FakeClock, settle
 
@@ -403,3 +404,23 @@ async def test_a_cancelled_part_of_a_reconcile_does_not_cost_a_worker(queue, clo
     assert seen == ["a", "b", "a"]
     queue.shut_down()
     await working
+
+
+async def test_keys_that_fail_without_awaiting_anything_starve_nobody():
+    queue: WorkQueue[str] = WorkQueue(name="busy", clock=SystemClock(), base_delay=0.0)
+
+    quiet = logging.getLogger("test.queue.quiet")
+    quiet.disabled = True
+
+    async def fail(key: str) -> float | None:
+        queue.add(key)
+        raise ConfigurationError("at once")
+
+    working = asyncio.create_task(work(queue, fail, workers=4, log=quiet))
+    for name in "abcdefgh":
+        queue.add(name)
+    async with asyncio.timeout(5):
+        await asyncio.sleep(0.05)
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
