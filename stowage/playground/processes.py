@@ -75,10 +75,10 @@ class Process:
         except FileNotFoundError:
             return 0
         number = int(pid)
-        child = _CHILDREN.get(number)
-        if child is not None and child.poll() is not None:
-            del _CHILDREN[number]
-        return number if born and _born(number) == born else 0
+        here = bool(born) and _born(number) == born
+        if not here and (child := _CHILDREN.pop(number, None)) is not None:
+            child.wait()  # at once: it is a zombie of ours, or was collected before
+        return number if here else 0
 
     def alive(self) -> bool:
         """Whether it runs."""
