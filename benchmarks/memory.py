@@ -2,10 +2,10 @@
 
     uv run python -m benchmarks.memory [--workloads 1000] [--members 3]
 
-Brings a playground up, runs both processes, and compares their resident memory before and after so
-many Workloads are Running. With `benchmarks.sessions` (memory for each member session) it gives
-what a fleet of any size needs; fifty API servers do not fit beside each other on one machine, so the
-figure for 50 members is the sum of the two, and says so.
+Brings a playground up, runs both processes, and compares their resident memory before and after
+so many Workloads are Running. With `benchmarks.sessions` (memory for each member session) it gives
+what a fleet of any size needs; fifty API servers do not fit beside each other on one machine, so
+the figure for 50 members is the sum of the two, and says so.
 """
 
 from __future__ import annotations
