@@ -204,6 +204,7 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
         totals=work.totals,
         ranking=work.ranking(),
         why=assignment.why,
+        turns=assignment.turns,
     )
     return decision if assignment.shares or not unit.replicas else _holding_on(decision)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from controller.columns import Ints, Mask
 from controller.obstacles import obstacles
-from controller.reasons import Reason, Reasons, no_reasons
+from controller.reasons import Reason, Reasons, Turns, no_reasons, no_turns
 from controller.remedy import remedies
 from controller.snapshot import Fleet
 from controller.unit import Unit
@@ -66,6 +66,7 @@ class Decision:
     totals: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ranking: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     why: Reasons = no_reasons
+    turns: Turns = no_turns
 
     @property
     def assigned(self) -> int:
@@ -109,6 +110,7 @@ class Decision:
                 {"cluster": c, "replicas": n, "reasons": self._why(c)}
                 for c, n in self.placements.items()
             ],
+            "order": self.turns(),
             "clusters": [self._cluster(int(row)) for row in self._rows()],
             "pendingReasons": [note.to_dict() for note in obstacles(self)],
             "remedies": [note.to_dict() for note in remedies(self)],

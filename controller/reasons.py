@@ -101,3 +101,12 @@ Reasons: TypeAlias = Callable[[int], tuple[Reason, ...]]
 def no_reasons(_row: int) -> tuple[Reason, ...]:
     """Where nothing was assigned."""
     return ()
+
+
+Turns: TypeAlias = Callable[[], list[str]]
+"""The domains that units went to, one after the other; the first ones, where there are many."""
+
+
+def no_turns() -> list[str]:
+    """Where no order of domains decided."""
+    return []

@@ -8,6 +8,7 @@ comes again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -195,6 +196,8 @@ class Reconciler:
         _COUNT[decision.reason].inc()
         about = {"object": "/".join(decision.unit.key)}
         LOG.debug("%s: %s", decision.reason.value, decision.message, extra=about)
+        if LOG.isEnabledFor(logging.DEBUG) and (turns := decision.turns()):
+            LOG.debug("units go to %s", " ".join(turns), extra=about)
         if self._flags.debug_scores and len(decision.ranking):
             LOG.info("%s", decision.table(self._flags.debug_scores), extra=about)
 

@@ -23,7 +23,7 @@ from controller.columns import Ints, Mask
 from controller.framework.status import SUCCESS, Status
 from controller.index import Index
 from controller.model import MemberCluster
-from controller.reasons import Reasons
+from controller.reasons import Reasons, Turns, no_turns
 from controller.snapshot import Fleet
 from controller.unit import Unit
 from crds.workload import ScheduledReason
@@ -263,7 +263,8 @@ class Assignment:
     `why` says for a row that holds units why its number is what it is; it is asked when somebody
     wants to know, not in the pass. `short` is the condition's reason when units stay pending
     although clusters are feasible, or hold some; `notes` are added to its message. The shares are
-    told by name, or, where `in_order`, as they come.
+    told by name, or, where `in_order`, as they come. `turns` tells, to who asks, the domains that
+    the new units went to one after the other, where an order of domains decided.
     """
 
     shares: Mapping[int, int]
@@ -271,6 +272,7 @@ class Assignment:
     why: Reasons
     in_order: bool = False
     notes: tuple[str, ...] = ()
+    turns: Turns = no_turns
     short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
 
 

@@ -222,6 +222,7 @@ class PolicyShares:
             in_order=True,  # that of the policy's list
             desired=unit.replicas,
             why=lambda row: _why(known, field, domain, shares, row),
+            turns=lambda: _turns(known, limits, clusters, more),
             short=ScheduledReason.REPLICAS_REACHED
             if beyond
             else ScheduledReason.INSUFFICIENT_CAPACITY,
@@ -257,6 +258,14 @@ def _excluded(state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Mask
         for mask, _ in rule.filter(state, unit, fleet, bound).reasons:
             out |= mask
     return out
+
+
+def _turns(known: PolicyState, limits: Quota, clusters: Clusters, units: int) -> list[str]:
+    """Each new unit's domain, in the order in which they were given; `-` for none of the list."""
+    if not limits.ordered:
+        return []
+    names = (*known.policy.domains, "-")
+    return [names[turn] for turn in quota.sequence(limits, clusters, units)]
 
 
 def _why(

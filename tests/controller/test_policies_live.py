@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -86,9 +87,12 @@ async def test_the_worked_example_with_the_policy_after_the_workload(zones: Worl
         assert condition(told, "Ready")["status"] == "True"
 
 
-@pytest.mark.proves("K22", "K26")
-async def test_one_event_names_the_domains_that_are_full(zones: World) -> None:
+@pytest.mark.proves("K12", "K22", "K26")
+async def test_one_event_names_the_domains_that_are_full(
+    zones: World, caplog: pytest.LogCaptureFixture
+) -> None:
     await policy(zones, member=1, host=3)
+    caplog.set_level(logging.DEBUG, logger="controller.reconciler")
     async with deciding(zones):
         await zones.workload("told", replicas=6, labels=BOUND)
         await zones.refused("told", "ReplicasReached")
@@ -97,6 +101,7 @@ async def test_one_event_names_the_domains_that_are_full(zones: World) -> None:
     (event,) = [e for e in events if e["regarding"].get("name") == "told"]
     assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
     assert "reached member (1/1), host (3/3)" in event["note"]
+    assert "units go to member host host host" in caplog.messages
 
 
 @pytest.mark.proves("K5", "K33")

@@ -286,6 +286,20 @@ def test_the_policy_column_is_that_of_the_next_unit():
     assert [int(column[row[name]]) for name in "abc"] == [20, 100, 0]
 
 
+@pytest.mark.proves("K11", "K12")
+def test_the_record_tells_the_order_in_which_units_were_given():
+    balance = world(policy(stored(member=5, host=3)))
+    decision = decided(asked(replicas=8), balance)
+    order = "member host member host member member host member"
+    assert decision.turns() == order.split()
+    fill = world(policy(stored(member=2, host=3), allocationMethod="Fill"))
+    decision = decided(asked(replicas=6), fill)
+    assert decision.to_dict()["order"] == ["member"] * 2 + ["host"] * 3
+    beyond = world(policy(stored(member=1), allocationType="Preferred"))
+    assert decided(asked(replicas=2, cpu="8"), beyond).turns() == ["member", "-"]
+    assert decided(asked(labels={}), balance).turns() == []
+
+
 @pytest.mark.proves("K23")
 def test_each_point_can_be_switched_off_by_itself():
     def profile(*points: str) -> Any:
