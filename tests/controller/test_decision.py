@@ -40,6 +40,7 @@ GOLDEN = {
     "reason": "Scheduled",
     "message": "4 of 4 units have a cluster",
     "placements": [{"cluster": "b", "replicas": 4, "reasons": WHOLE}],
+    "order": [],
     "clusters": [
         {
             "name": "b",
