@@ -64,6 +64,7 @@ STREAMED_BODY = 1024 * 1024
 IDLE_SECONDS = 30.0
 """Kept shorter than any server's own limit, so that no request meets a connection just closed."""
 
+FAREWELL_SECONDS = 0.05
 TLS_BUFFER = 16 * 1024
 """Bytes that asyncio sets aside for what a connection receives: one record of TLS, the most that
 comes at once. Its own value is sixteen times that, on each of thousands of idle watches."""
@@ -145,9 +146,14 @@ class ApiClient(Verbs):
             return
         self._closed = True
         self._meter.release()
-        ends = [asyncio.ensure_future(session.close()) for session in self._sessions.values()]
-        if ends:
-            await asyncio.shield(asyncio.wait(ends))
+        if self._sessions:
+            await asyncio.shield(self._end())
+
+    async def _end(self) -> None:
+        for session in self._sessions.values():
+            await session.close()
+        # What cancelled requests left behind says farewell by itself, if it is given the time.
+        await asyncio.sleep(FAREWELL_SECONDS)
 
     async def request(
         self,
@@ -229,7 +235,7 @@ class ApiClient(Verbs):
             yield lines
         finally:
             await lines.aclose()
-            response.close()
+            _hang_up(response)
 
     def _worthwhile(self, method: str, fault: BaseException) -> bool:
         """True where another attempt may help and can do no harm."""
@@ -370,6 +376,17 @@ class _Chunks:
         if not chunk:
             raise StopAsyncIteration
         return chunk
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """End a stream at once.
+
+    A farewell of TLS would keep the connection until the server answers, and nobody waits for that.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 async def _read(response: aiohttp.ClientResponse, limit: int) -> bytes:

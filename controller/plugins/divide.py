@@ -100,7 +100,7 @@ def _packed(problem: Problem) -> Ints:
     floor = np.clip(np.minimum(problem.lower, cap) - shares, 0, None)
     shares += _first_come(np.argsort(problem.order), floor, problem.total - int(shares.sum()))
     open_ = np.clip(cap - shares, 0, None)
-    line = np.lexsort((problem.order, -open_, -held))
+    line = np.lexsort((problem.order, -open_, -shares))
     return shares + _first_come(line, open_, problem.total - int(shares.sum()))
 
 

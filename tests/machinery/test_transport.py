@@ -263,3 +263,21 @@ async def test_an_idle_connection_sets_little_memory_aside(
     assert made
     for each in made:
         assert len(each._ssl_buffer) == transport.TLS_BUFFER  # type: ignore[attr-defined]
+
+
+async def test_a_watch_that_ends_leaves_no_connection_waiting_for_a_farewell(
+    apiserver: Cluster,
+) -> None:
+    client = ApiClient(apiserver.connection())
+    listed = await client.list(NAMESPACES)
+    version = listed["metadata"]["resourceVersion"]
+    async with client.watch(NAMESPACES, resource_version=version):
+        (session,) = (s for watch, s in client._sessions.items() if watch)
+        assert session.connector is not None
+        (held,) = session.connector._acquired
+        transport_ = held.transport
+    assert transport_ is not None
+    await asyncio.sleep(0.01)
+    assert transport_.is_closing()
+    assert held.transport is None, "the connection is lost, not waiting"
+    await client.close()
