@@ -20,7 +20,7 @@ from machinery.resources import WORKLOADS
 
 from .live import World, configured, deciding, until
 
-MANY = 60
+MANY, FEW = 200, 20
 
 
 @pytest.mark.proves("E31", "E19")
@@ -53,9 +53,11 @@ async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_p
             await world.workload("warm")
             await world.placed("warm", seconds=40)
             async with deciding(world, standby=True, identity="two") as second:
-                await asyncio.gather(*(world.workload(f"load-{n}") for n in range(MANY)))
-                os.kill(first.pid, signal.SIGSTOP)
+                burst = asyncio.gather(*(world.workload(f"load-{n}") for n in range(MANY)))
+                await until(lambda: len(decisions) > FEW)
+                os.kill(first.pid, signal.SIGSTOP)  # with others decided, and under way
                 try:
+                    await burst
                     await until(lambda: second.leading, seconds=40)
                     await until(lambda: len(decisions) > MANY, seconds=40)
                 finally:
