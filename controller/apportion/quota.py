@@ -292,11 +292,14 @@ def _partly(clusters: Clusters, taken: Ints, most: Ints) -> Iterator[Ints]:
     domain, score = clusters.domain[line], clusters.score[line]
     new = np.ones(len(line), dtype=np.bool_)
     new[1:] = (domain[1:] != domain[:-1]) | (score[1:] != score[:-1])
-    number = np.cumsum(new) - 1
-    got = np.bincount(number, weights=taken[line])
-    whole = np.bincount(number, weights=most[line])
-    for each in np.flatnonzero((got > 0) & (got < whole)):
-        yield line[number == each]
+    first = np.flatnonzero(new)
+    if not len(first):
+        return
+    end = np.append(first[1:], len(line))
+    got, whole = np.add.reduceat(taken[line], first), np.add.reduceat(most[line], first)
+    # One cluster alone has nobody to be level with.
+    for each in np.flatnonzero((got > 0) & (got < whole) & (end - first > 1)):
+        yield line[first[each] : end[each]]
 
 
 def _level(clusters: Clusters, rows: Ints, units: int) -> Ints:

@@ -197,23 +197,24 @@ class PolicyShares:
         domain, held = _view(known, field.state, unit, field.fleet)
         held = held - np.minimum(field.present - present, held)
         limits = _quota(known, field.state, known.count(domain, held))
+        more = unit.replicas - int(present.sum())
+        # Units that the policy does not count cannot be taken from a domain's count: they go first.
+        place = np.where(present > held, OUTSIDE, domain) if more < 0 else domain
         clusters = Clusters(
-            domain=domain,
+            domain=place,
             room=np.where(field.feasible, np.maximum(field.room - field.present, 0), 0),
             present=present,
             held=held,
             score=field.scores,
             order=field.fleet.by_name,
         )
-        more = unit.replicas - int(present.sum())
         if more >= 0:
             change = quota.grow(limits, clusters, more)
         else:
             change = -quota.shrink(limits, clusters, -more)
         shares = present + change
-        known.after = known.count(domain, held + change)
-        gap = int(np.maximum(limits.desired - limits.count, 0).sum())
-        beyond = limits.required and more > gap
+        known.after = known.count(domain, np.maximum(held + change, 0))
+        beyond = limits.required and more > _gap(limits, domain, field)
         rows = np.flatnonzero(shares)
         last = np.where(domain == OUTSIDE, len(limits.desired), domain)[rows]
         rows = rows[np.lexsort((clusters.order[rows], last))]
@@ -227,6 +228,13 @@ class PolicyShares:
             if beyond
             else ScheduledReason.INSUFFICIENT_CAPACITY,
         )
+
+
+def _gap(limits: Quota, domain: Ints, field: Candidates) -> int:
+    """Units within the numbers of the domains that only room, if anything, keeps units out of."""
+    open_ = (domain != OUTSIDE) & (field.feasible | (field.room <= field.present))
+    below = np.maximum(limits.desired - limits.count, 0)
+    return int(below[np.unique(domain[open_])].sum())
 
 
 def _alone(plugin: Single | Duplicated | Divided, unit: Unit) -> bool:
