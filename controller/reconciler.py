@@ -115,7 +115,7 @@ class Reconciler:
         self._check = check
         self._fresh = fresh
         self._busy: set[Key] = set()
-        self._missed: set[Key] = set()
+        self._missed: dict[Key, set[Key]] = {}
 
     async def reconcile(self, key: Key) -> float | None:
         """Decide one Workload; seconds until it shall be looked at again, or None."""
@@ -140,7 +140,7 @@ class Reconciler:
     def _ours(self, key: Key) -> Workload | None:
         """The Workload, if it is ours to decide, and now."""
         if key in self._busy:
-            self._missed.add(key)
+            self._missed.setdefault(key, set()).add(key)
             return None
         workload = self._workloads.get(key)
         if workload is not None and self._world.ours(workload):
@@ -155,7 +155,7 @@ class Reconciler:
         about = (self._world.index, profile, self._clock.now())
         decisions = [decide(fleet, unit, *about)]
         if not decisions[0].scheduled and unit.affinity.required:
-            group = together(unit.key, self._partners(unit))
+            group = self._group(unit)
             if len(group) > 1:
                 decisions = decide_together(fleet, group, *about)
         DECISION_SECONDS.observe(self._clock.monotonic() - started)
@@ -166,18 +166,27 @@ class Reconciler:
             self._log(decision)
         return decisions
 
+    def _group(self, unit: Unit) -> list[Unit]:
+        """Who has to be decided with this one, itself included, without those that are in work.
+
+        What becomes of these is not known yet: once it is, this one's turn comes again.
+        """
+        partners = {**self._partners(unit), unit.key: unit}
+        for other in together(unit.key, partners):
+            if other.key in self._busy:
+                self._missed.setdefault(other.key, set()).add(unit.key)
+        free = {key: other for key, other in partners.items() if key not in self._busy}
+        return together(unit.key, free)
+
     def _partners(self, unit: Unit) -> dict[Key, Unit]:
-        """Who could wait for each other with this one, itself included; nobody that is in work."""
-        waiting = self._world.waiting(unit)
-        free = {
+        """Who could wait for each other with this one."""
+        return {
             key: other
-            for key, other in waiting.items()
-            if key not in self._busy
-            and (held := self._workloads.get(key)) is not None
+            for key, other in self._world.waiting(unit).items()
+            if (held := self._workloads.get(key)) is not None
             and self._world.ours(held)
             and self._admission.reviewed(held.metadata)
         }
-        return {**free, unit.key: unit}
 
     def _park(self, decision: Decision) -> None:
         """In the same breath as the decision: a change during its write must find it waiting."""
@@ -219,10 +228,10 @@ class Reconciler:
             self._make_good(decisions)
 
     def _make_good(self, decisions: list[Decision]) -> None:
-        """Those whose own turn came while we were busy with their group get it now."""
-        units = [decision.unit for decision in decisions if decision.unit.key in self._missed]
-        self._missed.difference_update(unit.key for unit in units)
-        self._queue.offer([self._world.rank(unit) for unit in units])
+        """Those whose turn came in vain, as we were busy with these, get it now."""
+        missed = [self._missed.pop(decision.unit.key, set()) for decision in decisions]
+        units = [self._world.unit(key) for key in set[Key]().union(*missed)]
+        self._queue.offer([self._world.rank(unit) for unit in units if unit is not None])
 
     async def _bind(self, decision: Decision) -> bool:
         """Reserve, permit, one write, and the news of it. False when it could not be written."""

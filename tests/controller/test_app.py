@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from machinery.resources import EVENTS, MEMBER_CLUSTERS, WORKLOADS
+from machinery.transport import ApiClient
 
 from .live import World, condition, configured, deciding, placements
 
@@ -281,6 +282,31 @@ async def test_workloads_that_require_each_other_are_placed_together(world: Worl
         )
         assert await world.placed("left") == {"member-2": 1}
         assert await world.placed("right") == {"member-2": 1}
+
+
+@pytest.mark.proves("C18")
+async def test_one_that_comes_while_its_partner_is_being_refused_is_not_forgotten(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal of the first is still being written when the second one is decided."""
+    await world.cluster("member-1")
+    gate, held, real = asyncio.Event(), asyncio.Event(), ApiClient.request
+
+    async def slow(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+        if method == "PATCH" and path.endswith("/ping/status"):
+            held.set()
+            await gate.wait()
+        return await real(self, method, path, **how)
+
+    monkeypatch.setattr(ApiClient, "request", slow)
+    async with deciding(world):
+        await world.workload("ping", workloadAffinity={REQUIRED: [beside("pong")]})
+        await held.wait()
+        await world.workload("pong", workloadAffinity={REQUIRED: [beside("ping")]})
+        await world.refused("pong", "FailedToSchedule")
+        gate.set()
+        assert await world.placed("ping") == {"member-1": 1}
+        assert await world.placed("pong") == {"member-1": 1}
 
 
 @pytest.mark.proves("C21")
