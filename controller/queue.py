@@ -5,8 +5,8 @@ parked half holds the Workloads that the last decision refused, each with the ki
 could help it; nothing is rescanned by the clock. A change wakes those that wait for its kind, once,
 together, and in the order of the QueueSort plugin, so that freed room goes to the most important of
 them. A Workload that is woken again and again in vain waits longer each time (up to ten seconds);
-one that has been quiet for that long is looked at at once, and so is whoever has a higher priority
-than one that is looked at now: it must not lose its room to its own patience.
+one that has been quiet for that long is looked at at once. Nobody waits longer than one of a lower
+priority that is woken with it: it must not lose its room to its own patience.
 
 `park` is called in the same breath as the decision, before its write is awaited: a change that
 arrives while the write is under way must find the Workload waiting.
@@ -19,6 +19,7 @@ import enum
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from machinery.clock import Clock
@@ -149,9 +150,23 @@ class SchedulingQueue:
         now = self._clock.monotonic()
         # Who was woken before and still waits its turn counts too, or its patience costs its room.
         woken = [r for r in self._refusals.values() if r.awaits & changes]
-        at_once = min((r.rank.priority for r in woken if r.wait(now) <= 0), default=math.inf)
+        waits = _waits(woken, now)
         for refusal in sorted(woken, key=lambda refusal: refusal.rank):
             refusal.parked = False
             key, priority = refusal.rank.key, refusal.rank.priority
-            wait = 0.0 if priority > at_once else refusal.wait(now)
-            self.active.add_after(key, wait, priority=priority)
+            self.active.add_after(key, waits[key], priority=priority)
+
+
+def _waits(woken: Iterable[_Refusal], now: float) -> dict[Key, float]:
+    """Seconds that each still waits: its own, or as long as any of a lower priority."""
+    waits: dict[Key, float] = {}
+    shortest = math.inf
+    for _, equals in groupby(sorted(woken, key=_priority), key=_priority):
+        own = {refusal.rank.key: min(refusal.wait(now), shortest) for refusal in equals}
+        shortest = min(own.values())
+        waits |= own
+    return waits
+
+
+def _priority(refusal: _Refusal) -> int:
+    return refusal.rank.priority

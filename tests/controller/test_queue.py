@@ -126,6 +126,22 @@ async def test_nor_does_it_while_the_higher_priority_sits_out_a_delay() -> None:
     assert await handed_out(queue) == ["high", "low"]
 
 
+@pytest.mark.proves("G7")
+async def test_nor_does_it_where_the_lower_one_only_waits_a_little_less() -> None:
+    clock = FakeClock()
+    queue = SchedulingQueue(clock=clock)
+    for name, priority in (("low", 0), ("middle", 5), ("high", 10)):
+        queue.park(rank(name, priority), Change.CLUSTER_ROOM)
+        await clock.advance(0.03)
+    queue.announce(Change.CLUSTER_ROOM)
+    queue.flush()
+    assert await handed_out(queue) == [], "the first was refused a moment ago"
+    await clock.advance(0.02)
+    async with asyncio.timeout(1):
+        names = [(await queue.active.get())[1] for _ in range(3)]
+    assert names == ["high", "middle", "low"]
+
+
 async def test_an_offer_overtakes_what_was_waited_for() -> None:
     queue = SchedulingQueue(clock=FakeClock())
     queue.park(rank("demo"), Change.CLUSTER_ROOM)
