@@ -17,7 +17,7 @@ import crds
 from controller.app import WORKERS, Controller, ControllerSettings
 from crds import names
 from machinery.errors import NotFound
-from machinery.resources import CRDS, MEMBER_CLUSTERS, WORKLOADS
+from machinery.resources import CRDS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
 from machinery.transport import ApiClient
 from stowage import install as installer
 
@@ -181,8 +181,8 @@ class World:
         return [item["metadata"]["resourceVersion"] for item in listed["items"]]
 
     async def clear(self) -> None:
-        """No Workload, no MemberCluster."""
-        for res in (WORKLOADS, MEMBER_CLUSTERS):
+        """No Workload, no MemberCluster, no WorkloadPolicy."""
+        for res in (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES):
             for item in (await self.client.list(res))["items"]:
                 meta = item["metadata"]
                 with suppress(NotFound):

@@ -55,10 +55,7 @@ async def shown(world: World, summary: str) -> dict[str, Any]:
 
 @pytest.fixture
 async def zones(world: World) -> World:
-    """Two clusters, each a zone of its own; no policy is left of the test before."""
-    for item in (await world.client.list(WORKLOAD_POLICIES))["items"]:
-        meta = item["metadata"]
-        await world.client.delete(WORKLOAD_POLICIES, meta["name"], namespace=meta["namespace"])
+    """Two clusters, each a zone of its own."""
     await world.cluster("m1", labels={ZONE: "member"}, cpu="1000", pods="5000")
     await world.cluster("h1", labels={ZONE: "host"}, cpu="1000", pods="5000")
     return world

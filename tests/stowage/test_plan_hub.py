@@ -135,7 +135,9 @@ async def test_what_is_planned_is_what_happens(
         for manifest in manifests:
             kind = WORKLOADS if manifest["kind"] == "Workload" else WORKLOAD_POLICIES
             await world.client.create(kind, manifest)
-        await settled(world, [each["name"] for each in planned])
+        for each in planned:
+            await world.until(each["name"], as_planned(each))
+        await world.settle()
     for each in planned:
         found = await world.get(each["name"])
         status = found["status"]
@@ -146,14 +148,13 @@ async def test_what_is_planned_is_what_happens(
         # One that holds some of its units may have been looked at again, and counts anew.
         assert each["message"] == said["message"] or (each["pending"] and each["placements"])
     assert {each["name"] for each in planned if each["pending"]} == {"huge", "nowhere", "shares"}
-    await world.client.delete(WORKLOAD_POLICIES, "shares", namespace="shop")
 
 
-async def settled(world: World, names: list[str]) -> None:
-    """Return when all of them have been decided and nothing is written any more."""
-    for name in names:
-        await world.until(name, lambda status: status["conditions"])
-    await world.settle()
+def as_planned(record: dict[str, Any]) -> Callable[[dict[str, Any]], bool]:
+    """Whether a status has come to it: one that waits for others is decided more than once."""
+    return lambda status: (
+        bool(status["conditions"]) and placements({"status": status}) == shares(record)
+    )
 
 
 @pytest.mark.proves("E30", "C15")
@@ -195,7 +196,6 @@ async def test_a_picture_of_the_hub_in_a_file_gives_the_same_plan(
         assert timeless(offline) == timeless(online)
     why = await run(world, "explain", "wl/there", "-n", "shop", "--fleet", str(picture))
     assert why.stdout.startswith("shop/there: 3 of 3 units placed (Scheduled)\n\nCLUSTER")
-    await world.client.delete(WORKLOAD_POLICIES, "shares", namespace="shop")
 
 
 def timeless(plan: dict[str, Any]) -> list[dict[str, Any]]:
