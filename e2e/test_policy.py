@@ -1,0 +1,361 @@
+"""What a WorkloadPolicy promises, seen where it counts: in the numbers that the members run.
+
+The members get labels of this file's own, so that its domains are not those of the examples. Two
+promises are about time: a Workload that waits for its policy, and an edited policy that moves
+nothing. What they need is set up before the first test, so that they wait beside the others.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from e2e.harness import Playground, deployment, steady, wait, workload
+
+DOMAIN = "policy.example.com/domain"  # A: member-1; B: member-2; member-3 has no value
+REGION = "policy.example.com/region"  # A: member-1 and member-2; B: member-3
+LABELS = {
+    "member-1": {DOMAIN: "A", REGION: "A"},
+    "member-2": {DOMAIN: "B", REGION: "A"},
+    "member-3": {REGION: "B"},
+}
+CRD = "workloadpolicies.stowage.dev"
+RULES = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"
+LATE_SECONDS = 10.0
+QUIET_SECONDS = 40.0
+
+
+@dataclass
+class Early:
+    """What was set up before the first test; moments are of the monotonic clock."""
+
+    namespace: str
+    applied: float
+    """The Workload `orphan`, whose policy is missing."""
+    edited: float
+    """The policy of the Workload `ratio`."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def early(playground: Playground) -> Iterator[Early]:
+    """Label the members, and begin what takes long."""
+    hub, namespace = playground.hub, "policy-early"
+    for member, labels in LABELS.items():
+        hub("label", "mc", member, "--overwrite", *(f"{k}={v}" for k, v in labels.items()))
+    hub("create", "namespace", namespace)
+    try:
+        hub.apply(bound("orphan", namespace, 8))
+        applied = time.monotonic()
+        hub.apply(
+            policy("ratio", namespace, {"A": 3, "B": 3}, allocationType="Required"),
+            bound("ratio", namespace, 6),
+        )
+        until_deployed(playground, namespace, "ratio", {"member-1": 3, "member-2": 3})
+        hub.apply(policy("ratio", namespace, {"A": 4, "B": 1}, allocationType="Required"))
+        yield Early(namespace, applied, time.monotonic())
+    finally:
+        hub("-n", namespace, "delete", "wl", "--all", timeout=120)
+        hub("delete", "namespace", namespace, "--wait=false")
+        for member, labels in LABELS.items():
+            hub("label", "mc", member, *(f"{key}-" for key in labels))
+
+
+def policy(
+    name: str, namespace: str, domains: dict[str, int], *, key: str = DOMAIN, **spec: Any
+) -> dict[str, Any]:
+    """A policy over DOMAIN that counts the units labelled app=NAME."""
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "topologyKey": key,
+            "labelSelector": {"matchLabels": {"app": name}},
+            "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
+            **spec,
+        },
+    }
+
+
+def bound(name: str, namespace: str, replicas: int, *, to: str = "", **spec: Any) -> dict[str, Any]:
+    """A Workload bound to the policy `to`, its units labelled app=TO; by default its own name."""
+    template = deployment(to or name)
+    template["metadata"]["name"] = name
+    made = workload(name, namespace, targetDeployment=template, replicas=replicas, **spec)
+    made["metadata"]["labels"] = {"stowage.dev/workload-policy": to or name}
+    return made
+
+
+def deployed(playground: Playground, namespace: str, name: str) -> dict[str, int]:
+    """spec.replicas of the Deployment on each member that has it."""
+    found = {member: playground.seen(member, namespace, name) for member in playground.members}
+    return {member: it["spec"]["replicas"] for member, it in found.items() if it}
+
+
+def until_deployed(
+    playground: Playground, namespace: str, name: str, shares: dict[str, int]
+) -> None:
+    """The members have just these, and the status on the hub says the same."""
+    wait(
+        f"{name} to be {shares} on the members",
+        lambda: deployed(playground, namespace, name) == shares,
+        timeout=30,
+    )
+    assert playground.placements(namespace, name) == shares
+
+
+def columns(playground: Playground, namespace: str, kind: str, name: str) -> dict[str, str]:
+    """What kubectl prints for one object, by heading; a cell may be empty."""
+    head, row = playground.hub("-n", namespace, "get", kind, name, "-o", "wide").splitlines()
+    begin = [at for at, c in enumerate(head) if c != " " and (at == 0 or head[at - 1] == " ")]
+    cells = [slice(a, b) for a, b in zip(begin, [*begin[1:], None], strict=True)]
+    return {head[cell].strip(): row[cell].strip() for cell in cells}
+
+
+def until_column(
+    playground: Playground, namespace: str, kind: str, name: str, **cells: str
+) -> None:
+    """kubectl prints these cells."""
+    wait(
+        f"{kind} {name} to print {cells}",
+        lambda: cells.items() <= columns(playground, namespace, kind, name).items(),
+        timeout=30,
+    )
+
+
+def warnings(playground: Playground, namespace: str, name: str) -> list[dict[str, Any]]:
+    """The Warning events on a Workload."""
+    listed = playground.hub.json("-n", namespace, "get", "events")["items"]
+    return [e for e in listed if e["involvedObject"]["name"] == name and e["type"] == "Warning"]
+
+
+@pytest.mark.proves("K2")
+def test_eight_units_are_five_and_three(playground: Playground, namespace: str) -> None:
+    playground.hub.apply(policy("web", namespace, {"A": 5, "B": 3}), bound("web", namespace, 8))
+    status = playground.until_running(namespace, "web")
+    assert status["placements"] == [
+        {"cluster": "member-1", "replicas": 5},
+        {"cluster": "member-2", "replicas": 3},
+    ]
+    assert (status["desired"], status["assigned"], status["pending"]) == (8, 8, 0)
+    assert deployed(playground, namespace, "web") == {"member-1": 5, "member-2": 3}
+    until_column(
+        playground, namespace, "workloads", "web",
+        STATE="Running", CLUSTERS="member-1=5,member-2=3", DESIRED="8", ASSIGNED="8", READY="8/8",
+    )  # fmt: skip
+    until_column(playground, namespace, "wlp", "web", ALLOCATED="A=5/5,B=3/3")
+
+
+@pytest.mark.proves("K3")
+def test_clusters_of_one_region_share_its_number(playground: Playground, namespace: str) -> None:
+    playground.hub.apply(
+        policy("web", namespace, {"A": 4}, key=REGION, allocationType="Required"),
+        bound("web", namespace, 9),
+    )
+    playground.until_condition(namespace, "web", "Scheduled", reason="ReplicasReached")
+    status = playground.until_running(namespace, "web")
+    assert (status["desired"], status["assigned"], status["pending"]) == (9, 4, 5)
+    until_deployed(playground, namespace, "web", {"member-1": 2, "member-2": 2})
+    until_column(playground, namespace, "wlp", "web", ALLOCATED="A=4/4")
+
+
+@pytest.mark.proves("K17")
+def test_what_a_selector_excludes_is_neither_counted_nor_chosen(
+    playground: Playground, namespace: str
+) -> None:
+    playground.hub.apply(
+        policy("web", namespace, {"A": 3}, key=REGION, allocationType="Required"),
+        bound("first", namespace, 3, to="web", clusterSelector={DOMAIN: "A"}),
+    )
+    until_deployed(playground, namespace, "first", {"member-1": 3})
+    playground.hub.apply(
+        bound("second", namespace, 5, to="web", clusterSelector={DOMAIN: "B"}),
+    )
+    playground.until_condition(namespace, "second", "Scheduled", reason="ReplicasReached")
+    until_deployed(playground, namespace, "second", {"member-2": 3})
+    assert playground.status(namespace, "second")["pending"] == 2
+    until_column(playground, namespace, "wlp", "web", ALLOCATED="A=6/3")
+    playground.hub.apply(bound("third", namespace, 1, to="web"))
+    playground.until_condition(namespace, "third", "Scheduled", reason="ReplicasReached")
+    assert deployed(playground, namespace, "third") == {}
+
+
+@pytest.mark.proves("K17")
+def test_a_policy_that_was_stored_wrong_is_named_and_heals(
+    playground: Playground, namespace: str
+) -> None:
+    """The rule that refuses it is taken away while it is stored, as in an older schema."""
+    rules = playground.hub.json("get", "crd", CRD)["spec"]["versions"][0]["schema"]
+    rules = rules["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"]
+    wrong = policy("web", namespace, {"A": 2}, allocationMethod="Fill", scheduleStrategy="Balance")
+    assert "scheduleStrategy" in playground.hub.refused(wrong)
+    rule(playground, [])
+    try:
+        wait("the wrong policy to be stored", lambda: playground.hub.apply(wrong), timeout=20)
+        playground.hub.apply(bound("web", namespace, 2))
+        said = playground.until_condition(namespace, "web", "Scheduled", reason="InvalidPolicy")
+    finally:
+        rule(playground, rules)
+    assert said["status"] == "False"
+    assert "workload-policy web: spec.scheduleStrategy" in said["message"]
+    assert deployed(playground, namespace, "web") == {}
+    ready = playground.hub.json("-n", namespace, "get", "wlp", "web")["status"]["conditions"]
+    assert [(c["type"], c["status"], c["reason"]) for c in ready] == [
+        ("Ready", "False", "InvalidPolicy")
+    ]
+    playground.hub.apply(
+        policy("web", namespace, {"A": 2}, allocationMethod="Fill", scheduleStrategy="Fill")
+    )
+    until_deployed(playground, namespace, "web", {"member-1": 2})
+    wait("the rule to be back", lambda: playground.hub.refused(wrong), timeout=20)
+
+
+def rule(playground: Playground, rules: list[dict[str, Any]]) -> None:
+    """Give the kind other rules."""
+    patch = json.dumps([{"op": "replace", "path": RULES, "value": rules}])
+    playground.hub("patch", "crd", CRD, "--type=json", "-p", patch)
+
+
+@pytest.mark.proves("K21")
+def test_units_that_the_policy_does_not_mean_are_refused_and_said_so(
+    playground: Playground, namespace: str
+) -> None:
+    stray = bound("stray", namespace, 2)
+    stray["metadata"]["labels"] = {"stowage.dev/workload-policy": "web"}
+    playground.hub.apply(policy("web", namespace, {"A": 5, "B": 3}), stray)
+    status = playground.until_state(namespace, "stray", "Failed")
+    said = playground.condition(namespace, "stray", "Scheduled")
+    assert (said["status"], said["reason"]) == ("False", "FailedToSchedule")
+    assert said["message"] == "0/3 clusters: 3 didn't match the workload-policy constraints"
+    assert status.get("placements", []) == []
+    assert deployed(playground, namespace, "stray") == {}
+    wait("the event", lambda: warnings(playground, namespace, "stray"))
+    described = playground.hub("-n", namespace, "describe", "wl", "stray").splitlines()
+    (line,) = [each for each in described if "FailedScheduling" in each]
+    assert line.split()[:2] == ["Warning", "FailedScheduling"]
+    assert line.endswith("3 didn't match the workload-policy constraints")
+
+
+@pytest.mark.proves("K22", "K26")
+def test_one_event_names_what_is_full_and_a_preference_refuses_nothing(
+    playground: Playground, namespace: str
+) -> None:
+    """Six units over one and three, by Fill: four and an event, or two and four and none."""
+    numbers = {"A": 1, "B": 3}
+    playground.hub.apply(
+        policy("hard", namespace, numbers, allocationType="Required", allocationMethod="Fill"),
+        policy("soft", namespace, numbers),
+        bound("hard", namespace, 6),
+        bound("soft", namespace, 6),
+    )
+    text = "workload-policy hard reached A (1/1), B (3/3)"
+    said = playground.until_condition(namespace, "hard", "Scheduled", reason="ReplicasReached")
+    assert text in said["message"]
+    until_deployed(playground, namespace, "hard", {"member-1": 1, "member-2": 3})
+    until_column(
+        playground, namespace, "workloads", "hard",
+        STATE="Running", CLUSTERS="member-1=1,member-2=3",
+        DESIRED="6", ASSIGNED="4", PENDING="2", READY="4/6",
+    )  # fmt: skip
+    until_deployed(playground, namespace, "soft", {"member-1": 2, "member-2": 4})
+    until_column(
+        playground, namespace, "workloads", "soft",
+        STATE="Running", CLUSTERS="member-1=2,member-2=4",
+        DESIRED="6", ASSIGNED="6", PENDING="0", READY="6/6",
+    )  # fmt: skip
+    assert playground.condition(namespace, "soft", "Scheduled")["status"] == "True"
+    (event,) = wait("the event", lambda: warnings(playground, namespace, "hard"))
+    assert event["reason"] == "FailedScheduling"
+    assert text in event["message"]
+    assert warnings(playground, namespace, "soft") == []
+
+
+@pytest.mark.proves("K33")
+def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
+    playground: Playground, namespace: str, early: Early
+) -> None:
+    """A finalizer of somebody else holds the Deployment, and with it the Workload."""
+    there, member = early.namespace, playground.members["member-1"]
+    for space in (there, namespace):
+        playground.hub.apply(
+            policy("web", space, {"A": 3}, allocationType="Required"),
+            bound("first", space, 3, to="web"),
+        )
+        until_deployed(playground, space, "first", {"member-1": 3})
+    playground.hub.apply(bound("second", namespace, 2, to="web"))
+    playground.until_condition(namespace, "second", "Scheduled", reason="ReplicasReached")
+    assert playground.placements(namespace, "second") == {}
+    hold = ("-n", namespace, "patch", "deploy", "first", "--type=merge", "-p")
+    member(*hold, '{"metadata":{"finalizers":["example.com/held"]}}')
+    try:
+        playground.hub("-n", namespace, "delete", "wl", "first", "--wait=false")
+        wait(
+            "its quota to be free",
+            lambda: playground.placements(namespace, "second") == {"member-1": 2},
+            timeout=5,
+        )
+        until_deployed(playground, namespace, "second", {"member-1": 2})
+        until_column(playground, namespace, "wlp", "web", ALLOCATED="A=2/3")
+        for held in (
+            playground.hub.json("-n", namespace, "get", "wl", "first"),
+            playground.seen("member-1", namespace, "first") or {},
+        ):
+            assert held["metadata"]["deletionTimestamp"]
+    finally:
+        member(*hold, '{"metadata":{"finalizers":null}}')
+    assert columns(playground, there, "wlp", "web")["ALLOCATED"] == "A=3/3"
+
+
+@pytest.mark.proves("K16")
+def test_a_policy_that_comes_late_is_found(playground: Playground, early: Early) -> None:
+    """Ten seconds later, and without a touch of the Workload."""
+    namespace = early.namespace
+    said = playground.until_condition(namespace, "orphan", "Scheduled", reason="PolicyNotFound")
+    assert said["status"] == "False"
+    assert f"workload-policy orphan does not exist in namespace {namespace}" in said["message"]
+    time.sleep(max(0.0, early.applied + LATE_SECONDS - time.monotonic()))
+    before = playground.hub.json("-n", namespace, "get", "wl", "orphan")
+    assert before["status"].get("placements", []) == []
+    assert deployed(playground, namespace, "orphan") == {}
+    until_column(
+        playground, namespace, "workloads", "orphan",
+        STATE="Pending", CLUSTERS="", DESIRED="8", ASSIGNED="0", PENDING="8",
+    )  # fmt: skip
+    playground.hub.apply(policy("orphan", namespace, {"A": 5, "B": 3}))
+    wait(
+        "the condition to flip",
+        lambda: playground.condition(namespace, "orphan", "Scheduled")["status"] == "True",
+        timeout=10,
+    )
+    until_deployed(playground, namespace, "orphan", {"member-1": 5, "member-2": 3})
+    after = playground.hub.json("-n", namespace, "get", "wl", "orphan")
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+    assert after["status"]["policyRef"] == {"name": "orphan"}
+
+
+@pytest.mark.proves("K29")
+def test_an_edited_policy_moves_nothing_by_itself(playground: Playground, early: Early) -> None:
+    """The last one: all the while, three and three stood under four and one."""
+    namespace, stands = early.namespace, {"member-1": 3, "member-2": 3}
+    left = early.edited + QUIET_SECONDS - time.monotonic()
+    steady(
+        "three and three",
+        lambda: playground.placements(namespace, "ratio") == stands,
+        seconds=max(left, 1.0),
+    )
+    assert deployed(playground, namespace, "ratio") == stands
+    for member in stands:
+        found = playground.seen(member, namespace, "ratio") or {}
+        assert found["metadata"]["generation"] == 1, "nobody wrote there in between"
+    until_column(playground, namespace, "wlp", "ratio", ALLOCATED="A=3/4,B=3/1")
+
+    playground.hub("-n", namespace, "scale", "wl/ratio", "--replicas=4")
+    until_deployed(playground, namespace, "ratio", {"member-1": 3, "member-2": 1})
+    playground.hub("-n", namespace, "scale", "wl/ratio", "--replicas=5")
+    until_deployed(playground, namespace, "ratio", {"member-1": 4, "member-2": 1})
+    until_column(playground, namespace, "wlp", "ratio", ALLOCATED="A=4/4,B=1/1")
