@@ -1,11 +1,14 @@
 """Our own endpoints: a small JSON-minded server, so that nobody above speaks a web framework.
 
-Every error is `{"message": …}` with its status code. Paths are written `/apis/v1/nodes/:name`. A
-handler that fails answers 500 and is logged; it never ends the process.
+Every error is `{"message": …}` with its status code, but for what is no HTTP at all and so never
+comes as far as a route. Paths are written `/apis/v1/nodes/:name`. HEAD is answered as GET is,
+without the body. A handler that fails answers 500 and is logged under its route; it never ends the
+process. Whoever hangs up in the middle of a question is not our failure, and no line of the log.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -51,6 +54,7 @@ class HttpServer:
     def __init__(self) -> None:
         self._routes: dict[str, dict[str, Handler]] = {}
         self._runner: web.AppRunner | None = None
+        self._stopping = asyncio.Lock()
 
     def route(self, method: str, path: str, handler: Handler) -> None:
         """Answer that method and path. Raises ValueError when something does already."""
@@ -71,8 +75,9 @@ class HttpServer:
         """Listen; the port, which is a free one where 0 was asked for. Raises OSError."""
         app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_as_json])
         for path, methods in self._routes.items():
-            for method, handler in methods.items():
-                app.router.add_route(method, _pattern(path), _adapted(handler), expect_handler=None)
+            for method, handler in _with_head(methods).items():
+                answer = _adapted(f"{method} {path}", handler)
+                app.router.add_route(method, _pattern(path), answer, expect_handler=None)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=STOP_SECONDS)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port)
@@ -84,10 +89,20 @@ class HttpServer:
         return int(self._runner.addresses[0][1])
 
     async def stop(self) -> None:
-        """Stop listening; requests under way get a few seconds."""
-        if self._runner is not None:
-            runner, self._runner = self._runner, None
-            await runner.cleanup()
+        """Stop listening; requests under way get a few seconds.
+
+        May be called again, also meanwhile: every call returns when the server has stopped. One
+        that is cancelled leaves the rest to the next.
+        """
+        async with self._stopping:
+            if self._runner is not None:
+                await self._runner.cleanup()
+                self._runner = None
+
+
+def _with_head(methods: Mapping[str, Handler]) -> dict[str, Handler]:
+    """The handlers of a path, with the one of GET for HEAD where it has none of its own."""
+    return {"HEAD": methods["GET"], **methods} if "GET" in methods else dict(methods)
 
 
 def _pattern(path: str) -> str:
@@ -95,21 +110,36 @@ def _pattern(path: str) -> str:
     return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in parts)
 
 
-def _adapted(handler: Handler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _adapted(
+    route: str, handler: Handler
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def answer(request: web.Request) -> web.StreamResponse:
-        asked = Request(
-            method=request.method,
-            path=request.path,
-            params=dict(request.match_info),
-            query=dict(request.query),
-            body=await request.read(),
-            headers=dict(request.headers),
-        )
-        given = await handler(asked)
-        headers = {"Content-Type": given.content_type}
-        return web.Response(status=given.status, body=given.body, headers=headers)
+        asked = await _read(request)
+        try:
+            given = await handler(asked)
+            headers = {"Content-Type": given.content_type}
+            return web.Response(status=given.status, body=given.body, headers=headers)
+        except Exception:
+            LOG.exception("%s failed, asked for %r", route, request.path)
+            return _failure(500, "internal error, see the log")
 
     return answer
+
+
+async def _read(request: web.Request) -> Request:
+    """The request, whole. Raises HTTPException, also where the body breaks off."""
+    try:
+        body = await request.read()
+    except (ConnectionError, web.RequestPayloadError) as e:
+        raise web.HTTPBadRequest(reason="the body breaks off") from e
+    return Request(
+        method=request.method,
+        path=request.path,
+        params=dict(request.match_info),
+        query=dict(request.query),
+        body=body,
+        headers=dict(request.headers),
+    )
 
 
 @web.middleware
@@ -119,12 +149,12 @@ async def _as_json(
     try:
         return await handler(request)
     except web.HTTPException as e:
-        return _failure(e.status, e.reason)
-    except Exception:
-        LOG.exception("%s %s failed", request.method, request.path)
-        return _failure(500, "internal error, see the log")
+        return _failure(e.status, e.reason, allow=e.headers.get("Allow"))
 
 
-def _failure(status: int, message: str) -> web.Response:
+def _failure(status: int, message: str, *, allow: str | None = None) -> web.Response:
     body = msgspec.json.encode({"message": message})
-    return web.Response(status=status, body=body, headers={"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"}
+    if allow:
+        headers["Allow"] = allow
+    return web.Response(status=status, body=body, headers=headers)
