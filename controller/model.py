@@ -7,6 +7,7 @@ cost the memory of a thousand small records.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -238,12 +239,25 @@ class Placement(msgspec.Struct, frozen=True):
     replicas: int
 
 
-class ClusterShare(msgspec.Struct, frozen=True):
+class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     """How one cluster is doing, as the propagator reports it."""
 
     name: str
     replicas: int = 0
     scheduled: int = 0
+    unschedulable: int = 0
+    unschedulable_since: datetime | None = None
+    state: str = ""
+
+
+class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
+    """What a cluster was seen to run, and for how long that is believed."""
+
+    cluster: str
+    replicas: int
+    until: datetime
+    hold_seconds: int
+    doubted: bool = False
 
 
 class PolicyRef(msgspec.Struct, frozen=True):
@@ -272,6 +286,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     cluster_summary: str = ""
     clusters: list[ClusterShare] = []
     policy_ref: PolicyRef | None = None
+    limits: list[ClusterLimit] = []
     decision: DecisionRef = DecisionRef()
     conditions: list[dict[str, Any]] = []
 

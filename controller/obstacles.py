@@ -86,6 +86,8 @@ def _stop(decision: Decision, row: int, *, meant: bool, tight: bool) -> tuple[Ki
         return Kind.QUOTA, "at the quota of the domain"
     if Why.UPPER in kinds:
         return Kind.BOUND, "at the upper bound of spec.distributionWeights"
+    if Why.LEARNT in kinds:
+        return Kind.BOUND, "seen to run what it has and no more (status.limits)"
     if not meant:
         return Kind.BOUND, "no rule of spec.distributionWeights"
     if not tight and decision.unit.spread:

@@ -134,8 +134,10 @@ class Reconciler:
         if workload.fault:
             await self._refuse(workload, workload.fault)
             return None
-        await self._commit(self._decide(workload.unit))
-        return None
+        decisions = self._decide(workload.unit)
+        await self._commit(decisions)
+        unit = decisions[0].unit
+        return self._profiles[unit.scheduler_name].next_look(unit, self._clock.now())
 
     def _ours(self, key: Key) -> Workload | None:
         """The Workload, if it is ours to decide, and now."""
@@ -153,6 +155,7 @@ class Reconciler:
         started = self._clock.monotonic()
         fleet, profile = self._world.fleet(), self._profiles[unit.scheduler_name]
         about = (self._world.index, profile, self._clock.now())
+        unit = profile.settled(unit, self._clock.now())
         decisions = [decide(fleet, unit, *about)]
         if not decisions[0].scheduled and unit.affinity.required:
             group = self._group(unit)
@@ -236,7 +239,7 @@ class Reconciler:
     async def _bind(self, decision: Decision) -> bool:
         """Reserve, permit, one write, and the news of it. False when it could not be written."""
         workload = self._workloads.get(decision.unit.key)
-        if workload is None or workload.unit is not decision.unit:
+        if workload is None or workload.unit.version != decision.unit.version:
             return False  # edited while others of its group were written
         patch = patch_of(decision, workload)
         if patch is None:

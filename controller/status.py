@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from controller.decision import Decision
+from controller.limits import stored, told
 from controller.model import Workload
 from crds.names import API_VERSION
 from crds.workload import WorkloadCondition, WorkloadState
@@ -62,6 +63,8 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
         "decision": {"hash": _hash(decision, workload), "time": timestamp(decision.time)},
         "conditions": _conditions(decision, workload),
     }
+    if decision.unit.limits or workload.status.limits:
+        status["limits"] = told(decision.unit.limits)
     if not placements or not workload.placements:
         # From the first placement on the state belongs to the propagator.
         status["state"] = decision.state.value
@@ -79,6 +82,7 @@ def _told(status: Mapping[str, Any], workload: Workload) -> bool:
         and _shares(status) == workload.placements
         and status["clusterSummary"] == old.cluster_summary
         and (status["policyRef"] or {}).get("name") == (old.policy_ref and old.policy_ref.name)
+        and status.get("limits", []) == told(stored(old))
         and status["decision"]["hash"] == old.decision.hash
         and status["conditions"] == old.conditions
         and status.get("state", old.state) == old.state
@@ -96,9 +100,10 @@ def _hash(decision: Decision, workload: Workload) -> str:
     goes on being one.
     """
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
-    if kept and not decision.scheduled:
-        return workload.status.decision.hash
-    return decision.unit.hash
+    unit = decision.unit
+    if kept and not decision.scheduled and workload.status.decision.hash:
+        return "-".join((*unit.decided[:-1], unit.shape))  # whose limits are written beside it
+    return unit.hash
 
 
 def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:

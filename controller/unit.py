@@ -10,10 +10,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from controller.apportion.settle import Limit
+from controller.limits import Shown, shown, stored
 from controller.model import (
     ClusterAffinity,
     DistributionWeight,
@@ -26,6 +29,7 @@ from controller.model import (
     WorkloadSpec,
 )
 from crds.names import LABEL_POLICY, POLICY_ALIASES
+from crds.workload import Distribution
 from machinery import quantities
 from machinery.objects import Key
 
@@ -35,6 +39,20 @@ REPLICA_PATHS = {
     "ReplicaSet": "spec.replicas",
     "Job": "spec.parallelism",
 }
+_PLACED_BY = (
+    "affinity",
+    "hostNetwork",
+    "nodeSelector",
+    "priorityClassName",
+    "runtimeClassName",
+    "schedulerName",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+)
+"""What a member's scheduler reads of a pod beside its requests; ports of the host left aside."""
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _BINDING = (LABEL_POLICY, *POLICY_ALIASES)
 WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
 
@@ -47,8 +65,10 @@ class Unit:
     them asks for (thousandths of cpu, whole units of the rest), `present` the shares as they are.
     `unit_labels` are those of its pods (a custom kind has no pods that we know: its own), and
     `policies` the names of the policies that bind it: more than one is a mistake of the user's.
-    `constraints` and `demand` are hashes of what placement reads; `decided` is the pair
-    that the present placements were decided on.
+    `constraints`, `demand` and `shape` are hashes of what placement reads, the last one of what the
+    members' own schedulers read; `decided` are those that the present placements were decided on.
+    Where clusters bound a divided Workload by what they ran of it, `limits` are the bounds, and
+    `shown` is what they report. `version` is that of the object that all of this was read from.
     """
 
     namespace: str
@@ -81,7 +101,11 @@ class Unit:
     present: Mapping[str, int]
     constraints: str
     demand: str
-    decided: tuple[str, str]
+    shape: str
+    decided: tuple[str, str, str]
+    limits: Mapping[str, Limit]
+    shown: Mapping[str, Shown]
+    version: str
 
     @property
     def key(self) -> Key:
@@ -91,7 +115,7 @@ class Unit:
     @property
     def hash(self) -> str:
         """What goes into status.decision.hash."""
-        return f"{self.constraints}-{self.demand}"
+        return f"{self.constraints}-{self.demand}-{self.shape}"
 
     @property
     def edited(self) -> bool:
@@ -135,7 +159,10 @@ def compile_unit(workload: Workload) -> Unit:
     pod_meta, pod = _pod_template(template)
     counted = template.kind not in WITHOUT_REPLICAS
     labels = pod_meta.get("labels") or {}
-    constraints, _, demand = workload.status.decision.hash.partition("-")
+    request, policies = _request(pod), _policies(meta.labels, template.metadata.labels, labels)
+    shape = _hash([request, {field: pod[field] for field in _PLACED_BY if field in pod}])
+    decided = _parts(workload.status.decision.hash)
+    divided = spec.distribution == Distribution.DIVIDED and counted and not policies
     return Unit(
         namespace=meta.namespace,
         name=meta.name,
@@ -145,11 +172,11 @@ def compile_unit(workload: Workload) -> Unit:
         priority=spec.priority,
         labels={**labels, **meta.labels},
         unit_labels=labels if pod_meta or pod else meta.labels,
-        policies=_policies(meta.labels, template.metadata.labels, labels),
+        policies=policies,
         kind=template.kind,
         replicas=_replicas(spec, template) if counted else 1,
         counted=counted,
-        request=_request(pod),
+        request=request,
         node_selector=pod.get("nodeSelector") or {},
         pod_tolerations=tuple(msgspec.convert(pod.get("tolerations") or [], list[Toleration])),
         pod_selector=_selector(template),
@@ -166,9 +193,19 @@ def compile_unit(workload: Workload) -> Unit:
         spread=tuple(spec.spread_constraints),
         present=workload.placements,
         constraints=_hash(_rules(spec, meta.namespace)),
-        demand=_hash([_replicas(spec, template) if counted else 1, _request(pod)]),
-        decided=(constraints, demand),
+        demand=_hash([_replicas(spec, template) if counted else 1, request]),
+        shape=shape,
+        decided=decided,
+        limits=stored(workload.status) if divided and decided[-1] == shape else _NOTHING,
+        shown=shown(workload) if divided else _NOTHING,
+        version=meta.resource_version,
     )
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """The three parts of a hash; empty those that an older release did not write."""
+    first, second, third = (*text.split("-", 2), "", "")[:3]
+    return first, second, third
 
 
 def _policies(*places: Mapping[str, str]) -> tuple[str, ...]:

@@ -136,7 +136,8 @@ class World:
     def unsettled(self, workload: Workload) -> bool:
         """Whether it is ours and the last decision, as written, does not stand.
 
-        It stands while nothing was edited, every unit has a cluster, and all these exist.
+        It stands while nothing was edited, every unit has a cluster, and all these exist and run
+        what they were given.
         """
         if not self.ours(workload):
             return False
@@ -147,6 +148,8 @@ class World:
             and _scheduled(workload)
             and not unit.everywhere
             and all(name in self.fleet().row for name in unit.present)
+            and not unit.limits
+            and not unit.shown
             and _bound_to(workload) == (unit.policy[1] if unit.policy else "")
             and self._reviewed(workload.metadata)
         )
@@ -210,7 +213,8 @@ class World:
         ours = held is not None and held.placements == new.placements  # what was assumed came back
         self._take(new)
         self._announce(_effect(old, new))
-        if (_edited(old, new) or not ours) and self.unsettled(new):
+        told = old is None or old.unit.shown != new.unit.shown
+        if (_edited(old, new) or not ours or told) and self.unsettled(new):
             self._offer([new])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:

@@ -259,6 +259,8 @@ class ClusterShare(Model):
     """Pods that are ready."""
     unschedulable: Count = 0
     """Pods that its scheduler finds no node for."""
+    unschedulable_since: Timestamp | None = None
+    """Since when the oldest of these waits."""
     updated: Count = 0
     """Pods of the newest template."""
     state: ShareState = ShareState.PENDING
@@ -267,6 +269,21 @@ class ClusterShare(Model):
     """Why it does not go on, if it does not."""
     load_balancer: dict[str, Any] | None = None
     """The Service's status.loadBalancer there."""
+
+
+class ClusterLimit(Model):
+    """What a cluster was seen to run of a divided Workload, while it was asked for more."""
+
+    cluster: DnsName
+    """The MemberCluster's name."""
+    replicas: Count
+    """The most units that it is given."""
+    until: Timestamp
+    """When that is doubted, and more is tried."""
+    hold_seconds: Count
+    """For how long it was believed this time."""
+    doubted: bool = False
+    """Whether it is a guess, beyond what was seen: it was believed for its time, and raised."""
 
 
 class WorkloadStatus(Model):
@@ -310,6 +327,8 @@ class WorkloadStatus(Model):
     """The SERVICE-EXTERNAL-IP column. Writer: propagator."""
     policy_ref: PolicyReference | None = None
     """The policy that bounds the shares. Writer: controller."""
+    limits: list[ClusterLimit] = listmap("cluster", most=10000)
+    """What clusters were seen to run and no more. Writer: controller."""
     decision: DecisionReference | None = None
     """What the placements were decided on. Writer: controller."""
     conditions: list[Condition] = listmap("type", most=32)

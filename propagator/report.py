@@ -33,6 +33,9 @@ LASTING = frozenset(
 )
 """Reasons that make a share, and its Workload, Failed; the others are waited out."""
 
+_KEPT = ("ready", "scheduled", "unschedulable", "unschedulableSince")
+"""Numbers of a cluster that does not answer: what it said last."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -60,12 +63,12 @@ class Seen:
 def share_of(seen: Seen, kind: str, before: Mapping[str, Any]) -> dict[str, Any]:
     """The entry of status.clusters; an unreachable cluster keeps its last numbers."""
     if not seen.reachable:
-        kept = {k: before[k] for k in ("ready", "scheduled", "unschedulable") if k in before}
+        kept = {count: before[count] for count in _KEPT if count in before}
         return _entry(seen, ShareState.UNREACHABLE, f"{seen.name}: {seen.reason}", kept)
     ready, updated = readiness(kind, seen.main, seen.asked)
     counts: dict[str, Any] = {"ready": ready, "updated": updated}
     if seen.units is not None:
-        counts |= {"scheduled": seen.units.scheduled, "unschedulable": seen.units.unschedulable}
+        counts |= _held(seen.units)
     elif "scheduled" in before:
         counts["scheduled"] = before["scheduled"]
     state, message = _state(seen, ready)
@@ -164,6 +167,14 @@ def _entry(
     if seen.load_balancer:
         entry["loadBalancer"] = dict(seen.load_balancer)
     return entry
+
+
+def _held(units: UnitCounts) -> dict[str, Any]:
+    """The pods that have a node, those that have none, and since when."""
+    held: dict[str, Any] = {"scheduled": units.scheduled, "unschedulable": units.unschedulable}
+    if units.oldest_unschedulable is not None:
+        held["unschedulableSince"] = timestamp(units.oldest_unschedulable)
+    return held
 
 
 def _state(seen: Seen, ready: int) -> tuple[ShareState, str]:

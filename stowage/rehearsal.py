@@ -88,6 +88,7 @@ class Rehearsal:
         """As the reconciler does: alone, or with those that it waits for and that wait for it."""
         fleet, profile = self._world.fleet(), self._profiles[unit.scheduler_name]
         about = (self._world.index, profile, self._now)
+        unit = profile.settled(unit, self._now)
         decision = decide(fleet, unit, *about)
         if not decision.scheduled and unit.affinity.required:
             waiting = {k: u for k, u in self._world.waiting(unit).items() if k in self._units}
@@ -105,6 +106,7 @@ class Rehearsal:
             self.decisions[key] = decision
         decided = unit.decided
         if decision.scheduled or not (same and decision.placements):
-            decided = (unit.constraints, unit.demand)
-        self._units[key] = replace(unit, present=dict(decision.placements), decided=decided)
+            decided = (unit.constraints, unit.demand, unit.shape)
+        after = replace(unit, present=dict(decision.placements), decided=decided)
+        self._units[key] = after if same else replace(after, shown={})  # told of other shares
         self._world.assume(self._units[key], decision.placements)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -159,6 +160,19 @@ class Assign(Plugin, Protocol):
 
     def assign(self, unit: Unit, field: Candidates) -> Assignment:
         """The shares; see `Candidates` for what is known."""
+        ...
+
+
+@runtime_checkable
+class Settle(Plugin, Protocol):
+    """An Assign plugin that learns from what clusters make of the shares that it gave them."""
+
+    def settled(self, unit: Unit, now: datetime) -> Unit:
+        """The unit with what was learnt by now; itself where that is nothing new."""
+        ...
+
+    def next_look(self, unit: Unit, now: datetime) -> float | None:
+        """Seconds until `settled` may say something new though nothing is reported, or None."""
         ...
 
 

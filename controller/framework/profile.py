@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from controller.framework import points
@@ -83,3 +84,13 @@ class Profile:
     def assigner(self, unit: Unit) -> points.Assign | None:
         """The first Assign plugin that serves the unit; None where the configuration has none."""
         return next((plugin for plugin in self.assign if plugin.serves(unit)), None)
+
+    def settled(self, unit: Unit, now: datetime) -> Unit:
+        """The unit with what its assigner has learnt of its clusters by now."""
+        plugin = self.assigner(unit)
+        return plugin.settled(unit, now) if isinstance(plugin, points.Settle) else unit
+
+    def next_look(self, unit: Unit, now: datetime) -> float | None:
+        """Seconds until there may be more to learn though nothing is reported, or None."""
+        plugin = self.assigner(unit)
+        return plugin.next_look(unit, now) if isinstance(plugin, points.Settle) else None

@@ -7,21 +7,45 @@ clusters take part; those that must have a unit get it before the weights count.
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 import numpy as np
 
+from controller import limits
 from controller.apportion.divisor import MAX_WEIGHT, Ints
 from controller.apportion.planner import UNBOUNDED, Problem, apportion
+from controller.apportion.settle import as_bounds
 from controller.framework.points import Assignment, Candidates
 from controller.plugins.spread import Choice, choose
 from controller.reasons import Reason, Reasons, Why
 from controller.unit import Unit
 from crds.workload import Packing, ScheduledReason
 
+PATIENCE_SECONDS = 60
+"""How long units may have no node before a cluster counts as full: one that grows by itself needs
+a while."""
+
 
 class Divided:
     """Split by static weights where there are any, otherwise by free room."""
 
     name = "Divided"
+
+    def __init__(
+        self,
+        unschedulableSeconds: int = PATIENCE_SECONDS,  # noqa: N803 - as the file spells it
+    ) -> None:
+        if not isinstance(unschedulableSeconds, int) or unschedulableSeconds < 0:
+            raise ValueError("unschedulableSeconds: a whole number of seconds, 0 or more")
+        self._patience = timedelta(seconds=unschedulableSeconds)
+
+    def settled(self, unit: Unit, now: datetime) -> Unit:
+        """The unit with the limits that its clusters have shown by now."""
+        return limits.settled(unit, now, self._patience)
+
+    def next_look(self, unit: Unit, now: datetime) -> float | None:
+        """Seconds until `settled` may say something new without a report."""
+        return limits.next_look(unit, now, self._patience)
 
     def serves(self, unit: Unit) -> bool:
         """`distribution: Divided`, for kinds that have replicas."""
@@ -62,7 +86,7 @@ def _problem(unit: Unit, field: Candidates, choice: Choice) -> Problem:
         weight = np.where(choice.open, _static(unit, field, lower, upper), 0)
     order = np.empty(size, dtype=np.int64)
     order[np.lexsort((field.fleet.by_name, -field.scores))] = np.arange(size)
-    learnt = np.full(size, UNBOUNDED, dtype=np.int64)
+    learnt = as_bounds(unit.limits, field.fleet.row)
     return Problem(unit.replicas, weight, lower, upper, room, learnt, present, order)
 
 

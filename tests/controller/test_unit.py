@@ -196,8 +196,15 @@ class TestHash:
     def test_it_is_the_same_in_every_process_and_release(self) -> None:
         """Other values here mean that an upgrade decides every Workload anew."""
         plain, ruled = unit(), unit(**EDITS["affinity"])
-        assert plain.hash == "df0f05e08c231637-c4bd1cf6d0d77e92"
+        assert plain.hash == "df0f05e08c231637-c4bd1cf6d0d77e92-160b80643d3f0bad"
         assert ruled.constraints == "004d3990847570b1"
+
+    def test_what_only_a_members_scheduler_reads_has_a_part_of_its_own(self) -> None:
+        """Limits learnt of the pods as they were say nothing about others."""
+        plain, wide = unit(pod=POD), unit(pod={**POD, "nodeSelector": {"disk": "ssd"}})
+        newer = unit(pod={"containers": [{**POD["containers"][0], "image": "registry.example/b"}]})
+        assert (plain.constraints, plain.demand) == (wide.constraints, wide.demand)
+        assert plain.shape == newer.shape != wide.shape
 
     def test_the_order_of_a_mapping_does_not_matter(self) -> None:
         assert unit(clusterSelector={"a": "1", "b": "2"}).hash == (

@@ -62,6 +62,15 @@ STATUS = {
     "serviceExternalIP": "192.0.2.7",
     "policyRef": {"name": "demo"},
     "decision": {"hash": "4f", "time": "2026-01-02T03:04:05Z"},
+    "limits": [
+        {
+            "cluster": "host",
+            "replicas": 3,
+            "until": "2026-01-02T03:04:05Z",
+            "holdSeconds": 300,
+            "doubted": True,
+        }
+    ],
     "conditions": [
         {"type": "Scheduled", "status": "False", "reason": "ReplicasReached", "message": "full"},
         {"type": "Ready", "status": "True"},
