@@ -18,14 +18,19 @@ from machinery.kubeconfig import Connection
 def client_context(connection: Connection) -> ssl.SSLContext:
     """A context that verifies the server's name and its chain to `connection.ca`, or the system's.
 
-    Raises KubeconfigError when the CA, the certificate or the key cannot be used.
+    Raises KubeconfigError when the CA, the certificate or the key cannot be used, or one of these
+    two comes without the other.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
     _trust(context, connection.ca)
-    if connection.client_cert and connection.client_key:
-        _identify(context, connection.client_cert, connection.client_key)
+    certificate, key = connection.client_cert, connection.client_key
+    if certificate and key:
+        _identify(context, certificate, key)
+    elif certificate or key:
+        # To go on without would be to come as somebody else: as nobody.
+        raise KubeconfigError("client-key-data", "certificate and key belong together")
     return context
 
 
@@ -43,7 +48,7 @@ def _identify(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
     try:
         with in_memory(certificate) as cert_path, in_memory(key) as key_path:
             context.load_cert_chain(cert_path, key_path, password=_no_passphrase)
-    except ssl.SSLError as e:
+    except OSError as e:  # an SSLError is one; of a pipe OpenSSL may say that it cannot seek
         raise KubeconfigError(
             "client-key-data", "certificate and key cannot be used together"
         ) from e
