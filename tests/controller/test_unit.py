@@ -201,8 +201,9 @@ class TestHash:
 
     def test_what_only_a_members_scheduler_reads_has_a_part_of_its_own(self) -> None:
         """Limits learnt of the pods as they were say nothing about others."""
-        plain, wide = unit(pod=POD), unit(pod={**POD, "nodeSelector": {"disk": "ssd"}})
-        newer = unit(pod={"containers": [{**POD["containers"][0], "image": "registry.example/b"}]})
+        pod = {"containers": [{"name": "main", "image": "registry.example/a"}]}
+        plain, wide = unit(pod=pod), unit(pod={**pod, "nodeSelector": {"disk": "ssd"}})
+        newer = unit(pod={"containers": [{"name": "main", "image": "registry.example/b"}]})
         assert (plain.constraints, plain.demand) == (wide.constraints, wide.demand)
         assert plain.shape == newer.shape != wide.shape
 
