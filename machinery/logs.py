@@ -22,10 +22,14 @@ DEBUG_VERBOSITY = 4
 
 _SECRETS = re.compile(
     r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|\Z)"
-    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/=-]{8,}"
+    r"|LS0tLS1CRUdJTi[A-Za-z0-9+/=]*"  # the same in base64, as kubeconfigs and Secrets hold it
+    r"|(?<=(?i:bearer) )[A-Za-z0-9._~+/=-]{8,}"
+    r"|(?<=(?i:authorization: basic) )[A-Za-z0-9+/=]+"
     r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",
     re.DOTALL,
 )
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What a terminal obeys instead of showing it, but for line ends and tabs."""
 
 
 def get(name: str) -> logging.Logger:
@@ -54,7 +58,7 @@ def set_verbosity(n: int) -> None:
 
 
 def redacted(text: str) -> str:
-    """The text without PEM blocks, bearer tokens and web tokens."""
+    """The text without PEM blocks, bearer and web tokens, and basic authentication."""
     return _SECRETS.sub("[redacted]", text)
 
 
@@ -71,21 +75,23 @@ class JsonFormatter(logging.Formatter):
         }
         about = getattr(record, "object", None)
         if about is not None:
-            line["object"] = about
+            line["object"] = redacted(str(about))
         if record.exc_info:
             line["error"] = redacted(self.formatException(record.exc_info))
-        return json.dumps(line, ensure_ascii=False)
+        text = json.dumps(line, ensure_ascii=False)
+        # Half characters, as in names of files that are no UTF-8, would stop at the stream.
+        return text.encode(errors="backslashreplace").decode()
 
 
 class TextFormatter(logging.Formatter):
     """`12:30:01 INFO namespace/name: message` for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, or lines where there is a traceback."""
+        """The line, or lines where there is a traceback; nothing that a terminal obeys."""
         moment = datetime.fromtimestamp(record.created).astimezone()
         about = getattr(record, "object", None)
         subject = f"{about}: " if about else ""
         line = f"{moment:%H:%M:%S} {record.levelname} {subject}{record.getMessage()}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
-        return redacted(line)
+        return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", redacted(line))
