@@ -47,12 +47,13 @@ def early(playground: Playground) -> Iterator[Early]:
         hub("label", "mc", member, "--overwrite", *(f"{k}={v}" for k, v in labels.items()))
     hub("create", "namespace", namespace)
     try:
+        hard = {"allocationType": "Required", "allocationMethod": "Fill"}
         hub.apply(
-            policy("ratio", namespace, {"A": 3, "B": 3}, allocationType="Required"),
+            policy("ratio", namespace, {"A": 3, "B": 3}, **hard),
             bound("ratio", namespace, 6),
         )
         until_deployed(playground, namespace, "ratio", {"member-1": 3, "member-2": 3})
-        hub.apply(policy("ratio", namespace, {"A": 4, "B": 1}, allocationType="Required"))
+        hub.apply(policy("ratio", namespace, {"A": 1, "B": 4}, **hard))
         yield Early(namespace, time.monotonic())
     finally:
         hub("-n", namespace, "delete", "wl", "--all", timeout=120)
@@ -344,7 +345,11 @@ def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
 
 @pytest.mark.proves("K29")
 def test_an_edited_policy_moves_nothing_by_itself(playground: Playground, early: Early) -> None:
-    """The last one: all the while, three and three stood under four and one."""
+    """The last one: all the while, three and three stood under one and four.
+
+    By Fill the units of B, which were the last to come, would be the first to go: were not A over
+    its number.
+    """
     namespace, stands = early.namespace, {"member-1": 3, "member-2": 3}
     left = early.edited + QUIET_SECONDS - time.monotonic()
     steady(
@@ -356,10 +361,10 @@ def test_an_edited_policy_moves_nothing_by_itself(playground: Playground, early:
     for member in stands:
         found = playground.seen(member, namespace, "ratio") or {}
         assert found["metadata"]["generation"] == 1, "nobody wrote there in between"
-    until_column(playground, namespace, "wlp", "ratio", ALLOCATED="A=3/4,B=3/1")
+    until_column(playground, namespace, "wlp", "ratio", ALLOCATED="A=3/1,B=3/4")
 
     playground.hub("-n", namespace, "scale", "wl/ratio", "--replicas=4")
-    until_deployed(playground, namespace, "ratio", {"member-1": 3, "member-2": 1})
+    until_deployed(playground, namespace, "ratio", {"member-1": 1, "member-2": 3})
     playground.hub("-n", namespace, "scale", "wl/ratio", "--replicas=5")
-    until_deployed(playground, namespace, "ratio", {"member-1": 4, "member-2": 1})
-    until_column(playground, namespace, "wlp", "ratio", ALLOCATED="A=4/4,B=1/1")
+    until_deployed(playground, namespace, "ratio", {"member-1": 1, "member-2": 4})
+    until_column(playground, namespace, "wlp", "ratio", ALLOCATED="A=1/1,B=4/4")
