@@ -53,8 +53,11 @@ def of_assignment(
     if assigned == desired and (assignment.shares or (feasible and not desired)):
         message = f"{assigned} of {desired} units have a cluster"
         return Verdict(ScheduledReason.SCHEDULED, WorkloadState.SCHEDULED, message)
-    counted = tally(verdicts, refusals) or ("no room for more" if feasible else "none registered")
-    message = "; ".join((f"{feasible}/{len(verdicts)} clusters: {counted}", *said))
+    counted = tally(verdicts, refusals)
+    if not (counted or assignment.notes):
+        counted = "no room for more" if feasible else "none registered"
+    told = "; ".join((counted, *said) if counted else said)
+    message = f"{feasible}/{len(verdicts)} clusters: {told}"
     if assignment.shares:
         message = f"{assigned} of {desired} units have a cluster; {message}"
         return Verdict(assignment.short, WorkloadState.SCHEDULED, message)

@@ -7,19 +7,21 @@ clusters take part; those that must have a unit get it before the weights count.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import numpy as np
 
 from controller import limits
-from controller.apportion.divisor import MAX_WEIGHT, Ints
+from controller.apportion.divisor import MAX_WEIGHT, Ints, Mask, hand_out
 from controller.apportion.planner import UNBOUNDED, Problem, apportion
 from controller.apportion.settle import as_bounds
 from controller.framework.points import Assignment, Candidates
+from controller.plugins.shortfall import Shortfall
 from controller.plugins.spread import Choice, choose
 from controller.reasons import Reason, Reasons, Why
 from controller.unit import Unit
-from crds.workload import Packing, ScheduledReason
+from crds.workload import Packing
 
 PATIENCE_SECONDS = 60
 """How long units may have no node before a cluster counts as full: one that grows by itself needs
@@ -53,8 +55,9 @@ class Divided:
 
     def assign(self, unit: Unit, field: Candidates) -> Assignment:
         """The planner's shares; what no cluster may take stays pending."""
-        choice = choose(unit, field)
-        problem = _problem(unit, field, choice)
+        asked = _problem(unit, field)
+        choice = choose(unit, field, np.where(asked.weight > 0, asked.cap(), 0), asked.settled())
+        problem = _within(asked, field, choice)
         if unit.packing == Packing.FEWEST.value:
             shares = _packed(problem)
             why = _packed_why(problem, shares)
@@ -62,32 +65,52 @@ class Divided:
             plan = apportion(problem)
             shares, why = plan.shares, plan.reasons
         given = {int(row): int(shares[row]) for row in np.flatnonzero(shares)}
-        nobody = bool(choice.lacks) or not (problem.weight.any() or given)
+        short = Shortfall(unit, field, asked, choice, shares)
         return Assignment(
             given,
             unit.replicas,
             lambda row: why(row) if row in given else (),
-            notes=choice.lacks or _unweighted(unit, field, problem),
-            short=ScheduledReason.FAILED_TO_SCHEDULE
-            if nobody
-            else ScheduledReason.INSUFFICIENT_CAPACITY,
+            notes=short.notes(),
+            short=short.reason(),
         )
 
 
-def _problem(unit: Unit, field: Candidates, choice: Choice) -> Problem:
+def _problem(unit: Unit, field: Candidates) -> Problem:
+    """What is asked, before the choice of domains."""
     size = len(field.fleet)
     present = np.where(field.keeps, field.present, 0)
-    open_ = field.feasible & choice.open
-    room = np.where(open_, np.minimum(field.room, UNBOUNDED), present)
-    lower = choice.first.astype(np.int64)
+    room = np.where(field.feasible, np.minimum(field.room, UNBOUNDED), present)
+    lower = np.zeros(size, dtype=np.int64)
     upper = np.full(size, UNBOUNDED, dtype=np.int64)
-    weight = np.where(open_, np.minimum(room, MAX_WEIGHT), 0)
-    if unit.weights:
-        weight = np.where(choice.open, _static(unit, field, lower, upper), 0)
+    weight = _static(unit, field, lower, upper) if unit.weights else np.minimum(room, MAX_WEIGHT)
+    weight = np.where(field.feasible, weight, 0)
     order = np.empty(size, dtype=np.int64)
     order[np.lexsort((field.fleet.by_name, -field.scores))] = np.arange(size)
     learnt = as_bounds(unit.limits, field.fleet.row)
     return Problem(unit.replicas, weight, lower, upper, room, learnt, present, order)
+
+
+def _within(asked: Problem, field: Candidates, choice: Choice) -> Problem:
+    """The same for the chosen domains."""
+    weight = np.where(choice.open, asked.weight, 0)
+    room = np.where(field.feasible & choice.open, asked.room, asked.present)
+    problem = replace(asked, weight=weight, room=room)
+    if not choice.first.any():
+        return problem
+    return replace(problem, lower=_served(problem, choice.first))
+
+
+def _served(problem: Problem, first: Mask) -> Ints:
+    """The lower bounds, with a unit for each of the first before any other bound is served."""
+    held, cap = problem.settled(), problem.cap()
+    grows = problem.total >= int(held.sum())
+    top = np.maximum(cap, held) if grows else np.minimum(cap, held)
+    start = np.maximum(held if grows else 0, np.minimum(top, first))
+    floor = np.maximum(np.minimum(top, problem.lower), start)
+    if int(floor.sum()) <= problem.total:
+        return np.maximum(problem.lower, first)
+    weight = np.maximum(problem.weight, 1)
+    return hand_out(problem.total, weight=weight, start=start, top=floor, order=problem.order)
 
 
 def _static(unit: Unit, field: Candidates, lower: Ints, upper: Ints) -> Ints:
@@ -103,13 +126,6 @@ def _static(unit: Unit, field: Candidates, lower: Ints, upper: Ints) -> Ints:
             upper[mask] = rule.max_replicas
     lower[free] = 0
     return weight
-
-
-def _unweighted(unit: Unit, field: Candidates, problem: Problem) -> tuple[str, ...]:
-    """Clusters would do, and no rule gives any of them a weight."""
-    if not unit.weights or problem.weight[field.feasible].any() or not field.feasible.any():
-        return ()
-    return ("no rule of distributionWeights matches a cluster that would do",)
 
 
 def _packed(problem: Problem) -> Ints:

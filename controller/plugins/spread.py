@@ -1,18 +1,31 @@
 """spec.spreadConstraints: over how many domains of a topology the shares go.
 
-The constraints narrow the clusters one after the other, in the order in which they stand: first the
-regions, then the clusters in them. Domains that hold units stay; of the others the best go first:
-by their best cluster's score, then by room; where the best ones have no room for all units, those
-with the most room do. Each domain of an earlier constraint keeps a cluster through the later ones.
-Where fewer domains are there than `minDomains` asks for, nothing new is placed.
+The constraints narrow the clusters in the order in which they stand: first the regions, then the
+clusters in them. The best domains go first, by their best cluster's score, and each domain of an
+earlier constraint keeps a cluster through the later ones. Where the best ones have too little room
+for all units, or cannot keep to a later constraint, all constraints are looked at together, and
+the choice with the most room is taken: first within the domains that the first constraint would
+have, then anywhere. So units are pending only where no choice of domains could hold them; see
+`controller.apportion.domains` for how far that goes.
+
+- Room is what a cluster may really take: its free room, the maxReplicas of the rule that gives it
+  its weight, what it was seen to run; nothing where no rule does. A cluster that can take nothing,
+  and holds nothing, does not count as one of its domain.
+- What holds units stays, and may take more, also where that is more domains than `maxDomains`:
+  nothing that runs is moved because a rule was tightened, but no further domain is used.
+- Where there are fewer domains than `minDomains`, or no choice keeps to all constraints, nothing
+  new is placed. Where there are fewer units than `minDomains`, each has a domain of its own.
+- A cluster without the label is in no domain: it keeps what it holds and gets nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from controller.apportion.domains import Level, first_of_each, in_turn, met, roomiest
 from controller.columns import ABSENT, Codes, Ints, Mask
 from controller.framework.points import Candidates
 from controller.model import SpreadConstraint
@@ -33,28 +46,39 @@ class Choice:
     lacks: tuple[str, ...] = ()
 
 
-def choose(unit: Unit, field: Candidates) -> Choice:
-    """What the constraints leave of the feasible clusters and of those that hold units."""
-    held = field.keeps & (field.present > 0)
-    left = field.feasible | held
-    first = np.zeros_like(left)
-    if not unit.spread:
-        return Choice(left, first)
-    before = np.zeros(len(left), dtype=np.int32)
-    line = np.lexsort((field.fleet.by_name, -field.scores, ~held))
-    for constraint in unit.spread:
-        codes = _codes(field.fleet, constraint.topology_key)
-        left = left & (codes != ABSENT)
-        ranked = _ranked(codes, line[left[line]], before)
-        if len(ranked) < (constraint.min_domains or 1):
-            nothing = np.zeros_like(left)
-            return Choice(nothing, nothing, (_lacks(constraint, len(ranked)),))
-        chosen = _limited(unit, field, constraint, codes, left, ranked, held)
-        left = left & np.isin(codes, chosen)
-        wanted = chosen[: constraint.min_domains or 0]
-        first |= _best_of(codes, line[left[line]], wanted)
-        before = codes
-    return Choice(left, first & left)
+def choose(
+    unit: Unit, field: Candidates, most: Ints | None = None, stays: Ints | None = None
+) -> Choice:
+    """What the constraints leave of the feasible clusters and of those that hold units.
+
+    `most` are the units that each cluster may hold, `stays` those that it keeps, shape (n,). Where
+    every cluster runs all units nobody counts them, and neither is given.
+    """
+    stays = np.where(field.keeps, field.present, 0) if stays is None else stays
+    held = stays > 0
+    left = (field.feasible if most is None else field.feasible & (most > 0)) | held
+    if not unit.spread or not left.any():
+        return Choice(left, np.zeros_like(left))
+    codes = [_codes(field.fleet, each.topology_key) for each in unit.spread]
+    left = left & np.logical_and.reduce([code != ABSENT for code in codes])
+    rows = _best_first(field, left, held)
+    levels = [
+        Level(code[rows].astype(np.int64), each.min_domains or 1, each.max_domains or len(left))
+        for code, each in zip(codes, unit.spread, strict=True)
+    ]
+    used = _used(levels, held[rows], *_wanted(unit, rows, most, stays))
+    lacks = (_lacks(unit.spread, levels),) if used is None else ()
+    chosen = np.zeros(len(rows), dtype=np.bool_) if used is None else used
+    first = _first(levels, held[rows], chosen, unit.replicas - int(stays.sum()))
+    return Choice(_mask(left, rows[chosen]), _mask(left, rows[first]), lacks)
+
+
+def _wanted(unit: Unit, rows: Ints, most: Ints | None, stays: Ints) -> tuple[Ints, int]:
+    """The units that each of these clusters may hold, and how many they shall hold together."""
+    if most is None:
+        return np.ones(len(rows), dtype=np.int64), 0
+    room = np.maximum(np.minimum(most[rows], unit.replicas), stays[rows])
+    return room, unit.replicas - int(stays.sum() - stays[rows].sum())
 
 
 def _codes(fleet: Fleet, key: str) -> Codes:
@@ -64,50 +88,75 @@ def _codes(fleet: Fleet, key: str) -> Codes:
     return fleet.column(key).codes
 
 
-def _ranked(codes: Codes, line: Ints, before: Codes) -> Codes:
-    """The domains, the best first: one for each domain of the constraint before, then the rest."""
-    _, lead = np.unique(before[line], return_index=True)
-    leading = np.zeros(len(line), dtype=np.bool_)
-    leading[lead] = True
-    order = np.concatenate((line[leading], line[~leading]))
-    _, first = np.unique(codes[order], return_index=True)
-    return codes[order[np.sort(first)]]
+def _best_first(field: Candidates, rows: Mask, held: Mask) -> Ints:
+    """These clusters: what holds units, then by score, then by name."""
+    found = np.flatnonzero(rows)
+    better = field.scores[found] + np.where(held[found], int(field.scores.max()) + 1, 0)
+    line: Ints = found[np.argsort(field.fleet.by_name[found] - better * len(rows))]
+    return line
 
 
-def _limited(
-    unit: Unit,
-    field: Candidates,
-    constraint: SpreadConstraint,
-    codes: Codes,
-    left: Mask,
-    ranked: Codes,
-    held: Mask,
-) -> Codes:
-    """At most `maxDomains`: the best, or the roomiest where the best have too little room."""
-    most = constraint.max_domains
-    if most is None or len(ranked) <= most:
-        return ranked
-    if unit.everywhere:
-        return ranked[:most]
-    room = np.bincount(codes[left], weights=np.minimum(field.room, unit.replicas)[left])
-    if int(room[ranked[:most]].sum()) >= unit.replicas:
-        return ranked[:most]
-    used = np.isin(ranked, codes[held])
-    line = np.lexsort((np.arange(len(ranked)), -room[ranked], ~used))
-    return ranked[line[:most]]
+def _used(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask | None:
+    """The best clusters that hold what is needed, or else the choice with the most room."""
+    best = in_turn(levels, held)
+    if met(levels, best) and int(room[best].sum()) >= need:
+        return best
+    preferred = np.flatnonzero(in_turn(levels[:1], held))
+    if len(preferred) < len(held) and int(room[preferred].sum()) >= need:
+        near = [level.of(preferred) for level in levels]
+        found = roomiest(near, held[preferred], room[preferred], need)
+        if found is not None and int(room[preferred[found]].sum()) >= need:
+            return _mask(held, preferred[found])
+    return roomiest(levels, held, room, need)
 
 
-def _best_of(codes: Codes, line: Ints, domains: Codes) -> Mask:
-    """The best cluster of each of these domains."""
-    found, first = np.unique(codes[line], return_index=True)
-    mask = np.zeros(len(codes), dtype=np.bool_)
-    mask[line[first[np.isin(found, domains)]]] = True
+def _first(levels: Sequence[Level], held: Mask, used: Mask, units: int) -> Ints:
+    """The best cluster of as many domains as must be used, those that hold units before others.
+
+    The coarsest level comes first, so that its clusters count for the others too; no more new ones
+    are named than there are `units` to place.
+    """
+    first = np.zeros(0, dtype=np.int64)
+    candidates = np.flatnonzero(used | held)
+    for level in sorted(levels, key=lambda level: len(first_of_each(level.domain))):
+        known = level.domain[first]
+        others = candidates[~np.isin(level.domain[candidates], known)]
+        best = others[first_of_each(level.domain[others])]
+        added = best[: max(level.least - len(first_of_each(known)), 0)]
+        new = ~held[added]
+        added = added[~new | (np.cumsum(new) <= units)]
+        units -= int(np.count_nonzero(~held[added]))
+        first = np.concatenate((first, added))
+    return first
+
+
+def _mask(like: Mask, rows: Ints) -> Mask:
+    mask = np.zeros_like(like)
+    mask[rows] = True
     return mask
 
 
-def _lacks(constraint: SpreadConstraint, count: int) -> str:
-    needed = constraint.min_domains or 1
-    return (
-        f"spreadConstraints need {needed} domains of {constraint.topology_key}, "
-        f"{count} have clusters that would do"
-    )
+def _lacks(constraints: Sequence[SpreadConstraint], levels: Sequence[Level]) -> str:
+    """The constraint that has too few domains, or that there is no choice which meets them all."""
+    for constraint, level in zip(constraints, levels, strict=True):
+        count = len(first_of_each(level.domain))
+        if count < level.least:
+            return (
+                f"spreadConstraints need {_domains(level.least, constraint)}, "
+                f"{count} {'has' if count == 1 else 'have'} clusters that would do"
+            )
+    bounds = " with ".join(_bounds(constraint) for constraint in constraints)
+    return f"spreadConstraints cannot be met together by the clusters that would do: {bounds}"
+
+
+def _bounds(constraint: SpreadConstraint) -> str:
+    least, most = constraint.min_domains or 1, constraint.max_domains
+    if most is None:
+        return f"at least {_domains(least, constraint)}"
+    if least == 1:
+        return f"at most {_domains(most, constraint)}"
+    return f"{least} to {_domains(most, constraint)}"
+
+
+def _domains(number: int, constraint: SpreadConstraint) -> str:
+    return f"{number} domain{'s' if number > 1 else ''} of {constraint.topology_key}"
