@@ -65,6 +65,7 @@ class Process:
                 start_new_session=True,
                 preexec_fn=None if detached else _die_with_parent,  # noqa: PLW1509 - only prctl
             )
+        _collect()
         _CHILDREN[child.pid] = child
         self.pidfile.write_text(f"{child.pid} {_born(child.pid)}")
 
@@ -97,6 +98,7 @@ class Process:
         if not wait_until(lambda: not self.alive(), seconds=seconds):
             self.send(signal.SIGKILL)
             wait_until(lambda: not self.alive(), seconds=10.0)
+        _collect()
 
     def tail(self, lines: int = 15) -> str:
         """The last lines of its log."""
@@ -116,6 +118,13 @@ class Process:
     def from_json(data: Mapping[str, Any]) -> Process:
         """The inverse of `to_json`."""
         return Process(**{**data, "log": Path(data["log"])})
+
+
+def _collect() -> None:
+    """The exits of our own children that ended, whoever ended them."""
+    for pid, child in list(_CHILDREN.items()):
+        if child.poll() is not None:
+            del _CHILDREN[pid]
 
 
 def wait_until(

@@ -114,6 +114,7 @@ async def test_a_kubeconfig_that_asks_for_more_is_refused_and_nothing_is_sent(
 
 @pytest.mark.proves("D1")
 async def test_a_megabyte_of_yaml_holds_nothing_up(rig_on: Rigs, m1: Cluster):
+    """Whoever reads it on the event loop holds that up for nearly the whole time."""
     longest = 0.0
 
     async def watchman() -> None:
@@ -127,12 +128,14 @@ async def test_a_megabyte_of_yaml_holds_nothing_up(rig_on: Rigs, m1: Cluster):
         text = "a: {" + ", ".join(f"k{n}: [v]" for n in range(50_000)) + "}"
         assert 600_000 < len(text) < 700_000
         watching = asyncio.create_task(watchman())
+        started = time.monotonic()
         await rig.register("large", {"kubeconfig": text})
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
         assert await rig.becomes("large", "InvalidKubeconfig", within=60)
+        whole = time.monotonic() - started
         watching.cancel()
-    assert longest < 2.0
+    assert longest < whole / 3
 
 
 @pytest.mark.proves("D1")
