@@ -1,0 +1,167 @@
+"""Every case of every peer that divides nothing, put to the whole decision.
+
+The same answer, or a rule of ours which is better, and why: `peer_rules` has the lists. What
+divides is in `apportion.test_oracles`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from controller.decision import Decision
+
+from .apportion.peers import ALL
+from .peer_cases import AMPLE, REGION, Case, shares
+from .peer_rules import (
+    ARRIVAL,
+    BETTER,
+    CASES,
+    DIFFERENT,
+    EVERY,
+    FILES,
+    MISSING,
+    NOWHERE,
+    OUTSIDE,
+    PURPOSE,
+    UNORDERED,
+)
+
+
+def _params(missing: Mapping[str, str]) -> list[Any]:
+    """Every case; those that are known to fail must do so, and are taken off their list after."""
+
+    def marks(case: Case) -> list[pytest.MarkDecorator]:
+        reason = missing.get(case.id)
+        return [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+
+    return [pytest.param(case, id=case.id, marks=marks(case)) for case in EVERY]
+
+
+def _same(case: Case, decision: Decision) -> bool:
+    return case.seen(decision) in case.answers if case.answers else not decision.placements
+
+
+@pytest.mark.proves("C6", "C13", "C14", "C20", "D3")
+@pytest.mark.parametrize("case", _params(MISSING))
+def test_the_answer(case: Case) -> None:
+    decision = case.decision
+    if case.id in PURPOSE:
+        rule, ours = PURPOSE[case.id]
+        assert case.seen(decision) == ours
+        assert not _same(case, decision), "the difference has gone: take it off the list"
+        assert BETTER[rule](case, decision), rule
+    else:
+        assert _same(case, decision), (case.seen(decision), case.answers)
+
+
+@pytest.mark.proves("C19")
+@pytest.mark.parametrize("case", _params(dict.fromkeys(UNORDERED, ARRIVAL)))
+def test_the_order_in_which_clusters_come_changes_nothing(case: Case) -> None:
+    """Another process has seen them in another order, and must say the same."""
+    for order in (case.members[::-1], case.members[1::2] + case.members[::2]):
+        assert shares(case.arriving(order)) == shares(case.decision)
+
+
+@pytest.mark.proves("D3")
+@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.id)
+def test_bounds_room_and_constraints_hold(case: Case) -> None:
+    decision, held = case.decision, case.present()
+    assert decision.assigned + decision.pending == decision.desired
+    assert decision.pending >= 0
+    for name, units in decision.placements.items():
+        assert units <= max(case.most(name), held.get(name, 0)), name
+    wanted = {n: min(least, case.most(n)) for n, least in case.lower.items()}
+    missing = {name: max(n - held.get(name, 0), 0) for name, n in wanted.items()}
+    if sum(held.values()) + sum(missing.values()) <= decision.assigned:
+        assert all(decision.placements.get(name, 0) >= n for name, n in wanted.items())
+    _spread_holds(case, decision)
+
+
+def _spread_holds(case: Case, decision: Decision) -> None:
+    for constraint in case.of.spread:
+        key = constraint.topology_key
+        labels = {m.metadata.name: m.metadata.labels[key] for m in case.members}
+        domains = {labels[name] for name in decision.placements}
+        if domains:
+            least = min(constraint.min_domains or 1, decision.assigned)
+            assert least <= len(domains) <= (constraint.max_domains or AMPLE), key
+
+
+@pytest.mark.proves("D3")
+@pytest.mark.parametrize(
+    "case", [case for case in EVERY if case.id not in MISSING], ids=lambda case: case.id
+)
+def test_never_fewer_units_are_placed_than_the_peer_places(case: Case) -> None:
+    decision = case.decision
+    if case.seen is shares:
+        ours = case.running(shares(decision))
+        assert all(ours >= case.running(answer) for answer in case.answers)
+    elif case.id in PURPOSE and PURPOSE[case.id][0] in NOWHERE:
+        assert not decision.placements
+    else:
+        copies = len(decision.placements) if case.of.everywhere else 1
+        for answer in case.answers:
+            allowed = _clusters(case, answer)
+            offered = sum(case.most(name) for name in allowed)
+            assert decision.assigned >= min(case.of.replicas, offered) * copies
+            assert copies >= len(allowed) or not case.of.everywhere
+
+
+def _clusters(case: Case, answer: Any) -> list[str]:
+    """The clusters that the peer lets units onto, of which it tells names or regions."""
+    labels = {each.metadata.name: each.metadata.labels for each in case.members}
+    return [name for name, told in labels.items() if {name, told.get(REGION)} & {*answer}]
+
+
+PACKED = [
+    case for case in EVERY if case.of.packing == "Fewest" and case.seen is shares and case.answers
+]
+
+
+@pytest.mark.proves("D3")
+@pytest.mark.parametrize("case", PACKED, ids=lambda case: case.id)
+def test_packing_uses_no_more_clusters_than_the_peer(case: Case) -> None:
+    assert all(len(case.decision.placements) <= len(answer) for answer in case.answers)
+
+
+def test_packing_is_compared_wherever_the_peer_packs() -> None:
+    sizes = [(name, len([c for c in cases if c in PACKED])) for name, cases in CASES.items()]
+    assert [(name, size) for name, size in sizes if size] == [
+        ("karmada_division", 9),
+        ("karmada_planner", 9),
+        ("kubeadmiral_binpack_planner", 86),
+    ]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_case_of_a_file_is_left_out(name: str) -> None:
+    """Each that divides nothing is decided here, or stands in exactly one list of what we lack."""
+    decided = [case.id for case in CASES[name]]
+    outside = [key for files in OUTSIDE.values() for key in files.get(name, [])]
+    assert sorted(decided + outside) == sorted(case for case in ALL[name] if isinstance(case, str))
+    assert len({*decided, *outside}) == len(decided) + len(outside)
+
+
+def test_every_file_with_such_cases_is_read() -> None:
+    others = {name for name, cases in ALL.items() if any(isinstance(case, str) for case in cases)}
+    assert others == set(FILES)
+    assert {name: len(cases) for name, cases in CASES.items()} == {
+        "karmada_division": 42,
+        "karmada_planner": 14,
+        "karmada_spread_groups": 9,
+        "kubeadmiral_binpack_planner": 86,
+        "kubefleet_scheduling": 27,
+        "ocm_scheduling": 53,
+    }
+
+
+def test_every_line_of_the_lists_is_needed() -> None:
+    decided = {case.id for case in EVERY}
+    assert set(PURPOSE) <= decided
+    assert set(MISSING) <= decided - set(PURPOSE)
+    assert set(UNORDERED) <= decided
+    assert sum(map(len, DIFFERENT.values())) == len(PURPOSE)
+    assert set(BETTER) == set(DIFFERENT)
