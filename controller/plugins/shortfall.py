@@ -1,7 +1,8 @@
 """Why units of a divided Workload have no cluster, where rules and not only room keep them out.
 
-The clusters that nothing refuses are counted by what stops them from taking more. Units that would
-have had room were there no rules are FailedToSchedule; others lack capacity.
+The clusters that nothing refuses are counted by what stops them from taking more. FailedToSchedule
+means that no cluster may take any unit; where some have, the others lack capacity, whatever it is
+that bounds it: the message says.
 """
 
 from __future__ import annotations
@@ -36,10 +37,9 @@ class Shortfall:
         return self.asked.total - int(self.shares.sum())
 
     def reason(self) -> ScheduledReason:
-        """InsufficientCapacity where the rules alone would not have kept units out."""
+        """FailedToSchedule where no cluster may take any unit, InsufficientCapacity elsewhere."""
         nobody = bool(self.choice.lacks) or not (self.asked.weight.any() or self.shares.any())
-        room = np.where(self.field.feasible, self.asked.room - self.shares, 0)
-        if nobody or int(np.clip(room, 0, None).sum()) >= self.pending:
+        if nobody:
             return ScheduledReason.FAILED_TO_SCHEDULE
         return ScheduledReason.INSUFFICIENT_CAPACITY
 
@@ -69,11 +69,15 @@ class Shortfall:
             yield f"distributionWeights give weight 0 to {_clusters(without & ruled)}"
 
     def _bounds(self) -> Iterator[str]:
-        """Clusters with room: those at a rule's bound, and those outside the chosen domains."""
+        """Clusters with room: at a rule's bound, at a learnt one, outside the chosen domains."""
         spare = self.field.feasible & (self.asked.weight > 0) & ~self._full()
         bound = spare & (self.shares >= self.asked.upper)
         if bound.any():
             yield f"{_clusters(bound, 'is', 'are')} at the maxReplicas of distributionWeights"
+        learnt = spare & ~bound & (self.shares >= self.asked.learnt)
+        if learnt.any():
+            yield f"{_clusters(learnt, 'was', 'were')} seen to run no more, though with room"
+        bound |= learnt
         out = spare & ~bound & ~self.choice.open
         if out.any() and not self.choice.lacks:
             yield f"spreadConstraints leave out {_clusters(out)} with room"

@@ -74,6 +74,7 @@ async def test_units_without_a_node_go_elsewhere_once_and_stay(
         assert (limit["cluster"], limit["replicas"], limit["holdSeconds"]) == ("member-1", 3, 300)
         (said,) = [c for c in found["status"]["conditions"] if c["type"] == "Scheduled"]
         assert said["reason"] == "InsufficientCapacity"
+        assert "1 cluster was seen to run no more" in said["message"]
         await reported(world, "demo", {})
         await world.settle()
         written = (await world.get("demo"))["metadata"]["resourceVersion"]

@@ -213,16 +213,14 @@ class TestChoice:
         fewer = decided(asked(3, [limit(REGION, 1, 1)], present=present, edited=True), *members)
         assert fewer.placements == present
 
-    def test_room_that_constraints_leave_out_is_no_lack_of_room(self) -> None:
+    def test_room_that_constraints_leave_out_is_said_to_be_left_out(self) -> None:
         members = [made(name, 4) for name in "abc"]
         found = decided(asked(10, [limit(CLUSTER, 1, 2)]), *members)
-        assert found.reason is ScheduledReason.FAILED_TO_SCHEDULE
+        assert found.reason is ScheduledReason.INSUFFICIENT_CAPACITY
         assert found.message == (
             "8 of 10 units have a cluster; 3/3 clusters: "
             "spreadConstraints leave out 1 cluster with room; 2 clusters have no room for more"
         )
-        found = decided(asked(20, [limit(CLUSTER, 1, 2)]), *members)
-        assert found.reason is ScheduledReason.INSUFFICIENT_CAPACITY
 
     def test_constraints_that_contradict_each_other_say_so(self) -> None:
         members = [made(f"{region}0", 4, **{REGION: region}) for region in "abc"]
@@ -249,10 +247,10 @@ class TestChoice:
             "would do; no rule of distributionWeights matches 1 cluster"
         )
 
-    def test_a_bound_of_a_rule_is_no_lack_of_room(self) -> None:
+    def test_a_bound_of_a_rule_is_said_to_be_the_bound(self) -> None:
         rules = [{"clusterSelector": {}, "weight": 1, "maxReplicas": 2}]
         found = decided(asked(6, [], distributionWeights=rules), made("a", 9), made("b", 9))
-        assert found.reason is ScheduledReason.FAILED_TO_SCHEDULE
+        assert found.reason is ScheduledReason.INSUFFICIENT_CAPACITY
         assert found.message == (
             "4 of 6 units have a cluster; 2/2 clusters: "
             "2 clusters are at the maxReplicas of distributionWeights"
