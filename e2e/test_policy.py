@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from e2e.harness import Playground, deployment, steady, wait, workload
+from e2e.harness import Failed, Playground, deployment, steady, wait, workload
 
 DOMAIN = "policy.example.com/domain"  # A: member-1; B: member-2; member-3 has no value
 REGION = "policy.example.com/region"  # A: member-1 and member-2; B: member-3
+COUNTED = "policy.example.com/counted"
 LABELS = {
     "member-1": {DOMAIN: "A", REGION: "A"},
     "member-2": {DOMAIN: "B", REGION: "A"},
@@ -65,14 +66,14 @@ def early(playground: Playground) -> Iterator[Early]:
 def policy(
     name: str, namespace: str, domains: dict[str, int], *, key: str = DOMAIN, **spec: Any
 ) -> dict[str, Any]:
-    """A policy over DOMAIN that counts the units labelled app=NAME."""
+    """A policy over DOMAIN that counts the units with its name at COUNTED."""
     return {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "WorkloadPolicy",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "topologyKey": key,
-            "labelSelector": {"matchLabels": {"app": name}},
+            "labelSelector": {"matchLabels": {COUNTED: name}},
             "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
             **spec,
         },
@@ -80,9 +81,9 @@ def policy(
 
 
 def bound(name: str, namespace: str, replicas: int, *, to: str = "", **spec: Any) -> dict[str, Any]:
-    """A Workload bound to the policy `to`, its units labelled app=TO; by default its own name."""
-    template = deployment(to or name)
-    template["metadata"]["name"] = name
+    """A Workload that the policy `to` binds and counts; by default the one of its own name."""
+    template = deployment(name)
+    template["spec"]["template"]["metadata"]["labels"][COUNTED] = to or name
     made = workload(name, namespace, targetDeployment=template, replicas=replicas, **spec)
     made["metadata"]["labels"] = {"stowage.dev/workload-policy": to or name}
     return made
@@ -185,14 +186,22 @@ def test_a_policy_that_comes_late_is_found(playground: Playground, namespace: st
 
 @pytest.mark.proves("K3")
 def test_clusters_of_one_region_share_its_number(playground: Playground, namespace: str) -> None:
+    """One unit stands in each of A's clusters: four are reached with two more, wherever they go."""
     playground.hub.apply(
         policy("web", namespace, {"A": 4}, key=REGION, allocationType="Required"),
-        bound("web", namespace, 9),
+        bound("left", namespace, 1, to="web", clusterSelector={DOMAIN: "A"}),
+        bound("right", namespace, 1, to="web", clusterSelector={DOMAIN: "B"}),
     )
+    until_deployed(playground, namespace, "left", {"member-1": 1})
+    until_deployed(playground, namespace, "right", {"member-2": 1})
+    playground.hub.apply(bound("web", namespace, 9))
     playground.until_condition(namespace, "web", "Scheduled", reason="ReplicasReached")
     status = playground.until_running(namespace, "web")
-    assert (status["desired"], status["assigned"], status["pending"]) == (9, 4, 5)
-    until_deployed(playground, namespace, "web", {"member-1": 2, "member-2": 2})
+    assert (status["desired"], status["assigned"], status["pending"]) == (9, 2, 7)
+    shares = playground.placements(namespace, "web")
+    assert sum(shares.values()) == 2
+    assert set(shares) <= {"member-1", "member-2"}
+    until_deployed(playground, namespace, "web", shares)
     until_column(playground, namespace, "wlp", "web", ALLOCATED="A=4/4")
 
 
@@ -225,26 +234,42 @@ def test_a_policy_that_was_stored_wrong_is_named_and_heals(
     rules = playground.hub.json("get", "crd", CRD)["spec"]["versions"][0]["schema"]
     rules = rules["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"]
     wrong = policy("web", namespace, {"A": 2}, allocationMethod="Fill", scheduleStrategy="Balance")
-    assert "scheduleStrategy" in playground.hub.refused(wrong)
+    assert "spec.scheduleStrategy" in playground.hub.refused(wrong)
     rule(playground, [])
     try:
-        wait("the wrong policy to be stored", lambda: playground.hub.apply(wrong), timeout=20)
+        wait("the wrong policy to be stored", lambda: stored(playground, wrong), timeout=20)
         playground.hub.apply(bound("web", namespace, 2))
         said = playground.until_condition(namespace, "web", "Scheduled", reason="InvalidPolicy")
+        wait(
+            "the policy itself to say so",
+            lambda: judged(playground, namespace) == [("Ready", "False", "InvalidPolicy")],
+            timeout=20,
+        )
     finally:
         rule(playground, rules)
     assert said["status"] == "False"
     assert "workload-policy web: spec.scheduleStrategy" in said["message"]
     assert deployed(playground, namespace, "web") == {}
-    ready = playground.hub.json("-n", namespace, "get", "wlp", "web")["status"]["conditions"]
-    assert [(c["type"], c["status"], c["reason"]) for c in ready] == [
-        ("Ready", "False", "InvalidPolicy")
-    ]
     playground.hub.apply(
         policy("web", namespace, {"A": 2}, allocationMethod="Fill", scheduleStrategy="Fill")
     )
     until_deployed(playground, namespace, "web", {"member-1": 2})
-    wait("the rule to be back", lambda: playground.hub.refused(wrong), timeout=20)
+    wrong["metadata"]["name"] = "another"
+    wait("the rule to be back", lambda: not stored(playground, wrong), timeout=20)
+
+
+def judged(playground: Playground, namespace: str) -> list[tuple[str, str, str]]:
+    """What the policy's own conditions say."""
+    found = playground.hub.json("-n", namespace, "get", "wlp", "web")["status"]["conditions"]
+    return [(c["type"], c["status"], c["reason"]) for c in found]
+
+
+def stored(playground: Playground, thing: dict[str, Any]) -> bool:
+    """Whether the hub takes it."""
+    try:
+        return bool(playground.hub.apply(thing))
+    except Failed:
+        return False
 
 
 def rule(playground: Playground, rules: list[dict[str, Any]]) -> None:
