@@ -162,6 +162,20 @@ class WorkloadSpec(Model):
             " || (self.template.kind == 'Job' && self.replicasPath == 'spec.parallelism')",
             holds=lambda s: replicas_path_fits(s.template, s.replicas_path),
         ),
+        Rule(
+            field="spreadConstraints",
+            text="minDomains above 1 never holds where all units go to one cluster: remove it, or "
+            "set spec.distribution to Divided or Duplicated",
+            cel="(has(self.distribution) && self.distribution != 'Single')"
+            " || (has(self.template) && self.template.kind == 'DaemonSet')"
+            " || !has(self.spreadConstraints)"
+            " || self.spreadConstraints.all(c, !has(c.minDomains) || c.minDomains <= 1)",
+            holds=lambda s: (
+                s.distribution is not Distribution.SINGLE
+                or (s.template is not None and s.template.kind == "DaemonSet")
+                or all((c.min_domains or 1) <= 1 for c in s.spread_constraints)
+            ),
+        ),
     )
 
     replicas: Count | None = None

@@ -168,6 +168,33 @@ def test_kinds_that_run_units(kind, api_version, path):
     assert validation.violations({"spec": spec | ({"replicasPath": path} if path else {})}) == []
 
 
+DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment"}
+DAEMONS = {"apiVersion": "apps/v1", "kind": "DaemonSet"}
+
+
+@pytest.mark.proves("C2")
+@pytest.mark.parametrize(
+    ("spec", "good"),
+    [
+        ({"template": DEPLOYMENT, "distribution": "Divided"}, True),
+        ({"template": DEPLOYMENT, "distribution": "Duplicated"}, True),
+        ({"template": DAEMONS}, True),
+        ({"template": DEPLOYMENT, "distribution": "Single"}, False),
+        ({"targetDeployment": DEPLOYMENT}, False),
+    ],
+)
+def test_one_cluster_is_not_many_domains(spec, good):
+    bound = [{"topologyKey": "zone", "minDomains": 2}]
+    text = (
+        "spec.spreadConstraints: minDomains above 1 never holds where all units go to one cluster: "
+        "remove it, or set spec.distribution to Divided or Duplicated"
+    )
+    found = validation.violations({"spec": spec | {"spreadConstraints": bound}})
+    assert found == ([] if good else [text])
+    fewer = [{"topologyKey": "zone", "minDomains": 1, "maxDomains": 2}]
+    assert validation.violations({"spec": spec | {"spreadConstraints": fewer}}) == []
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [
