@@ -88,7 +88,13 @@ def cli() -> None:
 @click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
 )
-@click.option("-s", "--debug-scores", default=0, help="Rows of scores that each decision logs.")
+@click.option(
+    "-s",
+    "--debug-scores",
+    type=click.IntRange(0, 999_999_999),
+    default=0,
+    help="Rows of scores that each decision logs.",
+)
 @click.option("--http-host", default="127.0.0.1", help="Beyond loopback, debug asks for a token.")
 @click.option("--http-port", default=10251, help="0 chooses a free one.")
 @click.option("-v", "--verbosity", default=0, help="From 4 on, everything is logged.")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +269,23 @@ async def deciding(
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
+
+
+@contextmanager
+def process(world: World, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`stowage controller` on the world's hub, in a process of its own; killed in the end."""
+    kubeconfig = log.with_suffix(".kubeconfig")
+    kubeconfig.write_text(world.hub.admin_kubeconfig)
+    command = [sys.executable, "-m", "stowage", "controller", "--http-port=0", *options]
+    command.append(f"--kubeconfig={kubeconfig}")
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(command, stdout=out, stderr=out) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 async def until(holds: Callable[[], Any], *, seconds: float = 30) -> None:

@@ -6,10 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,7 @@ import pytest
 
 from machinery.resources import EVENTS, WORKLOAD_POLICIES, WORKLOADS
 
-from .live import World, condition, configured, deciding, placements
+from .live import World, condition, configured, deciding, placements, process
 
 ZONE = "topology.kubernetes.io/zone"
 LABEL = "stowage.dev/workload-policy"
@@ -178,7 +174,8 @@ async def test_schedulers_of_two_names_never_exceed_a_quota(
 
     watching = asyncio.create_task(look())
     try:
-        with _second(zones, tmp_path) as other:
+        file = configured(tmp_path, {}, names=("second",))
+        with process(zones, tmp_path / "second.log", f"--config={file}") as other:
             async with deciding(zones):
                 await zones.workload("warm", replicas=1, labels=BOUND, schedulerName="second")
                 await zones.placed("warm", seconds=40)
@@ -205,21 +202,3 @@ async def _filled(world: World) -> None:
             return
         await asyncio.sleep(0.1)
     raise AssertionError([placements(each) for each in listed])
-
-
-@contextmanager
-def _second(world: World, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A controller of another scheduler name, in a process of its own."""
-    kubeconfig = folder / "hub.kubeconfig"
-    kubeconfig.write_text(world.hub.admin_kubeconfig)
-    file = configured(folder, {}, names=("second",))
-    command = [sys.executable, "-m", "stowage", "controller", "--http-port=0"]
-    command += [f"--kubeconfig={kubeconfig}", f"--config={file}"]
-    with (
-        (folder / "second.log").open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.kill()

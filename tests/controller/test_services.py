@@ -6,13 +6,12 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from machinery import logs
-
-from .live import World, deciding, until
+from .live import World, deciding, process, until
 
 
 async def ask(
@@ -76,24 +75,56 @@ async def test_the_services_list_themselves(world: World) -> None:
 
 
 @pytest.mark.proves("E16", "E17", "E18")
-async def test_debug_flags_answer_put_and_post(world: World) -> None:
-    async with deciding(world, debug_scores=3) as controller:
-        assert controller.flags.debug_scores == 3
-        for method in ("PUT", "POST"):
-            answer = await ask(controller.port, "/debug/flags/s", method=method, body="100")
-            assert answer == (200, "successfully set debugTopNScores to 100")
-        assert controller.flags.debug_scores == 100
-        wrong = await told(controller.port, "/debug/flags/s", method="PUT", body="abc")
-        got = await told(controller.port, "/debug/flags/s")
-        try:
-            answer = await ask(controller.port, "/debug/flags/v", method="POST", body="5")
-            assert answer == (200, "successfully set klog.logging.verbosity to 5")
-            assert logs.get("controller").isEnabledFor(10)
-        finally:
-            logs.set_verbosity(0)
-    assert wrong[0] == 400
-    assert wrong[1]["message"].startswith("failed set debugTopNScores abc")
-    assert got[0] == 405
+async def test_debug_flags_of_a_process(world: World, tmp_path: Path) -> None:
+    """Started with a flag, changed over HTTP, read off its log."""
+    for name in ("a", "b", "c", "d"):
+        await world.cluster(name)
+    log = tmp_path / "controller.log"
+
+    def lines() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
+
+    def tables() -> dict[str, list[str]]:
+        """The clusters of each table of scores, by Workload."""
+        found = [each for each in lines() if each["message"].startswith("| # | Pod | Node |")]
+        rows = {each["object"]: each["message"].splitlines()[2:] for each in found}
+        return {key: [row.split("|")[3].strip() for row in told] for key, told in rows.items()}
+
+    with process(world, log, "--debug-scores=3"):
+        await until(lambda: any("listening on" in each["message"] for each in lines()))
+        (said,) = [each["message"] for each in lines() if "listening on" in each["message"]]
+        port = int(said.rpartition(":")[2])
+        await world.workload("first")
+        await world.placed("first", seconds=40)
+        assert len(tables()["shop/first"]) == 3
+
+        for method, rows in (("PUT", "2"), ("POST", "100")):
+            answer = await ask(port, "/debug/flags/s", method=method, body=rows)
+            assert answer == (200, f"successfully set debugTopNScores to {rows}")
+        for wrong in ("abc", "-1", "1.5", ""):
+            status, answer = await told(port, "/debug/flags/s", method="PUT", body=wrong)
+            assert (status, list(answer)) == (400, ["message"])
+            assert answer["message"].startswith(f"failed set debugTopNScores {wrong}")
+        assert (await ask(port, "/debug/flags/s"))[0] == 405
+        await world.workload("second")
+        await world.workload("nowhere", clusterSelector={"no": "such"})
+        await world.placed("second")
+        await world.refused("nowhere", "FailedToSchedule")
+        await until(lambda: "shop/second" in tables())
+        assert sorted(tables()["shop/second"]) == ["a", "b", "c", "d"]
+        assert "shop/nowhere" not in tables(), "there is nothing to rank"
+
+        debug = [each for each in lines() if each["level"] == "debug"]
+        answer = await ask(port, "/debug/flags/v", method="POST", body="5")
+        assert answer == (200, "successfully set klog.logging.verbosity to 5")
+        await ask(port, "/debug/flags/s", method="PUT", body="0")
+        await world.workload("third")
+        await world.placed("third")
+        await until(
+            lambda: any(e["level"] == "debug" and e["object"] == "shop/third" for e in lines())
+        )
+    assert debug == []
+    assert "shop/third" not in tables()
 
 
 @pytest.mark.proves("E30", "C19", "C20")

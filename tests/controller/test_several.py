@@ -6,10 +6,8 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import pytest
 
 from machinery.resources import WORKLOADS
 
-from .live import World, configured, deciding, until
+from .live import World, configured, deciding, process, until
 
 MANY, FEW = 200, 20
 
@@ -49,7 +47,7 @@ async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_p
     """The leader stops in the middle of a burst, another one takes over, the first one wakes."""
     await world.cluster("one", cpu="1000", pods="10000")
     async with _decisions(world) as decisions:
-        with _process(world, tmp_path) as first:
+        with process(world, tmp_path / "first.log") as first:
             await world.workload("warm")
             await world.placed("warm", seconds=40)
             async with deciding(world, standby=True, identity="two") as second:
@@ -100,21 +98,3 @@ async def _decisions(world: World) -> AsyncIterator[dict[str, list[Any]]]:
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-
-
-@contextmanager
-def _process(world: World, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A controller in a process of its own."""
-    kubeconfig = folder / "hub.kubeconfig"
-    kubeconfig.write_text(world.hub.admin_kubeconfig)
-    command = [sys.executable, "-m", "stowage", "controller", "--http-port=0"]
-    with (
-        (folder / "first.log").open("wb") as log,
-        subprocess.Popen(
-            [*command, f"--kubeconfig={kubeconfig}"], stdout=log, stderr=log
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.kill()
