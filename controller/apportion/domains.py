@@ -8,9 +8,11 @@ level of which more is held than its most allows just that.
   at the ranking. It may miss a choice that there is.
 - `roomiest` looks at all levels together. Where they nest (each domain of one lies in one domain of
   the other), it answers None only where no choice keeps to all bounds, and no choice that keeps to
-  them has more room. Two levels are exact at any size; three and more as long as the table over the
-  numbers of domains stays within `TABLE`; levels that cross, such as regions and providers, as long
-  as the first of them leaves at most `WAYS` choices. Beyond that it takes the roomiest in turn.
+  them has more room: for one level, for two (`controller.apportion.prices` names the one exception,
+  which is small), and for more as long as the table over the numbers of domains stays within
+  `TABLE` entries. Where levels cross, such as regions and providers, it tries up to `WAYS` choices
+  of the first one's domains. It may miss the best choice there, and beyond these sizes, where it
+  takes the roomiest in turn; what it answers keeps to the bounds all the same.
 
 Pure; equal inputs give equal answers, and of equal domains the one that stands first is taken.
 """
@@ -20,15 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
-from math import comb, prod
+from math import comb
 
 import numpy as np
 
 from controller.apportion.divisor import Ints, Mask
-from controller.apportion.tables import Leaves, Table, joined
-
-TABLE = 4_000_000
-"""Entries of tables that are looked at before a choice is made in turn."""
+from controller.apportion.prices import priced
+from controller.apportion.tables import TABLE, Leaves, joined, work
 
 WAYS = 100
 """Choices of a level's domains that are tried one after the other, where it crosses another."""
@@ -106,6 +106,16 @@ def first_of_each(values: Ints) -> Ints:
     return found
 
 
+def reach(levels: Iterable[Level], room: Ints) -> int:
+    """More room than any choice has: on each level by itself the roomiest domains."""
+    most = int(room.sum())
+    for level in levels:
+        total = np.bincount(level.domain, weights=room)
+        if level.most < len(total):
+            most = min(most, int(np.partition(total, -level.most)[-level.most :].sum()))
+    return most
+
+
 def roomiest(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask | None:
     """The clusters to use, all levels looked at together; see the module for what is promised.
 
@@ -132,8 +142,9 @@ def roomiest(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask
 
 def _tight(level: Level, held: Mask) -> Level:
     """Numbered without gaps, and with what is held as the least of its most."""
-    _, domain = np.unique(level.domain, return_inverse=True)
-    most = min(max(level.most, level.count(held)), int(domain.max(initial=-1)) + 1)
+    known = np.bincount(level.domain) > 0
+    domain = (np.cumsum(known) - 1)[level.domain]
+    most = min(max(level.most, level.count(held)), int(np.count_nonzero(known)))
     return Level(domain, level.least, most)
 
 
@@ -151,10 +162,14 @@ def _parents(coarse: Level, fine: Level) -> Ints:
 def _nesting(levels: Sequence[Level], held: Mask, room: Ints) -> Mask | None:
     """Levels that nest, the coarsest first."""
     leaves = _leaves(levels, held, room)
+    least, most = [level.least for level in levels], [level.most for level in levels]
+    chosen: Ints | None
     if len(levels) == 1:
-        chosen: Ints | None = leaves.line()[: levels[0].most]
-    elif _work(levels, leaves) <= TABLE:
-        chosen = _tabled(levels, leaves)
+        chosen = leaves.line()[: most[0]]
+    elif len(levels) == 2:
+        chosen = priced((least[0], least[1]), (most[0], most[1]), leaves)
+    elif work(most, int(np.minimum(np.bincount(leaves.parents[-1]), most[-1]).sum())) <= TABLE:
+        chosen = joined(most, leaves).best(least)
     else:
         return _roomy_in_turn(levels, held, room)
     if chosen is None:
@@ -173,18 +188,6 @@ def _leaves(levels: Sequence[Level], held: Mask, room: Ints) -> Leaves:
     taken = np.bincount(fine.domain, weights=held, minlength=size) > 0
     parents = tuple(_parents(coarse, fine) for coarse in levels[:-1])
     return Leaves(total, taken, parents)
-
-
-def _work(levels: Sequence[Level], leaves: Leaves) -> int:
-    """About as many entries as the tables have together."""
-    counts = np.minimum(np.bincount(leaves.parents[-1]), levels[-1].most)
-    return prod(level.most + 1 for level in levels) * int(counts.sum())
-
-
-def _tabled(levels: Sequence[Level], leaves: Leaves) -> Ints | None:
-    """The best of all numbers of domains that keep to the bounds."""
-    table: Table = joined([level.most for level in levels], leaves)
-    return table.best([level.least for level in levels])
 
 
 def _crossing(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask | None:

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from controller.apportion.divisor import Ints, Mask
 
+TABLE = 1_000_000
+"""Entries that may be looked at in all: some milliseconds."""
+
 _NONE = -(2**60)
 """The entry of a number of domains that cannot be; sums with it stay below 0."""
+
+_NOTHING = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,13 @@ class Row:
     held: bool
     line: Ints
 
+    @staticmethod
+    def of(leaves: Leaves, line: Ints, least: int) -> Row:
+        """The first of these leaves, at least so many of them."""
+        room = np.concatenate((_NOTHING, np.cumsum(leaves.room[line])))
+        room[:least] = _NONE
+        return Row(room, bool(leaves.held[line].any()), line)
+
     def chosen(self, cell: tuple[int, ...]) -> list[int]:
         """The leaves that the entry stands for."""
         leaves: list[int] = self.line[: cell[0]].tolist()
@@ -56,13 +69,14 @@ class Table:
     """Domains joined: `room` by the number of them and of what they use on each level below.
 
     `picks` tells for each part, and each entry after it was joined, which of the part's entries
-    went in, as a flat index; -1 for none.
+    went in, as a flat index; -1 for none. `base` are the leaves that every entry starts from.
     """
 
     room: Ints
     held: bool
     parts: Sequence[Table | Row]
     picks: Sequence[Ints]
+    base: Row
 
     def chosen(self, cell: tuple[int, ...]) -> list[int]:
         """The leaves that the entry stands for."""
@@ -74,7 +88,7 @@ class Table:
             inner = tuple(int(i) for i in np.unravel_index(flat, part.room.shape))
             leaves += part.chosen(inner)
             cell = (cell[0] - 1, *(n - less for n, less in zip(cell[1:], inner, strict=True)))
-        return leaves
+        return leaves + self.base.chosen(cell[-1:])
 
     def best(self, least: Sequence[int]) -> Ints | None:
         """The leaves of the roomiest entry with at least so many domains on each level."""
@@ -85,39 +99,49 @@ class Table:
         return np.array(self.chosen(tuple(int(i) + n for i, n in zip(cell, least, strict=True))))
 
 
-def joined(most: Sequence[int], leaves: Leaves) -> Table:
-    """The table of all domains of the coarsest level; `most` bounds the number on each level."""
-    return _table(most, leaves, np.arange(len(leaves.room)), 0)
+def work(most: Sequence[int], leaves: int) -> int:
+    """About as many entries as the tables look at."""
+    return prod(number + 1 for number in most) * leaves
 
 
-def _table(most: Sequence[int], leaves: Leaves, rows: Ints, depth: int) -> Table:
-    """The domains of one level among these leaves."""
+def joined(
+    most: Sequence[int], leaves: Leaves, rows: Ints | None = None, base: Row | None = None
+) -> Table:
+    """The table of the coarsest level's domains.
+
+    Args:
+        most: bounds the number on each level, the coarsest first.
+        leaves: the finest level.
+        rows: those that it is about; all without.
+        base: leaves that are used beside them in any case, not counted on the coarser levels.
+    """
+    rows = np.arange(len(leaves.room)) if rows is None else rows
+    return _table(most, leaves, rows, base or Row(_NOTHING, held=False, line=rows[:0]))
+
+
+def _table(most: Sequence[int], leaves: Leaves, rows: Ints, base: Row) -> Table:
+    """The domains of one level among these leaves, as one of them lies in the level above."""
+    depth = len(leaves.parents) + 1 - len(most)
     parent = leaves.parents[depth][rows]
-    inside = [rows[parent == domain] for domain in np.unique(parent)]
-    parts = [
-        _row(most[-1], leaves, each)
-        if depth + 2 == len(most)
-        else _table(most, leaves, each, depth + 1)
-        for each in inside
-    ]
-    size = [min(most[depth], len(parts)), *(min(n, len(rows)) for n in most[depth + 1 :])]
-    room = np.full([n + 1 for n in size], _NONE, dtype=np.int64)
-    room[(0,) * len(size)] = 0
+    parts = [_part(most[1:], leaves, rows[parent == domain]) for domain in np.unique(parent)]
+    inner = [min(n, len(rows) + len(base.line)) for n in most[1:]]
+    room = np.full([n + 1 for n in (min(most[0], len(parts)), *inner)], _NONE, dtype=np.int64)
+    room[(0,) * len(inner)][: len(base.room)] = base.room
     picks = []
     for part in parts:
         room, pick = _with(room, part)
         picks.append(pick)
-    if depth:
-        room[(0,) * len(size)] = _NONE  # a domain that is used has something in it
-    return Table(room, bool(leaves.held[rows].any()), parts, picks)
+    return Table(room, bool(leaves.held[rows].any()), parts, picks, base)
 
 
-def _row(most: int, leaves: Leaves, rows: Ints) -> Row:
-    line = leaves.line(rows)[:most]
-    room = np.concatenate(([_NONE], np.cumsum(leaves.room[line])))
-    held = int(leaves.held[rows].sum())
-    room[:held] = _NONE
-    return Row(room, held > 0, line)
+def _part(most: Sequence[int], leaves: Leaves, rows: Ints) -> Table | Row:
+    """One domain, which is used: it has something in it."""
+    if len(most) == 1:
+        held = int(np.count_nonzero(leaves.held[rows]))
+        return Row.of(leaves, leaves.line(rows)[: most[0]], max(held, 1))
+    table = _table(most, leaves, rows, Row(_NOTHING, held=False, line=rows[:0]))
+    table.room[(0,) * len(most)] = _NONE
+    return table
 
 
 def _with(room: Ints, part: Table | Row) -> tuple[Ints, Ints]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.apportion.domains import Level, first_of_each, in_turn, met, roomiest
+from controller.apportion.domains import Level, first_of_each, in_turn, met, reach, roomiest
 from controller.columns import ABSENT, Codes, Ints, Mask
 from controller.framework.points import Candidates
 from controller.model import SpreadConstraint
@@ -102,8 +102,8 @@ def _used(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask | 
     if met(levels, best) and int(room[best].sum()) >= need:
         return best
     preferred = np.flatnonzero(in_turn(levels[:1], held))
-    if len(preferred) < len(held) and int(room[preferred].sum()) >= need:
-        near = [level.of(preferred) for level in levels]
+    near = [level.of(preferred) for level in levels]
+    if len(preferred) < len(held) and reach(near, room[preferred]) >= need:
         found = roomiest(near, held[preferred], room[preferred], need)
         if found is not None and int(room[preferred[found]].sum()) >= need:
             return _mask(held, preferred[found])
@@ -118,11 +118,12 @@ def _first(levels: Sequence[Level], held: Mask, used: Mask, units: int) -> Ints:
     """
     first = np.zeros(0, dtype=np.int64)
     candidates = np.flatnonzero(used | held)
-    for level in sorted(levels, key=lambda level: len(first_of_each(level.domain))):
-        known = level.domain[first]
-        others = candidates[~np.isin(level.domain[candidates], known)]
-        best = others[first_of_each(level.domain[others])]
-        added = best[: max(level.least - len(first_of_each(known)), 0)]
+    lines = [(candidates[first_of_each(each.domain[candidates])], each) for each in levels]
+    for line, level in sorted(lines, key=lambda pair: len(pair[0])):
+        covered = np.zeros(int(level.domain.max(initial=0)) + 1, dtype=np.bool_)
+        covered[level.domain[first]] = True
+        lacking = max(level.least - int(np.count_nonzero(covered)), 0)
+        added = line[~covered[level.domain[line]]][:lacking]
         new = ~held[added]
         added = added[~new | (np.cumsum(new) <= units)]
         units -= int(np.count_nonzero(~held[added]))

@@ -1,0 +1,139 @@
+"""Which domains to use: the price and the table against all choices, and the bounds at any size."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.apportion import domains, prices
+from controller.apportion.domains import Level, in_turn, roomiest
+from controller.apportion.tables import Leaves, joined
+
+Case = tuple[list[int], list[int], list[bool], tuple[int, int], tuple[int, int]]
+
+
+@st.composite
+def cases(draw: Any, most: int = 9, outer: int = 4) -> Case:
+    """Inner domains with room, what they lie in, what is held, and bounds that allow for that."""
+    size = draw(st.integers(1, most))
+    rooms = st.integers(1, 4) | st.integers(1, 60)
+    room = draw(st.lists(rooms, min_size=size, max_size=size))
+    parent = draw(st.lists(st.integers(0, outer - 1), min_size=size, max_size=size))
+    held = draw(st.lists(st.sampled_from([False] * 5 + [True]), min_size=size, max_size=size))
+    kept = {p for p, h in zip(parent, held, strict=True) if h}
+    first = draw(st.integers(max(len(kept), 1), max(len(set(parent)), 1)))
+    second = draw(st.integers(max(sum(held), 1), size))
+    least = draw(st.integers(1, first)), draw(st.integers(1, second))
+    return room, parent, held, least, (first, second)
+
+
+def by_hand(case: Case) -> int | None:
+    """The most room of all sets of inner domains that keep to the bounds."""
+    room, parent, held, least, most = case
+    kept = {n for n, taken in enumerate(held) if taken}
+    best = None
+    for size in range(least[1], most[1] + 1):
+        for chosen in combinations(range(len(room)), size):
+            used = len({parent[n] for n in chosen})
+            if kept <= set(chosen) and least[0] <= used <= most[0]:
+                best = max(best or 0, sum(room[n] for n in chosen))
+    return best
+
+
+def leaves(case: Case) -> Leaves:
+    room, parent, held, _, _ = case
+    numbered = np.unique(parent, return_inverse=True)[1].astype(np.int64)
+    return Leaves(np.array(room, dtype=np.int64), np.array(held), (numbered,))
+
+
+def checked(case: Case, found: Any) -> int | None:
+    """The room of a choice that keeps to the bounds."""
+    if found is None:
+        return None
+    room, parent, held, least, most = case
+    chosen = found.tolist()
+    assert len(set(chosen)) == len(chosen)
+    assert least[0] <= len({parent[n] for n in chosen}) <= most[0]
+    assert least[1] <= len(chosen) <= most[1]
+    assert {n for n, taken in enumerate(held) if taken} <= set(chosen)
+    return sum(room[n] for n in chosen)
+
+
+@pytest.mark.proves("D3")
+@settings(max_examples=300, deadline=None)
+@given(cases())
+def test_price_and_table_find_what_a_search_through_all_choices_finds(case: Case) -> None:
+    best, there = by_hand(case), leaves(case)
+    assert checked(case, prices.priced(case[3], case[4], there)) == best
+    assert checked(case, joined(case[4], there).best(case[3])) == best
+
+
+@pytest.mark.proves("D3")
+@settings(max_examples=150, deadline=None)
+@given(cases(most=60, outer=12))
+def test_price_and_table_agree_on_larger_ones(case: Case) -> None:
+    there = leaves(case)
+    whole = joined(case[4], there).best(case[3])
+    assert checked(case, prices.priced(case[3], case[4], there)) == checked(case, whole)
+
+
+def test_what_the_price_leaves_open_goes_through_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    case: Case = (
+        [15, 7, 6, 14, 5, 19, 13],
+        [0, 0, 1, 1, 1, 2, 3],
+        [False] * 7,
+        (1, 1),
+        (2, 4),
+    )
+    assert checked(case, prices.priced(case[3], case[4], leaves(case))) == by_hand(case) == 44
+    monkeypatch.setattr(prices, "TABLE", 0)
+    assert checked(case, prices.priced(case[3], case[4], leaves(case))) == 42
+
+
+@pytest.mark.parametrize("limit", [0, 10**6])
+def test_beyond_the_size_of_a_table_the_bounds_still_hold(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domains, "TABLE", limit)
+    monkeypatch.setattr(prices, "TABLE", limit)
+    monkeypatch.setattr(domains, "WAYS", limit)
+    rng = np.random.default_rng(7)
+    for _, crossing in product(range(40), (False, True)):
+        cluster = np.arange(60)
+        zone = rng.integers(0, 12, 60)
+        region = rng.integers(0, 3, 60) if crossing else zone // 4
+        held = rng.random(60) < 0.03
+        levels = [Level(region, 1, 2), Level(zone, 2, 4), Level(cluster, 3, 7)]
+        room = rng.integers(1, 40, 60)
+        found = roomiest(levels, held, room, 10**6)
+        assert found is not None
+        assert not (held & ~found).any()
+        for level in levels:
+            assert level.least <= level.count(found) <= max(level.most, level.count(held))
+
+
+def test_no_choice_is_none() -> None:
+    region, cluster = np.array([0, 1, 2]), np.array([0, 1, 2])
+    room, held = np.ones(3, dtype=np.int64), np.zeros(3, dtype=np.bool_)
+    assert roomiest([Level(region, 3, 3), Level(cluster, 1, 2)], held, room, 3) is None
+    assert roomiest([Level(region, 4, 4)], held, room, 3) is None
+    nothing = np.zeros(0, dtype=np.int64)
+    assert roomiest([Level(nothing, 1, 1)], held[:0], nothing, 3) is None
+
+
+def test_in_turn_the_first_ones_are_taken_and_every_domain_keeps_one() -> None:
+    region = np.array([5, 5, 5, 2, 7, 2])
+    held = np.zeros(6, dtype=np.bool_)
+    levels = [Level(region, 1, 2), Level(np.arange(6), 1, 3)]
+    assert in_turn(levels, held).tolist() == [True, True, False, True, False, False]
+
+
+def test_what_is_held_goes_before_the_first_of_another_region() -> None:
+    region, held = np.array([0, 0, 1]), np.array([True, True, False])
+    levels = [Level(region, 1, 2), Level(np.arange(3), 1, 2)]
+    assert in_turn(levels, held).tolist() == [True, True, False]
