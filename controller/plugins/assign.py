@@ -11,6 +11,7 @@ from controller.framework.points import Assignment, Candidates
 from controller.plugins.spread import choose
 from controller.reasons import Reason, Why, no_reasons
 from controller.unit import Unit
+from crds.workload import ScheduledReason
 
 
 class Single:
@@ -79,7 +80,13 @@ class Duplicated:
         why = (Reason(Why.EVERYWHERE, unit.replicas),)
         desired = unit.replicas * max(len(shares), 1)
         return Assignment(
-            shares, desired, lambda row: why if row in shares else (), notes=choice.lacks
+            shares,
+            desired,
+            lambda row: why if row in shares else (),
+            notes=choice.lacks,
+            short=ScheduledReason.FAILED_TO_SCHEDULE
+            if choice.lacks
+            else ScheduledReason.INSUFFICIENT_CAPACITY,
         )
 
 

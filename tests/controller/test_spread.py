@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -11,10 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from controller.apportion.settle import Limit
 from controller.decision import Decision
 from crds.workload import ScheduledReason, WorkloadState
 
-from .make import CLUSTER, ZONE, cluster, decided, unit
+from .make import CLUSTER, NOW, ZONE, cluster, decided, unit
 
 REGION = "topology.kubernetes.io/region"
 POD = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
@@ -229,6 +230,29 @@ class TestChoice:
         assert found.message == (
             "3/3 clusters: spreadConstraints cannot be met together by the clusters that would do: "
             f"at least 3 domains of {REGION} with at most 2 domains of {CLUSTER}"
+        )
+
+    def test_too_few_domains_for_a_copy_on_each(self) -> None:
+        who = asked(3, [limit(CLUSTER, 3, None)], distribution="Duplicated")
+        found = decided(who, made("a", 4), made("b", 4))
+        assert (found.reason, found.state) == (
+            ScheduledReason.FAILED_TO_SCHEDULE,
+            WorkloadState.FAILED,
+        )
+        assert found.message == (
+            f"2/2 clusters: spreadConstraints need 3 domains of {CLUSTER}, "
+            "2 have clusters that would do"
+        )
+
+    def test_what_a_cluster_was_seen_to_run_bounds_the_room_that_counts(self) -> None:
+        members = [made("a", 9, **{REGION: "x"}), made("b", 6, **{REGION: "y"})]
+        seen = {"a": Limit(2, NOW)}
+        who = replace(asked(5, [limit(REGION, 1, 1)]), limits=seen)
+        assert decided(who, *members).placements == {"b": 5}
+        alone = decided(who, members[0])
+        assert alone.reason is ScheduledReason.INSUFFICIENT_CAPACITY
+        assert alone.message == (
+            "2 of 5 units have a cluster; 1/1 clusters: 1 cluster was seen to run no more, though with room"
         )
 
     def test_a_label_that_no_cluster_has(self) -> None:
