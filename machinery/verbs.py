@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from machinery.errors import Gone, NotFound, TransportError
+from machinery.answers import decode, joined, onward
+from machinery.errors import Gone, NotFound
 from machinery.resources import Resource
 
 JSON = "application/json"
@@ -30,14 +31,6 @@ Resources: TypeAlias = list[Resource]
 JsonPatch: TypeAlias = list[dict[str, Any]]
 
 
-class _ListMeta(msgspec.Struct):
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _Page(msgspec.Struct):
-    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-
-
 class _ApiResource(msgspec.Struct):
     name: str
     kind: str
@@ -52,18 +45,8 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str = ""
 
 
-_page = msgspec.json.Decoder(_Page)
 _api_resources = msgspec.json.Decoder(_ApiResources)
 _version = msgspec.json.Decoder(_Version)
-_value = msgspec.json.Decoder()
-
-
-def decode(answer: bytes, decoder: msgspec.json.Decoder[Any] = _value) -> Any:
-    """The answer's JSON value. Raises TransportError when it is none, or of another shape."""
-    try:
-        return decoder.decode(answer)
-    except msgspec.DecodeError as e:
-        raise TransportError(f"the answer is not the JSON that was asked for: {e}") from e
 
 
 def selection(
@@ -125,11 +108,11 @@ class Verbs(ABC):
         params = selection(label_selector, field_selector, limit=str(limit) if limit else None)
         while True:
             page = await self.request("GET", path, params=params, accept=accept)
-            onward = decode(page, _page).metadata.continue_
+            following = onward(page)
             yield page
-            if not onward:
+            if not following:
                 return
-            params["continue"] = onward
+            params["continue"] = following
 
     async def list(
         self,
@@ -155,7 +138,7 @@ class Verbs(ABC):
                 limit=limit,
             )
             try:
-                return await _joined(pages)
+                return await joined(pages)
             except Gone:
                 if not limit:
                     raise
@@ -295,13 +278,3 @@ def _namespace(res: Resource, obj: Mapping[str, Any]) -> str | None:
 
 def _dry(dry_run: bool) -> dict[str, str]:
     return {"dryRun": "All"} if dry_run else {}
-
-
-async def _joined(pages: AsyncIterator[bytes]) -> dict[str, Any]:
-    whole: dict[str, Any] = {}
-    items: list[Any] = []
-    async for page in pages:
-        whole = decode(page)
-        items += whole.get("items") or ()
-    whole["items"] = items
-    return whole

@@ -1,0 +1,464 @@
+"""What each verb puts on the wire, and what it makes of the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from machinery.answers import decode
+from machinery.errors import Conflict, Gone, Invalid, NotFound, TransportError
+from machinery.kubeconfig import Connection
+from machinery.resources import NAMESPACES, PODS, SERVICES, WORKLOADS
+from machinery.transport import ApiClient
+from machinery.verbs import METADATA_LIST, PAGE, selection
+
+JSON = "application/json"
+OBJECT = {
+    "metadata": {"name": "web", "namespace": "demo"},
+    "spec": {"unknown": {"kept": [1, None]}},
+}
+ONE = "/apis/stowage.dev/v1alpha1/namespaces/demo/workloads/web"
+ALL = "/apis/stowage.dev/v1alpha1/namespaces/demo/workloads"
+
+
+@dataclass
+class Asked:
+    """One request as the server saw it."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    body: Any
+    headers: Mapping[str, str] = field(repr=False)
+
+    @property
+    def summary(self) -> tuple[str, str, dict[str, str]]:
+        return self.method, self.path, self.query
+
+
+Answer = Callable[[Asked], web.Response]
+
+
+class Server:
+    """Answers what it is told to, `OBJECT` by default, and remembers what it was asked."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+        self.asked: list[Asked] = []
+        self.answer: Answer = lambda _: web.json_response(OBJECT)
+
+    @property
+    def last(self) -> Asked:
+        return self.asked[-1]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with running() as server:
+        yield server
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Server]:
+    async def handle(request: web.Request) -> web.Response:
+        body = await request.read()
+        asked = Asked(
+            request.method,
+            request.raw_path.partition("?")[0],
+            dict(request.query),
+            json.loads(body) if body else None,
+            request.headers,
+        )
+        server.asked.append(asked)
+        return server.answer(asked)
+
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        async with ApiClient(Connection(url)) as client:
+            server = Server(client)
+            yield server
+    finally:
+        await runner.cleanup()
+
+
+def refused(code: int, reason: str) -> web.Response:
+    status = {"kind": "Status", "reason": reason, "message": f"no: {reason}"}
+    return web.json_response(status, status=code)
+
+
+def items(*names: str) -> list[dict[str, Any]]:
+    return [{"metadata": {"name": name}} for name in names]
+
+
+class Pages:
+    """A list in pages; forgets the moment that they show when it is asked for one of `forgets`."""
+
+    def __init__(self, *pages: list[dict[str, Any]], forgets: tuple[int, ...] = ()) -> None:
+        self.pages = pages
+        self.forgets = forgets
+
+    def __call__(self, asked: Asked) -> web.Response:
+        if "limit" not in asked.query:
+            return self.page([each for page in self.pages for each in page], "", version="200")
+        number = int(asked.query.get("continue", "0"))
+        if number in self.forgets:
+            return refused(410, "Expired")
+        onward = str(number + 1) if number + 1 < len(self.pages) else ""
+        return self.page(self.pages[number], onward, version="100")
+
+    def page(
+        self, listed: list[dict[str, Any]] | None, onward: str, *, version: str
+    ) -> web.Response:
+        metadata = {"resourceVersion": version, **({"continue": onward} if onward else {})}
+        return web.json_response({"kind": "WorkloadList", "metadata": metadata, "items": listed})
+
+
+def names(listed: Mapping[str, Any]) -> list[str]:
+    return [each["metadata"]["name"] for each in listed["items"]]
+
+
+# --- one object
+
+
+async def test_get_asks_for_the_object_and_gives_it_whole(server: Server) -> None:
+    assert await server.client.get(WORKLOADS, "web", namespace="demo") == OBJECT
+    assert server.last.summary == ("GET", ONE, {})
+    assert server.last.body is None
+    assert "Content-Type" not in server.last.headers
+    assert server.last.headers["Accept"] == JSON
+
+
+async def test_a_subresource_and_a_kind_of_no_namespace_have_their_paths(server: Server) -> None:
+    await server.client.get(WORKLOADS, "web", namespace="demo", subresource="status")
+    assert server.last.path == f"{ONE}/status"
+    await server.client.get(NAMESPACES, "demo")
+    assert server.last.path == "/api/v1/namespaces/demo"
+    with pytest.raises(ValueError, match="cluster-scoped"):
+        await server.client.get(NAMESPACES, "demo", namespace="demo")
+
+
+async def test_a_name_cannot_lead_elsewhere(server: Server) -> None:
+    await server.client.get(PODS, "../../secrets/a?b#c", namespace="demo/x")
+    assert server.last.path == "/api/v1/namespaces/demo%2Fx/pods/..%2F..%2Fsecrets%2Fa%3Fb%23c"
+    assert server.last.query == {}
+
+
+async def test_create_posts_to_the_namespace_of_the_object(server: Server) -> None:
+    assert await server.client.create(WORKLOADS, OBJECT) == OBJECT
+    assert server.last.summary == ("POST", ALL, {})
+    assert server.last.body == OBJECT
+    assert server.last.headers["Content-Type"] == JSON
+    await server.client.create(WORKLOADS, OBJECT, namespace="other")
+    assert server.last.path == ALL.replace("demo", "other")
+    await server.client.create(NAMESPACES, {"metadata": {"name": "a", "namespace": "no"}})
+    assert server.last.path == "/api/v1/namespaces"
+
+
+async def test_update_puts_the_object_under_its_own_name(server: Server) -> None:
+    assert await server.client.update(WORKLOADS, OBJECT, subresource="status") == OBJECT
+    assert server.last.summary == ("PUT", f"{ONE}/status", {})
+    assert server.last.body == OBJECT
+    assert server.last.headers["Content-Type"] == JSON
+
+
+async def test_delete_says_what_it_means(server: Server) -> None:
+    await server.client.delete(WORKLOADS, "web", namespace="demo")
+    assert server.last.summary == ("DELETE", ONE, {})
+    plain = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
+    assert server.last.body == plain
+    await server.client.delete(
+        WORKLOADS,
+        "web",
+        namespace="demo",
+        uid="u-1",
+        resource_version="7",
+        propagation="Foreground",
+    )
+    assert server.last.body == {
+        **plain,
+        "propagationPolicy": "Foreground",
+        "preconditions": {"uid": "u-1", "resourceVersion": "7"},
+    }
+
+
+# --- patches
+
+
+async def test_each_kind_of_patch_has_its_content_type(server: Server) -> None:
+    client = server.client
+    merge = {"spec": {"gone": None}}
+    assert await client.merge_patch(WORKLOADS, "web", merge, namespace="demo") == OBJECT
+    assert server.last.summary == ("PATCH", ONE, {})
+    assert server.last.headers["Content-Type"] == "application/merge-patch+json"
+    assert server.last.body == merge, "null is what deletes a field: it must arrive"
+
+    steps = [{"op": "test", "path": "/a", "value": 1}, {"op": "remove", "path": "/a"}]
+    await client.json_patch(WORKLOADS, "web", steps, namespace="demo", subresource="status")
+    assert server.last.summary == ("PATCH", f"{ONE}/status", {})
+    assert server.last.headers["Content-Type"] == "application/json-patch+json"
+    assert server.last.body == steps
+
+    await client.apply(WORKLOADS, OBJECT, name="web")
+    assert server.last.summary == ("PATCH", ONE, {"fieldManager": "stowage"})
+    assert server.last.headers["Content-Type"] == "application/apply-patch+yaml"
+    assert server.last.body == OBJECT
+
+
+async def test_an_apply_names_its_manager_and_forces_only_when_told(server: Server) -> None:
+    await server.client.apply(
+        WORKLOADS,
+        OBJECT,
+        name="web",
+        namespace="other",
+        field_manager="someone",
+        force=True,
+        subresource="status",
+    )
+    path = ONE.replace("demo", "other") + "/status"
+    assert server.last.summary == ("PATCH", path, {"fieldManager": "someone", "force": "true"})
+
+
+async def test_a_dry_run_is_told_to_the_server(server: Server) -> None:
+    await server.client.create(WORKLOADS, OBJECT, dry_run=True)
+    assert server.last.summary == ("POST", ALL, {"dryRun": "All"})
+    await server.client.apply(WORKLOADS, OBJECT, name="web", dry_run=True)
+    assert server.last.query == {"fieldManager": "stowage", "dryRun": "All"}
+
+
+async def test_a_conflict_and_a_failed_test_are_told_apart(server: Server) -> None:
+    server.answer = lambda _: refused(409, "Conflict")
+    with pytest.raises(Conflict):
+        await server.client.merge_patch(
+            WORKLOADS, "web", {"metadata": {"resourceVersion": "1"}}, namespace="demo"
+        )
+    server.answer = lambda _: refused(422, "Invalid")
+    with pytest.raises(Invalid):
+        await server.client.json_patch(WORKLOADS, "web", [], namespace="demo")
+
+
+# --- lists
+
+
+async def test_a_list_is_asked_for_in_pages_and_given_as_one(server: Server) -> None:
+    server.answer = Pages(items("a", "b"), items("c"), items("d"))
+    listed = await server.client.list(
+        WORKLOADS, namespace="demo", label_selector="app in (x, y),!z", field_selector="a=b&c"
+    )
+    assert names(listed) == ["a", "b", "c", "d"]
+    assert listed["metadata"] == {"resourceVersion": "100"}
+    assert listed["kind"] == "WorkloadList"
+    same = {
+        "labelSelector": "app in (x, y),!z",
+        "fieldSelector": "a=b&c",
+        "limit": str(PAGE),
+    }
+    assert [asked.summary for asked in server.asked] == [
+        ("GET", ALL, same),
+        ("GET", ALL, {**same, "continue": "1"}),
+        ("GET", ALL, {**same, "continue": "2"}),
+    ]
+
+
+async def test_a_continue_token_comes_back_as_it_was(server: Server) -> None:
+    token = "eyJ2IjoibWV0YS5rOHMuaW8vdjEi+/=&?%"
+
+    def two(asked: Asked) -> web.Response:
+        onward = "" if "continue" in asked.query else token
+        return Pages().page(items("a"), onward, version="1")
+
+    server.answer = two
+    assert names(await server.client.list(PODS)) == ["a", "a"]
+    assert server.last.query["continue"] == token
+
+
+async def test_an_empty_list_is_one_whether_as_null_or_as_nothing(server: Server) -> None:
+    for empty in ([], None):
+        server.answer = Pages(empty)  # type: ignore[arg-type]  # Go writes a nil slice as null
+        assert (await server.client.list(PODS))["items"] == []
+    server.answer = lambda _: web.json_response({"metadata": {"resourceVersion": "1"}})
+    assert await server.client.list(PODS) == {"metadata": {"resourceVersion": "1"}, "items": []}
+
+
+async def test_a_list_over_all_namespaces_or_of_metadata_only(server: Server) -> None:
+    server.answer = Pages(items("a"))
+    await server.client.list(WORKLOADS)
+    assert server.last.path == "/apis/stowage.dev/v1alpha1/workloads"
+    await server.client.list(WORKLOADS, metadata_only=True)
+    assert server.last.headers["Accept"] == METADATA_LIST
+    assert "as=PartialObjectMetadataList" in METADATA_LIST
+
+
+async def test_a_list_forgotten_half_way_is_asked_for_in_one_piece(server: Server) -> None:
+    server.answer = Pages(items("a"), items("b"), items("c"), forgets=(2,))
+    listed = await server.client.list(WORKLOADS, namespace="demo", label_selector="app=x")
+    assert names(listed) == ["a", "b", "c"], "each once, though two pages had come already"
+    assert listed["metadata"]["resourceVersion"] == "200", "the moment of what is given"
+    assert len(server.asked) == 4
+    assert server.last.query == {"labelSelector": "app=x"}
+
+
+async def test_a_list_that_is_gone_at_once_and_in_one_piece_is_gone(server: Server) -> None:
+    server.answer = lambda _: refused(410, "Expired")
+    with pytest.raises(Gone):
+        await server.client.list(WORKLOADS)
+    assert len(server.asked) == 2
+
+
+async def test_pages_come_undecoded_one_by_one_and_gone_comes_out(server: Server) -> None:
+    server.answer = Pages(items("a"), items("b"), items("c"), forgets=(2,))
+    pages = server.client.pages(WORKLOADS, namespace="demo", limit=1)
+    assert server.asked == [], "nothing is asked for before it is wanted"
+    first = await anext(pages)
+    assert names(json.loads(first)) == ["a"]
+    assert len(server.asked) == 1, "nor a page more than is wanted"
+    assert server.last.query["limit"] == "1"
+    assert names(json.loads(await anext(pages))) == ["b"]
+    with pytest.raises(Gone):
+        await anext(pages)
+    with pytest.raises(StopAsyncIteration):
+        await anext(pages)
+
+
+async def test_a_limit_of_0_asks_for_everything_at_once(server: Server) -> None:
+    server.answer = Pages(items("a"), items("b"))
+    pages = [page async for page in server.client.pages(WORKLOADS, limit=0)]
+    assert len(pages) == 1
+    assert server.last.query == {}
+
+
+async def test_a_list_that_is_forbidden_is_not_asked_for_twice(server: Server) -> None:
+    server.answer = lambda _: refused(404, "NotFound")
+    with pytest.raises(NotFound):
+        await server.client.list(WORKLOADS)
+    assert len(server.asked) == 1
+
+
+# --- answers that are none
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b'{"a":', b"\xef\xbb\xbf{}", b'{"a":"\xff"}', b'{"a":' + b"[" * 100_000],
+    ids=["nothing", "a page", "half", "a mark", "no UTF-8", "no end"],
+)
+async def test_an_answer_that_is_no_json_is_a_fault_of_transport(
+    server: Server, body: bytes
+) -> None:
+    server.answer = lambda _: web.Response(body=body, content_type=JSON)
+    with pytest.raises(TransportError, match="not the JSON"):
+        await server.client.get(WORKLOADS, "web", namespace="demo")
+    with pytest.raises(TransportError, match="not the JSON"):
+        await server.client.list(WORKLOADS)
+
+
+@pytest.mark.parametrize("answer", [[], "text", {"metadata": []}, {"metadata": {"continue": 5}}])
+async def test_a_list_of_another_shape_is_a_fault_of_transport(server: Server, answer: Any) -> None:
+    server.answer = lambda _: web.json_response(answer)
+    with pytest.raises(TransportError, match="not the JSON"):
+        await server.client.list(WORKLOADS)
+
+
+@pytest.mark.parametrize("answer", [[], "text", 5, None])
+async def test_an_object_that_is_none_is_a_fault_of_transport(server: Server, answer: Any) -> None:
+    server.answer = lambda _: web.json_response(answer)
+    with pytest.raises(TransportError, match="not the JSON"):
+        await server.client.get(WORKLOADS, "web", namespace="demo")
+
+
+@pytest.mark.parametrize("listed", ["text", {"a": 1}, 5, ["text"], [None]])
+async def test_items_that_are_none_are_a_fault_of_transport(server: Server, listed: Any) -> None:
+    server.answer = lambda _: web.json_response({"metadata": {}, "items": listed})
+    with pytest.raises(TransportError, match="not the JSON"):
+        await server.client.list(WORKLOADS)
+
+
+def test_decode_takes_a_shape_of_ones_own() -> None:
+    numbers = msgspec.json.Decoder(list[int])
+    assert decode(b"[1, 2]", numbers) == [1, 2]
+    with pytest.raises(TransportError, match="not the JSON"):
+        decode(b'["a"]', numbers)
+
+
+def test_a_selection_holds_only_what_is_given() -> None:
+    assert selection(None, None) == {}
+    assert selection("", None, limit=None, watch="true") == {"watch": "true"}
+    assert selection("a=b", "c=d", limit="5") == {
+        "labelSelector": "a=b",
+        "fieldSelector": "c=d",
+        "limit": "5",
+    }
+
+
+# --- discovery
+
+
+def discovering(*kinds: dict[str, Any]) -> Answer:
+    return lambda _: web.json_response({"kind": "APIResourceList", "resources": list(kinds)})
+
+
+SERVICE = {"name": "services", "kind": "Service", "namespaced": True, "verbs": ["get"]}
+STATUS = {"name": "services/status", "kind": "Service", "namespaced": True}
+NAMESPACE = {"name": "namespaces", "kind": "Namespace", "namespaced": False}
+
+
+async def test_discovery_lists_kinds_without_subresources_and_is_remembered(
+    server: Server,
+) -> None:
+    server.answer = discovering(STATUS, SERVICE, NAMESPACE)
+    assert await server.client.discover("v1") == [SERVICES, NAMESPACES]
+    assert server.last.path == "/api/v1"
+    assert await server.client.discover("v1") == [SERVICES, NAMESPACES]
+    assert len(server.asked) == 1
+    await server.client.discover("apps/v1")
+    assert server.last.path == "/apis/apps/v1"
+
+
+async def test_a_version_that_the_server_lacks_is_not_found_and_not_remembered(
+    server: Server,
+) -> None:
+    server.answer = lambda _: refused(404, "NotFound")
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            await server.client.discover("no.example/v1")
+    server.answer = discovering(SERVICE)
+    assert len(await server.client.discover("no.example/v1")) == 1
+
+
+async def test_the_resource_of_a_kind_comes_from_what_is_known(server: Server) -> None:
+    server.answer = discovering(STATUS, SERVICE, NAMESPACE)
+    for _ in range(2):
+        assert await server.client.resource("v1", "Service") == SERVICES
+    assert await server.client.resource("v1", "Namespace") == NAMESPACES
+    assert len(server.asked) == 1
+
+
+async def test_a_kind_that_has_just_arrived_is_found(server: Server) -> None:
+    server.answer = discovering(NAMESPACE)
+    await server.client.discover("v1")
+    server.answer = discovering(NAMESPACE, SERVICE)
+    assert await server.client.resource("v1", "Service") == SERVICES
+    assert len(server.asked) == 2
+
+
+async def test_a_kind_that_there_is_not_is_not_found_by_name(server: Server) -> None:
+    server.answer = discovering(NAMESPACE)
+    with pytest.raises(NotFound, match=r"Gadget.*v1"):
+        await server.client.resource("v1", "Gadget")
+
+
+async def test_the_version_is_as_the_server_tells_it(server: Server) -> None:
+    server.answer = lambda _: web.json_response({"major": "1", "gitVersion": "v1.36.3"})
+    assert await server.client.version() == "v1.36.3"
+    assert server.last.summary == ("GET", "/version", {})
