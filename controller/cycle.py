@@ -115,6 +115,8 @@ class _Pass:
         return None
 
     def _refuse(self, mask: Mask, plugin: str, text: str, *, reached: bool = False) -> None:
+        if not mask.any():
+            return
         self.refusals.append(Refusal(plugin, text, reached))
         self.masks.append(mask)
         self.verdicts[mask & self.feasible] = len(self.refusals)

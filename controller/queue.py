@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from machinery.clock import Clock
 from machinery.objects import Key
@@ -34,6 +34,10 @@ One look serves them all.
 
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 10.0
+
+
+Topic: TypeAlias = str | Key
+"""What a change is about, if not about the whole fleet: a namespace, or the key of a policy."""
 
 
 class Change(enum.Flag):
@@ -79,6 +83,7 @@ class _Refusal:
 
     rank: Rank
     awaits: Change
+    topics: tuple[Topic, ...]
     attempts: int
     at: float
     parked: bool = True
@@ -96,7 +101,7 @@ class SchedulingQueue:
         self.active: WorkQueue[Key] = WorkQueue(name="scheduling", clock=clock)
         self._clock = clock
         self._refusals: dict[Key, _Refusal] = {}
-        self._changes = Change.NOTHING
+        self._changes: dict[Topic | None, Change] = {}
         self._changed = asyncio.Event()
 
     @property
@@ -110,14 +115,17 @@ class SchedulingQueue:
             self._refusals.pop(rank.key, None)
             self.active.add(rank.key, priority=rank.priority)
 
-    def park(self, rank: Rank, awaits: Change) -> None:
-        """Keep a refused Workload until one of the changes it awaits is announced."""
+    def park(self, rank: Rank, awaits: Change, topics: tuple[Topic, ...]) -> None:
+        """Keep a refused Workload until one of the changes it awaits is announced.
+
+        One that is about something only counts where that is one of the `topics`.
+        """
         now = self._clock.monotonic()
         before = self._refusals.get(rank.key)
         # One that came back right after the longest delay has not been quiet.
         recent = before is not None and now - before.at < 2 * LONGEST_DELAY_SECONDS
         attempts = before.attempts + 1 if before is not None and recent else 1
-        self._refusals[rank.key] = _Refusal(rank, awaits, attempts, now)
+        self._refusals[rank.key] = _Refusal(rank, awaits, topics, attempts, now)
 
     def settle(self, key: Key) -> None:
         """It is decided and waits for nothing; what failed about it counts until it is written."""
@@ -131,9 +139,14 @@ class SchedulingQueue:
         self.settle(key)
         self.active.forget(key)
 
-    def announce(self, change: Change) -> None:
-        """Something changed; those that wait for it are woken shortly, together."""
-        self._changes |= change
+    def announce(self, change: Change, about: Iterable[Topic] | None = None) -> None:
+        """Something changed; those that wait for it are woken shortly, together.
+
+        `about` says what it is about; None for what everybody can feel. To be woken in vain costs
+        patience, which others' affairs must not.
+        """
+        for topic in (None,) if about is None else about:
+            self._changes[topic] = self._changes.get(topic, Change.NOTHING) | change
         self._changed.set()
 
     async def run(self) -> None:
@@ -145,11 +158,15 @@ class SchedulingQueue:
 
     def flush(self) -> None:
         """Wake whoever waits for one of the changes announced since the last time."""
-        changes, self._changes = self._changes, Change.NOTHING
+        changes, self._changes = self._changes, {}
         self._changed.clear()
         now = self._clock.monotonic()
         # Who was woken before and still waits its turn counts too, or its patience costs its room.
-        woken = [r for r in self._refusals.values() if r.awaits & changes]
+        woken = [
+            refusal
+            for refusal in self._refusals.values()
+            if any(refusal.awaits & changes.get(t, Change.NOTHING) for t in (None, *refusal.topics))
+        ]
         waits = _waits(woken, now)
         for refusal in sorted(woken, key=lambda refusal: refusal.rank):
             refusal.parked = False

@@ -22,7 +22,7 @@ from controller.extension import permitted, posted, withdrawn
 from controller.framework.profile import Profile
 from controller.graph import decide_together, together
 from controller.model import Workload
-from controller.queue import Change, SchedulingQueue
+from controller.queue import Change, SchedulingQueue, Topic
 from controller.quotas import Quotas
 from controller.services import Flags
 from controller.status import is_news, patch_of
@@ -200,7 +200,7 @@ class Reconciler:
         if unit.everywhere:  # one more cluster is one more place
             awaits |= _ANY_CLUSTER
         if awaits:
-            self._queue.park(self._world.rank(unit), awaits)
+            self._queue.park(self._world.rank(unit), awaits, _topics(unit))
         else:
             self._queue.settle(unit.key)
 
@@ -226,7 +226,7 @@ class Reconciler:
             for decision in decisions:
                 self._busy.discard(decision.unit.key)
             for key, decision in left.items():
-                self._queue.park(self._world.rank(decision.unit), Change.any())
+                self._queue.park(self._world.rank(decision.unit), Change.any(), ())
                 self._world.restore(key, self._workloads.get(key))
             self._make_good(decisions)
 
@@ -322,6 +322,11 @@ def _helped_by(decision: Decision) -> Change:
     if decision.unit.bound:
         awaits |= _HELPED_BY["WorkloadPolicy"]
     return awaits or Change.any()
+
+
+def _topics(unit: Unit) -> tuple[Topic, ...]:
+    """What a change that is not about the whole fleet must be about to matter to it."""
+    return (unit.namespace, unit.policy) if unit.policy else (unit.namespace,)
 
 
 def _shares(decision: Decision) -> str:

@@ -43,12 +43,17 @@ class _Counted:
 
 
 class Tally:
-    """Every policy with what counts against it. `touched` names those that changed since read."""
+    """Every policy with what counts against it.
+
+    `touched` names the policies that count differently since that was read last, `eased` those of
+    them that may let in more than before: new, edited, or with fewer units somewhere.
+    """
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[Key, _Table]] = {}
         self._counted: dict[str, dict[Key, _Counted]] = {}
         self.touched: set[Key] = set()
+        self.eased: set[Key] = set()
 
     def put_policy(self, policy: Policy) -> None:
         """Take a policy, new or changed."""
@@ -62,17 +67,23 @@ class Tally:
                 table.add(counted.shares, 1)
         self._tables.setdefault(policy.key[0], {})[policy.key] = table
         self.touched.add(policy.key)
+        self.eased.add(policy.key)
 
     def drop_policy(self, key: Key) -> None:
         """Forget a policy."""
         self._tables.get(key[0], {}).pop(key, None)
+        self.eased.add(key)
 
     def put(self, unit: Unit, shares: Units) -> None:
         """Take a Workload with the shares of it that count."""
         counted = _Counted(unit.unit_labels, dict(shares))
-        if self._counted.get(unit.namespace, {}).get(unit.key) == counted:
+        before = self._counted.get(unit.namespace, {}).get(unit.key)
+        if before == counted:
             return
-        self.drop(unit.key)
+        if before is not None:
+            self._take_out(unit.key, before)
+            if before.labels != counted.labels or _falls(before.shares, shares):
+                self._ease(unit.namespace, before)
         self._counted.setdefault(unit.namespace, {})[unit.key] = counted
         for table in self._picking(unit.namespace, counted.labels):
             table.members.add(unit.key)
@@ -84,10 +95,9 @@ class Tally:
         counted = self._counted.get(key[0], {}).pop(key, None)
         if counted is None:
             return
-        for table in self._picking(key[0], counted.labels):
-            table.members.discard(key)
-            table.add(counted.shares, -1)
-            self.touched.add(table.policy.key)
+        self._take_out(key, counted)
+        if counted.shares:
+            self._ease(key[0], counted)
 
     def policy(self, key: Key) -> Policy | None:
         """The policy of that namespace and name."""
@@ -128,6 +138,15 @@ class Tally:
         """Clusters belong to other domains than before, perhaps."""
         self.touched |= {key for tables in self._tables.values() for key in tables}
 
+    def _take_out(self, key: Key, counted: _Counted) -> None:
+        for table in self._picking(key[0], counted.labels):
+            table.members.discard(key)
+            table.add(counted.shares, -1)
+            self.touched.add(table.policy.key)
+
+    def _ease(self, namespace: str, counted: _Counted) -> None:
+        self.eased |= {table.policy.key for table in self._picking(namespace, counted.labels)}
+
     def _table(self, key: Key) -> _Table | None:
         return self._tables.get(key[0], {}).get(key)
 
@@ -135,3 +154,8 @@ class Tally:
         for table in self._tables.get(namespace, {}).values():
             if table.policy.picks(labels):
                 yield table
+
+
+def _falls(before: Units, after: Units) -> bool:
+    """Whether some cluster holds fewer units."""
+    return any(after.get(cluster, 0) < units for cluster, units in before.items())

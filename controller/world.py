@@ -18,7 +18,7 @@ from controller.framework.points import QueueSort
 from controller.index import Index
 from controller.model import MemberCluster, NodeGroup, Workload, WorkloadPolicy
 from controller.policies import compile_policy
-from controller.queue import Change, Rank, SchedulingQueue
+from controller.queue import Change, Rank, SchedulingQueue, Topic
 from controller.unit import Unit, compact, compile_unit
 from crds.workload import WorkloadCondition
 from machinery import quantities
@@ -177,7 +177,7 @@ class World:
         before = sum(self.index.units_of(policy).values())
         if self.index.tally.haunt(policy, ghosts):
             if sum(self.index.units_of(policy).values()) < before:
-                self._announce(Change.POLICIES)
+                self.index.tally.eased.add(policy)
             self._tell()
 
     def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy | None) -> None:
@@ -187,7 +187,6 @@ class World:
             self.index.drop_policy(old.metadata.key)
         elif old is None or old.metadata.generation != new.metadata.generation:
             self.index.put_policy(compile_policy(new))
-            self._announce(Change.POLICIES)
         if self._listener is not None:
             self._listener.policy_changed(old, new)
         self._tell()
@@ -198,7 +197,8 @@ class World:
             self._drop(key)
         else:
             self._take(workload)
-        self._announce(Change.WORKLOADS | Change.CLUSTER_ROOM | Change.POLICIES)
+        self._announce(Change.CLUSTER_ROOM)
+        self._announce(Change.WORKLOADS, {key[0]})
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """An informer's handler: what it says replaces what was assumed."""
@@ -207,12 +207,15 @@ class World:
             self._bury(old.metadata.uid)
             self._drop(old.metadata.key)
             if old.placements:
-                self._announce(Change.WORKLOADS | Change.CLUSTER_ROOM | Change.POLICIES)
+                self._announce(Change.CLUSTER_ROOM)
+                self._announce(Change.WORKLOADS, {old.metadata.namespace})
             return
         held = self._holdings.get(new.metadata.key)
         ours = held is not None and held.placements == new.placements  # what was assumed came back
         self._take(new)
-        self._announce(_effect(old, new))
+        change = _effect(old, new)
+        self._announce(change & Change.CLUSTER_ROOM)
+        self._announce(change & Change.WORKLOADS, {new.metadata.namespace})
         told = old is None or old.unit.shown != new.unit.shown
         if (_edited(old, new) or not ours or told) and self.unsettled(new):
             self._offer([new])
@@ -266,12 +269,14 @@ class World:
             self._gone.pop(next(iter(self._gone)))
 
     def _tell(self) -> None:
-        """The policies that count differently now."""
-        touched = self.index.tally.touched
-        if touched:
-            self.index.tally.touched = set()
-            if self._listener is not None:
-                self._listener.touched(touched)
+        """The policies that count differently now, and to whom that may open a door."""
+        tally = self.index.tally
+        touched, tally.touched = tally.touched, set()
+        eased, tally.eased = tally.eased, set()
+        if touched and self._listener is not None:
+            self._listener.touched(touched)
+        if eased:
+            self._announce(Change.POLICIES, eased)
 
     def _let_go(self, key: Key) -> None:
         held = self._holdings.pop(key, None)
@@ -302,9 +307,9 @@ class World:
         if self._queue is not None:
             self._queue.offer([self.rank(workload.unit) for workload in workloads])
 
-    def _announce(self, change: Change) -> None:
+    def _announce(self, change: Change, about: Collection[Topic] | None = None) -> None:
         if self._queue is not None and change:
-            self._queue.announce(change)
+            self._queue.announce(change, about)
 
 
 def _bound_to(workload: Workload) -> str:
@@ -337,11 +342,7 @@ def _effect(old: Workload | None, new: Workload) -> Change:
     if before.keys() != after.keys() or (after and labels != new.unit.labels):
         change |= Change.WORKLOADS
     if any(after.get(cluster, 0) < units for cluster, units in before.items()):
-        change |= Change.CLUSTER_ROOM | Change.POLICIES
-    if old is not None and new.metadata.deleting and not old.metadata.deleting:
-        change |= Change.POLICIES
-    if old is not None and old.unit.unit_labels != new.unit.unit_labels:
-        change |= Change.POLICIES
+        change |= Change.CLUSTER_ROOM
     return change
 
 

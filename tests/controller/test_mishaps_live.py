@@ -114,9 +114,10 @@ async def test_the_policy_is_deleted_while_it_binds(zones: World) -> None:
         await zones.workload("short", replicas=6, labels=BOUND)
         await zones.refused("short", "ReplicasReached")
         await zones.client.delete(WORKLOAD_POLICIES, "demo", namespace="shop")
-        await zones.settle()
+        await says(zones, "short", "PolicyNotFound", MISSING)
         assert placements(await zones.get("short")) == {"m1": 1, "h1": 3}
         await zones.edit("short", {"spec": {"replicas": 7}})
+        await zones.until("short", lambda status: status["desired"] == 7)
         status = await says(zones, "short", "PolicyNotFound", MISSING)
         assert (status["state"], status["clusterSummary"]) == ("Scheduled", "h1=3,m1=1")
         assert status["pending"] == 3

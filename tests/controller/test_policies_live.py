@@ -57,6 +57,19 @@ async def zones(world: World) -> World:
     return world
 
 
+@pytest.mark.proves("K16")
+async def test_the_affairs_of_other_policies_cost_no_patience(zones: World) -> None:
+    other = await zones.space("other")
+    async with deciding(zones):
+        await zones.workload("demo", replicas=2, labels=BOUND)
+        await zones.refused("demo", "PolicyNotFound")
+        for number in range(20):
+            await policy(other, member=1 + number % 2)
+            await asyncio.sleep(0.15)
+        await policy(zones, member=2)
+        assert await zones.placed("demo", seconds=2) == {"m1": 2}
+
+
 @pytest.mark.proves("K16", "K25", "K26", "K32", "K14")
 async def test_the_worked_example_with_the_policy_after_the_workload(zones: World) -> None:
     async with deciding(zones):

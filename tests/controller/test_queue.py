@@ -41,8 +41,8 @@ async def test_offered_together_they_come_in_the_order_of_the_sort() -> None:
 
 async def test_only_the_awaited_change_wakes() -> None:
     queue = SchedulingQueue(clock=FakeClock())
-    queue.park(rank("room"), Change.CLUSTER_ROOM)
-    queue.park(rank("labels"), Change.CLUSTER_LABELS | Change.CLUSTER_ADDED)
+    queue.park(rank("room"), Change.CLUSTER_ROOM, ())
+    queue.park(rank("labels"), Change.CLUSTER_LABELS | Change.CLUSTER_ADDED, ())
     assert queue.parked == 2
 
     queue.announce(Change.CLUSTER_READY)
@@ -57,7 +57,7 @@ async def test_only_the_awaited_change_wakes() -> None:
 async def test_a_burst_of_changes_is_one_look() -> None:
     clock = FakeClock()
     queue = SchedulingQueue(clock=clock)
-    queue.park(rank("demo"), Change.any())
+    queue.park(rank("demo"), Change.any(), ())
     await clock.advance(1)
     running = asyncio.create_task(queue.run())
     for change in (Change.CLUSTER_ADDED, Change.CLUSTER_LABELS, Change.CLUSTER_ROOM):
@@ -77,7 +77,7 @@ async def test_one_woken_in_vain_waits_longer_and_a_quiet_one_does_not() -> None
         while True:
             key = await queue.active.get()
             looks.append(clock.monotonic())
-            queue.park(rank("demo"), Change.CLUSTER_ROOM)
+            queue.park(rank("demo"), Change.CLUSTER_ROOM, ())
             queue.active.done(key)
 
     queue.offer([rank("demo")])
@@ -102,8 +102,8 @@ async def test_patience_does_not_cost_the_higher_priority_its_room() -> None:
     clock = FakeClock()
     queue = SchedulingQueue(clock=clock)
     for _ in range(6):
-        queue.park(rank("high", 10), Change.CLUSTER_ROOM)
-    queue.park(rank("low"), Change.CLUSTER_ROOM)
+        queue.park(rank("high", 10), Change.CLUSTER_ROOM, ())
+    queue.park(rank("low"), Change.CLUSTER_ROOM, ())
     await clock.advance(0.5)  # enough for the one that failed once, too little for the other
 
     queue.announce(Change.CLUSTER_ROOM)
@@ -115,9 +115,9 @@ async def test_patience_does_not_cost_the_higher_priority_its_room() -> None:
 async def test_nor_does_it_while_the_higher_priority_sits_out_a_delay() -> None:
     clock = FakeClock()
     queue = SchedulingQueue(clock=clock)
-    queue.park(rank("low"), Change.CLUSTER_ROOM)
+    queue.park(rank("low"), Change.CLUSTER_ROOM, ())
     await clock.advance(50)
-    queue.park(rank("high", 10), Change.CLUSTER_ROOM | Change.CLUSTER_LABELS)
+    queue.park(rank("high", 10), Change.CLUSTER_ROOM | Change.CLUSTER_LABELS, ())
     queue.announce(Change.CLUSTER_LABELS)
     queue.flush()
     assert await handed_out(queue) == [], "it was refused just now"
@@ -126,12 +126,28 @@ async def test_nor_does_it_while_the_higher_priority_sits_out_a_delay() -> None:
     assert await handed_out(queue) == ["high", "low"]
 
 
+async def test_what_is_about_something_else_wakes_nobody_and_costs_no_patience() -> None:
+    clock = FakeClock()
+    queue = SchedulingQueue(clock=clock)
+    queue.park(rank("demo"), Change.POLICIES | Change.WORKLOADS, ("shop", ("shop", "quota")))
+    await clock.advance(1)
+    for _ in range(9):
+        queue.announce(Change.POLICIES, {("shop", "other")})
+        queue.announce(Change.WORKLOADS, {"elsewhere"})
+        queue.flush()
+    assert await handed_out(queue) == []
+    for change, topic in ((Change.WORKLOADS, "shop"), (Change.POLICIES, ("shop", "quota"))):
+        queue.announce(change, {"elsewhere", topic})
+        queue.flush()
+        assert await handed_out(queue) == ["demo"]
+
+
 @pytest.mark.proves("G7")
 async def test_nor_does_it_where_the_lower_one_only_waits_a_little_less() -> None:
     clock = FakeClock()
     queue = SchedulingQueue(clock=clock)
     for name, priority in (("low", 0), ("middle", 5), ("high", 10)):
-        queue.park(rank(name, priority), Change.CLUSTER_ROOM)
+        queue.park(rank(name, priority), Change.CLUSTER_ROOM, ())
         await clock.advance(0.03)
     queue.announce(Change.CLUSTER_ROOM)
     queue.flush()
@@ -144,7 +160,7 @@ async def test_nor_does_it_where_the_lower_one_only_waits_a_little_less() -> Non
 
 async def test_an_offer_overtakes_what_was_waited_for() -> None:
     queue = SchedulingQueue(clock=FakeClock())
-    queue.park(rank("demo"), Change.CLUSTER_ROOM)
+    queue.park(rank("demo"), Change.CLUSTER_ROOM, ())
     queue.offer([rank("demo")])
     assert queue.parked == 0
     assert await handed_out(queue) == ["demo"]
@@ -155,7 +171,7 @@ async def test_a_change_during_the_write_finds_it_waiting() -> None:
     queue = SchedulingQueue(clock=clock)
     queue.offer([rank("demo")])
     key = await queue.active.get()
-    queue.park(rank("demo"), Change.CLUSTER_READY)  # decided; the write is under way
+    queue.park(rank("demo"), Change.CLUSTER_READY, ())  # decided; the write is under way
     await clock.advance(1)
     queue.announce(Change.CLUSTER_READY)
     queue.flush()
@@ -166,7 +182,7 @@ async def test_a_change_during_the_write_finds_it_waiting() -> None:
 
 async def test_what_is_forgotten_is_not_woken() -> None:
     queue = SchedulingQueue(clock=FakeClock())
-    queue.park(rank("demo"), Change.any())
+    queue.park(rank("demo"), Change.any(), ())
     queue.forget(("shop", "demo"))
     queue.announce(Change.any())
     queue.flush()
