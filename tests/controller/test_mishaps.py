@@ -233,12 +233,24 @@ def test_static_weights_that_are_all_zero(packing: str) -> None:
     """Admission lets none through; what is stored all the same ends, and moves nothing."""
     nothing = [{"clusterSelector": {}, "weight": 0}]
     asked = {"distribution": "Divided", "packing": packing, "distributionWeights": nothing}
+    words = "2/2 clusters: distributionWeights give weight 0 to 2 clusters"
     decision = told(unit(replicas=5, **asked), Index(), MEMBER, HOST)
+    says(decision, Reason.FAILED_TO_SCHEDULE, words)
     assert (decision.placements, decision.pending) == ({}, 5)
-    assert (decision.reason, decision.state) == (Reason.FAILED_TO_SCHEDULE, State.FAILED)
     held = told(unit(replicas=5, present={"m1": 2}, **asked), Index(), MEMBER, HOST)
+    says(held, Reason.INSUFFICIENT_CAPACITY, "2 of 5 units have a cluster", words)
     assert (held.placements, held.pending) == ({"m1": 2}, 3)
-    assert held.state is State.SCHEDULED
+
+
+@pytest.mark.proves("D3")
+def test_no_static_weight_for_any_cluster_that_would_do() -> None:
+    elsewhere = {"clusterSelector": {"matchLabels": {ZONE: "mars"}}, "weight": 1}
+    asked = {"distribution": "Divided", "distributionWeights": [elsewhere]}
+    says(
+        told(unit(replicas=5, **asked), Index(), MEMBER, HOST),
+        Reason.FAILED_TO_SCHEDULE,
+        "2/2 clusters: no rule of distributionWeights matches a cluster that would do",
+    )
 
 
 @pytest.mark.proves("K8", "D3")
