@@ -153,8 +153,7 @@ async def test_without_its_label_it_is_bound_no_longer_and_stays(zones: World) -
 
 
 @pytest.mark.proves("K17")
-async def test_a_policy_that_was_stored_wrong_is_named_and_heals(bare_world: World) -> None:
-    """Both names of the method, differing, as an older schema would have let through."""
+async def test_the_method_is_filled_in_without_admission(bare_world: World) -> None:
     await bare_world.cluster("h1", labels={ZONE: "host"})
     async with deciding(bare_world):
         await policy(bare_world, host=3)
