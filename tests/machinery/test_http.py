@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
+from machinery import http
 from machinery.http import BODY_LIMIT, HttpServer, Request, Response
 from tests.fakeclock import settle
 
@@ -73,10 +74,15 @@ class Slow:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.told = asyncio.Event()
+        self.cancelled = False
 
     async def __call__(self, _request: Request) -> Response:
         self.asked.set()
-        await self.told.wait()
+        try:
+            await self.told.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
         return Response(200, b'"late"')
 
 
@@ -367,6 +373,22 @@ async def test_a_request_under_way_is_answered_before_the_stop() -> None:
         await stopping
         with pytest.raises(aiohttp.ClientConnectorError):
             await session.get("/slow")
+
+
+async def test_a_request_that_never_ends_holds_the_stop_for_its_few_seconds_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "STOP_SECONDS", 0.1)
+    slow = Slow()
+    server = HttpServer()
+    server.route("GET", "/slow", slow)
+    async with asking(server) as session:
+        asked = asyncio.create_task(session.get("/slow"))
+        await slow.asked.wait()
+        await asyncio.wait_for(server.stop(), 3)
+        with pytest.raises(aiohttp.ClientError):
+            await asked
+        assert slow.cancelled
 
 
 async def test_a_second_stop_meanwhile_returns_when_the_server_has_stopped() -> None:
