@@ -27,7 +27,7 @@ from math import comb
 import numpy as np
 
 from controller.apportion.divisor import Ints, Mask
-from controller.apportion.prices import priced
+from controller.apportion.keeping import one_level, two_levels
 from controller.apportion.tables import TABLE, Leaves, joined, work
 
 WAYS = 100
@@ -137,15 +137,16 @@ def roomiest(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask
         return every
     if any(not _nested(coarse, fine) for coarse, fine in pairwise(tight)):
         return _crossing(tight, held, room, need)
-    return _nesting(tight, held, room)
+    return _nesting(tight, held, room, need)
 
 
 def _tight(level: Level, held: Mask) -> Level:
-    """Numbered without gaps, and with what is held as the least of its most."""
-    known = np.bincount(level.domain) > 0
-    domain = (np.cumsum(known) - 1)[level.domain]
-    most = min(max(level.most, level.count(held)), int(np.count_nonzero(known)))
-    return Level(domain, level.least, most)
+    """Numbered as they stand, without gaps, and with what is held as the least of its most."""
+    known = level.domain[first_of_each(level.domain)]
+    number = np.zeros(int(level.domain.max()) + 1, dtype=np.int64)
+    number[known] = np.arange(len(known))
+    most = min(max(level.most, level.count(held)), len(known))
+    return Level(number[level.domain], level.least, most)
 
 
 def _nested(coarse: Level, fine: Level) -> bool:
@@ -159,15 +160,15 @@ def _parents(coarse: Level, fine: Level) -> Ints:
     return parents
 
 
-def _nesting(levels: Sequence[Level], held: Mask, room: Ints) -> Mask | None:
+def _nesting(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask | None:
     """Levels that nest, the coarsest first."""
     leaves = _leaves(levels, held, room)
     least, most = [level.least for level in levels], [level.most for level in levels]
     chosen: Ints | None
     if len(levels) == 1:
-        chosen = leaves.line()[: most[0]]
+        chosen = one_level(most[0], leaves, need)
     elif len(levels) == 2:
-        chosen = priced((least[0], least[1]), (most[0], most[1]), leaves)
+        chosen = two_levels((least[0], least[1]), (most[0], most[1]), leaves, need)
     elif work(most, int(np.minimum(np.bincount(leaves.parents[-1]), most[-1]).sum())) <= TABLE:
         chosen = joined(most, leaves).best(least)
     else:

@@ -187,15 +187,6 @@ OPEN: dict[str, list[str]] = {
 }
 """What ours should do better, and does not yet: these tests fail until it does."""
 
-ARRIVAL = "of domains with equal room that is taken whose label was seen first"
-UNORDERED = [
-    "karmada/TestSelectGroups/9",
-    *_of("select_groups", 9),
-    *_of("select_by_region", 3, 4),
-    *_of("group_score_compare", 5),
-]
-"""Where the answer depends on the order in which clusters came, and should not."""
-
 PURPOSE = {key: (rule, ours) for rule, found in DIFFERENT.items() for key, ours in found.items()}
 MISSING = {key: reason for reason, keys in OPEN.items() for key in keys}
 
