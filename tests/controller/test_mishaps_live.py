@@ -65,6 +65,13 @@ async def says(world: World, name: str, reason: str, *parts: str) -> dict[str, A
     return status
 
 
+async def relabelled(world: World, name: str, app: str) -> None:
+    """Its units carry another label from now on."""
+    pods = {"metadata": {"labels": {"app": app}}}
+    template = {"spec": {"selector": {"matchLabels": {"app": app}}, "template": pods}}
+    await world.edit(name, {"spec": {"targetDeployment": template}})
+
+
 async def events(world: World, name: str) -> list[dict[str, Any]]:
     """The Events about a Workload, a moment later."""
     await asyncio.sleep(1)
@@ -187,9 +194,7 @@ async def test_labels_are_edited_so_that_the_units_count_no_longer(zones: World)
         await zones.workload("unit", replicas=4, labels=BOUND)
         assert await zones.placed("unit") == {"m1": 1, "h1": 3}
         await shown(zones, "member=1/1,host=3/3")
-        pods = {"metadata": {"labels": {"app": "else"}}}
-        template = {"spec": {"selector": {"matchLabels": {"app": "else"}}, "template": pods}}
-        await zones.edit("unit", {"spec": {"targetDeployment": template}})
+        await relabelled(zones, "unit", "else")
         told = await shown(zones, "member=0/1,host=0/3")
         assert told["workloads"] == 0
         assert placements(await zones.get("unit")) == {"m1": 1, "h1": 3}
@@ -200,6 +205,28 @@ async def test_labels_are_edited_so_that_the_units_count_no_longer(zones: World)
         message = f"2 of 3 units have a cluster; {MISMATCH}"
         await zones.until("unit", lambda s: condition(s, "Scheduled")["message"] == message)
         assert message in [event["note"] for event in await events(zones, "unit")]
+
+
+@pytest.mark.proves("K5", "K33")
+async def test_what_counts_no_longer_makes_room_for_who_waits(zones: World) -> None:
+    """Units get other labels, or their cluster another domain: the quota they took is free."""
+    either = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["one", "two"]}]}
+    await policy(zones, either, host=3)
+    async with deciding(zones):
+        await zones.workload("one", replicas=3, labels=BOUND)
+        assert await zones.placed("one") == {"h1": 3}
+        await zones.workload("two", replicas=3, labels=BOUND)
+        await zones.refused("two", "ReplicasReached")
+        await relabelled(zones, "one", "else")
+        assert await zones.placed("two") == {"h1": 3}
+        await relabelled(zones, "one", "one")
+        await shown(zones, "host=6/3")
+        await zones.edit("two", {"spec": {"replicas": 4}})
+        await zones.refused("two", "ReplicasReached")
+        await zones.label("h1", **{ZONE: "spare"})
+        await zones.label("m1", **{ZONE: "host"})
+        assert await zones.placed("two") == {"h1": 3, "m1": 1}
+        assert placements(await zones.get("one")) == {"h1": 3}
 
 
 @pytest.mark.proves("D3")
