@@ -13,13 +13,11 @@ from pydantic import Field
 from crds.base import (
     NAME,
     QUALIFIED,
-    Int64,
     LabelKey,
     LabelMap,
     LabelValue,
     Model,
     Rule,
-    Timestamp,
     atomic,
 )
 
@@ -41,7 +39,11 @@ class Operator(StrEnum):
 
 
 class TaintEffect(StrEnum):
-    """What a taint does to Workloads that do not tolerate it."""
+    """What a taint does to Workloads that do not tolerate it.
+
+    NoSchedule and NoExecute keep new units away; what runs stays, as nothing that changes on a
+    cluster moves what runs there. PreferNoSchedule only makes the cluster the last choice.
+    """
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -127,8 +129,6 @@ class Taint(Model):
     """The taint's value."""
     effect: TaintEffect
     """NoSchedule, PreferNoSchedule or NoExecute."""
-    time_added: Timestamp | None = None
-    """When the taint was set; the clock of tolerationSeconds."""
 
 
 class Toleration(Model):
@@ -147,12 +147,6 @@ class Toleration(Model):
             cel="self.operator != 'Exists' || !has(self.value) || size(self.value) == 0",
             holds=lambda t: t.operator != TolerationOperator.EXISTS or not t.value,
         ),
-        Rule(
-            field="tolerationSeconds",
-            text="only for effect NoExecute",
-            cel="!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
-            holds=lambda t: t.toleration_seconds is None or t.effect == TaintEffect.NO_EXECUTE,
-        ),
     )
 
     key: Annotated[str, Field(max_length=317, pattern=_KEY_OR_NOTHING)] | None = None
@@ -163,5 +157,3 @@ class Toleration(Model):
     """The taint's value, for operator Equal."""
     effect: TaintEffect | None = None
     """The effect to tolerate; every one when unset."""
-    toleration_seconds: Int64 | None = None
-    """How long a NoExecute taint is borne, in seconds; for ever when unset."""

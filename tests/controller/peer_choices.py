@@ -8,15 +8,13 @@ up in a whole decision.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 from controller.decision import Decision
 from crds.validation import violations
-from machinery.clock import timestamp
 
 from .apportion.peers import load
-from .make import NOW, required_terms
+from .make import required_terms
 from .peer_cases import AMPLE, REGION, Case, asking, chosen, member, preferring
 
 Doc = dict[str, Any]
@@ -30,21 +28,17 @@ OCM_EFFECTS = {
 
 
 def _taint(taint: Doc, effects: Mapping[str, str]) -> Doc:
-    """With the time when it was set, where the case says it, before our now."""
+    """As ours says it; we know no time at which it was set."""
     told = {key: value for key, value in taint.items() if key in {"key", "value"}}
     told["effect"] = effects.get(taint["effect"], taint["effect"])
-    if "added_s" in taint:
-        told["timeAdded"] = timestamp(NOW + timedelta(seconds=taint["added_s"]))
     return told
 
 
 def _toleration(toleration: Doc, effects: Mapping[str, str]) -> Doc:
-    """Seconds are only for the effect that ends what runs, as in Kubernetes."""
+    """As ours says it."""
     told = {key: value for key, value in toleration.items() if key in {"key", "value", "operator"}}
     if "effect" in toleration:
         told["effect"] = effects.get(toleration["effect"], toleration["effect"])
-    if "seconds" in toleration:
-        told |= {"effect": "NoExecute", "tolerationSeconds": toleration["seconds"]}
     return told
 
 
@@ -218,8 +212,9 @@ OCM = {
 
 
 def ocm() -> Iterator[Case]:
-    """Everything that asks for neither CEL nor scores with a date."""
+    """Everything that asks for neither CEL, nor scores with a date, nor seconds of toleration."""
     for case in load("ocm_scheduling")["cases"]:
         dated = any("valid_until_s" in score for score in case.get("scores", []))
-        if not (case.get("needs_cel") or dated):
+        timed = any("seconds" in each for each in case.get("tolerations", []))
+        if not (case.get("needs_cel") or dated or timed):
             yield OCM[case["algorithm"]](case)

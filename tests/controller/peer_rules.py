@@ -44,6 +44,9 @@ OUTSIDE: dict[str, dict[str, list[str]]] = {
     "asks for a feature outside Stowage: published scores that expire": {
         "ocm_scheduling": ["ocm/TestScoreClusterWithAddOn/3"],
     },
+    "asks for a feature outside Stowage: a taint that moves what runs, after tolerationSeconds": {
+        "ocm_scheduling": [f"ocm/TestMatchWithClusterTaintToleration/{n}" for n in (29, 30)],
+    },
     "asks what a function does with counts that contradict each other, which no fleet can show": {
         "kubefleet_scheduling": [f"kubefleet/TestWillViolate/{n}" for n in (1, 2, 3)],
     },
@@ -174,7 +177,6 @@ BEST_ENOUGH = (
     "where the best have too little room the roomiest replace all of them, not as few as do"
 )
 LEVEL = "domains whose best clusters score alike go by name, whatever else is in them"
-TOLERATED = "tolerationSeconds and the time of a taint are read by nothing"
 OPEN: dict[str, list[str]] = {
     BEST_ENOUGH: [
         *(f"karmada/TestSelectGroups/{number}" for number in (7, 8, 9)),
@@ -183,7 +185,6 @@ OPEN: dict[str, list[str]] = {
         *_of("select_by_cluster", 4),
     ],
     LEVEL: _of("group_score_compare", 1, 2, 5),
-    TOLERATED: [f"ocm/TestMatchWithClusterTaintToleration/{number}" for number in (29, 30)],
 }
 """What ours should do better, and does not yet: these tests fail until it does."""
 

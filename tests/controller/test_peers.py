@@ -152,7 +152,7 @@ def test_every_file_with_such_cases_is_read() -> None:
         "karmada_spread_groups": 9,
         "kubeadmiral_binpack_planner": 86,
         "kubefleet_scheduling": 27,
-        "ocm_scheduling": 53,
+        "ocm_scheduling": 51,
     }
 
 
