@@ -207,6 +207,7 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
         ranking=work.ranking(),
         why=assignment.why,
         turns=assignment.turns,
+        binding=assignment.binding,
     )
     return decision if assignment.shares or not unit.replicas else _holding_on(decision)
 

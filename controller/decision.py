@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from controller.columns import Ints, Mask
 from controller.obstacles import obstacles
-from controller.reasons import Reason, Reasons, Turns, no_reasons, no_turns
+from controller.reasons import Binding, Reasons, Turns, no_reasons, no_turns, nothing_binds
 from controller.remedy import remedies
 from controller.snapshot import Fleet
 from controller.unit import Unit
@@ -67,6 +67,7 @@ class Decision:
     ranking: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     why: Reasons = no_reasons
     turns: Turns = no_turns
+    binding: Binding = nothing_binds
 
     @property
     def assigned(self) -> int:
@@ -113,6 +114,7 @@ class Decision:
             "order": self.turns(),
             "clusters": [self._cluster(int(row)) for row in self._rows()],
             "pendingReasons": [note.to_dict() for note in obstacles(self)],
+            "binding": [bound.to_dict() for bound in self.binding()],
             "remedies": [note.to_dict() for note in remedies(self)],
         }
 
@@ -151,15 +153,4 @@ class Decision:
 
     def _why(self, cluster: str) -> list[dict[str, Any]]:
         row = self.fleet.row.get(cluster)
-        return [] if row is None else [_as_data(reason) for reason in self.why(row)]
-
-
-def _as_data(reason: Reason) -> dict[str, Any]:
-    kind = reason.kind.name.title().replace("_", "")
-    return {
-        "kind": kind,
-        "number": reason.number,
-        "of": reason.of,
-        "name": reason.name,
-        "text": str(reason),
-    }
+        return [] if row is None else [reason.to_dict() for reason in self.why(row)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 
 class Why(Enum):
@@ -32,6 +32,11 @@ class Why(Enum):
     SUBSET_CAP = "subset {name} is at its cap of {number}"
     REMAINDER = "rounded up by {number}: its exact share ends in {of} hundredths"
     TIE = "as high in line as {number} more, and first in the order"
+
+    @property
+    def title(self) -> str:
+        """The name in records: DomainQuota."""
+        return self.name.title().replace("_", "")
 
 
 _WITH_SECOND = {
@@ -59,6 +64,16 @@ class Reason:
     name: str = ""
     of: int = 0
 
+    def to_dict(self) -> dict[str, Any]:
+        """The reason as JSON values."""
+        return {
+            "kind": self.kind.title,
+            "number": self.number,
+            "of": self.of,
+            "name": self.name,
+            "text": str(self),
+        }
+
     def __str__(self) -> str:
         """The reason in words."""
         text = _WITH_SECOND.get(self.kind, self.kind.value) if self.of else self.kind.value
@@ -85,6 +100,16 @@ class Obstacle:
     reason: Reason
     gain: int
 
+    def to_dict(self) -> dict[str, Any]:
+        """The obstacle as JSON values."""
+        return {
+            "kind": self.reason.kind.title,
+            "number": self.reason.number,
+            "name": self.reason.name,
+            "gain": self.gain,
+            "text": str(self),
+        }
+
     def __str__(self) -> str:
         """The obstacle in words, and what would help."""
         text = _STOPS.get(self.reason.kind, self.reason.kind.value)
@@ -100,6 +125,15 @@ Reasons: TypeAlias = Callable[[int], tuple[Reason, ...]]
 
 def no_reasons(_row: int) -> tuple[Reason, ...]:
     """Where nothing was assigned."""
+    return ()
+
+
+Binding: TypeAlias = Callable[[], tuple[Obstacle, ...]]
+"""The bounds that keep pending units out."""
+
+
+def nothing_binds() -> tuple[Obstacle, ...]:
+    """Where no bounds were planned with, or nothing is pending."""
     return ()
 
 

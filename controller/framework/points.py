@@ -24,7 +24,7 @@ from controller.columns import Ints, Mask
 from controller.framework.status import SUCCESS, Status
 from controller.index import Index
 from controller.model import MemberCluster
-from controller.reasons import Reasons, Turns, no_turns
+from controller.reasons import Binding, Reasons, Turns, no_turns, nothing_binds
 from controller.snapshot import Fleet
 from controller.unit import Unit
 from crds.workload import ScheduledReason
@@ -278,7 +278,8 @@ class Assignment:
     wants to know, not in the pass. `short` is the condition's reason when units stay pending
     although clusters are feasible, or hold some; `notes` are added to its message. The shares are
     told by name, or, where `in_order`, as they come. `turns` tells, to who asks, the domains that
-    the new units went to one after the other, where an order of domains decided.
+    the new units went to one after the other, where an order of domains decided, and `binding` the
+    bounds of a plan that keep units out.
     """
 
     shares: Mapping[int, int]
@@ -287,6 +288,7 @@ class Assignment:
     in_order: bool = False
     notes: tuple[str, ...] = ()
     turns: Turns = no_turns
+    binding: Binding = nothing_binds
     short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
 
 

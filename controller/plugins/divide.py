@@ -19,7 +19,7 @@ from controller.apportion.settle import as_bounds
 from controller.framework.points import Assignment, Candidates
 from controller.plugins.shortfall import Shortfall
 from controller.plugins.spread import Choice, choose
-from controller.reasons import Reason, Reasons, Why
+from controller.reasons import Binding, Reason, Reasons, Why, nothing_binds
 from controller.unit import Unit
 from crds.workload import Packing
 
@@ -58,12 +58,13 @@ class Divided:
         asked = _problem(unit, field)
         choice = choose(unit, field, np.where(asked.weight > 0, asked.cap(), 0), asked.settled())
         problem = _within(asked, field, choice)
+        binding: Binding = nothing_binds
         if unit.packing == Packing.FEWEST.value:
             shares = _packed(problem)
             why = _packed_why(problem, shares)
         else:
             plan = apportion(problem)
-            shares, why = plan.shares, plan.reasons
+            shares, why, binding = plan.shares, plan.reasons, lambda: plan.binding
         given = {int(row): int(shares[row]) for row in np.flatnonzero(shares)}
         short = Shortfall(unit, field, asked, choice, shares)
         return Assignment(
@@ -71,6 +72,7 @@ class Divided:
             unit.replicas,
             lambda row: why(row) if row in given else (),
             notes=short.notes(),
+            binding=binding,
             short=short.reason(),
         )
 

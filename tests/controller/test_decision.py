@@ -84,6 +84,7 @@ GOLDEN = {
         {"name": "d", "fits": False, "plugin": "ClusterReady", "reason": "not ready", **UNFIT},
     ],
     "pendingReasons": [],
+    "binding": [],
     "remedies": [],
 }
 

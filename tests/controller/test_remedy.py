@@ -181,6 +181,9 @@ def test_a_bound_is_named_where_room_is_not_lacking() -> None:
         "1 cluster: at the upper bound of spec.distributionWeights",
         "1 cluster: no rule of spec.distributionWeights",
     ]
+    assert [(each["kind"], each["gain"]) for each in decision.to_dict()["binding"]] == [
+        ("Upper", 3),
+    ]
     assert said(decision) == [
         "a greater maxReplicas in spec.distributionWeights for a",
         "a rule in spec.distributionWeights that matches b",
