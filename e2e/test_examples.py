@@ -153,3 +153,25 @@ def test_a_policy_that_bounds(demo: Playground) -> None:
     )
     described = demo.hub("-n", NAMESPACE, "describe", "wl", "bounded")
     assert "workload-policy one-and-three reached zone-1 (1/1), zone-2 (3/3)" in described
+
+
+@pytest.mark.proves("D3")
+def test_divided_by_weight(demo: Playground) -> None:
+    apply(demo, "12-divided-by-weight.yaml")
+    assert clusters(demo, "weighted") == {"member-1", "member-2", "member-3"}
+    for member, units in (("member-1", 5), ("member-2", 2), ("member-3", 1)):
+        assert demo.seen(member, NAMESPACE, "weighted")["spec"]["replicas"] == units
+
+
+@pytest.mark.proves("D3")
+def test_divided_over_two_clusters(demo: Playground) -> None:
+    apply(demo, "13-divided-spread.yaml")
+    members = clusters(demo, "spread")
+    assert [demo.seen(m, NAMESPACE, "spread")["spec"]["replicas"] for m in members] == [3, 3]
+
+
+@pytest.mark.proves("D3")
+def test_divided_on_as_few_as_hold_it(demo: Playground) -> None:
+    apply(demo, "14-divided-packed.yaml")
+    (member,) = clusters(demo, "packed")
+    assert demo.seen(member, NAMESPACE, "packed")["spec"]["replicas"] == 4
