@@ -25,7 +25,6 @@ import yaml
 from machinery.clock import Clock, SystemClock
 from machinery.errors import ConfigurationError
 from machinery.kubeconfig import Connection
-from machinery.logs import redacted
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its service account."""
@@ -170,7 +169,7 @@ def _log_in(files: str, context: str | None) -> _Login:
     except (config.ConfigException, yaml.YAMLError, OSError, *_UNCHECKED) as e:
         # The library's words may quote a whole entry of the file, secrets included, from the first
         # brace on; so may its exception, which therefore is not chained.
-        said = redacted(str(e).partition("{")[0].strip())
+        said = str(e).partition("{")[0].strip()
         message = f"the kubeconfig {files} cannot be used: {said or type(e).__name__}"
         raise ConfigurationError(f"{message}; mend it, or {_CURE}") from None
 

@@ -200,6 +200,33 @@ def test_a_certificate_and_a_key_that_do_not_serve_are_refused_without_a_questio
     assert "PRIVATE" not in str(caught.value)
 
 
+LOCKED_KEY = """
+import sys
+from machinery.errors import KubeconfigError
+from machinery.kubeconfig import Connection
+from machinery.tls import client_context
+ca, certificate, key = (part.encode() for part in sys.argv[1].split("|"))
+try:
+    client_context(Connection("https://a", ca, client_cert=certificate, client_key=key))
+except KubeconfigError as e:
+    print(e)
+"""
+
+
+def test_nobody_is_asked_for_a_passphrase() -> None:
+    parts = [AUTHORITY.pem, USER.certificate, USER.encrypted(b"passphrase")]
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", LOCKED_KEY, b"|".join(parts)],
+        input=b"passphrase\n",  # where OpenSSL would read it, without a terminal
+        capture_output=True,
+        timeout=60,
+        check=False,
+        start_new_session=True,
+    )
+    assert ran.stderr == b""
+    assert ran.stdout.startswith(b"client-key-data: ")
+
+
 # --- where the key lies meanwhile
 
 
