@@ -1,0 +1,1 @@
+"""The subcommands of `stowage`, by what they are about; see `stowage.cli`."""

@@ -1,0 +1,91 @@
+"""Options that several commands share, and what they name: the hub, what is there, how to print."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from machinery.kubeconfig import Connection
+    from stowage.plan import Where
+
+HUB_OPTIONS = (
+    click.option("--kubeconfig", type=click.Path(), help="The hub's kubeconfig file."),
+    click.option("--context", help="The context in it."),
+    click.option("-n", "--namespace", default="stowage-system", help="Where Stowage lives."),
+)
+
+
+def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that name the hub."""
+    for option in reversed(HUB_OPTIONS):
+        command = option(command)
+    return command
+
+
+OUTPUT = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
+WHERE = (
+    *HUB_OPTIONS[:2],
+    click.option("-n", "--namespace", help="Of Workloads that name none; the context's."),
+    click.option(
+        "--fleet",
+        multiple=True,
+        metavar="FILE",
+        help="MemberClusters, and Workloads that are there, in files: no hub is asked.",
+    ),
+    click.option(
+        "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
+    ),
+    OUTPUT,
+)
+
+
+def where_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say what is there, the hub's or in files, and how to print."""
+    for option in reversed(WHERE):
+        command = option(command)
+    return command
+
+
+def where_of(
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    fleet: tuple[str, ...],
+    config_file: Path | None,
+) -> Where:
+    """What these options name: a hub, or what stands in files."""
+    from stowage.plan import Where  # noqa: PLC0415 - see stowage.cli
+
+    hub = None if fleet else hub_connection(kubeconfig, context)
+    named = namespace or (hub.namespace if hub else "default")
+    return Where(named, fleet, hub, config_file)
+
+
+def hub_connection(kubeconfig: str | None, context: str | None) -> Connection:
+    """How to reach the cluster that these options name. Raises KubeconfigError."""
+    from machinery import hubconfig  # noqa: PLC0415 - slow, see the module
+
+    return hubconfig.hub_connection(kubeconfig=kubeconfig, context=context)
+
+
+def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    """Run that with a client of the hub."""
+    from machinery.transport import ApiClient  # noqa: PLC0415 - see stowage.cli
+
+    async def whole() -> None:
+        async with ApiClient(connection, name="hub") as client:
+            await use(client)
+
+    asyncio.run(whole())

@@ -1,0 +1,93 @@
+"""`stowage playground`: a hub and members on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from stowage.commands.options import OUTPUT
+
+
+@click.group()
+def playground() -> None:
+    """A hub and members on this machine."""
+
+
+DIRECTORY = click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path),
+    default=Path(".playground"),
+    show_default=True,
+    help="Where kubeconfigs, logs and data lie.",
+)
+
+
+@playground.command()
+@DIRECTORY
+@click.option("--members", default=3, show_default=True, type=click.IntRange(0, 100))
+@click.option("--provider", type=click.Choice(["auto", "local", "kind"]), default="auto")
+@click.option("--no-run", is_flag=True, help="Do not start controller and propagator.")
+@click.option("--image", help="Run both on the hub from this image of the Docker engine (kind).")
+@OUTPUT
+def up(
+    directory: Path,
+    members: int,
+    provider: str,
+    no_run: bool,
+    image: str | None,
+    output: str,
+) -> None:
+    """Bring it up, or what of it is missing."""
+    from stowage.playground import ground  # noqa: PLC0415 - see stowage.cli
+    from stowage.progress import Lines  # noqa: PLC0415
+
+    ground.up(
+        directory.resolve(),
+        members=members,
+        provider=provider,
+        run=not no_run,
+        image=image,
+        progress=Lines(),
+    )
+    _show_playground(directory, output)
+
+
+@playground.command()
+@DIRECTORY
+def down(directory: Path) -> None:
+    """End it, and remove its data."""
+    from stowage.playground import ground  # noqa: PLC0415 - see stowage.cli
+    from stowage.progress import Lines  # noqa: PLC0415
+
+    ground.down(directory.resolve(), progress=Lines())
+
+
+@playground.command()
+@DIRECTORY
+@OUTPUT
+def status(directory: Path, output: str) -> None:
+    """Say what runs."""
+    _show_playground(directory, output)
+
+
+@playground.command(hidden=True)
+@DIRECTORY
+def demo(directory: Path) -> None:
+    """Apply the examples to a playground that is up, and show what happened."""
+    from stowage.playground import demo as show  # noqa: PLC0415 - see stowage.cli
+    from stowage.progress import Lines  # noqa: PLC0415
+
+    show.run(directory.resolve(), progress=Lines(), out=click.echo)
+
+
+def _show_playground(directory: Path, form: str) -> None:
+    from stowage import output  # noqa: PLC0415 - see stowage.cli
+    from stowage.playground import ground  # noqa: PLC0415
+
+    found = ground.status(directory.resolve())
+    clusters = output.table(found["clusters"], ("name", "role", "ready", "kubeconfig"))
+    processes = output.table(found["processes"], ("name", "running", "http", "log"))
+    text = f"{clusters}\n\n{processes}" if found["processes"] else clusters
+    output.show(found, form, text=text)

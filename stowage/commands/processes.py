@@ -1,0 +1,113 @@
+"""`stowage controller` and `stowage propagator`: the two processes, until they are told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stowage.commands.options import hub_connection, hub_options
+
+
+@click.command()
+@hub_options
+@click.option(
+    "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
+)
+@click.option(
+    "-s",
+    "--debug-scores",
+    type=click.IntRange(0, 999_999_999),
+    default=0,
+    help="Rows of scores that each decision logs.",
+)
+@click.option("--http-host", default="127.0.0.1", help="Beyond loopback, debug asks for a token.")
+@click.option("--http-port", default=10251, help="0 chooses a free one.")
+@click.option("-v", "--verbosity", default=0, help="From 4 on, everything is logged.")
+def controller(
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    config_file: Path | None,
+    debug_scores: int,
+    http_host: str,
+    http_port: int,
+    verbosity: int,
+) -> None:
+    """Run the scheduler: decide which clusters run how many replicas."""
+    from controller import app  # noqa: PLC0415 - see stowage.cli
+
+    settings = app.ControllerSettings(
+        connection=hub_connection(kubeconfig, context),
+        config_file=config_file,
+        debug_scores=debug_scores,
+        http_host=http_host,
+        http_port=http_port,
+        namespace=namespace,
+    )
+    _serve(lambda: app.run(settings), verbosity)
+
+
+@click.command()
+@hub_options
+@click.option("--http-host", default="127.0.0.1", help="The address of health and metrics.")
+@click.option("--http-port", default=10252, help="0 chooses a free one.")
+@click.option("--impersonate", is_flag=True, help="Write as each target namespace's own account.")
+@click.option("-v", "--verbosity", default=0, help="From 4 on, everything is logged.")
+def propagator(
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    http_host: str,
+    http_port: int,
+    impersonate: bool,
+    verbosity: int,
+) -> None:
+    """Run the propagator: push objects to the members, bring their state back."""
+    from propagator import app  # noqa: PLC0415 - see stowage.cli
+    from propagator.settings import PropagatorSettings, SessionSettings  # noqa: PLC0415
+
+    settings = PropagatorSettings(
+        kubeconfig=kubeconfig,
+        context=context,
+        namespace=namespace,
+        http_host=http_host,
+        http_port=http_port,
+        sessions=SessionSettings(impersonate=impersonate),
+    )
+    _serve(lambda: app.run(settings), verbosity)
+
+
+def _serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:
+    """Run a process until SIGTERM or SIGINT; a second signal does not wait for anything."""
+    from machinery import logs  # noqa: PLC0415 - see stowage.cli
+
+    logs.configure(logging.INFO, as_json=not sys.stderr.isatty())
+    logs.set_verbosity(verbosity)
+
+    async def whole() -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this is a coroutine of a running loop
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, _end, task, loop)
+        try:
+            await run()
+        except asyncio.CancelledError:
+            return
+
+    asyncio.run(whole())
+
+
+def _end(task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop) -> None:
+    task.cancel()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
+        loop.add_signal_handler(number, os._exit, 1)
