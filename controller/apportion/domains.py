@@ -106,16 +106,6 @@ def first_of_each(values: Ints) -> Ints:
     return found
 
 
-def reach(levels: Iterable[Level], room: Ints) -> int:
-    """More room than any choice has: on each level by itself the roomiest domains."""
-    most = int(room.sum())
-    for level in levels:
-        total = np.bincount(level.domain, weights=room)
-        if level.most < len(total):
-            most = min(most, int(np.partition(total, -level.most)[-level.most :].sum()))
-    return most
-
-
 def roomiest(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask | None:
     """The clusters to use, all levels looked at together; see the module for what is promised.
 
@@ -225,7 +215,7 @@ def _covering(
         lacking = ~np.isin(first.domain, first.domain[found])
         if met([first], found) or not lacking.any():
             return found if met([first], found) else None
-        fixed[np.where(lacking, room, 0).argmax()] = True
+        fixed[np.where(lacking, room, -1).argmax()] = True
     return None
 
 

@@ -68,9 +68,22 @@ class Offer:
     bound: int
 
 
-def priced(least: tuple[int, int], most: tuple[int, int], leaves: Leaves) -> Ints | None:
+def bids_of(least: tuple[int, int], most: tuple[int, int], leaves: Leaves) -> Bids:
+    """The bids of the inner domains; they may be used more than once, with more that is held."""
+    (outer,) = leaves.parents
+    top = int(leaves.room.max()) + 1
+    line = np.argsort((2 * outer + ~leaves.held) * top - leaves.room, kind="stable")
+    outer = outer[line]
+    starts = np.searchsorted(outer, outer)
+    place = np.arange(len(line)) - starts
+    few = place < most[1]
+    held = np.bincount(outer, weights=leaves.held[line]) > 0
+    must = leaves.held[line] | (place == 0)
+    return Bids(least, most, line[few], leaves.room[line[few]], must[few], outer[few], held)
+
+
+def priced(bids: Bids, leaves: Leaves) -> Ints | None:
     """The inner domains to use, or None where no choice keeps to the bounds."""
-    bids = _bids(least, most, leaves)
     offers = sorted(_search(bids), key=lambda offer: offer.bound)
     best, room = None, _NONE
     for offer in offers[:_TRIED]:
@@ -83,19 +96,6 @@ def priced(least: tuple[int, int], most: tuple[int, int], leaves: Leaves) -> Int
     if better is not None and int(leaves.room[better].sum()) > room:
         return better
     return best
-
-
-def _bids(least: tuple[int, int], most: tuple[int, int], leaves: Leaves) -> Bids:
-    (outer,) = leaves.parents
-    top = int(leaves.room.max()) + 1
-    line = np.argsort((2 * outer + ~leaves.held) * top - leaves.room, kind="stable")
-    outer = outer[line]
-    starts = np.searchsorted(outer, outer)
-    place = np.arange(len(line)) - starts
-    few = place < most[1]
-    held = np.bincount(outer, weights=leaves.held[line]) > 0
-    must = leaves.held[line] | (place == 0)
-    return Bids(least, most, line[few], leaves.room[line[few]], must[few], outer[few], held)
 
 
 def _search(bids: Bids) -> list[Offer]:

@@ -3,10 +3,10 @@
 The constraints narrow the clusters in the order in which they stand: first the regions, then the
 clusters in them. The best domains go first, by their best cluster's score, and each domain of an
 earlier constraint keeps a cluster through the later ones. Where the best ones have too little room
-for all units, or cannot keep to a later constraint, all constraints are looked at together, and
-the choice with the most room is taken: first within the domains that the first constraint would
-have, then anywhere. So units are pending only where no choice of domains could hold them; see
-`controller.apportion.domains` for how far that goes.
+for all units, or cannot keep to a later constraint, all constraints are looked at together: as few
+of the best ones give way to roomier ones as must (`controller.apportion.keeping`). So units are
+pending only where no choice of domains could hold them; see `controller.apportion.domains` for how
+far that goes.
 
 - Room is what a cluster may really take: its free room, the maxReplicas of the rule that gives it
   its weight, what it was seen to run; nothing where no rule does. A cluster that can take nothing,
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.apportion.domains import Level, first_of_each, in_turn, met, reach, roomiest
+from controller.apportion.domains import Level, first_of_each, in_turn, met, roomiest
 from controller.columns import ABSENT, Codes, Ints, Mask
 from controller.framework.points import Candidates
 from controller.model import SpreadConstraint
@@ -77,7 +77,7 @@ def _wanted(unit: Unit, rows: Ints, most: Ints | None, stays: Ints) -> tuple[Int
     """The units that each of these clusters may hold, and how many they shall hold together."""
     if most is None:
         return np.ones(len(rows), dtype=np.int64), 0
-    room = np.maximum(np.minimum(most[rows], unit.replicas), stays[rows])
+    room = np.maximum(np.minimum(most[rows], max(unit.replicas, 1)), stays[rows])
     return room, unit.replicas - int(stays.sum() - stays[rows].sum())
 
 
@@ -97,16 +97,10 @@ def _best_first(field: Candidates, rows: Mask, held: Mask) -> Ints:
 
 
 def _used(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask | None:
-    """The best clusters that hold what is needed, or else the choice with the most room."""
+    """The best clusters if they hold what is needed, or else what all constraints together say."""
     best = in_turn(levels, held)
     if met(levels, best) and int(room[best].sum()) >= need:
         return best
-    preferred = np.flatnonzero(in_turn(levels[:1], held))
-    near = [level.of(preferred) for level in levels]
-    if len(preferred) < len(held) and reach(near, room[preferred]) >= need:
-        found = roomiest(near, held[preferred], room[preferred], need)
-        if found is not None and int(room[preferred[found]].sum()) >= need:
-            return _mask(held, preferred[found])
     return roomiest(levels, held, room, need)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations, product
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.apportion import domains, prices
+from controller.apportion import domains, keeping, prices
 from controller.apportion.domains import Level, in_turn, roomiest
 from controller.apportion.tables import Leaves, joined
 
@@ -32,23 +33,30 @@ def cases(draw: Any, most: int = 9, outer: int = 4) -> Case:
     return room, parent, held, least, (first, second)
 
 
-def by_hand(case: Case) -> int | None:
-    """The most room of all sets of inner domains that keep to the bounds."""
+def allowed(case: Case) -> Iterator[tuple[int, ...]]:
+    """All sets of inner domains that keep to the bounds."""
     room, parent, held, least, most = case
     kept = {n for n, taken in enumerate(held) if taken}
-    best = None
     for size in range(least[1], most[1] + 1):
         for chosen in combinations(range(len(room)), size):
             used = len({parent[n] for n in chosen})
             if kept <= set(chosen) and least[0] <= used <= most[0]:
-                best = max(best or 0, sum(room[n] for n in chosen))
-    return best
+                yield chosen
+
+
+def by_hand(case: Case) -> int | None:
+    """The most room of all these sets."""
+    return max((sum(case[0][n] for n in chosen) for chosen in allowed(case)), default=None)
 
 
 def leaves(case: Case) -> Leaves:
     room, parent, held, _, _ = case
     numbered = np.unique(parent, return_inverse=True)[1].astype(np.int64)
     return Leaves(np.array(room, dtype=np.int64), np.array(held), (numbered,))
+
+
+def solved(case: Case, there: Leaves) -> Any:
+    return prices.priced(prices.bids_of(case[3], case[4], there), there)
 
 
 def checked(case: Case, found: Any) -> int | None:
@@ -69,7 +77,7 @@ def checked(case: Case, found: Any) -> int | None:
 @given(cases())
 def test_price_and_table_find_what_a_search_through_all_choices_finds(case: Case) -> None:
     best, there = by_hand(case), leaves(case)
-    assert checked(case, prices.priced(case[3], case[4], there)) == best
+    assert checked(case, solved(case, there)) == best
     assert checked(case, joined(case[4], there).best(case[3])) == best
 
 
@@ -79,7 +87,7 @@ def test_price_and_table_find_what_a_search_through_all_choices_finds(case: Case
 def test_price_and_table_agree_on_larger_ones(case: Case) -> None:
     there = leaves(case)
     whole = joined(case[4], there).best(case[3])
-    assert checked(case, prices.priced(case[3], case[4], there)) == checked(case, whole)
+    assert checked(case, solved(case, there)) == checked(case, whole)
 
 
 def test_what_the_price_leaves_open_goes_through_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,9 +98,9 @@ def test_what_the_price_leaves_open_goes_through_the_table(monkeypatch: pytest.M
         (1, 1),
         (2, 4),
     )
-    assert checked(case, prices.priced(case[3], case[4], leaves(case))) == by_hand(case) == 44
+    assert checked(case, solved(case, leaves(case))) == by_hand(case) == 44
     monkeypatch.setattr(prices, "TABLE", 0)
-    assert checked(case, prices.priced(case[3], case[4], leaves(case))) == 42
+    assert checked(case, solved(case, leaves(case))) == 42
 
 
 @pytest.mark.parametrize("limit", [0, 10**6])
@@ -137,3 +145,48 @@ def test_what_is_held_goes_before_the_first_of_another_region() -> None:
     region, held = np.array([0, 0, 1]), np.array([True, True, False])
     levels = [Level(region, 1, 2), Level(np.arange(3), 1, 2)]
     assert in_turn(levels, held).tolist() == [True, True, False]
+
+
+@pytest.mark.proves("D3")
+@settings(max_examples=300, deadline=None)
+@given(cases(), st.integers(0, 150))
+def test_the_best_are_kept_as_long_as_there_is_room_enough(case: Case, need: int) -> None:
+    """Domain by domain from the best on: one that is not kept could not have been."""
+    best, found = by_hand(case), keeping.two_levels(case[3], case[4], leaves(case), need)
+    value = checked(case, found)
+    if value is None or best is None or best < need:
+        assert value == best
+        return
+    assert value >= need
+    chosen = {case[1][n] for n in found.tolist()}
+    kept: set[int] = set()
+    for domain in sorted(set(case[1])):
+        if domain in chosen:
+            kept.add(domain)
+        else:
+            assert not _possible(case, kept | {domain}, need)
+
+
+def _possible(case: Case, outer: set[int], need: int) -> bool:
+    """Whether some choice that uses these outer domains has the room."""
+    room, parent = case[:2]
+    return any(
+        outer <= {parent[n] for n in chosen} and sum(room[n] for n in chosen) >= need
+        for chosen in allowed(case)
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=8), st.integers(1, 8), st.integers(0, 60))
+def test_on_one_level_the_first_choice_in_the_order_of_the_best(
+    room: list[int], most: int, need: int
+) -> None:
+    number = min(most, len(room))
+    there = Leaves(np.array(room), np.zeros(len(room), dtype=np.bool_), ())
+    found = sorted(keeping.one_level(number, there, need).tolist())
+    ways = [list(each) for each in combinations(range(len(room)), number)]
+    enough = [each for each in ways if sum(room[n] for n in each) >= need]
+    if enough:
+        assert found == enough[0]
+    else:
+        assert sum(room[n] for n in found) == max(sum(room[n] for n in each) for each in ways)
