@@ -28,7 +28,7 @@ import numpy as np
 
 from controller.apportion.divisor import Ints, Mask
 from controller.apportion.keeping import one_level, two_levels
-from controller.apportion.tables import TABLE, Leaves, joined, work
+from controller.apportion.tables import TABLE, Leaves, first_of_each, joined, work
 
 WAYS = 100
 """Choices of a level's domains that are tried one after the other, where it crosses another."""
@@ -95,15 +95,6 @@ def _ranked(domain: Ints, line: Ints, held: Mask, before: Ints) -> Ints:
     found = domain[order]
     ranked: Ints = found[first_of_each(found)]
     return ranked
-
-
-def first_of_each(values: Ints) -> Ints:
-    """The place of the first one of each value, ascending; values are small and not negative."""
-    places = np.arange(len(values))
-    first = np.zeros(int(values.max(initial=0)) + 1, dtype=np.int64)
-    first[values[::-1]] = places[::-1]  # of equal values the last one written stays
-    found: Ints = np.flatnonzero(first[values] == places)
-    return found
 
 
 def roomiest(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask | None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from controller.apportion.divisor import Ints, Mask
 from controller.apportion.prices import Bids, bids_of, priced
-from controller.apportion.tables import Leaves
+from controller.apportion.tables import Leaves, first_of_each
 
 LOOKS = 32
 """How many domains are tried one by one."""
@@ -95,9 +95,8 @@ def _inner(most: int, leaves: Leaves, kept: Mask, need: int, chosen: Ints) -> In
 
 def _leading(parent: Ints) -> Mask:
     """The first one of each parent."""
-    _, first = np.unique(parent, return_index=True)
     mask = np.zeros(len(parent), dtype=np.bool_)
-    mask[first] = True
+    mask[first_of_each(parent)] = True
     return mask
 
 

@@ -25,6 +25,15 @@ _NONE = -(2**60)
 _NOTHING = np.zeros(1, dtype=np.int64)
 
 
+def first_of_each(values: Ints) -> Ints:
+    """The place of the first one of each value, ascending; values are small and not negative."""
+    places = np.arange(len(values))
+    first = np.zeros(int(values.max(initial=0)) + 1, dtype=np.int64)
+    first[values[::-1]] = places[::-1]  # of equal values the last one written stays
+    found: Ints = np.flatnonzero(first[values] == places)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Leaves:
     """The domains of the finest level: their room, whether they are held, and what they lie in.

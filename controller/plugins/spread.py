@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.apportion.domains import Level, first_of_each, in_turn, met, roomiest
+from controller.apportion.domains import Level, in_turn, met, roomiest
+from controller.apportion.tables import first_of_each
 from controller.columns import ABSENT, Codes, Ints, Mask
 from controller.framework.points import Candidates
 from controller.model import SpreadConstraint
