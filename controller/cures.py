@@ -46,7 +46,7 @@ def _of_policy(text: str, decision: Decision) -> str:
     if decision.reason in by_reason:
         return by_reason[decision.reason]
     if text.startswith("not in a domain"):
-        return f"a domain of that cluster in spec.allocationPolicy of {policy}"
+        return f"its domain in spec.allocationPolicy of {policy}, or a label that puts it into one"
     return f"labels on its units that spec.labelSelector of {policy} matches"
 
 

@@ -167,9 +167,11 @@ class _Pass:
     def candidates(self) -> Candidates:
         """What the Assign plugin is given."""
         present = np.zeros(len(self.fleet), dtype=np.int64)
+        held = np.zeros(len(self.fleet), dtype=np.bool_)
         for name, units in self.unit.present.items():
             if name in self.fleet.row:
                 present[self.fleet.row[name]] = units
+                held[self.fleet.row[name]] = True
         return Candidates(
             fleet=self.fleet,
             feasible=self.feasible,
@@ -178,6 +180,7 @@ class _Pass:
             scores=self.totals,
             room=room_of(self.state, self.unit, self.fleet),
             present=present,
+            held=held,
             state=self.state,
         )
 
@@ -187,7 +190,8 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
     shares = list(assignment.shares.items())
     if not assignment.in_order:
         shares.sort(key=lambda share: names[share[0]])
-    verdict = of_assignment(assignment, work.verdicts, work.refusals, work.lament(assignment))
+    said, holds = work.lament(assignment), any(name in work.fleet.row for name in unit.present)
+    verdict = of_assignment(assignment, work.verdicts, work.refusals, said, holds=holds)
     weights = {name: work.profile.weights[name] for name in work.scores}
     decision = Decision(
         unit=unit,
@@ -206,6 +210,7 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
         totals=work.totals,
         ranking=work.ranking(),
         why=assignment.why,
+        full=assignment.full,
         turns=assignment.turns,
         binding=assignment.binding,
     )
@@ -243,8 +248,11 @@ def _refused(unit: Unit, fleet: Fleet, now: datetime, status: Status) -> Decisio
 def _kept(unit: Unit, fleet: Fleet) -> tuple[dict[str, int], int]:
     """The present shares on clusters that exist, as far as they are wanted; the units wanted."""
     kept = {name: n for name, n in unit.present.items() if name in fleet.row}
-    desired = unit.replicas * (max(len(kept), 1) if unit.everywhere else 1)
-    return _at_most(kept, unit.replicas if unit.everywhere else desired, desired), desired
+    if unit.everywhere:
+        desired = unit.replicas * max(len(kept), 1)
+        return _at_most(kept, unit.replicas, desired), desired
+    left = _at_most(kept, unit.replicas, unit.replicas)
+    return ({name: n for name, n in left.items() if n} or left), unit.replicas
 
 
 def _at_most(shares: Mapping[str, int], each: int, desired: int) -> dict[str, int]:

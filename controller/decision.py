@@ -47,7 +47,8 @@ class Decision:
     `masks` says for each of the `refusals` which clusters it holds for, whether or not another one
     came before it; there are none where the Workload was refused as a whole.
     `placements` are the shares by cluster, zero shares of Single included;
-    sum(placements) + pending == desired.
+    sum(placements) + pending == desired. `full` are the domains of its policy that hold their
+    number.
     """
 
     unit: Unit
@@ -66,6 +67,7 @@ class Decision:
     totals: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ranking: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     why: Reasons = no_reasons
+    full: tuple[str, ...] = ()
     turns: Turns = no_turns
     binding: Binding = nothing_binds
 

@@ -280,7 +280,7 @@ class Reconciler:
             return
         good, (namespace, name) = decision.scheduled, decision.unit.key
         reason = EventReason.SCHEDULED if good else EventReason.FAILED_SCHEDULING
-        note = f"assigned {_shares(decision)}" if good else decision.message
+        note = f"assigned {_shares(decision) or 'no units'}" if good else decision.message
         LOG.info("%s: %s", reason.value, note, extra={"object": f"{namespace}/{name}"})
         self._recorder.event(
             ObjectRef(API_VERSION, "Workload", namespace, name, decision.unit.uid),

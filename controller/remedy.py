@@ -82,11 +82,8 @@ def _quota(decision: Decision) -> Iterator[Note]:
     """A larger quota, where that is what is used up."""
     if decision.reason is not ScheduledReason.REPLICAS_REACHED:
         return
-    fleet = decision.fleet
-    rows = [fleet.row[name] for name in decision.placements if name in fleet.row]
-    full = {r.name for row in rows for r in decision.why(row) if r.kind is Why.DOMAIN_QUOTA}
     policy = " and ".join(decision.unit.policies)
-    where = f" for {either(sorted(full))}" if full else ""
+    where = f" for {either(sorted(decision.full))}" if decision.full else ""
     yield Note(
         Kind.QUOTA, decision.pending, policy, f"a larger quota in WorkloadPolicy {policy}{where}"
     )

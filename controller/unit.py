@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -52,7 +51,7 @@ _PLACED_BY = (
 )
 """What a member's scheduler reads of a pod beside its requests; ports of the host left aside."""
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = {}
 _BINDING = (LABEL_POLICY, *POLICY_ALIASES)
 WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
 

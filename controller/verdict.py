@@ -46,21 +46,23 @@ def of_assignment(
     verdicts: NDArray[np.int16],
     refusals: Sequence[Refusal],
     said: Sequence[str],
+    *,
+    holds: bool,
 ) -> Verdict:
-    """The clusters were filtered and shares assigned; `said` is what PostFilter plugins add."""
+    """The clusters were filtered and shares assigned.
+
+    `said` is what stands in the way beside the refusals; `holds` that there were shares before.
+    """
     assigned, desired = sum(assignment.shares.values()), assignment.desired
     feasible = int((verdicts == FITS).sum())
-    if assigned == desired and (assignment.shares or (feasible and not desired)):
+    if assigned == desired and (assignment.shares or holds or (feasible and not desired)):
         message = f"{assigned} of {desired} units have a cluster"
         return Verdict(ScheduledReason.SCHEDULED, WorkloadState.SCHEDULED, message)
     counted = tally(verdicts, refusals)
-    if not (counted or assignment.notes):
+    if not (counted or said):
         counted = "no room for more" if feasible else "none registered"
     told = "; ".join((counted, *said) if counted else said)
     message = f"{feasible}/{len(verdicts)} clusters: {told}"
-    if assignment.shares:
-        message = f"{assigned} of {desired} units have a cluster; {message}"
-        return Verdict(assignment.short, WorkloadState.SCHEDULED, message)
     room = [code for code, r in enumerate(refusals, start=1) if r.plugin == ClusterResources.name]
     full = [code for code, r in enumerate(refusals, start=1) if r.reached]
     reason = ScheduledReason.FAILED_TO_SCHEDULE
@@ -68,7 +70,10 @@ def of_assignment(
         reason = assignment.short
     elif np.isin(verdicts, full).any():
         reason = ScheduledReason.REPLICAS_REACHED
-    return Verdict(reason, _without_units(reason), message)
+    if not assigned:
+        return Verdict(reason, _without_units(reason), message)
+    message = f"{assigned} of {desired} units have a cluster; {message}"
+    return Verdict(reason, WorkloadState.SCHEDULED, message)
 
 
 def _without_units(reason: ScheduledReason) -> WorkloadState:

@@ -17,6 +17,7 @@ from controller.fleet import Fleet, FleetBuilder
 from controller.framework.points import QueueSort
 from controller.index import Index
 from controller.model import MemberCluster, NodeGroup, Workload, WorkloadPolicy
+from controller.plugins.divide import undividable
 from controller.policies import compile_policy
 from controller.queue import Change, Rank, SchedulingQueue, Topic
 from controller.unit import Unit, compact, compile_unit
@@ -35,7 +36,8 @@ def known(workload: Workload) -> Workload:
     """
     slim = compact(workload)
     try:
-        unit, fault = compile_unit(workload), ""
+        unit = compile_unit(workload)
+        fault = undividable(unit)
     except (ValueError, msgspec.ValidationError) as e:
         unit, fault = compile_unit(slim), str(e)
     return msgspec.structs.replace(slim, unit=unit, fault=fault)

@@ -257,6 +257,7 @@ class Candidates:
         scores: the total scores.
         room: units that the cluster can hold in all, its present ones included.
         present: units placed now.
+        held: has a share now, be it one of no units.
         state: what the plugins of this pass left for each other.
     """
 
@@ -267,6 +268,7 @@ class Candidates:
     scores: Ints
     room: Ints
     present: Ints
+    held: Mask
     state: CycleState
 
 
@@ -276,16 +278,17 @@ class Assignment:
 
     `why` says for a row that holds units why its number is what it is; it is asked when somebody
     wants to know, not in the pass. `short` is the condition's reason when units stay pending
-    although clusters are feasible, or hold some; `notes` are added to its message. The shares are
-    told by name, or, where `in_order`, as they come. `turns` tells, to who asks, the domains that
-    the new units went to one after the other, where an order of domains decided, and `binding` the
-    bounds of a plan that keep units out.
+    although clusters are feasible; `notes` are added to its message. `full` are domains that hold
+    their number. The shares are told by name, or, where `in_order`, as they come. `turns` tells, to
+    who asks, the domains that the new units went to one after the other, where an order of domains
+    decided, and `binding` the bounds of a plan that keep units out.
     """
 
     shares: Mapping[int, int]
     desired: int
     why: Reasons
     in_order: bool = False
+    full: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     turns: Turns = no_turns
     binding: Binding = nothing_binds

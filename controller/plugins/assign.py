@@ -74,7 +74,7 @@ class Duplicated:
     def assign(self, unit: Unit, field: Candidates) -> Assignment:
         """Desired counts every chosen cluster; where there is none, one that is looked for."""
         choice = choose(unit, field)
-        held = field.keeps & (field.present > 0)
+        held = field.keeps & field.held
         rows = np.flatnonzero((field.feasible & choice.open) | held)
         shares = {int(row): unit.replicas for row in rows}
         why = (Reason(Why.EVERYWHERE, unit.replicas),)

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from controller import limits
-from controller.apportion.divisor import MAX_WEIGHT, Ints, Mask, hand_out
+from controller.apportion.divisor import MAX_UNITS, MAX_WEIGHT, Ints, Mask, hand_out
 from controller.apportion.planner import UNBOUNDED, Problem, apportion
 from controller.apportion.settle import as_bounds
 from controller.framework.points import Assignment, Candidates
@@ -75,6 +75,15 @@ class Divided:
             binding=binding,
             short=short.reason(),
         )
+
+
+def undividable(unit: Unit) -> str:
+    """Why a Workload cannot be divided by the planner; empty where it can."""
+    if unit.replicas <= MAX_UNITS or unit.bound or not Divided().serves(unit):
+        return ""
+    return (
+        f"spec.replicas: {unit.replicas}, but at most {MAX_UNITS} units are Divided; ask for fewer"
+    )
 
 
 def _problem(unit: Unit, field: Candidates) -> Problem:

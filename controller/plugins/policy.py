@@ -79,6 +79,10 @@ class PolicyState:
                 held[row] = units
         return held
 
+    def full(self) -> Ints:
+        """The domains that hold their number, or more, once shares are given."""
+        return np.flatnonzero(self.after >= self.policy.desired)
+
     def count(self, domain: Ints, held: Ints) -> Ints:
         """The counted units of each listed domain."""
         listed = domain != OUTSIDE
@@ -163,7 +167,7 @@ class WorkloadPolicy:
         known: PolicyState | None = state.data.get(NAME)
         if known is None or not len(known.after):
             return SUCCESS
-        full = np.flatnonzero(known.after >= known.policy.desired)
+        full = known.full()
         texts = [
             f"{known.policy.domains[d]} ({known.after[d]}/{known.policy.desired[d]})"
             for d in full[:NAMED_DOMAINS]
@@ -195,11 +199,13 @@ class PolicyShares:
             return unbound.assign(unit, field)
         present = np.where(field.keeps, field.present, 0)
         domain, held = _view(known, field.state, unit, field.fleet)
-        held = held - np.minimum(field.present - present, held)
+        if known.matches:
+            held = held - np.minimum(field.present - present, held)
         limits = _quota(known, field.state, known.count(domain, held))
         more = unit.replicas - int(present.sum())
         # Units that the policy does not count cannot be taken from a domain's count: they go first.
-        place = np.where(present > held, OUTSIDE, domain) if more < 0 else domain
+        uncounted = (present > held) | (not known.matches)
+        place = np.where(uncounted, OUTSIDE, domain) if more < 0 else domain
         clusters = Clusters(
             domain=place,
             room=np.where(field.feasible, np.maximum(field.room - field.present, 0), 0),
@@ -213,8 +219,9 @@ class PolicyShares:
         else:
             change = -quota.shrink(limits, clusters, -more)
         shares = present + change
-        known.after = known.count(domain, np.maximum(held + change, 0))
-        beyond = limits.required and more > _gap(limits, domain, field)
+        counted = np.where(place == domain, change, 0)
+        known.after = known.count(domain, np.maximum(held + counted, 0))
+        beyond = limits.required and known.matches and more > _gap(limits, domain)
         rows = np.flatnonzero(shares)
         last = np.where(domain == OUTSIDE, len(limits.desired), domain)[rows]
         rows = rows[np.lexsort((clusters.order[rows], last))]
@@ -223,6 +230,7 @@ class PolicyShares:
             in_order=True,  # that of the policy's list
             desired=unit.replicas,
             why=lambda row: _why(known, field, domain, shares, row),
+            full=tuple(known.policy.domains[at] for at in known.full()),
             turns=lambda: _turns(known, limits, clusters, more),
             short=ScheduledReason.REPLICAS_REACHED
             if beyond
@@ -230,11 +238,10 @@ class PolicyShares:
         )
 
 
-def _gap(limits: Quota, domain: Ints, field: Candidates) -> int:
-    """Units within the numbers of the domains that only room, if anything, keeps units out of."""
-    open_ = (domain != OUTSIDE) & (field.feasible | (field.room <= field.present))
+def _gap(limits: Quota, domain: Ints) -> int:
+    """Units that the numbers would let into the domains that have clusters."""
     below = np.maximum(limits.desired - limits.count, 0)
-    return int(below[np.unique(domain[open_])].sum())
+    return int(below[np.unique(domain[domain != OUTSIDE])].sum())
 
 
 def _alone(plugin: Single | Duplicated | Divided, unit: Unit) -> bool:

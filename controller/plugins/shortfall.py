@@ -38,8 +38,8 @@ class Shortfall:
 
     def reason(self) -> ScheduledReason:
         """FailedToSchedule where no cluster may take any unit, InsufficientCapacity elsewhere."""
-        nobody = bool(self.choice.lacks) or not (self.asked.weight.any() or self.shares.any())
-        if nobody:
+        without = self.field.feasible.any() and not (self.asked.weight.any() or self.shares.any())
+        if self.choice.lacks or without:
             return ScheduledReason.FAILED_TO_SCHEDULE
         return ScheduledReason.INSUFFICIENT_CAPACITY
 

@@ -241,7 +241,8 @@ def test_it_is_pure_and_counts_every_unit(data: st.DataObject) -> None:
     assert set(first.placements) <= set(fleet.names)
     # Shares that nothing was found for are kept, but nobody assigned them: they have no reason.
     explained = [bool(first.why(first.fleet.row[name])) for name in first.placements]
-    nothing_wanted = not first.desired and len(first.ranking) > 0
+    held = any(name in fleet.row for name in asked.present)
+    nothing_wanted = not first.desired and (held or len(first.ranking) > 0)
     assert first.scheduled == (first.pending == 0 and (any(explained) or nothing_wanted))
     assert all(1 <= first.rank_score(int(row)) <= 10 for row in first.ranking)
     rendered = first.to_dict()

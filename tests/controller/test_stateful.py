@@ -125,7 +125,9 @@ class Fleet(RuleBasedStateMachine):
             assert decision.pending >= 0
             assert all(units >= 0 for units in decision.placements.values())
             assert set(decision.placements) <= set(decision.fleet.names)
-            assert decision.scheduled == (decision.pending == 0) or not decision.placements
+            as_a_whole = decision.refusals and not decision.masks
+            settled = as_a_whole or not decision.placements
+            assert settled or decision.scheduled == (decision.pending == 0)
             for row in range(len(decision.fleet)):
                 for reason in decision.why(row):
                     assert str(reason)
