@@ -4,7 +4,8 @@
 
 - every request ends within its time limit, and every fault is one of `machinery.errors`;
 - a retry happens only where it can do no harm: a GET that got no answer or a 5xx, any verb that the
-  server put off (429, never sooner than it asked), any verb whose connection was refused;
+  server put off (429, never sooner than it asked), any verb whose connection was refused; a change
+  that got no answer is never sent again, not even by aiohttp, whatever its method;
 - requests wait in line here, outside of their time limit, so that a burst of ours is never taken
   for a silent server; watches have connections of their own and starve nobody;
 - no answer is larger than memory allows, no redirect is followed, no secret reaches a message.
@@ -338,8 +339,21 @@ class ApiClient(Verbs):
             raise Unreachable(f"{self._base}: the client is closed")
         session = self._sessions.get(watch)
         if session is None:
-            session = self._sessions[watch] = _session(self._ssl, watch=watch)
+            session = self._sessions[watch] = _session(self._ssl, self._once, watch=watch)
         return session
+
+    async def _once(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Send a request, and keep from aiohttp that the server hung up.
+
+        It would send GET, PUT and DELETE a second time by itself, though the server may have done
+        what the first asked for. What may be sent again is decided and counted by us alone.
+        """
+        try:
+            return await send(request)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as e:
+            raise self._fault(e) from e
 
     def _fault(self, e: Exception) -> TransportError:
         """What a vendor's exception means, in words that stay the same from try to try."""
@@ -406,13 +420,16 @@ async def _token(source: TokenSource, *, rejected: str | None = None) -> str:
         raise Unauthorized(code=401, reason="Unauthorized", message=str(e)) from e
 
 
-def _session(context: ssl.SSLContext, *, watch: bool) -> aiohttp.ClientSession:
+def _session(
+    context: ssl.SSLContext, middleware: aiohttp.ClientMiddlewareType, *, watch: bool
+) -> aiohttp.ClientSession:
     """Connections of one kind. The line in front of requests is ours, so aiohttp has no limit."""
     connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=WATCH_BUFFER if watch else 2**18,
+        middlewares=(middleware,),
     )
 
 

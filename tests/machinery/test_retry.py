@@ -291,7 +291,7 @@ async def test_a_request_that_was_put_off_is_tried_again_whatever_it_is(method: 
     assert await tries(method, 429, 429) == (3, None)
 
 
-@pytest.mark.parametrize("method", ["POST", "PATCH"])
+@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
 async def test_a_change_that_got_no_answer_is_not_made_twice(method: str) -> None:
     times, fault = await tries(method, hang_up)
     assert times == 1

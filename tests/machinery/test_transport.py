@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import re
+import socket
 from asyncio import sslproto
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -175,6 +178,111 @@ async def test_an_answer_that_breaks_off_is_no_answer() -> None:
         with pytest.raises(Unreachable):
             await client.request("POST", "/api", body={})
         assert client.requests == 1
+
+
+class Wire:
+    """A server without a library between it and the wire: what it does is done on the socket.
+
+    It answers the first `answered` requests of each connection, and hangs up on the next: with a
+    farewell, or with a reset where `abort` is set. `seen` are the requests that arrived whole.
+    """
+
+    def __init__(self, *, answered: int, abort: bool = False) -> None:
+        self.answered = answered
+        self.abort = abort
+        self.seen: list[str] = []
+        self.connections: list[asyncio.StreamWriter] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            for number in itertools.count():
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = re.search(rb"content-length: (\d+)", head.lower())
+                await reader.readexactly(int(length[1]) if length else 0)
+                self.seen.append(head.split(b" ")[0].decode())
+                if number >= self.answered:
+                    break
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                await writer.drain()
+        if self.abort:
+            writer.transport.abort()
+        writer.close()
+
+    def hang_up(self) -> None:
+        """Close what is idle, before the client's side of the loop can hear of it."""
+        for writer in self.connections:
+            held = writer.get_extra_info("socket")
+            held.shutdown(socket.SHUT_RDWR)
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[ApiClient]:
+        server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()[:2]
+        async with server, ApiClient(Connection(f"http://{host}:{port}"), timeout=3) as client:
+            yield client
+
+
+@pytest.mark.parametrize("body", [{}, {"much": "x" * 2 * transport.STREAMED_BODY}])
+@pytest.mark.parametrize("abort", [False, True])
+@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
+async def test_a_change_is_on_the_wire_once_however_the_server_hangs_up(
+    method: str, abort: bool, body: dict[str, str]
+) -> None:
+    wire = Wire(answered=0, abort=abort)
+    async with wire.client() as client:
+        with pytest.raises(Unreachable):
+            await client.request(method, "/api", body=body)
+        assert wire.seen == [method]
+        assert client.requests == 1
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
+async def test_a_change_on_a_connection_used_before_is_on_the_wire_once(method: str) -> None:
+    wire = Wire(answered=1)
+    async with wire.client() as client:
+        await client.request("GET", "/api")
+        with pytest.raises(Unreachable):
+            await client.request(method, "/api", body={})
+        assert wire.seen == ["GET", method]
+        assert client.requests == 2
+
+
+async def test_every_question_on_the_wire_is_counted() -> None:
+    wire = Wire(answered=1)
+    async with wire.client() as client:
+        for _ in range(3):
+            assert await client.request("GET", "/api") == b"{}"
+        assert client.requests == len(wire.seen) == 5
+
+
+async def test_a_watch_without_an_answer_is_asked_for_once() -> None:
+    wire = Wire(answered=0)
+    async with wire.client() as client:
+        with pytest.raises(Unreachable, match="disconnected"):
+            async with client.watch(NAMESPACES, resource_version="1"):
+                pass
+        assert wire.seen == ["GET"]
+        assert client.requests == 1
+
+
+async def test_a_connection_closed_while_idle_is_no_fault_of_a_question() -> None:
+    wire = Wire(answered=9)
+    async with wire.client() as client:
+        await asyncio.gather(*(client.request("GET", "/api") for _ in range(4)))
+        wire.hang_up()
+        assert await client.request("GET", "/api") == b"{}"
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH", "PUT", "DELETE"])
+async def test_a_connection_known_to_be_closed_is_not_used_for_a_change(method: str) -> None:
+    wire = Wire(answered=9)
+    async with wire.client() as client:
+        await client.request("GET", "/api")
+        wire.hang_up()
+        await asyncio.sleep(0.05)  # the farewell arrives
+        assert await client.request(method, "/api", body={}) == b"{}"
+        assert wire.seen == ["GET", method]
 
 
 async def test_no_redirect_is_followed_with_our_credentials() -> None:
