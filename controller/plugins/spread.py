@@ -55,8 +55,8 @@ def choose(
     `most` are the units that each cluster may hold, `stays` those that it keeps, shape (n,). Where
     every cluster runs all units nobody counts them, and neither is given.
     """
-    stays = np.where(field.keeps, field.present, 0) if stays is None else stays
-    held = stays > 0
+    held = field.keeps & field.held if stays is None else stays > 0
+    stays = held.astype(np.int64) if stays is None else stays
     left = (field.feasible if most is None else field.feasible & (most > 0)) | held
     if not unit.spread or not left.any():
         return Choice(left, np.zeros_like(left))

@@ -310,6 +310,12 @@ def test_new_units_go_first_to_the_region_that_is_lacking() -> None:
     assert found.placements == {"a": 3, "c": 1}
 
 
+def test_copies_of_nothing_are_held_like_any_others() -> None:
+    members = [made(name, 9) for name in "abc"]
+    who = asked(2, [limit(CLUSTER, 1, 2)], distribution="Duplicated", present={"b": 0, "c": 0})
+    assert decided(who, *members).placements == {"b": 2, "c": 2}
+
+
 @pytest.mark.parametrize("distribution", ["Duplicated", "Divided"])
 def test_a_region_that_could_not_keep_to_the_next_constraint_is_passed_over(
     distribution: str,
