@@ -3,8 +3,9 @@
 `Informer` is a `Cache` that keeps itself up to date from an API server. It promises:
 
 - After a cut it resumes from the last resourceVersion it saw, bookmarks included; it lists again
-  only when the server has forgotten that moment (410), and then tells what went away meanwhile as
-  deletions, and what was replaced under the same name as a deletion and an addition.
+  only when the server has forgotten that moment (410) or sent a line that cannot be read, and then
+  tells what went away meanwhile as deletions, and what was replaced under the same name as a
+  deletion and an addition.
 - It goes back in time only when the server does. A list is asked for without resourceVersion, which
   is a consistent read: `resourceVersion="0"` may be answered by a server that lags behind the one
   we heard before, and would bring deleted objects back. Servers since 1.31 answer the consistent
@@ -56,6 +57,10 @@ MOST_DELAY_CUT = 5.0
 """Seconds between watches that begin well and die early."""
 MOST_DELAY_FAILED = 30.0
 """Seconds between attempts that fail."""
+
+
+class _Unreadable(TransportError):
+    """The answer is not what an API server would say."""
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -178,9 +183,10 @@ class Informer(Cache[T]):
     def _settle(self, fault: TransportError | None, *, lived: float) -> None:
         """Draw the lesson of an attempt: what to ask for next, and how patient to be."""
         self._failures = 1 if lived >= HEALTHY_SECONDS else self._failures + 1
-        if isinstance(fault, Gone):
+        if isinstance(fault, Gone | _Unreadable):  # resuming would bring the same line again
             self._listed = False
-        elif fault is not None and str(fault) != str(self.last_error):
+        news = fault is not None and str(fault) != str(self.last_error)
+        if news and not isinstance(fault, Gone):
             log.warning("%s cannot be watched: %s", self.resource.plural, fault)
         self.last_error = fault
 
@@ -287,8 +293,8 @@ class Informer(Cache[T]):
 
 
 def _decode(decoder: msgspec.json.Decoder[D], answer: bytes | msgspec.Raw) -> D:
-    """Raises TransportError where the answer is not what an API server would say."""
+    """Raises _Unreadable, also for what is no UTF-8 or nested without end."""
     try:
         return decoder.decode(answer)
-    except msgspec.DecodeError as e:
-        raise TransportError(f"the answer is not the JSON that was asked for: {e}") from e
+    except (ValueError, RecursionError) as e:
+        raise _Unreadable(f"the answer is not the JSON that was asked for: {e}") from e

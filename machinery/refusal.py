@@ -1,4 +1,8 @@
-"""What a server means by an answer that is not a success."""
+"""What a server means by an answer that is not a success.
+
+Whatever the body holds, an `ApiError` comes of it: the server, or the proxy before it, may be a
+member's, and its refusal must not become a fault of another kind than the callers expect.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ def refusal(code: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """The error of an answer's HTTP code, headers and body, ready to be raised."""
     try:
         status = _status.decode(body)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):  # also what is no UTF-8, or nested without end
         status = _Status(message=_excerpt(body))
     return ApiError.of(
         code=code,

@@ -589,14 +589,45 @@ async def test_a_late_handler_hears_of_everything(server, informer):
     assert late.take() == ["+a3"]
 
 
-async def test_an_unintelligible_server_is_a_fault_not_a_crash(server, informer, clock):
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"<html>",
+        b'{"type":"ADDED"',
+        b'{"type":"\xff","object":{}}',
+        b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}',
+        b'{"type":"DELETED","object":{"metadata":{"name":"\xff"}}}',
+        b'{"type":"ERROR","object":{"message":"\xff"}}',
+        b'{"type":"ADDED","object":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"type":"ADDED","object":{"metadata":[]}}',
+    ],
+    ids=["page", "half", "type", "added", "deleted", "error", "nested", "shape"],
+)
+async def test_a_line_that_cannot_be_read_ends_the_watch_and_a_list_follows(
+    server, informer, clock, story, line
+):
+    server.put("a", size=1)
     await informer.wait_synced()
     await settle()
-    server.say(b"<html>")
+    story.take()
+    server.objects["b"] = server.objects.pop("a")  # what the line would have told, had it been one
+    server.objects["b"]["metadata"]["name"] = "b"
+    server.say(line)
     await settle()
     assert isinstance(informer.last_error, TransportError)
+    assert story.take() == [], "nothing was learned from it, nothing lost"
     await clock.advance(1)
-    assert len(server.watches) == 2
+    assert (len(server.lists), len(server.watches)) == (2, 2)
+    assert story.take() == ["+b1", "-a"]
+    assert informer.last_error is None
+
+
+async def test_a_server_that_is_never_understood_is_no_hot_loop(server, informer, clock):
+    await informer.wait_synced()
+    for _ in range(600):
+        server.say(b'{"type":"\xff"}')
+        await clock.advance(0.1)
+    assert 10 <= len(server.lists) <= 30
 
 
 async def test_staleness_counts_from_the_last_word(server, informer, clock):
