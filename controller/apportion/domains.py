@@ -8,11 +8,11 @@ level of which more is held than its most allows just that.
   at the ranking. It may miss a choice that there is.
 - `roomiest` looks at all levels together. Where they nest (each domain of one lies in one domain of
   the other), it answers None only where no choice keeps to all bounds, and no choice that keeps to
-  them has more room: for one level, for two (`controller.apportion.prices` names the one exception,
-  which is small), and for more as long as the table over the numbers of domains stays within
-  `TABLE` entries. Where levels cross, such as regions and providers, it tries up to `WAYS` choices
-  of the first one's domains. It may miss the best choice there, and beyond these sizes, where it
-  takes the roomiest in turn; what it answers keeps to the bounds all the same.
+  them has more of the room that is needed: for one level at any size, for more as long as a table
+  over the numbers of domains stays within `TABLE` entries (for two it nearly always does, see
+  `controller.apportion.prices`). Where levels cross, such as regions and providers, it tries up to
+  `WAYS` choices of the first one's domains. It may miss the best choice there, and beyond these
+  sizes, or any; what it answers keeps to the bounds all the same.
 
 Pure; equal inputs give equal answers, and of equal domains the one that stands first is taken.
 """
@@ -153,9 +153,9 @@ def _nesting(levels: Sequence[Level], held: Mask, room: Ints, need: int) -> Mask
     elif work(most, int(np.minimum(np.bincount(leaves.parents[-1]), most[-1]).sum())) <= TABLE:
         chosen = joined(most, leaves).best(least)
     else:
-        return _roomy_in_turn(levels, held, room)
+        chosen = None
     if chosen is None:
-        return None
+        return _roomy_in_turn(levels, held, room)
     used = np.zeros(len(leaves.room), dtype=np.bool_)
     used[chosen] = True
     mask: Mask = used[levels[-1].domain]

@@ -7,8 +7,8 @@ that the price suggests, filled up or cut down to the number allowed, is one of 
 differ, most outer domains cannot be part of a better choice, or of none without them. What is left
 open goes through a table (`controller.apportion.tables`).
 
-So the answer is exact, as long as the table for what is left has at most `TABLE` entries; beyond
-that it may miss what the price leaves open, which is less than one outer domain has.
+So the answer is exact, as long as the table for what is left has at most `TABLE` entries. Beyond
+that it is the best of those that prices suggest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from controller.apportion.tables import TABLE, Leaves, Row, joined, work
 
 _NONE = -1
 _TRIED = 3
-"""Offers that are filled up: those at the prices next to the best one."""
+"""Offers that are filled up, if one of them can be: those at the prices next to the best one."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,9 @@ def priced(bids: Bids, leaves: Leaves) -> Ints | None:
     """The inner domains to use, or None where no choice keeps to the bounds."""
     offers = sorted(_search(bids), key=lambda offer: offer.bound)
     best, room = None, _NONE
-    for offer in offers[:_TRIED]:
+    for number, offer in enumerate(offers):
+        if number >= _TRIED and best is not None:
+            break
         found = _filled(bids, offer.taken)
         if found is not None and int(bids.room[found].sum()) > room:
             best, room = bids.leaf[found], int(bids.room[found].sum())
