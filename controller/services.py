@@ -101,7 +101,7 @@ class _Endpoints:
         return failure(503, reason) if reason else _text("ok")
 
     async def metrics(self, _request: Request) -> Response:
-        return Response(200, metrics.exposition(), "text/plain; version=0.0.4; charset=utf-8")
+        return Response(200, metrics.exposition(), metrics.CONTENT_TYPE)
 
     async def scores(self, request: Request) -> Response:
         return _set(self._flags.set_scores, request)
