@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from machinery.answers import decode, joined, onward
-from machinery.errors import Gone, NotFound
+from machinery.errors import Gone, NotFound, TransportError
 from machinery.resources import Resource
 
 JSON = "application/json"
@@ -26,6 +26,8 @@ METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 PAGE = 500
 """Objects of one page of a list."""
+MOST_PAGES = 10_000
+"""Pages of one list: millions of objects. A server that goes on leading further has no end."""
 
 Resources: TypeAlias = list[Resource]
 JsonPatch: TypeAlias = list[dict[str, Any]]
@@ -102,17 +104,23 @@ class Verbs(ABC):
 
         All pages show one moment. Raises Gone when the server has forgotten that moment half way:
         what was read so far is then to be thrown away. `limit` 0 asks for everything at once.
+        Raises TransportError for a list that leads in a circle, or on and on.
         """
         path = res.path(namespace)
         accept = METADATA_LIST if metadata_only else JSON
         params = selection(label_selector, field_selector, limit=str(limit) if limit else None)
-        while True:
+        followed: set[str] = set()
+        for _ in range(MOST_PAGES):
             page = await self.request("GET", path, params=params, accept=accept)
             following = onward(page)
             yield page
             if not following:
                 return
+            if following in followed:
+                raise TransportError(f"the list of {path} leads back to a page that it had")
+            followed.add(following)
             params["continue"] = following
+        raise TransportError(f"the list of {path} has no end after {MOST_PAGES} pages")
 
     async def list(
         self,

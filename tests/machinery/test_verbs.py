@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +14,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from machinery import verbs
 from machinery.answers import decode
 from machinery.errors import Conflict, Gone, Invalid, NotFound, TransportError
 from machinery.kubeconfig import Connection
@@ -343,6 +346,44 @@ async def test_a_list_that_is_forbidden_is_not_asked_for_twice(server: Server) -
     with pytest.raises(NotFound):
         await server.client.list(WORKLOADS)
     assert len(server.asked) == 1
+
+
+def always_onward(token: Callable[[int], str]) -> Answer:
+    """A server of pages without a last one."""
+    numbers = itertools.count()
+    return lambda _: Pages().page(items("a"), token(next(numbers)), version="1")
+
+
+@pytest.mark.parametrize(
+    ("token", "asked"), [(lambda _: "x", 2), (lambda n: "xyz"[n % 3], 4)], ids=["same", "circle"]
+)
+async def test_a_list_that_leads_back_to_a_page_it_had_is_a_fault(
+    server: Server, token: Callable[[int], str], asked: int
+) -> None:
+    server.answer = always_onward(token)
+    with pytest.raises(TransportError, match="leads back") as caught:
+        await asyncio.wait_for(server.client.list(PODS), 5)
+    assert "/api/v1/pods" in str(caught.value)
+    assert len(server.asked) == asked, "and is not asked for once more in one piece"
+
+
+async def test_a_list_that_never_ends_is_given_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verbs, "MOST_PAGES", 20)
+    server.answer = always_onward(str)
+    with pytest.raises(TransportError, match="no end after 20 pages"):
+        await asyncio.wait_for(server.client.list(PODS), 5)
+    assert len(server.asked) == 20
+
+
+async def test_a_list_may_have_as_many_pages_as_the_bound(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert verbs.MOST_PAGES * PAGE >= 1_000_000, "more objects than any server holds of a kind"
+    monkeypatch.setattr(verbs, "MOST_PAGES", 3)
+    server.answer = Pages(items("a"), items("b"), items("c"))
+    assert names(await server.client.list(PODS)) == ["a", "b", "c"]
 
 
 # --- answers that are none
