@@ -80,7 +80,7 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> Inventory:
             body["status"] = document.body.get("status") or {}
             found.add(admitting.workload(document, body), body)
         elif document.of(GROUP, "WorkloadPolicy"):
-            _add_policy(found, document, namespace)
+            _add_policy(found, document, namespace, status=document.body.get("status") or {})
         elif document.of(GROUP, "MemberCluster") or not document.kind:
             found.clusters.append(members.member(document))
         else:
@@ -111,7 +111,9 @@ def to_apply(
             found[workload.metadata.key] = workload
             now += timedelta(microseconds=1)
         elif document.of(GROUP, "WorkloadPolicy"):
-            _add_policy(present, document, namespace)
+            before = present.policies.get(admitting.key_of(document, namespace))
+            status = msgspec.to_builtins(before.status) if before else {}
+            _add_policy(present, document, namespace, status=status)
         else:
             others.append(document)
             continue
@@ -157,6 +159,9 @@ def _laid_over(document: Document, present: Inventory, namespace: str, now: date
     return admitting.workload(document, body)
 
 
-def _add_policy(found: Inventory, document: Document, namespace: str) -> None:
+def _add_policy(
+    found: Inventory, document: Document, namespace: str, *, status: Mapping[str, Any]
+) -> None:
     body = admitting.admitted(document, namespace=namespace)
+    body["status"] = status
     found.policies[admitting.key_of(document, namespace)] = admitting.policy(document, body)

@@ -7,10 +7,11 @@ read or written; what would be written is counted as if it were.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from controller.claims import Ledger
 from controller.cycle import decide
 from controller.decision import Decision
 from controller.framework.profile import Profile
@@ -28,9 +29,9 @@ class Rehearsal:
         self,
         profiles: Mapping[str, Profile],
         *,
-        clusters: Iterable[MemberCluster],
-        workloads: Iterable[Workload],
-        policies: Iterable[WorkloadPolicy],
+        clusters: Collection[MemberCluster],
+        workloads: Collection[Workload],
+        policies: Collection[WorkloadPolicy],
         now: datetime,
     ) -> None:
         sort = next(iter(profiles.values())).queue_sort
@@ -48,7 +49,17 @@ class Rehearsal:
             self._world.workload_changed(None, workload)
             if self._world.ours(workload) and not workload.fault:
                 self._units[workload.metadata.key] = workload.unit
+        self._shows = {(w.metadata.key, w.metadata.uid): w.placements for w in workloads}
+        for policy in policies:
+            self._haunt(policy)
         self._unsettled = {w.metadata.key for w in workloads if self._world.unsettled(w)}
+
+    def _haunt(self, policy: WorkloadPolicy) -> None:
+        """Count what has been claimed for Workloads that do not show it yet."""
+        ledger = Ledger(holder="")
+        ledger.learn(policy, now=0.0)
+        ghosts = ledger.ghosts(lambda key, uid: self._shows.get((key, uid)), now=0.0)
+        self._world.haunt(policy.metadata.key, ghosts)
 
     def run(self, asked: Iterable[Key]) -> None:
         """Decide these, and whoever waits for a decision anyway, until nothing moves."""

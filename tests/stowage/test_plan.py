@@ -367,6 +367,32 @@ class TestPolicies:
         assert shares(told) == {"member": 3, "host": 3}
         assert list(plan(write("w.yaml", policy("demo", member=1, host=3)), fleet)) == []
 
+    @pytest.mark.proves("K24")
+    def test_what_another_scheduler_has_claimed_counts(self, write: Write, zones: str) -> None:
+        """Also a Workload of the fleet that shows it counts once, and a claim for none not at all."""
+        theirs = workload("theirs", metadata={"uid": "u1", "labels": {}}, schedulerName="other")
+        theirs["spec"]["targetDeployment"]["spec"]["template"]["metadata"]["labels"] = {
+            "app": "demo"
+        }
+        members = [cluster(name, labels={"zone": name}) for name in ("member", "host")]
+        asked = write("w.yaml", workload("demo", replicas=6, labels=BOUND))
+
+        def claimed(uid: str, *there: dict[str, Any]) -> dict[str, int]:
+            share = {"cluster": "host", "replicas": 2}
+            claim = {
+                "workload": "shop/theirs",
+                "uid": uid,
+                "holder": "other",
+                "time": "2026-01-01T00:00:00Z",
+                "placements": [share],
+            }
+            told = policy("demo", member=1, host=3) | {"status": {"claims": [claim]}}
+            return shares(plan(asked, write("fleet.yaml", *members, told, *there))["demo"])
+
+        assert claimed("u1", theirs) == {"member": 1, "host": 1}
+        assert claimed("u1", theirs | {"status": placed(host=2)}) == {"member": 1, "host": 1}
+        assert claimed("gone", theirs) == {"member": 1, "host": 3}
+
     @pytest.mark.proves("K16")
     def test_one_that_is_missing(self, write: Write, zones: str) -> None:
         told = plan(write("w.yaml", workload("demo", labels=BOUND)), zones)["demo"]
