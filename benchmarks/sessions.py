@@ -27,9 +27,9 @@ import msgspec
 from machinery.clock import SystemClock
 from machinery.kubeconfig import Connection
 from machinery.objects import Key
-from propagator.apply import USUAL
 from propagator.capacity import CapacityLedger, Pod, WirePod, slim_pod
 from propagator.fleet import MemberFleet
+from propagator.kinds import USUAL
 from propagator.member import MemberSession
 from propagator.observe import UnitLedger
 from propagator.settings import SessionSettings

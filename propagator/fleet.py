@@ -62,6 +62,16 @@ class MemberFleet:
         """Every member's name, in order."""
         return sorted(self._sessions)
 
+    def wake(self, name: str, key: Key) -> None:
+        """Have that member work on a Workload now, however often it failed there.
+
+        Nothing happens when there is no such member.
+        """
+        session = self._sessions.get(name)
+        if session is not None:
+            session.queue.forget(key)
+            session.queue.add(key)
+
     def watch(self, *resources: Resource) -> None:
         """Have every session that is admitted from now on watch our objects of these kinds.
 

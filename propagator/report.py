@@ -1,7 +1,7 @@
 """What is said of a Workload on the hub: how each cluster is doing, and what that makes in sum.
 
 Pure: from placements, what the members show and what came of the writes, to the fields of the
-status that the propagator owns. `propagator.placements` does the writing.
+status that the propagator owns. `propagator.reporter` does the writing.
 """
 
 from __future__ import annotations

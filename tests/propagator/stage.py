@@ -13,7 +13,7 @@ from machinery.errors import NotFound
 from machinery.resources import NAMESPACES, SECRETS, WORKLOADS, Resource
 from machinery.transport import ApiClient
 from propagator.app import Propagator
-from propagator.apply import USUAL
+from propagator.kinds import USUAL
 from propagator.placements import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster

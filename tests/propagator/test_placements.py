@@ -12,7 +12,7 @@ import pytest
 
 from crds.names import FINALIZER
 from machinery.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
-from propagator.apply import Applier
+from propagator.write import PieceWriter
 from stowage.playground.controlplanes import Cluster
 
 from .conftest import until
@@ -279,13 +279,13 @@ async def test_another_hubs_objects_are_neither_taken_nor_removed(stage_on: Make
 async def test_an_object_made_in_the_same_moment_is_given_back(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
 ):
-    look, looks = Applier._look, []
+    look, looks = PieceWriter.look, []
 
     async def looks_free_at_first(*about: Any) -> Any:
         looks.append(about)
         return await look(*about) if len(looks) > 1 else None
 
-    monkeypatch.setattr(Applier, "_look", looks_free_at_first)
+    monkeypatch.setattr(PieceWriter, "look", looks_free_at_first)
     async with stage_on() as stage:
         await stage.space_on("m1")
         theirs = configmap("conf", mine="yes")

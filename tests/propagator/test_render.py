@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from propagator.marks import first_ordinals
 from propagator.model import HubSecret, Workload
-from propagator.placements import first_ordinals
 from propagator.render import render
 
 
