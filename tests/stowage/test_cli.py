@@ -18,7 +18,16 @@ from click.testing import CliRunner
 from stowage import cli
 from stowage.playground.probes import free_port
 
-COMMANDS = ("controller", "propagator", "install", "join", "unjoin", "playground")
+COMMANDS = (
+    "controller",
+    "propagator",
+    "install",
+    "join",
+    "unjoin",
+    "plan",
+    "explain",
+    "playground",
+)
 _HEAVY = (
     "kubernetes",
     "aiohttp",
