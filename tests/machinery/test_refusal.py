@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from machinery.errors import ApiError, Conflict, ServerError, TooManyRequests
+from machinery.errors import ApiError, Conflict, Forbidden, ServerError
 from machinery.kubeconfig import Connection
 from machinery.refusal import EXCERPT_LIMIT, MESSAGE_LIMIT, refusal
 from machinery.transport import ApiClient
@@ -53,7 +53,7 @@ def test_a_status_is_told_whole_but_for_a_message_without_end() -> None:
 
 @unreadable
 @pytest.mark.parametrize(
-    ("code", "expected"), [(409, Conflict), (429, TooManyRequests), (500, ServerError)]
+    ("code", "expected"), [(409, Conflict), (403, Forbidden), (500, ServerError)]
 )
 async def test_it_comes_out_of_the_client_as_the_error_of_its_code(
     body: bytes, code: int, expected: type[ApiError]
@@ -67,6 +67,6 @@ async def test_it_comes_out_of_the_client_as_the_error_of_its_code(
 
     server = await asyncio.start_server(say, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()[:2]
-    async with server, ApiClient(Connection(f"http://{host}:{port}"), timeout=0.1) as client:
+    async with server, ApiClient(Connection(f"http://{host}:{port}")) as client:
         with pytest.raises(expected):
             await client.request("PATCH", "/api")
