@@ -68,7 +68,7 @@ def _ready(
     before = ready_condition(cluster.status)
     value = "True" if verdict.ready else "False"
     since = before.get("lastTransitionTime") if before.get("status") == value else None
-    message = verdict.message
+    message = verdict.told(cluster.name)
     if verdict.ready and link is not None and link.obstacle:
         message += f"; its capacity is not known: {link.obstacle}"
     return {

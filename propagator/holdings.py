@@ -51,7 +51,7 @@ async def listed(
         if informer.last_error is not None:
             raise informer.last_error
         if clock.monotonic() > until:
-            raise Unreachable(f"{session.name}: {resource.plural} were not listed in time")
+            raise Unreachable(f"{resource.plural} were not listed in time")
         await clock.sleep(_LOOK_AGAIN)
     return informer
 

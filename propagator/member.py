@@ -92,8 +92,8 @@ class MemberSession:
 
     @property
     def message(self) -> str:
-        """The reason in a sentence, without any secret."""
-        return self.verdict.message if self.verdict else "not asked yet"
+        """The reason in a sentence that names the member, without any secret."""
+        return self.verdict.told(self.name) if self.verdict else f"{self.name}: not asked yet"
 
     def allows(self, namespace: str) -> bool:
         """Whether that target namespace is allowed here; kube-* and stowage-system never are."""
@@ -156,7 +156,7 @@ class MemberSession:
 
     def _linked(self) -> Link:
         if self.link is None:
-            raise Unreachable(f"{self.name}: {self.message}")
+            raise Unreachable("there is no usable kubeconfig now")
         return self.link
 
     async def _follow(self) -> None:
@@ -206,7 +206,7 @@ class MemberSession:
         known, self.verdict = self.verdict == verdict, verdict
         if not known:
             log = LOG.info if verdict.ready else LOG.warning
-            log("%s: %s", verdict.reason, verdict.message, extra={"object": self.name})
+            log("%s: %s", verdict.reason, self.message, extra={"object": self.name})
         if self.ready:
             self._unpark()
         if self.ready or not known:

@@ -36,7 +36,11 @@ _RELIABILITY_WEIGHT = 0.02  # at a probe each 5 s: half of a failure is forgotte
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Can this member be used, and if not, why. The message never holds a secret."""
+    """Can this member be used, and if not, why. The message never holds a secret.
+
+    Where there was no answer the message is no more than the address and the cause; `told` makes a
+    sentence of it.
+    """
 
     reason: ReadyReason
     message: str
@@ -45,6 +49,17 @@ class Verdict:
     def ready(self) -> bool:
         """True when the member answers to our credential."""
         return self.reason is ReadyReason.CONNECTED
+
+    def told(self, cluster: str) -> str:
+        """A sentence for who reads a condition: which cluster, what is wrong, what mends it."""
+        if self.ready:
+            return self.message
+        if self.reason is not ReadyReason.UNREACHABLE:
+            return f"{cluster}: {self.message}"
+        return (
+            f"cluster {cluster} cannot be reached ({self.message}): check that its API server "
+            "runs and that its Secret names an address which the propagator can reach"
+        )
 
 
 CONNECTED = Verdict(ReadyReason.CONNECTED, "the API server answers")

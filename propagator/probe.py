@@ -91,7 +91,7 @@ class Probe:
             async with asyncio.timeout(seconds):
                 await question
         except TimeoutError:
-            return unreachable(f"no answer within {seconds:g} s")
+            return unreachable(f"{self._client.connection.server}: no answer within {seconds:g} s")
         except TransportError as fault:
             return verdict_of(fault)
         return CONNECTED

@@ -13,12 +13,14 @@ from crds.workload import PropagatedReason
 from machinery.errors import (
     ApiError,
     Conflict,
+    Forbidden,
     Gone,
     ServerError,
     TooManyRequests,
     TransportError,
     Unauthorized,
 )
+from propagator.observe import verdict_of
 from propagator.render import Piece
 from propagator.report import Outcome
 
@@ -60,11 +62,16 @@ def taken(member: str, piece: Piece) -> Refused:
     )
 
 
-def outcome_of(fault: TransportError) -> Outcome:
+def outcome_of(member: str, fault: TransportError) -> Outcome:
     """What a fault says about a share: an answer of the member that is no, or none at all."""
-    forbidden = isinstance(fault, ApiError) and fault.code == 403
-    reason = PropagatedReason.REJECTED if forbidden else PropagatedReason.CLUSTER_UNREACHABLE
-    return Outcome(reason, str(fault))
+    match fault:
+        case Forbidden():
+            return Outcome(PropagatedReason.REJECTED, str(fault))
+        case TooManyRequests():
+            message = f"{member}: {fault}"
+        case _:
+            message = verdict_of(fault).told(member)
+    return Outcome(PropagatedReason.CLUSTER_UNREACHABLE, message)
 
 
 def _where(piece: Piece) -> str:

@@ -47,7 +47,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One cluster as it is seen now. `main` is the object that runs the units."""
+    """One cluster as it is seen now. `main` is the object that runs the units.
+
+    `reason` is the whole sentence about a cluster that cannot be looked at.
+    """
 
     name: str
     asked: int
@@ -64,7 +67,7 @@ def share_of(seen: Seen, kind: str, before: Mapping[str, Any]) -> dict[str, Any]
     """The entry of status.clusters; an unreachable cluster keeps its last numbers."""
     if not seen.reachable:
         kept = {count: before[count] for count in _KEPT if count in before}
-        return _entry(seen, ShareState.UNREACHABLE, f"{seen.name}: {seen.reason}", kept)
+        return _entry(seen, ShareState.UNREACHABLE, seen.reason, kept)
     ready, updated = readiness(kind, seen.main, seen.asked)
     counts: dict[str, Any] = {"ready": ready, "updated": updated}
     if seen.units is not None:
@@ -142,8 +145,7 @@ def propagated(
         reason = min((r for r, _ in problems), key=list(PropagatedReason).index)
         return reason, "; ".join(sorted({m for r, m in problems if r is reason}))
     if away:
-        text = "; ".join(f"{s.name}: {s.reason}" for s in away)
-        return PropagatedReason.CLUSTER_UNREACHABLE, text
+        return PropagatedReason.CLUSTER_UNREACHABLE, "; ".join(s.reason for s in away)
     if any(s.outcome is None or s.main is None for s in seen if not s.leaving):
         return PropagatedReason.PROPAGATING, "objects are on their way"
     names = ", ".join(share["name"] for share in placed)

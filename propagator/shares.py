@@ -73,7 +73,7 @@ class Shares:
             raise  # the hub's Workload was changed while it was prepared: nothing is wrong there
         except TransportError as fault:
             LOG.info("%s: %s", session.name, fault, extra={"object": workload.owner})
-            self._note(key, session.name, outcome_of(fault))
+            self._note(key, session.name, outcome_of(session.name, fault))
             raise
         self._note(key, session.name, outcome)
         return again
@@ -84,7 +84,7 @@ class Shares:
         try:
             await self._holdings.look_for(session, workload)
         except TransportError as fault:
-            self._note(key, session.name, outcome_of(fault))
+            self._note(key, session.name, outcome_of(session.name, fault))
             raise
         if not self._holdings.knows(session, workload):
             return AGAIN_SECONDS

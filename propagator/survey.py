@@ -47,7 +47,7 @@ class Survey:
         asked = workload.placements.get(name, 0)
         leaving = name not in workload.placements
         if session is None or not session.ready:
-            why = session.message if session else "there is no MemberCluster of this name"
+            why = session.message if session else f"{name}: there is no MemberCluster of this name"
             return Seen(name, asked, leaving, False, why, None, None, None, None)
         objects = owned(session, workload.uid)
         main = _main_of(workload, objects)

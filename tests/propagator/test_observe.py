@@ -19,7 +19,15 @@ from machinery.errors import (
 )
 from machinery.objects import Meta
 from propagator.capacity import Node, Pod
-from propagator.observe import Health, UnitCounts, UnitLedger, provider_of, settled, verdict_of
+from propagator.observe import (
+    CONNECTED,
+    Health,
+    UnitCounts,
+    UnitLedger,
+    provider_of,
+    settled,
+    verdict_of,
+)
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -45,6 +53,18 @@ def api_error(code: int) -> ApiError:
 def test_each_fault_has_its_reason(fault: StowageError, reason: ReadyReason):
     assert verdict_of(fault).reason is reason
     assert verdict_of(fault).ready is (reason is ReadyReason.CONNECTED)
+
+
+@pytest.mark.proves("D1")
+def test_what_is_wrong_is_told_in_a_sentence_that_names_the_cluster_and_the_cure():
+    refused = verdict_of(Unreachable("https://10.0.0.1:6443: Connection refused"))
+    assert refused.told("m1") == (
+        "cluster m1 cannot be reached (https://10.0.0.1:6443: Connection refused): check that its "
+        "API server runs and that its Secret names an address which the propagator can reach"
+    )
+    revoked = verdict_of(api_error(401))
+    assert revoked.told("m1") == "m1: the credential is refused: said no"
+    assert CONNECTED.told("m1") == "the API server answers"
 
 
 def test_latency_is_smoothed_and_failures_leave_it_alone():

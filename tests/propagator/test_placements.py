@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 
 from crds.names import FINALIZER
+from crds.workload import PropagatedReason
+from machinery.errors import ApiError, Unreachable
 from machinery.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
+from propagator.refusals import outcome_of
 from propagator.write import PieceWriter
 from stowage.playground.controlplanes import Cluster
 
@@ -468,6 +472,48 @@ async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
             secret["metadata"].pop(key, None)
         await stage.hub.create(SECRETS, secret)
         await stage.goes("m1")
+
+
+@pytest.mark.proves("D1")
+async def test_a_member_that_refuses_the_connection_is_told_in_one_sentence(
+    stage_on: MakeStage, m1: Cluster
+):
+    sentence = re.compile(
+        rf"cluster m1 cannot be reached \({m1.server}: .+\): check that its API server runs "
+        r"and that its Secret names an address which the propagator can reach"
+    )
+
+    async def told() -> bool:
+        cluster = await stage.hub.get(MEMBER_CLUSTERS, "m1")
+        (ready,) = cluster["status"]["conditions"]
+        return ready["reason"] == "Unreachable" and bool(sentence.fullmatch(ready["message"]))
+
+    async with stage_on() as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=1, m2=1)
+        await stage.propagated("demo")
+        m1.kill()
+        try:
+            assert sentence.fullmatch(await stage.refused("demo", "ClusterUnreachable"))
+            assert sentence.fullmatch((await stage.share("demo", "m1"))["message"])
+            await until(told)
+        finally:
+            m1.launch()
+        await stage.propagated("demo")
+    await asyncio.to_thread(m1.wait_ready)
+
+
+def test_a_fault_in_the_middle_of_a_write_names_the_cluster_too():
+    refused = outcome_of("m1", Unreachable("https://10.0.0.1:6443: Connection refused"))
+    assert refused.reason is PropagatedReason.CLUSTER_UNREACHABLE
+    assert refused.message.startswith("cluster m1 cannot be reached (https://10.0.0.1:6443: ")
+    slow = outcome_of("m1", ApiError.of(code=429, reason="", message="too many requests"))
+    assert (slow.reason, slow.message) == (
+        PropagatedReason.CLUSTER_UNREACHABLE,
+        "m1: too many requests",
+    )
+    forbidden = outcome_of("m1", ApiError.of(code=403, reason="Forbidden", message="may not"))
+    assert (forbidden.reason, forbidden.message) == (PropagatedReason.REJECTED, "may not")
 
 
 @pytest.mark.proves("C30")
