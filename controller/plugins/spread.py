@@ -62,7 +62,7 @@ def choose(
         return Choice(left, np.zeros_like(left))
     codes = [_codes(field.fleet, each.topology_key) for each in unit.spread]
     left = left & np.logical_and.reduce([code != ABSENT for code in codes])
-    rows = _best_first(field, left, held)
+    rows = _best_first(field, left, held, codes[0], most)
     levels = [
         Level(code[rows].astype(np.int64), each.min_domains or 1, each.max_domains or len(left))
         for code, each in zip(codes, unit.spread, strict=True)
@@ -89,11 +89,19 @@ def _codes(fleet: Fleet, key: str) -> Codes:
     return fleet.column(key).codes
 
 
-def _best_first(field: Candidates, rows: Mask, held: Mask) -> Ints:
-    """These clusters: what holds units, then by score, then by name."""
+def _best_first(
+    field: Candidates, rows: Mask, held: Mask, domain: Codes, most: Ints | None
+) -> Ints:
+    """These clusters: what holds units, then by score; of equals those whose domain is the best.
+
+    That is the one that can take more, then the one with the greater scores in sum. Where every cluster runs all units, a domain can take as many copies as it has clusters.
+    """
     found = np.flatnonzero(rows)
     better = field.scores[found] + np.where(held[found], int(field.scores.max()) + 1, 0)
-    line: Ints = found[np.argsort(field.fleet.by_name[found] - better * len(rows))]
+    takes = np.bincount(domain[found], weights=None if most is None else most[found])
+    sums = np.bincount(domain[found], weights=field.scores[found])
+    ties = (field.fleet.by_name[found], -sums[domain[found]], -takes[domain[found]])
+    line: Ints = found[np.lexsort((*ties, -better))]
     return line
 
 
