@@ -59,6 +59,13 @@ class Nest:
     cap: Ints
 
 
+def first_come(wanted: Ints, units: int) -> Ints:
+    """As they stand, each as much as it wants, until no unit is left; shape as `wanted`."""
+    before = np.cumsum(wanted) - wanted
+    served: Ints = np.clip(units - before, 0, wanted)
+    return served
+
+
 def hand_out(
     total: int, *, weight: Ints, start: Ints, top: Ints, order: Ints, nests: Sequence[Nest] = ()
 ) -> Ints:

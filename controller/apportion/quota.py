@@ -27,7 +27,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from controller.apportion.divisor import Ints, Mask
+from controller.apportion.divisor import Ints, Mask, first_come
 
 OUTSIDE = -1
 """The domain of a cluster that is in no listed one."""
@@ -175,7 +175,7 @@ def _in_balance(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     if level == 0:
         return np.zeros_like(most)
     sure: Ints = reach[level - 1]
-    return sure + _first_come(reach[level] - sure, units - int(sure.sum()))
+    return sure + first_come(reach[level] - sure, units - int(sure.sum()))
 
 
 def _in_turn(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
@@ -183,7 +183,7 @@ def _in_turn(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     ratio = _BEST * count // np.maximum(desired, 1)
     line = np.argsort(-ratio, kind="stable")
     taken = np.zeros_like(most)
-    taken[line] = _first_come(most[line], units)
+    taken[line] = first_come(most[line], units)
     return taken
 
 
@@ -192,7 +192,7 @@ def _out_of_turn(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     ratio = np.where(count >= desired, _BEST, _BEST * count // np.maximum(desired, 1))
     line = np.lexsort((-np.arange(len(most)), ratio))
     given = np.zeros_like(most)
-    given[line] = _first_come(most[line], units)
+    given[line] = first_come(most[line], units)
     return given
 
 
@@ -212,7 +212,7 @@ def _beyond(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
     for domain in _one_by_one(desired, count + taken, most - taken, units - int(taken.sum())):
         taken[domain] += 1
     nothing = np.where(known, 0, most)
-    return taken + _first_come(nothing, units - int(taken.sum()))
+    return taken + first_come(nothing, units - int(taken.sum()))
 
 
 def _up_to(ratio: float, desired: Ints, count: Ints, most: Ints, known: Mask) -> Ints:
@@ -242,13 +242,6 @@ def _kept_last(rule: _Rule, units: int, desired: Ints, count: Ints, most: Ints) 
     keep = rule(int(most.sum()) - units, desired, count - most, most)
     given: Ints = most - keep
     return given
-
-
-def _first_come(wanted: Ints, units: int) -> Ints:
-    """In this order, each as much as it wants, until nothing is left."""
-    before = np.cumsum(wanted) - wanted
-    served: Ints = np.clip(units - before, 0, wanted)
-    return served
 
 
 def _inside(clusters: Clusters, units: Ints, method: Method) -> Ints:
@@ -353,5 +346,5 @@ def _by_rank(quota: Quota, clusters: Clusters, units: int) -> Ints:
         allowed = np.zeros_like(taken)
         allowed[grouped] = np.clip(gap[place] - before, 0, room)
         wanted = allowed[line]
-    taken[line] = _first_come(wanted, units)
+    taken[line] = first_come(wanted, units)
     return taken

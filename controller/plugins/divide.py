@@ -14,12 +14,13 @@ import numpy as np
 
 from controller import limits
 from controller.apportion.divisor import MAX_UNITS, MAX_WEIGHT, Ints, Mask, hand_out
+from controller.apportion.packing import packed, packed_why
 from controller.apportion.planner import UNBOUNDED, Problem, apportion
 from controller.apportion.settle import as_bounds
 from controller.framework.points import Assignment, Candidates
 from controller.plugins.shortfall import Shortfall
 from controller.plugins.spread import Choice, choose
-from controller.reasons import Binding, Reason, Reasons, Why, nothing_binds
+from controller.reasons import Binding, nothing_binds
 from controller.unit import Unit
 from crds.workload import Packing
 
@@ -60,8 +61,8 @@ class Divided:
         problem = _within(asked, field, choice)
         binding: Binding = nothing_binds
         if unit.packing == Packing.FEWEST.value:
-            shares = _packed(problem)
-            why = _packed_why(problem, shares)
+            shares = packed(problem)
+            why = packed_why(problem, shares)
         else:
             plan = apportion(problem)
             shares, why, binding = plan.shares, plan.reasons, lambda: plan.binding
@@ -137,43 +138,3 @@ def _static(unit: Unit, field: Candidates, lower: Ints, upper: Ints) -> Ints:
             upper[mask] = rule.max_replicas
     lower[free] = 0
     return weight
-
-
-def _packed(problem: Problem) -> Ints:
-    """As few clusters as hold it: those in use first, the fullest of them, then the roomiest."""
-    cap = np.where(problem.weight > 0, problem.cap(), 0)
-    held = np.minimum(problem.present, problem.learnt)
-    surplus = int(held.sum()) - problem.total
-    if surplus > 0:
-        line = np.lexsort((problem.order, -np.minimum(held, cap), held > cap))
-        return _first_come(line, held, problem.total)
-    shares = held.copy()
-    floor = np.clip(np.minimum(problem.lower, cap) - shares, 0, None)
-    shares += _first_come(np.argsort(problem.order), floor, problem.total - int(shares.sum()))
-    open_ = np.clip(cap - shares, 0, None)
-    line = np.lexsort((problem.order, -open_, -shares))
-    return shares + _first_come(line, open_, problem.total - int(shares.sum()))
-
-
-def _first_come(line: Ints, wanted: Ints, units: int) -> Ints:
-    """In this order, each as much as it wants, until nothing is left."""
-    before = np.cumsum(wanted[line]) - wanted[line]
-    served = np.zeros_like(wanted)
-    served[line] = np.clip(units - before, 0, wanted[line])
-    return served
-
-
-def _packed_why(problem: Problem, shares: Ints) -> Reasons:
-    cap = problem.cap()
-
-    def why(row: int) -> tuple[Reason, ...]:
-        units, kept = int(shares[row]), int(min(problem.present[row], shares[row]))
-        reasons = [Reason(Why.KEPT, kept)] if kept else []
-        if units > kept:
-            reasons.append(Reason(Why.PACKED, units - kept))
-        if units == cap[row]:
-            kind = Why.UPPER if problem.upper[row] == units else Why.ROOM
-            reasons.append(Reason(kind, units))
-        return tuple(reasons)
-
-    return why

@@ -94,7 +94,8 @@ def _best_first(
 ) -> Ints:
     """These clusters: what holds units, then by score; of equals those whose domain is the best.
 
-    That is the one that can take more, then the one with the greater scores in sum. Where every cluster runs all units, a domain can take as many copies as it has clusters.
+    That is the one that can take more, then the one with the greater scores in sum. Where every
+    cluster runs all units, a domain can take as many copies as it has clusters.
     """
     found = np.flatnonzero(rows)
     better = field.scores[found] + np.where(held[found], int(field.scores.max()) + 1, 0)
