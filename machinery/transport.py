@@ -48,7 +48,7 @@ from machinery.refusal import refusal
 from machinery.resources import Resource
 from machinery.retry import persist
 from machinery.tls import client_context
-from machinery.verbs import JSON, METADATA, JsonPatch, Verbs, selection
+from machinery.verbs import JSON, METADATA, Verbs, selection
 
 ANSWER_LIMIT = 256 * 1024 * 1024
 """Bytes of one answer, after decompression. A page of 500 objects stays far below it."""
@@ -162,7 +162,7 @@ class ApiClient(Verbs):
         path: str,
         *,
         params: Mapping[str, str] | None = None,
-        body: bytes | Mapping[str, Any] | JsonPatch | None = None,
+        body: bytes | Mapping[str, Any] | None = None,
         content_type: str = JSON,
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call

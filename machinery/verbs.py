@@ -20,7 +20,6 @@ from machinery.resources import Resource
 JSON = "application/json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML; the server takes it under this name
 MERGE_PATCH = "application/merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -30,7 +29,6 @@ MOST_PAGES = 10_000
 """Pages of one list: millions of objects. A server that goes on leading further has no end."""
 
 Resources: TypeAlias = list[Resource]
-JsonPatch: TypeAlias = list[dict[str, Any]]
 
 
 class _ApiResource(msgspec.Struct):
@@ -72,7 +70,7 @@ class Verbs(ABC):
         path: str,
         *,
         params: Mapping[str, str] | None = None,
-        body: bytes | Mapping[str, Any] | JsonPatch | None = None,
+        body: bytes | Mapping[str, Any] | None = None,
         content_type: str = JSON,
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call
@@ -195,19 +193,6 @@ class Verbs(ABC):
         """The patched object. A metadata.resourceVersion in it that is old raises Conflict."""
         path = res.path(namespace, name, subresource)
         return await self._json("PATCH", path, body=patch, content_type=MERGE_PATCH)
-
-    async def json_patch(
-        self,
-        res: Resource,
-        name: str,
-        patch: JsonPatch,
-        *,
-        namespace: str | None = None,
-        subresource: str | None = None,
-    ) -> dict[str, Any]:
-        """The patched object. Raises Invalid when a `test` of the patch fails."""
-        path = res.path(namespace, name, subresource)
-        return await self._json("PATCH", path, body=patch, content_type=JSON_PATCH)
 
     async def update(
         self,

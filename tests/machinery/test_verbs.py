@@ -207,12 +207,6 @@ async def test_each_kind_of_patch_has_its_content_type(server: Server) -> None:
     assert server.last.headers["Content-Type"] == "application/merge-patch+json"
     assert server.last.body == merge, "null is what deletes a field: it must arrive"
 
-    steps = [{"op": "test", "path": "/a", "value": 1}, {"op": "remove", "path": "/a"}]
-    await client.json_patch(WORKLOADS, "web", steps, namespace="demo", subresource="status")
-    assert server.last.summary == ("PATCH", f"{ONE}/status", {})
-    assert server.last.headers["Content-Type"] == "application/json-patch+json"
-    assert server.last.body == steps
-
     await client.apply(WORKLOADS, OBJECT, name="web")
     assert server.last.summary == ("PATCH", ONE, {"fieldManager": "stowage"})
     assert server.last.headers["Content-Type"] == "application/apply-patch+yaml"
@@ -240,7 +234,7 @@ async def test_a_dry_run_is_told_to_the_server(server: Server) -> None:
     assert server.last.query == {"fieldManager": "stowage", "dryRun": "All"}
 
 
-async def test_a_conflict_and_a_failed_test_are_told_apart(server: Server) -> None:
+async def test_a_conflict_and_a_refusal_are_told_apart(server: Server) -> None:
     server.answer = lambda _: refused(409, "Conflict")
     with pytest.raises(Conflict):
         await server.client.merge_patch(
@@ -248,7 +242,7 @@ async def test_a_conflict_and_a_failed_test_are_told_apart(server: Server) -> No
         )
     server.answer = lambda _: refused(422, "Invalid")
     with pytest.raises(Invalid):
-        await server.client.json_patch(WORKLOADS, "web", [], namespace="demo")
+        await server.client.merge_patch(WORKLOADS, "web", {"spec": 1}, namespace="demo")
 
 
 # --- lists
