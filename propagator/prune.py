@@ -75,14 +75,13 @@ async def _release(session: MemberSession, place: Place, found: ManagedObject, u
             await _part(session, place, uid, last=last)
         elif not live.metadata.deleting:
             client, seen = session.client_for(place.namespace), found.metadata.uid
-            namespace = place.namespace or None
-            await client.delete(place.resource, place.name, namespace=namespace, uid=seen)
+            await client.delete(place.resource, place.name, namespace=place.namespace, uid=seen)
 
 
 async def _part(session: MemberSession, place: Place, uid: str, *, last: bool) -> None:
     """Take our part out of an object that stays."""
     answer = await session.client_for(place.namespace).merge_patch(
-        place.resource, place.name, parting(uid, last=last), namespace=place.namespace or None
+        place.resource, place.name, parting(uid, last=last), namespace=place.namespace
     )
     if not last:
         session.track(place.resource).upsert(msgspec.convert(answer, ManagedObject))

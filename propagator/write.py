@@ -19,6 +19,7 @@ from machinery.clock import Clock
 from machinery.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 from machinery.informer import Informer
 from machinery.resources import NAMESPACES, Resource
+from machinery.transport import ApiClient
 from propagator.holdings import listed
 from propagator.kinds import resource_of
 from propagator.link import Link
@@ -44,6 +45,11 @@ class Site:
     def resource(self) -> Resource:
         """What the piece is an object of."""
         return self.place.resource
+
+    @property
+    def client(self) -> ApiClient:
+        """For the piece's namespace. Raises Unreachable while there is no usable kubeconfig."""
+        return self.session.client_for(self.piece.namespace)
 
     @property
     def seen(self) -> ManagedObject | None:
@@ -77,10 +83,9 @@ class PieceWriter:
 
     async def look(self, site: Site) -> ManagedObject | None:
         """What lies at the piece's place without our label, if anything does."""
-        client = site.session.client_for(site.piece.namespace)
-        namespace = site.place.namespace or None
+        namespace, name = site.place.key
         try:
-            found = await client.get(site.resource, site.piece.name, namespace=namespace)
+            found = await site.client.get(site.resource, name, namespace=namespace)
         except NotFound:
             return None
         except Forbidden as e:
@@ -157,11 +162,11 @@ class PieceWriter:
 
 async def _send(site: Site, body: Mapping[str, Any], *, force: bool) -> Mapping[str, Any]:
     """Apply a body in the piece's place. Raises Refused, but NotFound as it is."""
-    client = site.session.client_for(site.piece.namespace)
-    namespace = site.place.namespace or None
-    name = site.piece.name
+    namespace, name = site.place.key
     try:
-        return await client.apply(site.resource, body, name=name, namespace=namespace, force=force)
+        return await site.client.apply(
+            site.resource, body, name=name, namespace=namespace, force=force
+        )
     except Conflict as e:
         if force:
             raise
