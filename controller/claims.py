@@ -8,13 +8,15 @@ and for `CLAIM_SECONDS` at most, so that nothing is lost for ever to a scheduler
 the two writes. That time runs from when we first saw it: no two clocks are compared.
 
 A decision stands on the claims that were known when it was made. `epoch` changes with whatever
-makes it stand no longer: a claim of somebody else, or another policy.
+makes it stand no longer: a claim of somebody else, or another policy. No two ledgers ever say the
+same one, so that a policy made anew under the name of another does not pass for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeAlias
 
 from controller.model import Claim, WorkloadPolicy
@@ -74,13 +76,21 @@ class Taken:
 
 @dataclass(slots=True)
 class Ledger:
-    """The claims on one policy, those of others and our own, by the Workload's uid."""
+    """The claims on one policy, those of others and our own, by the Workload's uid.
+
+    `epochs` are shared with the ledgers of all other policies, those that went included.
+    """
 
     holder: str
-    epoch: int = 0
+    epochs: Iterator[int] = field(default_factory=lambda: count(1))
+    epoch: int = field(init=False)
     generation: int = 0
     others: dict[str, Taken] = field(default_factory=dict)
     own: dict[str, Taken] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin apart from all others."""
+        self.epoch = next(self.epochs)
 
     def learn(self, policy: WorkloadPolicy, now: float) -> bool:
         """Take what the policy says now; whether a decision made before stands no longer."""
@@ -93,7 +103,7 @@ class Ledger:
             for uid, claim in told.items()
         }
         if fresh or edited:
-            self.epoch += 1
+            self.epoch = next(self.epochs)
         return bool(fresh or edited)
 
     def add(self, taken: Taken) -> None:

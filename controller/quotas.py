@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -83,6 +84,7 @@ class Quotas:
         self._clock = clock
         self._check = check
         self._queue: WorkQueue[Key] = WorkQueue(name="policy", clock=clock)
+        self._epochs = count(1)
         self._ledgers: dict[Key, Ledger] = {}
         self._wishes: dict[Key, dict[Key, _Wish]] = {}
         self._decided: dict[Key, int] = {}
@@ -281,7 +283,9 @@ class Quotas:
         return policy if policy is not None and policy.required and not policy.fault else None
 
     def _ledger(self, key: Key) -> Ledger:
-        return self._ledgers.setdefault(key, Ledger(self._holder))
+        if key not in self._ledgers:
+            self._ledgers[key] = Ledger(self._holder, self._epochs)
+        return self._ledgers[key]
 
     def _answer(self, wishes: Mapping[Key, _Wish], *, granted: bool) -> None:
         for wish in wishes.values():

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import count
+from typing import Any, cast
+
+import msgspec
 import pytest
 
 from controller.claims import CLAIM_SECONDS, LANDED_SECONDS, Ledger, Shares, Taken
+from controller.config import default_profile
 from controller.model import Claim, Placement, PolicyStatus, WorkloadPolicy
+from controller.quotas import Quotas
+from controller.world import World
+from machinery.cache import Cache
+from machinery.clock import SystemClock
 from machinery.objects import Key, Meta
+
+from .make import ZONE, cluster, decided, unit
 
 KEY = ("shop", "web")
 
@@ -53,6 +65,16 @@ def test_an_edit_of_the_policy_ends_it_too(ledger):
     assert ledger.learn(policy(generation=2), 1.0)
 
 
+def test_a_policy_made_anew_does_not_pass_for_the_one_that_was_deleted():
+    epochs = count(1)
+    before, after = Ledger("me", epochs), Ledger("me", epochs)
+    before.learn(policy(), 0.0)
+    decided = before.epoch
+    assert after.learn(policy(), 1.0), "of the same name, the same generation, without a claim"
+    assert after.epoch != decided
+    assert len({Ledger("me", epochs).epoch for _ in range(3)} | {decided, after.epoch}) == 5
+
+
 @pytest.mark.proves("K24")
 def test_a_claim_counts_as_far_as_its_workload_does_not_show_it(ledger):
     ledger.learn(policy(claim(a=2, b=1)), 0.0)
@@ -85,3 +107,39 @@ def test_one_that_has_landed_is_told_until_others_have_seen_it(ledger):
 def test_our_own_claims_are_no_ghosts(ledger):
     ledger.add(Taken(KEY, "u1", {"a": 1}, "me", "t", 0.0))
     assert ledger.ghosts(showing({}), 1.0) == {}
+
+
+def bounding(uid: str) -> WorkloadPolicy:
+    """A Required policy of three units, as it is when it was just made."""
+    meta = {"name": "demo", "namespace": "shop", "uid": uid, "generation": 1}
+    rules = {
+        "topologyKey": ZONE,
+        "labelSelector": {},
+        "allocationPolicy": [{"name": "host", "replicas": 3}],
+        "allocationType": "Required",
+        "allocationMethod": "Balance",
+    }
+    return msgspec.convert({"metadata": meta, "spec": rules}, WorkloadPolicy)
+
+
+@pytest.mark.proves("K24")
+async def test_a_decision_that_waited_while_its_policy_was_made_anew_is_made_again():
+    world = World({"stowage"}, sort=default_profile().queue_sort, reviewed=lambda _: True)
+    policies = Cache[WorkloadPolicy]()
+    policies.add_handler(world.policy_changed)
+    policies.observe(bounding("one"))
+    quotas = Quotas(
+        cast(Any, None),
+        policies=cast(Any, policies),
+        world=world,
+        holder="me",
+        clock=SystemClock(),
+        check=lambda: None,
+    )
+    bound = unit("web", labels={"stowage.dev/workload-policy": "demo"})
+    decision = decided(bound, cluster("h1", {ZONE: "host"}), bound=world.index)
+    assert decision.placements == {"h1": 2}
+    quotas.decided(decision)
+    policies.observe(bounding("two"))  # a deletion and an addition
+    async with asyncio.timeout(1):
+        assert not await quotas.claim(bound, decision.placements)
