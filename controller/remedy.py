@@ -103,10 +103,12 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     amounts = " and ".join(f"{_amount(r, unit.request[r])}" for r in lacking) or "room in one piece"
     where = either(blame.names(tight)) + _domains(decision, tight)
     if _divided(unit) or not unit.counted:
-        text = f"{_more(decision.pending, unit)} {amounts} each on {where}"
+        each = " each" if unit.counted and decision.pending > 1 else ""
+        text = f"{_more(decision.pending, unit)} {amounts}{each} on {where}"
     else:
         most = int(fits[tight].max())
-        text = f"{_all(unit)} {amounts} each on {where}: there is room for {most} at the most"
+        each = " each" if unit.replicas > 1 else ""
+        text = f"{_all(unit)} {amounts}{each} on {where}: there is room for {most} at the most"
     yield Note(Kind.ROOM, decision.pending, ",".join(lacking), text)
 
 

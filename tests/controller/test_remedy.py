@@ -58,10 +58,10 @@ def test_room_for_the_rest_of_a_divided_one() -> None:
 def test_only_what_is_lacking_is_named() -> None:
     narrow = [{"count": 1, "free": {"cpu": "1", "memory": "32Gi", "pods": "110"}}]
     decision = decided(unit(replicas=3, distribution="Divided"), cluster("a", groups=narrow))
-    assert said(decision) == ["1 more unit needs 500m cpu each on a"]
+    assert said(decision) == ["1 more unit needs 500m cpu on a"]
     full = [{"count": 1, "free": {"cpu": "8", "memory": "32Gi", "pods": "2"}}]
     decision = decided(unit(replicas=3, distribution="Divided"), cluster("a", groups=full))
-    assert said(decision) == ["1 more unit needs a place among the node's pods each on a"]
+    assert said(decision) == ["1 more unit needs a place among the node's pods on a"]
 
 
 @pytest.mark.proves("E30")
