@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
+import os
+import socket
 import ssl
 from asyncio import sslproto
 from collections.abc import AsyncIterator, Mapping
@@ -362,14 +364,20 @@ class ApiClient(Verbs):
         if isinstance(e, ssl.SSLCertVerificationError):
             return TLSVerificationFailed(f"{self._base}: {e.verify_message}")
         if isinstance(e, aiohttp.ClientConnectorError):
-            cause = e.os_error
-            return _NotSent(f"{self._base}: {cause.strerror or cause}")
+            return _NotSent(f"{self._base}: {_words(e.os_error)}")
         if isinstance(e, aiohttp.ConnectionTimeoutError):
             return _NotSent(f"{self._base}: no connection in time")
         if isinstance(e, TimeoutError):
             return Unreachable(f"{self._base}: no answer in time")
         cause_text = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
         return Unreachable(f"{self._base}: {cause_text or type(e).__name__}")
+
+
+def _words(e: OSError) -> str:
+    """The cause alone: asyncio's own sentence about a connection tells the address again."""
+    if e.errno and not isinstance(e, ssl.SSLError | socket.gaierror):
+        return os.strerror(e.errno)
+    return e.strerror or str(e)
 
 
 class _Chunks:

@@ -403,3 +403,13 @@ async def test_a_watch_that_ends_leaves_no_connection_waiting_for_a_farewell(
     assert transport_.is_closing()
     assert held.transport is None, "the connection is lost, not waiting"
     await client.close()
+
+
+async def test_a_refused_connection_names_the_address_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        async with ApiClient(Connection(url), timeout=5) as client:
+            with pytest.raises(Unreachable) as caught:
+                await client.request("PATCH", "/api", body={})
+    assert str(caught.value) == f"{url}: Connection refused"
