@@ -315,7 +315,7 @@ class Allocation(msgspec.Struct, frozen=True):
 
 
 class PolicySpec(msgspec.Struct, frozen=True, rename="camel"):
-    """WorkloadPolicy.spec. What is stored may be older than the rules of admission."""
+    """WorkloadPolicy.spec, as `controller.policies` reads it."""
 
     topology_key: str = ""
     label_selector: LabelSelector | None = None
@@ -355,7 +355,11 @@ class PolicyStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WorkloadPolicy(Object, frozen=True):
-    """How many units go to each domain of a topology."""
+    """How many units go to each domain of a topology.
 
-    spec: PolicySpec = PolicySpec()
+    The spec is left as it is stored: what an older schema let in may be of any type, and a policy
+    that cannot be decoded would be as good as deleted. `controller.policies` makes sense of it.
+    """
+
+    spec: Any = msgspec.field(default_factory=dict)
     status: PolicyStatus = PolicyStatus()

@@ -6,6 +6,7 @@ looked at once more. A policy that makes no sense has a `fault`, and bounds nobo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,12 +18,15 @@ from controller.apportion.divisor import MAX_UNITS, Ints
 from controller.apportion.quota import Method
 from controller.model import PolicySpec, WorkloadPolicy
 from controller.unit import Unit
-from crds.workloadpolicy import AllocationType
+from crds.base import QUALIFIED
+from crds.workloadpolicy import MOST_DOMAINS, AllocationType
 from machinery.objects import Key
 from machinery.selectors import LabelSelector, parse_label_selector
 
 _TYPES = ", ".join(each.value for each in AllocationType)
 _METHODS = ", ".join(each.value for each in Method)
+_VALUE = re.compile(QUALIFIED)
+_VALUE_LIMIT = 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ class Policy:
 
 def compile_policy(policy: WorkloadPolicy) -> Policy:
     """The policy; `fault` says what is wrong with one that cannot be followed, and where."""
-    spec, fault = policy.spec, _fault(policy.spec)
+    spec, fault = _read(policy.spec)
     method = spec.allocation_method or spec.schedule_strategy or Method.BALANCE.value
     domains = [] if fault else spec.allocation_policy
     numbers = [min(each.replicas, MAX_UNITS) for each in domains]
@@ -70,21 +74,25 @@ def compile_policy(policy: WorkloadPolicy) -> Policy:
     )
 
 
+def _read(stored: Any) -> tuple[PolicySpec, str]:
+    """The spec, and what is wrong with it; an empty one where a field is of another type."""
+    try:
+        spec = msgspec.convert(stored, PolicySpec)
+    except msgspec.ValidationError as e:
+        text, _, path = str(e).partition(" - at `$")
+        return PolicySpec(), f"spec{path.removesuffix('`')}: {text}"
+    return spec, _fault(spec)
+
+
 def _fault(spec: PolicySpec) -> str:
     """What admission would have refused, in one line; empty when nothing."""
-    names = [each.name for each in spec.allocation_policy]
     methods = {spec.allocation_method, spec.schedule_strategy} - {""}
     if not spec.topology_key:
         return "spec.topologyKey: name a label of MemberClusters"
     if spec.label_selector is None:
         return "spec.labelSelector: say which Workloads count"
-    if not names:
-        return "spec.allocationPolicy: name at least one domain"
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        return f"spec.allocationPolicy: {twice} stands there twice"
-    if any(each.replicas < 0 for each in spec.allocation_policy):
-        return "spec.allocationPolicy: replicas must not be negative"
+    if wrong := _wrong_domains(spec):
+        return f"spec.allocationPolicy: {wrong}"
     if spec.allocation_type not in {each.value for each in AllocationType}:
         return f"spec.allocationType: {spec.allocation_type!r} is none of {_TYPES}"
     if methods - {each.value for each in Method}:
@@ -92,6 +100,27 @@ def _fault(spec: PolicySpec) -> str:
     if len(methods) > 1:
         return "spec.scheduleStrategy: is another name of allocationMethod, and differs from it"
     return _unreadable(spec.label_selector)
+
+
+def _wrong_domains(spec: PolicySpec) -> str:
+    """What the status, which names them all, could not tell either."""
+    names = [each.name for each in spec.allocation_policy]
+    if not names:
+        return "name at least one domain"
+    if len(names) > MOST_DOMAINS:
+        return f"{len(names)} domains, {MOST_DOMAINS} at most"
+    if wrong := [name for name in names if not _is_value(name)]:
+        return f"{wrong[0]!r} is no value of a label"
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        return f"{twice} stands there twice"
+    if any(each.replicas < 0 for each in spec.allocation_policy):
+        return "replicas must not be negative"
+    return ""
+
+
+def _is_value(name: str) -> bool:
+    return len(name) <= _VALUE_LIMIT and _VALUE.fullmatch(name) is not None
 
 
 def _unreadable(selector: LabelSelector) -> str:

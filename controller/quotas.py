@@ -31,7 +31,7 @@ from crds.validation import normalised_policy
 from crds.workloadpolicy import PolicyCondition, PolicyReadyReason
 from machinery import logs, metrics
 from machinery.clock import Clock, microtime, timestamp
-from machinery.errors import Conflict, NotFound, TransportError
+from machinery.errors import Conflict, Invalid, NotFound, TransportError
 from machinery.informer import Informer
 from machinery.objects import Key
 from machinery.queue import WorkQueue, work
@@ -45,6 +45,7 @@ WRITERS = 8
 CALM_SECONDS = 1.0
 """So long a status may lag behind placements when nobody claims."""
 SUMMARY_LIMIT = 1024
+MESSAGE_LIMIT = 4096
 
 CLAIMS = metrics.counter(
     "stowage_quota_claims", "Claims on quota", ("outcome",), zero=[("written",), ("stale",)]
@@ -162,7 +163,7 @@ class Quotas:
     async def _sync(self, key: Key) -> float | None:
         """Bring one policy's status up to date; seconds until it needs another look, or None."""
         policy = self._policies.get(key)
-        if policy is not None and not policy.spec.allocation_method:
+        if policy is not None:
             await self._fill_in(policy)
             policy = self._policies.get(key)
         wishes = self._wishes.pop(key, {})
@@ -206,15 +207,24 @@ class Quotas:
         self._policies.upsert(_decoder.decode(answer))
 
     async def _fill_in(self, policy: WorkloadPolicy) -> None:
-        """Write the method that counts, on a hub whose admission did not."""
+        """Write the method that counts, on a hub whose admission did not.
+
+        Not into a policy that makes no sense: the hub would refuse the rest of it.
+        """
         meta = policy.metadata
-        patch = normalised_policy(msgspec.to_builtins(policy))
+        rules = self._world.index.policy(meta.key)
+        if rules is None or rules.fault or not (patch := normalised_policy({"spec": policy.spec})):
+            return
         patch["metadata"] = {"resourceVersion": meta.resource_version}
         self._check()
-        with suppress(Conflict, NotFound):  # edited meanwhile: the informer will say so
+        try:
             path = WORKLOAD_POLICIES.path(meta.namespace, meta.name)
             answer = await self._client.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
             self._policies.upsert(_decoder.decode(answer))
+        except (Conflict, NotFound):
+            pass  # edited meanwhile: the informer will say so
+        except Invalid as e:  # it counts as Balance all the same
+            LOG.warning("its method is not filled in: %s", e, extra={"object": "/".join(meta.key)})
 
     async def _failed(self, key: Key, wishes: dict[Key, _Wish], error: TransportError) -> None:
         """Nobody's decision stands; on a conflict, look at what the other one wrote."""
@@ -321,7 +331,7 @@ def _condition(policy: WorkloadPolicy, fault: str, now: str) -> dict[str, Any]:
         "type": PolicyCondition.READY.value,
         "status": status,
         "reason": reason.value,
-        "message": fault,
+        "message": fault[:MESSAGE_LIMIT],
         "lastTransitionTime": since or now,
         "observedGeneration": policy.metadata.generation,
     }

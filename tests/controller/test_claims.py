@@ -129,8 +129,8 @@ async def test_a_decision_that_waited_while_its_policy_was_made_anew_is_made_aga
     policies.add_handler(world.policy_changed)
     policies.observe(bounding("one"))
     quotas = Quotas(
-        cast(Any, None),
-        policies=cast(Any, policies),
+        cast("Any", None),
+        policies=cast("Any", policies),
         world=world,
         holder="me",
         clock=SystemClock(),

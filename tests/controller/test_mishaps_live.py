@@ -12,6 +12,7 @@ import pytest
 
 from machinery.errors import Invalid
 from machinery.resources import CRDS, EVENTS, WORKLOAD_POLICIES
+from machinery.transport import ApiClient
 
 from .live import World, condition, deciding, placements
 
@@ -322,6 +323,73 @@ async def test_a_policy_that_no_longer_meets_the_rules(bare_world: World) -> Non
         )
         await policy(bare_world, host=3)
         assert await bare_world.placed("strict") == {"h1": 2}
+
+
+@pytest.mark.proves("K17")
+@pytest.mark.parametrize(
+    ("spec", "wrong"),
+    [
+        (
+            {"allocationPolicy": [{"name": "host", "replicas": "3"}]},
+            "spec.allocationPolicy[0].replicas: Expected `int`, got `str`",
+        ),
+        ({"allocationPolicy": None}, "spec.allocationPolicy: name at least one domain"),
+        ({"labelSelector": None}, "spec.labelSelector: say which Workloads count"),
+        (
+            {"allocationPolicy": [{"name": "no value", "replicas": 3}]},
+            "spec.allocationPolicy: 'no value' is no value of a label",
+        ),
+    ],
+)
+async def test_a_policy_of_the_wrong_form(
+    bare_world: World, spec: dict[str, Any], wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stored under a schema without rules: a number as text, or what is required left out."""
+    asked = _counted(monkeypatch)
+    await bare_world.cluster("h1", labels={ZONE: "host"})
+    rules = {
+        "topologyKey": ZONE,
+        "labelSelector": {},
+        "allocationPolicy": [{"name": "host", "replicas": 3}],
+        "allocationType": "Required",
+        **spec,
+    }
+    body = {
+        "apiVersion": WORKLOAD_POLICIES.api_version,
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": "demo", "namespace": bare_world.namespace},
+        "spec": {name: value for name, value in rules.items() if value is not None},
+    }
+    async with without_rules(bare_world):
+        await bare_world.client.create(WORKLOAD_POLICIES, body, namespace=bare_world.namespace)
+    async with deciding(bare_world):
+        await bare_world.workload("strict", replicas=2, labels=BOUND)
+        message = f"0/1 clusters: workload-policy demo: {wrong}"
+        await says(bare_world, "strict", "InvalidPolicy", message)
+        ready = condition(await shown(bare_world, ""), "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "InvalidPolicy")
+        assert ready["message"] == wrong
+        asked.clear()
+        await asyncio.sleep(3)
+        assert not [path for path in asked if "workloadpolicies" in path], "and rests"
+        right = {"labelSelector": {}, "allocationPolicy": [{"name": "host", "replicas": 3}]}
+        await bare_world.client.merge_patch(
+            WORKLOAD_POLICIES, "demo", {"spec": right}, namespace=bare_world.namespace
+        )
+        assert await bare_world.placed("strict") == {"h1": 2}
+
+
+def _counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of all patches from now on."""
+    asked, request = list[str](), ApiClient.request
+
+    async def counting(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+        if method == "PATCH":
+            asked.append(path)
+        return await request(self, method, path, **how)
+
+    monkeypatch.setattr(ApiClient, "request", counting)
+    return asked
 
 
 @asynccontextmanager
