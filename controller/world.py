@@ -13,16 +13,16 @@ from typing import Protocol
 
 import msgspec
 
+from controller import changes
 from controller.fleet import Fleet, FleetBuilder
 from controller.framework.points import QueueSort
 from controller.index import Index
-from controller.model import MemberCluster, NodeGroup, Workload, WorkloadPolicy
+from controller.model import MemberCluster, Workload, WorkloadPolicy
 from controller.plugins.divide import undividable
 from controller.policies import compile_policy
 from controller.queue import Change, Rank, SchedulingQueue, Topic
 from controller.unit import Unit, compact, compile_unit
 from crds.workload import WorkloadCondition
-from machinery import quantities
 from machinery.objects import Key, Meta
 
 REMEMBERED = 4096
@@ -215,11 +215,11 @@ class World:
         held = self._holdings.get(new.metadata.key)
         ours = held is not None and held.placements == new.placements  # what was assumed came back
         self._take(new)
-        change = _effect(old, new)
+        change = changes.effect(old, new)
         self._announce(change & Change.CLUSTER_ROOM)
         self._announce(change & Change.WORKLOADS, {new.metadata.namespace})
         told = old is None or old.unit.shown != new.unit.shown
-        if (_edited(old, new) or not ours or told) and self.unsettled(new):
+        if (changes.edited(old, new) or not ours or told) and self.unsettled(new):
             self._offer([new])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
@@ -235,7 +235,7 @@ class World:
             for key in self._holders.get(name, ()):
                 held = self._holdings[key]
                 self._builder.assume(name, held.unit.request, held.flying[name])
-        change = _difference(old, new)
+        change = changes.difference(old, new)
         if change & (Change.CLUSTER_ADDED | Change.CLUSTER_LABELS):
             self.index.tally.touch_all()
             self._tell()
@@ -324,77 +324,3 @@ def _scheduled(workload: Workload) -> bool:
         c["type"] == WorkloadCondition.SCHEDULED.value and c["status"] == "True"
         for c in workload.status.conditions
     ) and sum(workload.placements.values()) == (workload.status.desired or 0)
-
-
-def _edited(old: Workload | None, new: Workload) -> bool:
-    """Whether something changed, shares apart, that a decision of its own depends on."""
-    return (
-        old is None
-        or old.metadata.generation != new.metadata.generation
-        or old.metadata.labels != new.metadata.labels
-        or old.metadata.annotations != new.metadata.annotations
-    )
-
-
-def _effect(old: Workload | None, new: Workload) -> Change:
-    """What a change of one Workload could mean for others."""
-    before, after = old.placements if old else {}, new.placements
-    labels = old.unit.labels if old else new.unit.labels
-    change = Change.NOTHING
-    if before.keys() != after.keys() or (after and labels != new.unit.labels):
-        change |= Change.WORKLOADS
-    if any(after.get(cluster, 0) < units for cluster, units in before.items()):
-        change |= Change.CLUSTER_ROOM
-    return change
-
-
-def _difference(old: MemberCluster | None, new: MemberCluster) -> Change:
-    """What changed on a cluster in a way that could help somebody."""
-    if old is None:
-        return Change.CLUSTER_ADDED
-    change = Change.NOTHING
-    told, tells = old.status, new.status
-    if old.metadata.labels != new.metadata.labels or (told.version, told.provider) != (
-        tells.version,
-        tells.provider,
-    ):
-        change |= Change.CLUSTER_LABELS
-    if old.spec != new.spec:
-        change |= Change.CLUSTER_RULES
-    if new.ready and not old.ready:
-        change |= Change.CLUSTER_READY
-    if told.node_groups != tells.node_groups and _roomier(told.node_groups, tells.node_groups):
-        change |= Change.CLUSTER_ROOM
-    return change
-
-
-def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
-    """Whether a unit might fit now that did not: more in sum, or more in one piece, or new nodes.
-
-    Nodes with other labels or taints are new ones. What only got tighter, which each placement of
-    ours makes it, wakes nobody.
-    """
-    kinds = {_kind(group) for group in before}
-    if any(_kind(group) not in kinds for group in after):
-        return True
-    was, now = _free(before), _free(after)
-    return any(amount > was.get(what, 0) for what, amount in now.items())
-
-
-def _kind(group: NodeGroup) -> bytes:
-    return msgspec.json.encode((group.labels, group.taints), order="deterministic")
-
-
-def _free(groups: list[NodeGroup]) -> dict[tuple[bytes, str, str], int]:
-    """Free amounts by kind of node and resource: in sum, and the largest of one node."""
-    free: dict[tuple[bytes, str, str], int] = {}
-    for group in groups:
-        for resource, text in group.free.items():
-            try:
-                each = quantities.amount(resource, text)
-            except ValueError:
-                continue  # counts as no room, as in the fleet
-            total, most = (_kind(group), resource, "sum"), (_kind(group), resource, "most")
-            free[total] = free.get(total, 0) + each * group.count
-            free[most] = max(free.get(most, 0), each if group.count else 0)
-    return free
