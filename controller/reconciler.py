@@ -25,14 +25,14 @@ from controller.model import Workload
 from controller.queue import Change, SchedulingQueue, Topic
 from controller.quotas import Quotas
 from controller.services import Flags
-from controller.status import is_news, patch_of
+from controller.status import for_good, is_news, patch_of, short_patch
 from controller.unit import Unit
 from controller.world import World
 from crds.names import API_VERSION
 from crds.workload import EventReason, ScheduledReason, WorkloadState
 from machinery import logs, metrics
 from machinery.clock import Clock
-from machinery.errors import NotFound
+from machinery.errors import NotFound, TransportError
 from machinery.events import EventRecorder, ObjectRef
 from machinery.informer import Informer
 from machinery.objects import Key
@@ -77,6 +77,8 @@ _HELPED_BY: Mapping[str, Change] = {
 }
 """What can lift a plugin's refusal of a cluster; of a plugin that is not here, anything can."""
 
+_RESYNC = Change.POLICIES
+"""Told of single policies otherwise: who waits for it and names none is woken by a resync alone."""
 _ANY_CLUSTER = Change.any() & ~(Change.WORKLOADS | Change.POLICIES)
 
 
@@ -219,7 +221,7 @@ class Reconciler:
         self._busy |= left.keys()
         try:
             for decision in decisions:
-                if await self._bind(decision):
+                if await self._settled(decision):
                     del left[decision.unit.key]
                     self._queue.active.forget(decision.unit.key)
         finally:
@@ -235,6 +237,16 @@ class Reconciler:
         missed = [self._missed.pop(decision.unit.key, set()) for decision in decisions]
         units = [self._world.unit(key) for key in set[Key]().union(*missed)]
         self._queue.offer([self._world.rank(unit) for unit in units if unit is not None])
+
+    async def _settled(self, decision: Decision) -> bool:
+        """Bind it; where the hub refuses that for good, say so. False to try it again."""
+        try:
+            return await self._bind(decision)
+        except TransportError as e:
+            if not for_good(e):
+                raise
+            await self._rest(decision.unit, e)
+            return True
 
     async def _bind(self, decision: Decision) -> bool:
         """Reserve, permit, one write, and the news of it. False when it could not be written."""
@@ -292,24 +304,57 @@ class Reconciler:
 
     async def _refuse(self, workload: Workload, message: str) -> None:
         """What admission would have refused: say so, keep what is placed, place nothing."""
-        unit: Unit = workload.unit
-        desired = max(unit.replicas, sum(unit.present.values()))
-        decision = Decision(
+        decision = self._refusal(workload.unit, message)
+        self._queue.settle(decision.unit.key)
+        _COUNT[decision.reason].inc()
+        patch = patch_of(decision, workload)
+        try:
+            if patch is not None:
+                await self._write(decision.unit.key, patch)
+                self._tell(decision, patch, workload)
+        except TransportError as e:
+            if not for_good(e):
+                raise
+            await self._rest(decision.unit, e, message)
+
+    def _refusal(self, unit: Unit, message: str) -> Decision:
+        return Decision(
             unit=unit,
             fleet=self._world.fleet(),
             time=self._clock.now(),
             placements=unit.present,
-            desired=desired,
+            desired=max(unit.replicas, sum(unit.present.values())),
             reason=ScheduledReason.INVALID_WORKLOAD,
             state=WorkloadState.SCHEDULED if unit.present else WorkloadState.FAILED,
             message=message,
         )
-        self._queue.settle(unit.key)
-        _COUNT[decision.reason].inc()
-        patch = patch_of(decision, workload)
-        if patch is not None:
+
+    async def _rest(self, unit: Unit, error: TransportError, message: str = "") -> None:
+        """The hub takes no such status, now or later: say that, and wait for the next resync.
+
+        Only then, or when the Workload changes, is it tried again; the shares stay as they are.
+        """
+        held = self._workloads.get(unit.key)
+        self._world.restore(unit.key, held)  # first, or what comes back looks like another's edit
+        self._queue.park(self._world.rank(unit), _RESYNC, ())
+        if held is None:
+            return
+        if held.metadata.resource_version != unit.version:  # not what was refused
+            self._queue.offer([self._world.rank(unit)])
+            return
+        about = {"object": "/".join(unit.key)}
+        LOG.warning("the hub refuses its status: %s", error, extra=about)
+        refusal = self._refusal(held.unit, message or f"the hub refuses its status: {error}")
+        patch = short_patch(refusal, held)
+        if patch is None:
+            return
+        try:
             await self._write(unit.key, patch)
-            self._tell(decision, patch, workload)
+        except TransportError as e:
+            if not for_good(e):
+                raise
+            LOG.warning("nor does it take a shorter one: %s", e, extra=about)
+        self._tell(refusal, patch, held)
 
 
 def _helped_by(decision: Decision) -> Change:

@@ -6,19 +6,41 @@ is also what makes it safe to send the other writer's conditions back as they we
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from controller.decision import Decision
 from controller.limits import stored, told
 from controller.model import Workload
+from crds.base import NAME
 from crds.names import API_VERSION
 from crds.workload import WorkloadCondition, WorkloadState
 from machinery.clock import timestamp
+from machinery.errors import ApiError, Invalid, TransportError
 
 SUMMARY_LIMIT = 4096
 MESSAGE_LIMIT = 4096
+SELECTOR_LIMIT = 4096
+HASH_LIMIT = 128
+UNITS_LIMIT = 2**31 - 1
+CONDITIONS_LIMIT = 32
+_NAME = re.compile(rf"{NAME}(\.{NAME})*")
+_NAME_LIMIT = 253
+_TOO_LARGE = 413
 _OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.value})
+_KNOWN = frozenset(condition.value for condition in WorkloadCondition)
+
+
+def for_good(error: TransportError) -> bool:
+    """Whether the same write would be refused again: it breaks the schema, or is too large.
+
+    What is too large for etcd comes back as a fault of the server, told apart by its words alone.
+    """
+    return isinstance(error, Invalid) or (
+        isinstance(error, ApiError)
+        and (error.code == _TOO_LARGE or "request is too large" in str(error))
+    )
 
 
 def patch_of(decision: Decision, workload: Workload) -> dict[str, Any] | None:
@@ -29,12 +51,34 @@ def patch_of(decision: Decision, workload: Workload) -> dict[str, Any] | None:
     return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
 
 
+def short_patch(decision: Decision, workload: Workload) -> dict[str, Any] | None:
+    """No more than the verdict, where the hub refuses the rest; None when it stands there already.
+
+    The shares stay as they are.
+    """
+    status: dict[str, Any] = {
+        "observedGeneration": workload.metadata.generation,
+        "conditions": _conditions(decision, workload),
+    }
+    old = workload.status
+    if not workload.placements:
+        status["state"] = decision.state.value
+    if (
+        status["observedGeneration"] == old.observed_generation
+        and status["conditions"] == old.conditions
+        and status.get("state", old.state) == old.state
+    ):
+        return None
+    return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
+
+
 def is_news(patch: Mapping[str, Any], workload: Workload) -> bool:
     """Whether the patch says anything new to people: other shares, or another verdict."""
     before = {c["type"]: c for c in workload.status.conditions}
     after = patch["status"]["conditions"]
     said = ("status", "reason", "message")
-    return _shares(patch["status"]) != workload.placements or any(
+    moved = "placements" in patch["status"] and _shares(patch["status"]) != workload.placements
+    return moved or any(
         before.get(c["type"], {}).get(part) != c[part]
         for c in after
         if c["type"] in _OURS
@@ -49,17 +93,15 @@ def summary(placements: Mapping[str, int]) -> str:
 
 
 def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
-    placements = decision.placements
+    placements, policy = decision.placements, decision.unit.policy
     status: dict[str, Any] = {
         "observedGeneration": workload.metadata.generation,
-        "desired": decision.desired,
-        "assigned": decision.assigned,
-        "pending": decision.pending,
-        "selector": decision.unit.pod_selector,
+        **_numbers(decision),
+        "selector": _selector(decision),
         "placements": [{"cluster": c, "replicas": n} for c, n in placements.items()],
         "clusterSummary": summary(placements),
         "clusterRef": _reference(placements),
-        "policyRef": {"name": decision.unit.policy[1]} if decision.unit.policy else None,
+        "policyRef": {"name": policy[1]} if policy and _is_name(policy[1]) else None,
         "decision": {"hash": _hash(decision, workload), "time": timestamp(decision.time)},
         "conditions": _conditions(decision, workload),
     }
@@ -69,6 +111,35 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
         # From the first placement on the state belongs to the propagator.
         status["state"] = decision.state.value
     return status
+
+
+def _numbers(decision: Decision) -> dict[str, int]:
+    """How many units are wanted, placed and not; the sum holds, and so does that some are not."""
+    desired, pending = (min(n, UNITS_LIMIT) for n in (decision.desired, decision.pending))
+    return {"desired": desired, "assigned": desired - pending, "pending": pending}
+
+
+def _selector(decision: Decision) -> str:
+    """The pods' selector; none rather than a cut one, which would select others."""
+    text = decision.unit.pod_selector
+    return text if len(text) <= SELECTOR_LIMIT else ""
+
+
+def _message(decision: Decision) -> str:
+    """What was decided, and what the status cannot tell of it."""
+    long = len(decision.unit.pod_selector)
+    note = (
+        f"; status.selector is left out: the labels of the units make {long} characters, "
+        f"{SELECTOR_LIMIT} at most, so a HorizontalPodAutoscaler cannot find its pods"
+        if long > SELECTOR_LIMIT
+        else ""
+    )
+    return decision.message[: MESSAGE_LIMIT - len(note)] + note
+
+
+def _is_name(text: str) -> bool:
+    """Whether an object can have that name; a label says any."""
+    return len(text) <= _NAME_LIMIT and _NAME.fullmatch(text) is not None
 
 
 def _told(status: Mapping[str, Any], workload: Workload) -> bool:
@@ -102,7 +173,8 @@ def _hash(decision: Decision, workload: Workload) -> str:
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
     unit = decision.unit
     if kept and not decision.scheduled and workload.status.decision.hash:
-        return "-".join((*unit.decided[:-1], unit.shape))  # whose limits are written beside it
+        # Whose limits are written beside it.
+        return "-".join((*unit.decided[:-1], unit.shape))[-HASH_LIMIT:]
     return unit.hash
 
 
@@ -127,6 +199,9 @@ def _conditions(decision: Decision, workload: Workload) -> list[dict[str, Any]]:
     for condition in ours:
         condition["observedGeneration"] = workload.metadata.generation
         after[condition["type"]] = condition
+    strangers = [kind for kind in after if kind not in _KNOWN]
+    for kind in strangers[CONDITIONS_LIMIT - len(_KNOWN) :]:
+        del after[kind]
     return list(after.values())
 
 
@@ -139,6 +214,6 @@ def _condition(
         "type": kind.value,
         "status": status,
         "reason": decision.reason.value,
-        "message": decision.message[:MESSAGE_LIMIT],
+        "message": _message(decision),
         "lastTransitionTime": since or timestamp(decision.time),
     }

@@ -51,6 +51,9 @@ _PLACED_BY = (
 )
 """What a member's scheduler reads of a pod beside its requests; ports of the host left aside."""
 
+MOST_UNITS = 2**31 - 1
+"""What Kubernetes counts replicas with; the status could not tell of more."""
+
 _NOTHING: Mapping[str, Any] = {}
 _BINDING = (LABEL_POLICY, *POLICY_ALIASES)
 WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
@@ -269,13 +272,17 @@ def _replicas(spec: WorkloadSpec, template: Template) -> int:
         return 1
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"spec.template.{path}: {value!r} is not a number of replicas")
+    if value > MOST_UNITS:
+        raise ValueError(f"spec.template.{path}: {value} is more than {MOST_UNITS} replicas")
     return value
 
 
 def _selector(template: Template) -> str:
-    """The pods' selector as text, for the scale subresource."""
-    selector = template.spec.get("selector") or {}
-    pairs = selector.get("matchLabels") or _pod_template(template)[0].get("labels") or {}
+    """The pods' selector as text, for the scale subresource; a custom kind's may be of any form."""
+    selector = template.spec.get("selector")
+    pairs = selector.get("matchLabels") if isinstance(selector, dict) else None
+    if not pairs or not isinstance(pairs, dict):
+        pairs = _pod_template(template)[0].get("labels") or {}
     return ",".join(f"{key}={value}" for key, value in sorted(pairs.items()))
 
 

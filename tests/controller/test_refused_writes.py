@@ -1,0 +1,258 @@
+"""What a status cannot hold: bounded, or said on the object once; nothing is tried over and over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.decision import Decision
+from controller.model import Workload
+from controller.status import for_good, patch_of, short_patch
+from controller.unit import compile_unit
+from controller.world import known
+from crds.workload import ScheduledReason, WorkloadState, WorkloadStatus
+from machinery.errors import ApiError, Conflict, Unreachable
+from machinery.resources import CRDS, WORKLOADS
+from machinery.transport import ApiClient
+
+from . import make
+from .live import World, condition, deciding, deployment, placements
+
+KIND = "workloads.stowage.dev"
+MOST = 2**31 - 1
+MANY = {f"{'k' * 60}{n}": "v" * 63 for n in range(40)}
+"""Labels whose text is longer than a status may tell."""
+
+
+def decision(workload: Workload, **shares: int) -> Decision:
+    """One that places these shares of the Workload, and nothing else."""
+    return Decision(
+        unit=compile_unit(workload),
+        fleet=make.fleet(),
+        time=make.NOW,
+        placements=shares,
+        desired=sum(shares.values()),
+        reason=ScheduledReason.SCHEDULED,
+        state=WorkloadState.SCHEDULED,
+        message="all of it",
+    )
+
+
+def status_of(made: Decision, workload: Workload) -> dict[str, Any]:
+    """The status that would be written; the kind allows it."""
+    patch = patch_of(made, workload)
+    assert patch is not None
+    given = {name: value for name, value in patch["status"].items() if value is not None}
+    WorkloadStatus.model_validate(given)
+    return dict(patch["status"])
+
+
+class TestBounds:
+    """Every field of the patch, at its worst."""
+
+    def test_more_units_in_sum_than_a_field_can_say(self) -> None:
+        workload = make.workload(replicas=MOST)
+        status = status_of(decision(workload, a=MOST, b=MOST), workload)
+        assert (status["desired"], status["assigned"], status["pending"]) == (MOST, MOST, 0)
+
+    def test_that_units_are_missing_is_said_even_then(self) -> None:
+        workload = make.workload(replicas=MOST)
+        short = replace(decision(workload, a=MOST, b=MOST), desired=2 * MOST + 5)
+        status = status_of(short, workload)
+        assert (status["desired"], status["assigned"], status["pending"]) == (MOST, MOST - 5, 5)
+
+    def test_a_selector_is_whole_or_none(self) -> None:
+        workload = make.workload(labels={"app": "web"})
+        assert status_of(decision(workload, a=1), workload)["selector"] == "app=web"
+        workload = make.workload(labels=MANY)
+        status = status_of(replace(decision(workload, a=1), message="x" * 9000), workload)
+        said = condition(status, "Scheduled")["message"]
+        assert status["selector"] == ""
+        assert said.startswith("xxx")
+        assert "status.selector is left out" in said
+        assert len(said) == 4096
+
+    def test_a_label_that_is_no_name_is_no_reference(self) -> None:
+        workload = make.workload(labels={"stowage.dev/workload-policy": "Demo_1"})
+        assert status_of(decision(workload, a=1), workload)["policyRef"] is None
+
+    def test_conditions_of_others_and_a_hash_of_anybody(self) -> None:
+        theirs = [{"type": f"their/{n}", "status": "True"} for n in range(31)]
+        ours = [{"type": "Ready", "status": "True"}]
+        stored = make.workload(present={"a": 1}, decided="x" * 100 + "-y-z")
+        with_more = msgspec.structs.replace(stored.status, conditions=[*theirs, *ours])
+        workload = msgspec.structs.replace(stored, status=with_more)
+        kept = replace(decision(workload, a=1), reason=ScheduledReason.INVALID_WORKLOAD)
+        told = [each["type"] for each in status_of(kept, workload)["conditions"]]
+        assert {"Scheduled", "Ready"} <= set(told)
+        assert len(told) == 30
+
+    @pytest.mark.parametrize("kind", ["Job", "Custom"])
+    def test_a_template_that_asks_for_more_than_can_be_counted(self, kind: str) -> None:
+        field = "parallelism" if kind == "Job" else "size"
+        template = {"apiVersion": "x.dev/v1", "kind": kind, "spec": {field: MOST + 1}}
+        path = {} if kind == "Job" else {"replicasPath": "spec.size"}
+        found = known(make.workload(replicas=None, template=template, **path))
+        assert found.fault == f"spec.template.spec.{field}: {MOST + 1} is more than {MOST} replicas"
+
+    def test_a_custom_kinds_selector_may_be_of_any_form(self) -> None:
+        for selector in ("app=x", ["app"], {"matchLabels": ["app"]}):
+            template = {"apiVersion": "x.dev/v1", "kind": "Odd", "spec": {"selector": selector}}
+            assert compile_unit(make.workload(template=template)).pod_selector == ""
+
+
+class TestForGood:
+    """Which refusals of the hub are its last word."""
+
+    @pytest.mark.parametrize(
+        ("code", "message", "last"),
+        [
+            (422, "status.selector: Too long: may not be more than 4096 bytes", True),
+            (413, "Request entity too large: limit is 3145728", True),
+            (500, "etcdserver: request is too large", True),
+            (500, "etcdserver: leader changed", False),
+            (409, "the object has been modified", False),
+        ],
+    )
+    def test_an_answer(self, code: int, message: str, *, last: bool) -> None:
+        assert for_good(ApiError.of(code=code, reason="", message=message)) == last
+
+    def test_no_answer(self) -> None:
+        assert not for_good(Unreachable("too large a distance"))
+        assert not for_good(Conflict(code=409, reason="", message=""))
+
+    def test_what_was_said_is_not_said_again(self) -> None:
+        workload = make.workload()
+        refused = replace(decision(workload), state=WorkloadState.FAILED, message="no")
+        patch = short_patch(refused, workload)
+        assert patch is not None
+        assert set(patch["status"]) == {"observedGeneration", "conditions", "state"}
+        told = {**msgspec.to_builtins(workload.status), **patch["status"]}
+        after = msgspec.structs.replace(
+            workload, status=msgspec.convert(told, type(workload.status))
+        )
+        assert short_patch(refused, after) is None
+
+
+class TestLive:
+    """On a real hub, with what it would refuse."""
+
+    async def test_more_labels_than_the_status_can_tell(self, world: World) -> None:
+        await world.cluster("one")
+        template = deployment("wide", "100m")
+        template["spec"]["selector"]["matchLabels"] = MANY
+        template["spec"]["template"]["metadata"]["labels"] = MANY
+        async with deciding(world):
+            await world.workload("wide", replicas=2, targetDeployment=template)
+            assert await world.placed("wide") == {"one": 2}
+            status = (await world.get("wide"))["status"]
+            assert status["selector"] == ""
+            assert "status.selector is left out" in condition(status, "Scheduled")["message"]
+
+    async def test_more_units_than_can_be_counted(self, world: World) -> None:
+        await world.cluster("one")
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": "huge"},
+            "spec": {
+                "parallelism": 3_000_000_000,
+                "template": deployment("huge", "100m")["spec"]["template"],
+            },
+        }
+        async with deciding(world):
+            manifest = world.manifest("huge", template=job)
+            del manifest["spec"]["replicas"]
+            await world.client.create(WORKLOADS, manifest)
+            said = await world.refused("huge", "InvalidWorkload")
+            assert "spec.template.spec.parallelism: 3000000000 is more than" in said["message"]
+
+    async def test_a_policy_whose_name_no_object_can_have(self, world: World) -> None:
+        await world.cluster("one")
+        async with deciding(world):
+            await world.workload("odd", labels={"stowage.dev/workload-policy": "Demo_1"})
+            await world.refused("odd", "PolicyNotFound")
+
+    async def test_what_nobody_foresaw_is_said_and_rests(
+        self, bare_world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A kind that allows less than we know of: of a later release, or somebody's own."""
+        asked = counted(monkeypatch)
+        await bare_world.cluster("one")
+        async with deciding(bare_world):
+            async with shorter_hashes(bare_world):
+                await bare_world.workload("mute", replicas=2)
+                said = await bare_world.refused("mute", "InvalidWorkload")
+                assert "the hub refuses its status" in said["message"]
+                assert "status.decision.hash" in said["message"]
+                found = await bare_world.get("mute")
+                assert (placements(found), found["status"]["state"]) == ({}, "Failed")
+                await asyncio.sleep(1)
+                asked.clear()
+                await bare_world.cluster("two")
+                await bare_world.workload("other", replicas=1)
+                await bare_world.refused("other", "InvalidWorkload")
+                await asyncio.sleep(3)
+                assert not [path for path in asked if "/mute/" in path]
+                assert len([path for path in asked if "/other/" in path]) == 2
+            await bare_world.edit("mute", {"spec": {"replicas": 3}})
+            assert sum((await bare_world.placed("mute")).values()) == 3
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of all patches from now on."""
+    asked, request = list[str](), ApiClient.request
+
+    async def counting(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+        if method == "PATCH":
+            asked.append(path)
+        return await request(self, method, path, **how)
+
+    monkeypatch.setattr(ApiClient, "request", counting)
+    return asked
+
+
+@asynccontextmanager
+async def shorter_hashes(world: World) -> AsyncIterator[None]:
+    """The kind of Workloads with a bound that our hashes do not keep."""
+    whole = (await world.client.get(CRDS, KIND))["spec"]["versions"]
+    less = deepcopy(whole)
+    status = less[0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    status["decision"]["properties"]["hash"]["maxLength"] = 10
+    await world.client.merge_patch(CRDS, KIND, {"spec": {"versions": less}})
+    try:
+        await _until_bound(world, {"hash": "x" * 11, "time": "2026-01-01T00:00:00Z"}, holds=True)
+        yield
+    finally:
+        await world.client.merge_patch(CRDS, KIND, {"spec": {"versions": whole}})
+        await _until_bound(world, {"hash": "x" * 11, "time": "2026-01-01T00:00:00Z"}, holds=False)
+
+
+async def _until_bound(world: World, decision: Mapping[str, str], *, holds: bool) -> None:
+    """A server serves a changed schema a moment later."""
+    if not (await world.client.list(WORKLOADS))["items"]:
+        await world.workload("probe", schedulerName="nobody")
+    path = WORKLOADS.path("shop", "probe", "status")
+    for _ in range(100):
+        try:
+            await world.client.request(
+                "PATCH",
+                path,
+                params={"dryRun": "All"},
+                body={"status": {"decision": decision}},
+                content_type="application/merge-patch+json",
+            )
+            refused = False
+        except ApiError as e:
+            refused = for_good(e)
+        if refused == holds:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"the bound holds: {refused}")
