@@ -134,15 +134,14 @@ def stowage(*args: str, env: Mapping[str, str] | None = None, timeout: float = 9
 def image_of(tree: Path) -> str:
     """The image of both processes, built by the Docker engine from this tree."""
     tag = "stowage:e2e"
-    done = subprocess.run(
-        ["docker", "build", "--quiet", "--tag", tag, str(tree)],
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    command = ["docker", "build", "--quiet", "--tag", tag, str(tree)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failed(f"`{' '.join(command)}` did not end: {error}") from error
     if done.returncode:
-        raise Failed(f"docker build: {done.stderr}{done.stdout}")
+        end = " / ".join((done.stdout + done.stderr).strip().splitlines()[-20:])
+        raise Failed(f"`{' '.join(command)}` ended with exit code {done.returncode}: {end}")
     return tag
 
 

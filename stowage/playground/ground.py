@@ -11,6 +11,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,8 +43,11 @@ def up(
     """Bring the playground up. Raises StowageError saying what is in the way.
 
     `run` starts controller and propagator in the background; with `image`, which is of this
-    machine's Docker engine, they run on the hub instead (kind only).
+    machine's Docker engine, they run on the hub instead (kind only), and stay there when a later
+    `up` names no image.
     """
+    if image and not run:
+        raise ConfigurationError("--image runs both on the hub: leave out --no-run")
     directory.mkdir(parents=True, exist_ok=True)
     with alone(directory / "lock", progress, waiting="Another command is at work here: waiting"):
         state = _load(directory)
@@ -55,12 +59,20 @@ def up(
         state["members"] = sorted({*names, *state.get("members", [])}, key=_number)
         _save(directory, state)
         _clusters_up(directory, chosen, names, progress)
-        asyncio.run(_prepare(directory, names, provider=chosen, image=image))
-        if run and not image:
+        if image:
+            kind.load(directory, HUB, image)
+        on_hub = bool(image or "image" in state)
+        registered = {n: _registration(directory, n, chosen, on_hub=on_hub) for n in names}
+        asyncio.run(_prepare(directory, registered, image=image))
+        if image:
+            # They would hold the leases that the hub's own are to have.
+            roles.end(state.pop("processes", {}))
+            state["image"] = image
+        elif run and "image" not in state:
             state["processes"] = roles.start(
                 directory, state.get("processes", {}), kubeconfig(directory, HUB), progress
             )
-            _save(directory, state)
+        _save(directory, state)
         if run:
             roles.wait_ready(_client(directory), names, state.get("processes", {}), progress)
 
@@ -73,7 +85,7 @@ def down(directory: Path, *, progress: Progress) -> None:
         state = _load(directory)
         roles.end(state.get("processes", {}))
         if state.get("provider") == "kind":
-            kind.down(directory, [HUB, *state["members"]])
+            kind.down(directory, [HUB, *state["members"]], progress=progress)
         local.down(directory)
         for name in [HUB, *state.get("members", [])]:
             kubeconfig(directory, name).unlink(missing_ok=True)
@@ -134,24 +146,36 @@ def _clusters_up(directory: Path, provider: str, names: list[str], progress: Pro
         local.up(directory, HUB, zones, progress=progress)
 
 
-async def _prepare(directory: Path, names: list[str], *, provider: str, image: str | None) -> None:
-    """What a hub needs, and a Secret for each member."""
-    if image:
-        kind.load(directory, HUB, image)
+def _registration(directory: Path, name: str, provider: str, *, on_hub: bool) -> str:
+    """The kubeconfig by which the propagator reaches a member from where it runs."""
+    if provider == "kind" and (on_hub or sys.platform == "linux"):
+        return kind.internal(directory, name)
+    return kubeconfig(directory, name).read_text()
+
+
+async def _prepare(directory: Path, members: Mapping[str, str], *, image: str | None) -> None:
+    """What a hub needs, and a Secret for each member: its name, and its kubeconfig's text."""
     async with _client(directory) as hub:
-        objects = install.manifests(
-            namespace=SYSTEM_NAMESPACE, image=image or "", crds_only=image is None
-        )
-        await install.apply(hub, objects, say=lambda _: None)
+        await install.apply(hub, _objects(image), say=lambda _: None)
         await install.ensure_namespace(hub, SYSTEM_NAMESPACE)
-        for name in names:
-            text = kubeconfig(directory, name).read_text()
-            if provider == "kind":
-                text = kind.internal(directory, name)
+        for name, text in members.items():
             secret = membership.secret(name, SYSTEM_NAMESPACE, text, {ZONE: _zone(name)})
             await hub.apply(
                 SECRETS, secret, name=name, field_manager="stowage-playground", force=True
             )
+
+
+def _objects(image: str | None) -> list[dict[str, Any]]:
+    """The kinds; with an image, also both processes, from what was loaded into the hub's node."""
+    if not image:
+        return install.manifests(namespace=SYSTEM_NAMESPACE, crds_only=True)
+    objects = install.manifests(namespace=SYSTEM_NAMESPACE, image=image)
+    for each in objects:
+        if each["kind"] == "Deployment":
+            for container in each["spec"]["template"]["spec"]["containers"]:
+                # By default the tag `latest` is looked for in a registry, which has none.
+                container["imagePullPolicy"] = "IfNotPresent"
+    return objects
 
 
 def _client(directory: Path) -> ApiClient:

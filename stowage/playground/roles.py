@@ -64,7 +64,7 @@ def status(known: State) -> list[dict[str, Any]]:
 
 
 def wait_ready(client: ApiClient, names: Sequence[str], known: State, progress: Progress) -> None:
-    """Return when the leases of those that run are held, and all members are Ready.
+    """Return when both leases are held, wherever the two run, and all members are Ready.
 
     Raises StowageError saying what is missing, and why.
     """
@@ -79,7 +79,7 @@ async def _wait_ready(
         while True:
             waiting = {name: why for name in names if (why := await _unready(hub, name))}
             progress.step("Members ready", len(names) - len(waiting), len(names))
-            idle = {role: "leads nowhere" for role in known if not await _leads(hub, role)}
+            idle = {role: "leads nowhere" for role in ROLES if not await _leads(hub, role)}
             if not waiting and not idle:
                 return
             for entry in known.values():

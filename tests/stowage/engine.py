@@ -1,0 +1,257 @@
+"""A Docker engine and kind to test against where there is neither.
+
+`docker` and `kind` are real programs on the PATH and in the cache of binaries: they write down how
+they were called, keep the clusters in a folder, and answer and fail in the words of the real ones.
+`Hub` is the API server of the hub that they pretend to have made: real TLS and HTTP on a port, which
+records what is applied to it.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import sys
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from stowage import install
+from stowage.playground import pki
+
+NODE_IMAGE = "kindest/node:v1.35.0@sha256:" + "a" * 64
+NO_ENGINE = (
+    "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. "
+    "Is the docker daemon running?"
+)
+
+_PROGRAM = """#!{python} -IS
+# {image}
+import json, os, sys, time
+from pathlib import Path
+
+HERE = Path({folder!r})
+TOOL, ARGS = os.path.basename(sys.argv[0]), sys.argv[1:]
+LINE = " ".join([TOOL, *ARGS])
+
+def end(code=0, out="", err=""):
+    print(out, end="")
+    print(err, end="", file=sys.stderr)
+    sys.stdout.flush()
+    sys.exit(code)
+
+def option(name):
+    for number, argument in enumerate(ARGS):
+        if argument == name:
+            return ARGS[number + 1]
+        if argument.startswith(name + "="):
+            return argument.partition("=")[2]
+    return ""
+
+def node(name):
+    return name + "-control-plane"
+
+def kubeconfig(name, server):
+    text = (HERE / "kubeconfig").read_text()
+    return text.replace("SERVER", server).replace("NAME", "kind-" + name) + "\\n"
+
+with (HERE / "calls").open("a") as calls:
+    calls.write(json.dumps([TOOL, *ARGS]) + "\\n")
+for wanted, (code, text) in json.loads((HERE / "faults").read_text()).items():
+    if wanted in LINE:
+        end(code, err=text + "\\n")
+clusters, images = HERE / "clusters", set((HERE / "images").read_text().split())
+there = sorted(each.name for each in clusters.iterdir())
+name = option("--name")
+
+if TOOL == "kind" and ARGS[:2] == ["get", "clusters"]:
+    if not there:
+        end(err="No kind clusters found.\\n")
+    end(out="".join(each + "\\n" for each in there))
+if TOOL == "kind" and ARGS[:2] == ["create", "cluster"]:
+    if name in there:
+        end(1, err="ERROR: failed to create cluster: node(s) already exist for a cluster with "
+            + 'the name "' + name + '"\\n')
+    (clusters / name).write_text(str(len(there) + 2))
+    if (HERE / "slow").exists():
+        (HERE / "pids").open("a").write(str(os.getpid()) + "\\n")
+        time.sleep(60)
+    Path(option("--kubeconfig")).write_text(kubeconfig(name, "https://127.0.0.1:1"))
+    end(err='Creating cluster "' + name + '" ...\\nHave a nice day!\\n')
+if TOOL == "kind" and ARGS[:2] == ["get", "kubeconfig"]:
+    if name not in there:
+        end(1, err="ERROR: could not locate any control plane nodes for cluster named '" + name
+            + "'. Use the --name option to select a different cluster\\n")
+    if "--internal" in ARGS:
+        end(out=kubeconfig(name, "https://" + node(name) + ":6443"))
+    end(out=kubeconfig(name, "https://127.0.0.1:" + (HERE / "port").read_text()))
+if TOOL == "kind" and ARGS[:2] == ["delete", "cluster"]:
+    (clusters / name).unlink(missing_ok=True)
+    end(err='Deleting cluster "' + name + '" ...\\n')
+if TOOL == "kind" and ARGS[:2] == ["load", "docker-image"]:
+    if ARGS[2] not in images:
+        end(1, err='ERROR: image: "' + ARGS[2] + '" not present locally\\n')
+    end(err='Image: "' + ARGS[2] + '" not yet present on node "' + node(name) + '", loading...\\n')
+if TOOL == "docker" and ARGS[0] == "version":
+    end(out="29.1.3\\n")
+if TOOL == "docker" and ARGS[:2] == ["image", "inspect"]:
+    if ARGS[2] in images:
+        end(out="[{{}}]\\n")
+    end(1, out="[]\\n", err="Error response from daemon: No such image: " + ARGS[2] + "\\n")
+if TOOL == "docker" and ARGS[0] in ("inspect", "start"):
+    for each in there:
+        if node(each) == ARGS[-1]:
+            address = "172.18.0." + (clusters / each).read_text()
+            end(out=(address if ARGS[0] == "inspect" else ARGS[-1]) + "\\n")
+    end(1, out="\\n", err="Error: No such object: " + ARGS[-1] + "\\n")
+if TOOL == "docker" and ARGS[0] == "pull":
+    (HERE / "images").open("a").write(ARGS[-1] + "\\n")
+    end(out="docker.io/" + ARGS[-1] + "\\n")
+if TOOL == "docker" and ARGS[0] == "build":
+    end(out="sha256:" + "b" * 64 + "\\n")
+end(64, err="the test's " + TOOL + " does not know " + LINE + "\\n")
+"""
+
+
+class Engine:
+    """What docker and kind have and do; the test looks into it and makes it fail."""
+
+    def __init__(self, folder: Path, tools: Path) -> None:
+        self.folder = folder
+        (folder / "clusters").mkdir(parents=True)
+        (folder / "images").write_text(f"{NODE_IMAGE}\n")
+        (folder / "calls").touch()
+        self.fail({})
+        program = _PROGRAM.format(python=sys.executable, folder=str(folder), image=NODE_IMAGE)
+        for tool in ("docker", "kind"):
+            (tools / tool).write_text(program)
+            (tools / tool).chmod(0o755)
+
+    @property
+    def clusters(self) -> list[str]:
+        """Those that are there, by the name that kind knows them by."""
+        return sorted(each.name for each in (self.folder / "clusters").iterdir())
+
+    def calls(self, *beginning: str) -> list[list[str]]:
+        """The calls that began so, in their order; the program's name first."""
+        lines = (self.folder / "calls").read_text().splitlines()
+        calls: list[list[str]] = [json.loads(line) for line in lines]
+        return [call for call in calls if call[: len(beginning)] == list(beginning)]
+
+    def forget(self) -> None:
+        """Forget the calls until now."""
+        (self.folder / "calls").write_text("")
+
+    def fail(self, faults: Mapping[str, tuple[int, str]]) -> None:
+        """Let every call whose line holds that text end with that code and these words."""
+        (self.folder / "faults").write_text(json.dumps(faults))
+
+    def add_image(self, image: str) -> None:
+        """Have that image."""
+        with (self.folder / "images").open("a") as images:
+            images.write(f"{image}\n")
+
+    def add_cluster(self, name: str) -> None:
+        """Have a cluster that somebody else made."""
+        (self.folder / "clusters" / name).write_text("250")
+
+
+class Hub:
+    """An API server that takes everything, and remembers it.
+
+    Members become Ready when their Secret is there. A process holds its lease when its Deployment
+    is there, but only from the third time that it is asked about: pods take a while to start.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        authority = pki.Authority("kind")
+        pair = authority.server()
+        (folder / "server.pem").write_bytes(pair.certificate + pair.key)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(folder / "server.pem")
+        self.applied: dict[str, dict[str, Any]] = {}
+        self.asked: dict[str, int] = {}
+        self._installed = install.manifests(namespace="any", image="any")
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        (folder / "port").write_text(str(self._server.server_port))
+        user = authority.client("kubernetes-admin")
+        (folder / "kubeconfig").write_text(
+            pki.kubeconfig("NAME", "SERVER", authority.certificate, user)
+        )
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer no more."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def objects(self, kind: str) -> list[dict[str, Any]]:
+        """What was applied of that kind, in the order of its names."""
+        found = [each for each in self.applied.values() if each["kind"] == kind]
+        return sorted(found, key=lambda each: each["metadata"]["name"])
+
+    def answer(self, path: str) -> dict[str, Any] | None:
+        """What stands there; None where nothing does."""
+        resource, _, name = path.rpartition("/")
+        self.asked[path] = self.asked.get(path, 0) + 1
+        if resource.endswith("/customresourcedefinitions"):
+            return _with_condition(self.applied.get(path), "Established")
+        if resource.endswith("/memberclusters"):
+            there = name in {each["metadata"]["name"] for each in self.objects("Secret")}
+            return _with_condition({}, "Ready") if there else None
+        if resource.endswith("/leases"):
+            there = name in {each["metadata"]["name"] for each in self.objects("Deployment")}
+            held = there and self.asked[path] > 2
+            return {"spec": {"holderIdentity": name}} if held else None
+        return self._discovery(path.removeprefix("/apis/").removeprefix("/api/"))
+
+    def _discovery(self, version: str) -> dict[str, Any]:
+        """The kinds of that version that are installed, but for the admission policies."""
+        resources = {
+            each["kind"]: {
+                "kind": each["kind"],
+                "name": each["kind"].lower() + "s",
+                "namespaced": "namespace" in each["metadata"],
+            }
+            for each in self._installed
+            if each["apiVersion"] == version and "Admission" not in each["kind"]
+        }
+        return {"resources": list(resources.values())}
+
+
+def _with_condition(found: dict[str, Any] | None, type_: str) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {**found, "status": {"conditions": [{"type": type_, "status": "True"}]}}
+
+
+def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            found = hub.answer(self.path.partition("?")[0])
+            missing = {"code": 404, "reason": "NotFound", "message": "not found"}
+            self._send(200 if found is not None else 404, found or missing)
+
+        def do_PATCH(self) -> None:
+            sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            hub.applied[self.path.partition("?")[0]] = sent
+            self._send(200, sent)
+
+        def _send(self, code: int, answer: dict[str, Any]) -> None:
+            body = json.dumps(answer).encode()
+            self.send_response(code)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its base's name
+            pass
+
+    return Handler
