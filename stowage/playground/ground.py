@@ -17,18 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from crds.names import SYSTEM_NAMESPACE
-from machinery.errors import ConfigurationError
+from machinery.errors import ConfigurationError, StowageError
 from machinery.kubeconfig import parse_kubeconfig
 from machinery.resources import SECRETS
 from machinery.transport import ApiClient
 from stowage import install, membership
 from stowage.lock import alone
 from stowage.playground import binaries, kind, local, roles
+from stowage.playground.processes import wait_until
 from stowage.progress import Progress
 
 STATE = "playground.json"
 HUB = "hub"
 ZONE = "topology.kubernetes.io/zone"
+_ANSWER_SECONDS = 120.0
 
 
 def up(
@@ -54,6 +56,9 @@ def up(
         chosen = _provider(provider, state, progress)
         if image and chosen != "kind":
             raise ConfigurationError("--image needs kind: local control planes run no containers")
+        if image:
+            # Not after the minutes that making clusters takes.
+            kind.require(image)
         names = [f"member-{number}" for number in range(1, members + 1)]
         state["provider"] = chosen
         state["members"] = sorted({*names, *state.get("members", [])}, key=_number)
@@ -141,9 +146,21 @@ def _provider(asked: str, state: Mapping[str, Any], progress: Progress) -> str:
 def _clusters_up(directory: Path, provider: str, names: list[str], progress: Progress) -> None:
     if provider == "kind":
         kind.up(directory, HUB, names, progress=progress)
+        for name in (HUB, *names):
+            _wait_answer(directory, name)
     else:
         zones = {name: {ZONE: _zone(name)} for name in names}
         local.up(directory, HUB, zones, progress=progress)
+
+
+def _wait_answer(directory: Path, name: str) -> None:
+    """Return when it answers: at once, but for a container that was just started again."""
+    path = kubeconfig(directory, name)
+    if not wait_until(lambda: _answers(path), seconds=_ANSWER_SECONDS, every=0.5):
+        node = kind.container(directory, name)
+        raise StowageError(
+            f"{name} does not answer after {_ANSWER_SECONDS:g} s: look with `docker logs {node}`"
+        )
 
 
 def _registration(directory: Path, name: str, provider: str, *, on_hub: bool) -> str:

@@ -74,6 +74,11 @@ def down(directory: Path, names: Sequence[str], *, progress: Progress | None = N
         _delete(directory, name)
 
 
+def require(image: str) -> None:
+    """Raise StowageError where the Docker engine does not have that image."""
+    _run(["docker", "image", "inspect", "--format", "{{.Id}}", image])
+
+
 def load(directory: Path, name: str, image: str) -> None:
     """Copy an image from the Docker engine into a cluster's nodes."""
     _kind("load", "docker-image", image, "--name", _name(directory, name))

@@ -1,7 +1,6 @@
 """A Docker engine and kind to test against where there is neither.
 
-`docker` and `kind` are real programs on the PATH and in the cache of binaries: they write down how
-they were called, keep the clusters in a folder, and answer and fail in the words of the real ones.
+`docker`, `kind` and `kubectl` are real programs: they write down how they were called, keep the clusters in a folder, and answer and fail in the words of the real ones.
 `Hub` is the API server of the hub that they pretend to have made: real TLS and HTTP on a port, which
 records what is applied to it.
 """
@@ -93,12 +92,14 @@ if TOOL == "kind" and ARGS[:2] == ["load", "docker-image"]:
     if ARGS[2] not in images:
         end(1, err='ERROR: image: "' + ARGS[2] + '" not present locally\\n')
     end(err='Image: "' + ARGS[2] + '" not yet present on node "' + node(name) + '", loading...\\n')
+if TOOL == "kubectl" and ARGS[-1] == "--raw=/readyz":
+    end(out="ok\\n")
 if TOOL == "docker" and ARGS[0] == "version":
     end(out="29.1.3\\n")
 if TOOL == "docker" and ARGS[:2] == ["image", "inspect"]:
-    if ARGS[2] in images:
-        end(out="[{{}}]\\n")
-    end(1, out="[]\\n", err="Error response from daemon: No such image: " + ARGS[2] + "\\n")
+    if ARGS[-1] in images:
+        end(out="sha256:" + "c" * 64 + "\\n")
+    end(1, out="\\n", err="Error response from daemon: No such image: " + ARGS[-1] + "\\n")
 if TOOL == "docker" and ARGS[0] in ("inspect", "start"):
     for each in there:
         if node(each) == ARGS[-1]:
@@ -124,7 +125,7 @@ class Engine:
         (folder / "calls").touch()
         self.fail({})
         program = _PROGRAM.format(python=sys.executable, folder=str(folder), image=NODE_IMAGE)
-        for tool in ("docker", "kind"):
+        for tool in ("docker", "kind", "kubectl"):
             (tools / tool).write_text(program)
             (tools / tool).chmod(0o755)
 
@@ -232,6 +233,7 @@ def _with_condition(found: dict[str, Any] | None, type_: str) -> dict[str, Any] 
 def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # one packet for head and body, or each answer waits for an acknowledgement
 
         def do_GET(self) -> None:
             found = hub.answer(self.path.partition("?")[0])

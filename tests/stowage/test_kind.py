@@ -40,7 +40,7 @@ class _Said:
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
-    """docker first on the PATH, kind and kubectl where built programs lie; an image of ours."""
+    """All first on the PATH, kind and kubectl also where built programs lie; an image of ours."""
     tools = tmp_path / "tools"
     tools.mkdir()
     made = Engine(tmp_path / "engine", tools)
@@ -48,8 +48,8 @@ def engine(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     binaries.path("kind").parent.mkdir(parents=True)
-    shutil.copy(tools / "kind", binaries.path("kind"))
-    binaries.path("kubectl").touch()
+    for built in ("kind", "kubectl"):
+        shutil.copy(tools / built, binaries.path(built))
     return made
 
 
@@ -194,6 +194,21 @@ def test_up_starts_the_containers_that_were_stopped(engine, here):
     _up(here)
     started = [call[2] for call in engine.calls("docker", "start")]
     assert sorted(started) == [kind.container(here, n) for n in ("hub", "member-1", "member-2")]
+
+
+@pytest.mark.usefixtures("hub")
+def test_up_waits_until_each_cluster_answers(engine, here, monkeypatch):
+    _up(here, members=1)
+    asked = [call[1] for call in engine.calls("kubectl")]
+    assert asked == [f"--kubeconfig={here}/{name}.kubeconfig" for name in ("hub", "member-1")]
+    engine.fail({"member-1.kubeconfig --request-timeout=2s get": (1, "connection refused")})
+    monkeypatch.setattr(ground, "_ANSWER_SECONDS", 0.7)
+    engine.forget()
+    node = kind.container(here, "member-1")
+    told = f"member-1 does not answer after 0.7 s: look with `docker logs {node}`"
+    with pytest.raises(StowageError, match=told):
+        _up(here, members=1)
+    assert len(engine.calls("kubectl", f"--kubeconfig={here}/member-1.kubeconfig")) > 1
 
 
 @pytest.mark.usefixtures("hub")
@@ -350,10 +365,11 @@ def test_a_command_that_says_nothing(engine, here):
         _up(here)
 
 
-@pytest.mark.usefixtures("hub")
-def test_an_image_that_the_engine_does_not_have(here):
-    with pytest.raises(StowageError, match='exit code 1: ERROR: image: "other:1" not present loc'):
+def test_an_image_that_the_engine_does_not_have_is_told_before_anything_is_made(engine, here):
+    with pytest.raises(StowageError, match=r"exit code 1: Error .* No such image: other:1$"):
         _up(here, image="other:1")
+    assert engine.calls("kind") == []
+    assert not (here / ground.STATE).exists()
 
 
 def _local_instead(monkeypatch, engine):
@@ -433,7 +449,7 @@ def test_a_playground_that_stands_is_not_given_up_for_another(engine, hub, here)
     _up(here)
     engine.fail({"docker": (1, NO_ENGINE), "kind": (1, f"ERROR: {NO_ENGINE}")})
     with pytest.raises(StowageError, match="get clusters` ended with exit code 1: ERROR: Cannot"):
-        _up(here, provider="auto")
+        _up(here, provider="auto", image=None)
     assert _state(here)["provider"] == "kind"
     assert len(hub.objects("Deployment")) == 2
 
