@@ -14,12 +14,15 @@ same one, so that a policy made anew under the name of another does not pass for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
+import msgspec
+
 from controller.model import Claim, WorkloadPolicy
+from crds.workloadpolicy import MOST_CLAIMS
 from machinery.objects import Key
 
 CLAIM_SECONDS = 60.0
@@ -28,6 +31,8 @@ LANDED_SECONDS = 15.0
 """A claim whose units have shown up to us stays that much longer, until others have seen them."""
 WRITE_SECONDS = 20.0
 """Placements are written so soon after their claim, or not at all: well before it may be void."""
+CLAIM_BYTES = 2**20
+"""What the claims on one policy may take: etcd keeps objects of 1.5 MiB, rules and history too."""
 
 Shares: TypeAlias = Mapping[str, int]
 Seen: TypeAlias = Callable[[Key, str], Shares | None]
@@ -36,7 +41,10 @@ Seen: TypeAlias = Callable[[Key, str], Shares | None]
 
 @dataclass(slots=True)
 class Taken:
-    """A claim, the moment since which we know it, and the one since which its units show."""
+    """A claim, the moment since which we know it, and the one since which its units show.
+
+    `size` are the bytes that it takes in the status.
+    """
 
     key: Key
     uid: str
@@ -45,6 +53,11 @@ class Taken:
     time: str
     since: float
     landed: float | None = None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Weigh it once."""
+        self.size = len(msgspec.json.encode(self.to_dict()))
 
     def missing(self, seen: Shares) -> dict[str, int]:
         """The units by cluster that the Workload does not show."""
@@ -128,6 +141,26 @@ class Ledger:
     def _knows(self, claim: Claim) -> bool:
         known = self.others.get(claim.uid)
         return known is not None and (known.placements, known.time) == (_shares(claim), claim.time)
+
+
+def admitted(known: Iterable[Taken], wanted: Iterable[Taken]) -> set[str]:
+    """The uids of those wanted that a status has room for, beside the claims that are known.
+
+    The others wait until some of these have landed; a small one does not wait for a large one. One
+    that is too large for any room goes alone, and nobody overtakes it.
+    """
+    sizes, chosen = {each.uid: each.size for each in known}, set[str]()
+    total = sum(sizes.values())
+    for wish in wanted:
+        others = total - sizes.get(wish.uid, 0)
+        room = not others or others + wish.size <= CLAIM_BYTES
+        if room and (wish.uid in sizes or len(sizes) < MOST_CLAIMS):
+            chosen.add(wish.uid)
+            sizes[wish.uid] = wish.size
+            total = others + wish.size
+        if wish.size > CLAIM_BYTES:
+            break
+    return chosen
 
 
 def _taken(claim: Claim, now: float) -> Taken:

@@ -3,7 +3,8 @@
 One writer for all policies of this process, one write under way for a policy. Whatever came up
 during a write goes into the next one together, so a burst of decisions costs a handful of
 writes. Every write is a compare-and-swap on the version that was read; one that is refused
-means that somebody else was faster, and all decisions in it are made anew on what he took.
+means that somebody else was faster, and all decisions in it are made anew on what he took. What an
+object has no room for waits until claims before it have landed.
 
 Only a `Required` policy is claimed: a `Preferred` one may be exceeded, so nothing is lost when two
 decide at the same moment. What the status shows is the sum over all placements, recomputed each
@@ -21,10 +22,11 @@ from typing import Any
 
 import msgspec
 
-from controller.claims import LANDED_SECONDS, WRITE_SECONDS, Ledger, Shares, Taken
+from controller.claims import LANDED_SECONDS, WRITE_SECONDS, Ledger, Shares, Taken, admitted
 from controller.decision import Decision
 from controller.model import WorkloadPolicy
 from controller.policies import Policy
+from controller.status import for_good
 from controller.unit import Unit
 from controller.world import World
 from crds.validation import normalised_policy
@@ -44,8 +46,14 @@ WRITERS = 8
 """Policies whose status is written at once."""
 CALM_SECONDS = 1.0
 """So long a status may lag behind placements when nobody claims."""
+ROOM_SECONDS = 1.0
+"""So often it is asked whether there is room for those that wait."""
+MOST_WAITING = 8
+"""Decisions that wait for room: each holds a worker. More of them are made anew later."""
 SUMMARY_LIMIT = 1024
 MESSAGE_LIMIT = 4096
+HOLDER_LIMIT = 512
+UNITS_LIMIT = 2**31 - 1
 
 CLAIMS = metrics.counter(
     "stowage_quota_claims", "Claims on quota", ("outcome",), zero=[("written",), ("stale",)]
@@ -81,7 +89,7 @@ class Quotas:
         self._client = client
         self._policies = policies
         self._world = world
-        self._holder = holder
+        self._holder = holder[:HOLDER_LIMIT]
         self._clock = clock
         self._check = check
         self._queue: WorkQueue[Key] = WorkQueue(name="policy", clock=clock)
@@ -179,12 +187,16 @@ class Quotas:
         self._haunt(key)  # what nobody shows is void after a while
         self._answer(_stale(wishes, ledger.epoch), granted=False)
         wishes = {k: wish for k, wish in wishes.items() if not wish.done.done()}
+        wishes = self._admit(key, wishes)
         status = self._status(policy, [wish.taken for wish in wishes.values()])
         if wishes or _differs(status, policy):
             try:
                 await self._write(policy, status)
             except TransportError as e:
-                await self._failed(key, wishes, e)
+                if for_good(e):
+                    await self._refused(key, wishes, e)
+                else:
+                    await self._failed(key, wishes, e)
                 return None
         for wish in wishes.values():
             if wish.done.done():  # withdrawn while it was written
@@ -192,7 +204,21 @@ class Quotas:
             else:
                 ledger.add(wish.taken)
         self._answer(wishes, granted=True)
+        if self._wishes.get(key):
+            return ROOM_SECONDS
         return LANDED_SECONDS + CALM_SECONDS if status["claims"] else None
+
+    def _admit(self, key: Key, wishes: Mapping[Key, _Wish]) -> dict[Key, _Wish]:
+        """Those that the status has room for; the others wait, a few of them, and not for long."""
+        now = self._clock.monotonic()
+        known = self._ledger(key).told(self._seen, now)
+        chosen = admitted(known, (wish.taken for wish in wishes.values()))
+        waiting = self._wishes.setdefault(key, {})
+        for workload, wish in wishes.items():
+            patient = now - wish.taken.since < WRITE_SECONDS and len(waiting) < MOST_WAITING
+            if wish.taken.uid not in chosen and patient:
+                waiting.setdefault(workload, wish)
+        return {k: wish for k, wish in wishes.items() if wish.taken.uid in chosen}
 
     async def _write(self, policy: WorkloadPolicy, status: dict[str, Any]) -> None:
         self._check()
@@ -225,6 +251,21 @@ class Quotas:
             pass  # edited meanwhile: the informer will say so
         except Invalid as e:  # it counts as Balance all the same
             LOG.warning("its method is not filled in: %s", e, extra={"object": "/".join(meta.key)})
+
+    async def _refused(self, key: Key, wishes: dict[Key, _Wish], error: TransportError) -> None:
+        """The hub takes no such status: find out whose claim it is, and tell him why."""
+        if len(wishes) > 1:
+            for workload, wish in wishes.items():
+                policy = self._policies.get(key)
+                if policy is not None:
+                    await self._bring(policy, {workload: wish})
+            self._queue.add_after(key, CALM_SECONDS)
+            return
+        LOG.warning("the hub refuses its status: %s", error, extra={"object": "/".join(key)})
+        for wish in wishes.values():
+            if not wish.done.done():
+                wish.done.set_exception(error)
+            self._queue.add_after(key, CALM_SECONDS)
 
     async def _failed(self, key: Key, wishes: dict[Key, _Wish], error: TransportError) -> None:
         """Nobody's decision stands; on a conflict, look at what the other one wrote."""
@@ -262,7 +303,11 @@ class Quotas:
         if rules is not None and not rules.fault:
             counts = self._allocated(rules)
             status["allocated"] = [
-                {"name": name, "replicas": counts.get(name, 0), "desired": int(desired)}
+                {
+                    "name": name,
+                    "replicas": min(counts.get(name, 0), UNITS_LIMIT),
+                    "desired": int(desired),
+                }
                 for name, desired in zip(rules.domains, rules.desired, strict=True)
             ]
         status["summary"] = _summary(status["allocated"])

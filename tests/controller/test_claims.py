@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from controller.claims import CLAIM_SECONDS, LANDED_SECONDS, Ledger, Shares, Taken
+from controller.claims import CLAIM_SECONDS, LANDED_SECONDS, Ledger, Shares, Taken, admitted
 from controller.config import default_profile
 from controller.model import Claim, Placement, PolicyStatus, WorkloadPolicy
 from controller.quotas import Quotas
@@ -107,6 +107,51 @@ def test_one_that_has_landed_is_told_until_others_have_seen_it(ledger):
 def test_our_own_claims_are_no_ghosts(ledger):
     ledger.add(Taken(KEY, "u1", {"a": 1}, "me", "t", 0.0))
     assert ledger.ghosts(showing({}), 1.0) == {}
+
+
+class TestRoom:
+    """How many claims one write may take."""
+
+    def claims(self, *sizes: int) -> list[Taken]:
+        found = []
+        for n, size in enumerate(sizes):
+            least = Taken(("shop", f"w{n}"), f"u{n}", {"": 1}, "me", "t", 0.0).size
+            taken = Taken(("shop", f"w{n}"), f"u{n}", {"c" * (size - least): 1}, "me", "t", 0.0)
+            assert taken.size == size
+            found.append(taken)
+        return found
+
+    @pytest.mark.parametrize(
+        ("known", "wanted", "chosen"),
+        [
+            ([], [400, 400, 200], {"u0", "u1", "u2"}),
+            ([], [400, 400, 201], {"u0", "u1"}),
+            ([400], [400, 300, 200], {"u1", "u3"}),
+            ([400], [1001, 200], set()),
+            ([], [1001, 200], {"u0"}),
+            ([], [200, 1001, 200], {"u0"}),
+            ([1001], [200], set()),
+        ],
+    )
+    def test_who_waits(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        known: list[int],
+        wanted: list[int],
+        chosen: set[str],
+    ) -> None:
+        monkeypatch.setattr("controller.claims.CLAIM_BYTES", 1000)
+        claims = self.claims(*known, *wanted)
+        assert admitted(claims[: len(known)], claims[len(known) :]) == chosen
+
+    def test_who_claims_anew_needs_no_room_twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("controller.claims.CLAIM_BYTES", 1000)
+        before, other = self.claims(600, 300)
+        assert admitted([before, other], [before]) == {"u0"}
+
+    def test_no_more_than_the_kind_allows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("controller.claims.MOST_CLAIMS", 3)
+        assert admitted(self.claims(200, 200), self.claims(*[200] * 5)[2:]) == {"u2"}
 
 
 def bounding(uid: str) -> WorkloadPolicy:

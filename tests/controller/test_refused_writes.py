@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from typing import Any
@@ -18,14 +18,18 @@ from controller.status import for_good, patch_of, short_patch
 from controller.unit import compile_unit
 from controller.world import known
 from crds.workload import ScheduledReason, WorkloadState, WorkloadStatus
-from machinery.errors import ApiError, Conflict, Unreachable
-from machinery.resources import CRDS, WORKLOADS
+from machinery.errors import AlreadyExists, ApiError, Conflict, Unreachable
+from machinery.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS, Resource
 from machinery.transport import ApiClient
+from machinery.verbs import MERGE_PATCH
 
 from . import make
-from .live import World, condition, deciding, deployment, placements
+from .live import SINCE, World, condition, deciding, deployment, placements
 
 KIND = "workloads.stowage.dev"
+POLICIES = "workloadpolicies.stowage.dev"
+ZONE = "topology.kubernetes.io/zone"
+BOUND = {"stowage.dev/workload-policy": "demo"}
 MOST = 2**31 - 1
 MANY = {f"{'k' * 60}{n}": "v" * 63 for n in range(40)}
 """Labels whose text is longer than a status may tell."""
@@ -187,7 +191,7 @@ class TestLive:
         asked = counted(monkeypatch)
         await bare_world.cluster("one")
         async with deciding(bare_world):
-            async with shorter_hashes(bare_world):
+            async with altered(bare_world, KIND, _short_hashes):
                 await bare_world.workload("mute", replicas=2)
                 said = await bare_world.refused("mute", "InvalidWorkload")
                 assert "the hub refuses its status" in said["message"]
@@ -206,6 +210,97 @@ class TestLive:
             assert sum((await bare_world.placed("mute")).values()) == 3
 
 
+@pytest.mark.proves("K24")
+class TestWideClaims:
+    """More quota taken at one moment than the status of a policy has room for."""
+
+    async def test_wide_ones_made_at_once_all_get_their_clusters(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Long names instead of many clusters: it is the bytes that count."""
+        monkeypatch.setattr("controller.claims.LANDED_SECONDS", 5.0)
+        await wide_clusters(world, 250)
+        await required(world, replicas=250 * 90)
+        async with deciding(world):
+            made = [f"wide{n:02}" for n in range(90)]
+            await asyncio.gather(
+                *(world.workload(name, replicas=250, cpu="10m", labels=BOUND) for name in made)
+            )
+            for name in made:
+                assert len(await world.placed(name, seconds=120)) == 250
+        told = [record.getMessage() for record in caplog.records]
+        assert not [line for line in told if "too large" in line or "limit is" in line]
+
+    async def test_one_that_no_room_is_large_enough_for_goes_alone(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("controller.claims.LANDED_SECONDS", 1.0)
+        monkeypatch.setattr("controller.claims.CLAIM_BYTES", 1000)
+        await wide_clusters(world, 10)
+        await required(world, replicas=100)
+        async with deciding(world):
+            for n in range(3):
+                await world.workload(f"wide{n}", replicas=10, cpu="10m", labels=BOUND)
+            for n in range(3):
+                assert len(await world.placed(f"wide{n}", seconds=40)) == 10
+
+    async def test_one_that_the_hub_never_takes_is_told_so_and_the_others_go_on(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A claim may not have that many shares."""
+        asked = counted(monkeypatch)
+        await wide_clusters(world, 12)  # of eight units each
+        await required(world, replicas=100)
+        async with deciding(world):
+            async with altered(world, POLICIES, _few_shares):
+                made = {f"{kind}{n}": kind for n in range(4) for kind in ("wide", "narrow")}
+                await asyncio.gather(
+                    *(
+                        world.workload(
+                            name, replicas=9 if kind == "wide" else 1, cpu="1", labels=BOUND
+                        )
+                        for name, kind in made.items()
+                    )
+                )
+                for n in range(4):
+                    said = await world.refused(f"wide{n}", "InvalidWorkload")
+                    assert "].placements: Too many" in said["message"]
+                    assert sum((await world.placed(f"narrow{n}")).values()) == 1
+                await asyncio.sleep(2)
+                asked.clear()
+                await asyncio.sleep(3)
+                assert not [path for path in asked if "/wide" in path]
+            await world.edit("wide0", {"spec": {"replicas": 10}})
+            assert sum((await world.placed("wide0")).values()) == 10
+
+
+async def wide_clusters(world: World, count: int) -> None:
+    """Clusters of one domain whose names are as long as names may be."""
+    names = [f"c{n:05}-{'x' * 56}" for n in range(count)]
+    await asyncio.gather(
+        *(
+            world.cluster(name, labels={"stowage.dev/cluster": "", ZONE: "host"}, pods="10000")
+            for name in names
+        )
+    )
+
+
+async def required(world: World, *, replicas: int) -> None:
+    """The policy: that many units in the one domain."""
+    body = {
+        "apiVersion": WORKLOAD_POLICIES.api_version,
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": "demo", "namespace": world.namespace},
+        "spec": {
+            "topologyKey": ZONE,
+            "labelSelector": {},
+            "allocationPolicy": [{"name": "host", "replicas": replicas}],
+            "allocationType": "Required",
+        },
+    }
+    await world.client.create(WORKLOAD_POLICIES, body, namespace=world.namespace)
+
+
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of all patches from now on."""
     asked, request = list[str](), ApiClient.request
@@ -219,40 +314,61 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-@asynccontextmanager
-async def shorter_hashes(world: World) -> AsyncIterator[None]:
-    """The kind of Workloads with a bound that our hashes do not keep."""
-    whole = (await world.client.get(CRDS, KIND))["spec"]["versions"]
-    less = deepcopy(whole)
-    status = less[0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+def _short_hashes(status: dict[str, Any]) -> None:
     status["decision"]["properties"]["hash"]["maxLength"] = 10
-    await world.client.merge_patch(CRDS, KIND, {"spec": {"versions": less}})
+
+
+def _few_shares(status: dict[str, Any]) -> None:
+    status["claims"]["items"]["properties"]["placements"]["maxItems"] = 1
+
+
+@asynccontextmanager
+async def altered(
+    world: World, kind: str, alter: Callable[[dict[str, Any]], None]
+) -> AsyncIterator[None]:
+    """The kind with other bounds on the properties of its status."""
+    whole = (await world.client.get(CRDS, kind))["spec"]["versions"]
+    less = deepcopy(whole)
+    alter(less[0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"])
+    await world.client.merge_patch(CRDS, kind, {"spec": {"versions": less}})
     try:
-        await _until_bound(world, {"hash": "x" * 11, "time": "2026-01-01T00:00:00Z"}, holds=True)
+        await _until_bound(world, holds=True)
         yield
     finally:
-        await world.client.merge_patch(CRDS, KIND, {"spec": {"versions": whole}})
-        await _until_bound(world, {"hash": "x" * 11, "time": "2026-01-01T00:00:00Z"}, holds=False)
+        await world.client.merge_patch(CRDS, kind, {"spec": {"versions": whole}})
+        await _until_bound(world, holds=False)
 
 
-async def _until_bound(world: World, decision: Mapping[str, str], *, holds: bool) -> None:
+async def _until_bound(world: World, *, holds: bool) -> None:
     """A server serves a changed schema a moment later."""
-    if not (await world.client.list(WORKLOADS))["items"]:
+    share = {"cluster": "a", "replicas": 1}
+    claim = {"workload": "shop/x", "uid": "x", "holder": "x", "time": SINCE}
+    bounds = [
+        (WORKLOADS, {"decision": {"hash": "x" * 11, "time": SINCE}}),
+        (WORKLOAD_POLICIES, {"claims": [{**claim, "placements": [share, share]}]}),
+    ]
+    with suppress(AlreadyExists):
         await world.workload("probe", schedulerName="nobody")
-    path = WORKLOADS.path("shop", "probe", "status")
     for _ in range(100):
-        try:
-            await world.client.request(
-                "PATCH",
-                path,
-                params={"dryRun": "All"},
-                body={"status": {"decision": decision}},
-                content_type="application/merge-patch+json",
-            )
-            refused = False
-        except ApiError as e:
-            refused = for_good(e)
+        refused = False
+        for kind, status in bounds:
+            refused |= await _refuses(world, kind, status)
         if refused == holds:
             return
         await asyncio.sleep(0.1)
     raise AssertionError(f"the bound holds: {refused}")
+
+
+async def _refuses(world: World, kind: Resource, status: Mapping[str, Any]) -> bool:
+    name = "probe" if kind is WORKLOADS else "demo"
+    try:
+        await world.client.request(
+            "PATCH",
+            kind.path("shop", name, "status"),
+            params={"dryRun": "All"},
+            body={"status": status},
+            content_type=MERGE_PATCH,
+        )
+    except ApiError as e:
+        return for_good(e)
+    return False
