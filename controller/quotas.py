@@ -26,13 +26,13 @@ from controller.claims import LANDED_SECONDS, WRITE_SECONDS, Ledger, Shares, Tak
 from controller.decision import Decision
 from controller.model import WorkloadPolicy
 from controller.policies import Policy
+from controller.policystatus import differs, status_of
 from controller.status import for_good
 from controller.unit import Unit
 from controller.world import World
 from crds.validation import normalised_policy
-from crds.workloadpolicy import PolicyCondition, PolicyReadyReason
 from machinery import logs, metrics
-from machinery.clock import Clock, microtime, timestamp
+from machinery.clock import Clock, microtime
 from machinery.errors import Conflict, Invalid, NotFound, TransportError
 from machinery.informer import Informer
 from machinery.objects import Key
@@ -50,10 +50,7 @@ ROOM_SECONDS = 1.0
 """So often it is asked whether there is room for those that wait."""
 MOST_WAITING = 8
 """Decisions that wait for room: each holds a worker. More of them are made anew later."""
-SUMMARY_LIMIT = 1024
-MESSAGE_LIMIT = 4096
 HOLDER_LIMIT = 512
-UNITS_LIMIT = 2**31 - 1
 
 CLAIMS = metrics.counter(
     "stowage_quota_claims", "Claims on quota", ("outcome",), zero=[("written",), ("stale",)]
@@ -189,7 +186,7 @@ class Quotas:
         wishes = {k: wish for k, wish in wishes.items() if not wish.done.done()}
         wishes = self._admit(key, wishes)
         status = self._status(policy, [wish.taken for wish in wishes.values()])
-        if wishes or _differs(status, policy):
+        if wishes or differs(status, policy):
             try:
                 await self._write(policy, status)
             except TransportError as e:
@@ -288,41 +285,8 @@ class Quotas:
         self._queue.add(key)
 
     def _status(self, policy: WorkloadPolicy, more: list[Taken]) -> dict[str, Any]:
-        key = policy.metadata.key
-        rules, tally = self._world.index.policy(key), self._world.index.tally
-        claims = [*self._ledger(key).told(self._seen, self._clock.monotonic()), *more]
-        latest = {claim.uid: claim for claim in claims}
-        now = timestamp(self._clock.now())
-        status: dict[str, Any] = {
-            "observedGeneration": policy.metadata.generation,
-            "allocated": [],
-            "workloads": tally.members(key),
-            "claims": [claim.to_dict() for claim in latest.values()],
-            "conditions": [_condition(policy, rules.fault if rules else "", now)],
-        }
-        if rules is not None and not rules.fault:
-            counts = self._allocated(rules)
-            status["allocated"] = [
-                {
-                    "name": name,
-                    "replicas": min(counts.get(name, 0), UNITS_LIMIT),
-                    "desired": int(desired),
-                }
-                for name, desired in zip(rules.domains, rules.desired, strict=True)
-            ]
-        status["summary"] = _summary(status["allocated"])
-        return status
-
-    def _allocated(self, rules: Policy) -> dict[str, int]:
-        """The units in each domain, claimed ones included."""
-        fleet, counts = self._world.fleet(), dict[str, int]()
-        column = fleet.column(rules.topology_key)
-        for cluster, units in self._world.index.units_of(rules.key).items():
-            row = fleet.row.get(cluster)
-            value = None if row is None else column.vocabulary.values[column.codes[row]]
-            if value is not None:
-                counts[value] = counts.get(value, 0) + units
-        return counts
+        known = self._ledger(policy.metadata.key).told(self._seen, self._clock.monotonic())
+        return status_of(policy, [*known, *more], self._world, self._clock.now())
 
     def _seen(self, key: Key, uid: str) -> Shares | None:
         return self._world.written(key, uid)
@@ -354,29 +318,3 @@ def _stale(wishes: Mapping[Key, _Wish], epoch: int) -> dict[Key, _Wish]:
 
 def _grows(before: Shares, after: Shares) -> bool:
     return any(units > before.get(cluster, 0) for cluster, units in after.items())
-
-
-def _differs(status: Mapping[str, Any], policy: WorkloadPolicy) -> bool:
-    stored = msgspec.to_builtins(policy.status)
-    return any(stored.get(name) != value for name, value in status.items())
-
-
-def _summary(allocated: list[dict[str, Any]]) -> str:
-    text = ",".join(f"{each['name']}={each['replicas']}/{each['desired']}" for each in allocated)
-    return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
-
-
-def _condition(policy: WorkloadPolicy, fault: str, now: str) -> dict[str, Any]:
-    """Ready: whether the policy can be followed."""
-    status = "False" if fault else "True"
-    reason = PolicyReadyReason.INVALID_POLICY if fault else PolicyReadyReason.VALID
-    old = next(iter(policy.status.conditions), {})
-    since = old.get("lastTransitionTime") if old.get("status") == status else None
-    return {
-        "type": PolicyCondition.READY.value,
-        "status": status,
-        "reason": reason.value,
-        "message": fault[:MESSAGE_LIMIT],
-        "lastTransitionTime": since or now,
-        "observedGeneration": policy.metadata.generation,
-    }
