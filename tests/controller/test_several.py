@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from machinery.errors import Unreachable
 from machinery.resources import WORKLOADS
 
 from .live import World, configured, deciding, process, until
@@ -77,19 +78,24 @@ async def _decisions(world: World) -> AsyncIterator[dict[str, list[Any]]]:
     """Every decision that is written to a Workload, by its name, one after the other."""
     found: dict[str, list[Any]] = {}
 
+    def note(seen: dict[str, Any]) -> None:
+        status = seen.get("status", {})
+        if not status.get("placements"):
+            return
+        made = found.setdefault(seen["metadata"]["name"], [])
+        decision = (status["decision"], status["placements"])
+        if decision not in made:
+            made.append(decision)
+
     async def look() -> None:
-        listed = await world.client.list(WORKLOADS)
-        version = listed["metadata"]["resourceVersion"]
-        async with world.client.watch(WORKLOADS, resource_version=version) as lines:
-            async for line in lines:
-                seen = json.loads(line)["object"]
-                status = seen.get("status", {})
-                if not status.get("placements"):
-                    continue
-                made = found.setdefault(seen["metadata"]["name"], [])
-                decision = (status["decision"], status["placements"])
-                if decision not in made:
-                    made.append(decision)
+        version = (await world.client.list(WORKLOADS))["metadata"]["resourceVersion"]
+        while True:  # the API server ends a watch that cannot keep up
+            with suppress(Unreachable):
+                async with world.client.watch(WORKLOADS, resource_version=version) as lines:
+                    async for line in lines:
+                        seen = json.loads(line)["object"]
+                        version = seen["metadata"]["resourceVersion"]
+                        note(seen)
 
     task = asyncio.create_task(look())
     try:
