@@ -223,7 +223,7 @@ def test_up_with_more_members_creates_those(engine, here):
 def test_processes_of_this_machine_give_way_to_the_hubs(here):
     _up(here, run=False, image=None)
     process = Process("controller", ["sleep", "600"], here / "logs" / "controller.log")
-    process.start(detached=True)
+    process.start(detached=False)
     entry = {"process": process.to_json(), "port": 1}
     state = {**_state(here), "processes": {"controller": entry}}
     (here / ground.STATE).write_text(json.dumps(state))
