@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from controller import podform
 from controller.apportion.settle import Limit
 from controller.limits import Shown, shown, stored
 from controller.model import (
@@ -158,6 +159,8 @@ def compile_unit(workload: Workload) -> Unit:
     """
     spec, meta = workload.spec, workload.metadata
     template = spec.target_deployment or spec.template or Template()
+    if template.kind in REPLICA_PATHS or template.kind in WITHOUT_REPLICAS:
+        podform.check(template.kind, template.spec)
     pod_meta, pod = _pod_template(template)
     counted = template.kind not in WITHOUT_REPLICAS
     labels = pod_meta.get("labels") or {}

@@ -111,6 +111,44 @@ class TestBounds:
             template = {"apiVersion": "x.dev/v1", "kind": "Odd", "spec": {"selector": selector}}
             assert compile_unit(make.workload(template=template)).pod_selector == ""
 
+    @pytest.mark.parametrize(
+        ("kind", "body", "field"),
+        [
+            ("Deployment", {"template": "x"}, "template"),
+            ("Deployment", {"template": {"metadata": "x"}}, "template.metadata"),
+            ("Job", {"template": {"metadata": {"labels": ["x"]}}}, "template.metadata.labels"),
+            ("DaemonSet", {"template": {"spec": ["x"]}}, "template.spec"),
+            (
+                "StatefulSet",
+                {"template": {"spec": {"containers": ["x"]}}},
+                "template.spec.containers[0]",
+            ),
+            (
+                "Deployment",
+                {"template": {"spec": {"containers": [{"resources": {"requests": ["x"]}}]}}},
+                "template.spec.containers[0].resources.requests",
+            ),
+            ("Job", {"template": {"spec": {"overhead": "x"}}}, "template.spec.overhead"),
+            (
+                "Job",
+                {"template": {"spec": {"nodeSelector": ["x"]}}},
+                "template.spec.nodeSelector",
+            ),
+            (
+                "Deployment",
+                {"template": {"spec": {"tolerations": "x"}}},
+                "template.spec.tolerations",
+            ),
+            ("CronJob", {"jobTemplate": {"spec": "x"}}, "jobTemplate.spec"),
+        ],
+    )
+    def test_a_template_of_the_wrong_form(
+        self, kind: str, body: dict[str, Any], field: str
+    ) -> None:
+        template = {"apiVersion": "apps/v1", "kind": kind, "spec": body}
+        found = known(make.workload(template=template))
+        assert found.fault.startswith(f"spec.template.spec.{field}: Expected `")
+
 
 class TestForGood:
     """Which refusals of the hub are its last word."""
@@ -177,6 +215,14 @@ class TestLive:
             await world.client.create(WORKLOADS, manifest)
             said = await world.refused("huge", "InvalidWorkload")
             assert "spec.template.spec.parallelism: 3000000000 is more than" in said["message"]
+
+    async def test_a_template_of_the_wrong_form(self, world: World) -> None:
+        await world.cluster("one")
+        wrong = {**deployment("odd", "1"), "spec": {"template": {"spec": {"containers": ["x"]}}}}
+        async with deciding(world):
+            await world.workload("odd", template=wrong)
+            said = await world.refused("odd", "InvalidWorkload")
+            assert said["message"].startswith("spec.template.spec.template.spec.containers[0]: ")
 
     async def test_a_policy_whose_name_no_object_can_have(self, world: World) -> None:
         await world.cluster("one")
