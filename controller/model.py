@@ -179,18 +179,18 @@ class TargetCluster(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TemplateMeta(msgspec.Struct, frozen=True):
-    """A template's metadata."""
+    """A template's metadata, as it is stored: `controller.podform` looks at the form."""
 
-    labels: dict[str, str] = {}
+    labels: Any = None
 
 
 class Template(msgspec.Struct, frozen=True, rename="camel"):
-    """The object to run."""
+    """The object to run; of a wrong form it must be decoded too, or nothing could be said of it."""
 
     api_version: str = ""
     kind: str = ""
-    metadata: TemplateMeta = TemplateMeta()
-    spec: dict[str, Any] = {}
+    metadata: TemplateMeta | None = None
+    spec: Any = msgspec.field(default_factory=dict)
 
 
 class DistributionWeight(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

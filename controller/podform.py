@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from controller.model import Toleration
+from controller.model import Template, Toleration
 
 _CRON_JOB = "CronJob"
 
@@ -56,10 +56,24 @@ class _CronBody(msgspec.Struct, rename="camel"):
     job_template: _Job | None = None
 
 
-def check(kind: str, body: dict[str, Any]) -> None:
-    """Raise ValueError, naming the field, where `body`, a template's spec, is of no such form."""
+def labels_of(template: Template) -> dict[str, str]:
+    """The template's own labels. Raises ValueError, naming the field, for what are none."""
+    given = template.metadata.labels if template.metadata else None
+    return _read(given, dict[str, str] | None, "spec.template.metadata.labels") or {}
+
+
+def check(template: Template, *, pods: bool) -> None:
+    """Raise ValueError, naming the field, where the spec is of no such form.
+
+    `pods` says that its kind has them; any other kind is just some object.
+    """
+    body: Any = _CronBody if template.kind == _CRON_JOB else _Body
+    _read(template.spec, body if pods else dict[str, Any], "spec.template.spec")
+
+
+def _read(value: Any, form: Any, field: str) -> Any:
     try:
-        msgspec.convert(body, _CronBody if kind == _CRON_JOB else _Body)
+        return msgspec.convert(value, form)
     except msgspec.ValidationError as e:
         text, _, path = str(e).partition(" - at `$")
-        raise ValueError(f"spec.template.spec{path.removesuffix('`')}: {text}") from e
+        raise ValueError(f"{field}{path.removesuffix('`')}: {text}") from e

@@ -159,12 +159,12 @@ def compile_unit(workload: Workload) -> Unit:
     """
     spec, meta = workload.spec, workload.metadata
     template = spec.target_deployment or spec.template or Template()
-    if template.kind in REPLICA_PATHS or template.kind in WITHOUT_REPLICAS:
-        podform.check(template.kind, template.spec)
+    pods = template.kind in REPLICA_PATHS or template.kind in WITHOUT_REPLICAS
+    podform.check(template, pods=pods)
     pod_meta, pod = _pod_template(template)
     counted = template.kind not in WITHOUT_REPLICAS
     labels = pod_meta.get("labels") or {}
-    request, policies = _request(pod), _policies(meta.labels, template.metadata.labels, labels)
+    request, policies = _request(pod), _policies(meta.labels, podform.labels_of(template), labels)
     shape = _hash([request, {field: pod[field] for field in _PLACED_BY if field in pod}])
     decided = _parts(workload.status.decision.hash)
     divided = spec.distribution == Distribution.DIVIDED and counted and not policies

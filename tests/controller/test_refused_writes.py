@@ -149,6 +149,21 @@ class TestBounds:
         found = known(make.workload(template=template))
         assert found.fault.startswith(f"spec.template.spec.{field}: Expected `")
 
+    @pytest.mark.parametrize(
+        ("part", "field"),
+        [
+            ({"spec": ["x"]}, "spec"),
+            ({"spec": None}, "spec"),
+            ({"metadata": {"labels": {"version": 1}}}, "metadata.labels"),
+            ({"metadata": {"labels": ["x"]}}, "metadata.labels"),
+        ],
+    )
+    def test_a_template_that_is_hardly_one(self, part: dict[str, Any], field: str) -> None:
+        template = {"apiVersion": "x.dev/v1", "kind": "Odd", **part}
+        found = known(make.workload(template=template))
+        assert found.fault.startswith(f"spec.template.{field}")
+        assert "Expected `" in found.fault
+
 
 class TestForGood:
     """Which refusals of the hub are its last word."""
@@ -223,6 +238,11 @@ class TestLive:
             await world.workload("odd", template=wrong)
             said = await world.refused("odd", "InvalidWorkload")
             assert said["message"].startswith("spec.template.spec.template.spec.containers[0]: ")
+            numbered = deployment("two", "1")
+            numbered["metadata"]["labels"] = {"version": 1}
+            await world.workload("two", template=numbered)
+            said = await world.refused("two", "InvalidWorkload")
+            assert said["message"].startswith("spec.template.metadata.labels")
 
     async def test_a_policy_whose_name_no_object_can_have(self, world: World) -> None:
         await world.cluster("one")
