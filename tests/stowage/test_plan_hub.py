@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,7 +46,7 @@ async def world(planning_hub: Any) -> AsyncIterator[World]:
 
 @dataclass
 class Recorder:
-    """Every request that leaves this process, as METHOD PATH."""
+    """Every request of a command, as METHOD PATH: it runs in a thread, the controller does not."""
 
     sent: list[str] = field(default_factory=list)
 
@@ -58,7 +59,8 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     found, real = Recorder(), ApiClient.request
 
     async def request(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
-        found.sent.append(f"{method} {path}")
+        if threading.current_thread() is not threading.main_thread():
+            found.sent.append(f"{method} {path}")
         return await real(self, method, path, **how)
 
     monkeypatch.setattr(ApiClient, "request", request)
