@@ -177,9 +177,12 @@ class Reconciler:
         What becomes of these is not known yet: once it is, this one's turn comes again.
         """
         partners = {**self._partners(unit), unit.key: unit}
-        for other in together(unit.key, partners):
-            if other.key in self._busy:
-                self._missed.setdefault(other.key, set()).add(unit.key)
+        group = together(unit.key, partners)
+        busy = [other.key for other in group if other.key in self._busy]
+        if not busy:
+            return group
+        for key in busy:
+            self._missed.setdefault(key, set()).add(unit.key)
         free = {key: other for key, other in partners.items() if key not in self._busy}
         return together(unit.key, free)
 
