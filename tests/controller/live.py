@@ -15,6 +15,8 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import crds
 from controller.app import WORKERS, Controller, ControllerSettings
 from crds import names
@@ -293,6 +295,39 @@ async def until(holds: Callable[[], Any], *, seconds: float = 30) -> None:
     async with asyncio.timeout(seconds):
         while not holds():  # noqa: ASYNC110 - what is asked about has no event
             await asyncio.sleep(0.01)
+
+
+async def policy(
+    world: World, selector: Any = None, *, kind: str = "Required", **domains: int
+) -> None:
+    """A policy of that name, Required if not another `kind`; another one of the name is replaced."""
+    body = {
+        "apiVersion": WORKLOAD_POLICIES.api_version,
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": "demo", "namespace": world.namespace},
+        "spec": {
+            "topologyKey": "topology.kubernetes.io/zone",
+            "labelSelector": selector or {},
+            "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
+            "allocationType": kind,
+        },
+    }
+    await world.client.apply(
+        WORKLOAD_POLICIES, body, name="demo", namespace=world.namespace, force=True
+    )
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths of all patches from now on."""
+    asked, request = list[str](), ApiClient.request
+
+    async def counting(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+        if method == "PATCH":
+            asked.append(path)
+        return await request(self, method, path, **how)
+
+    monkeypatch.setattr(ApiClient, "request", counting)
+    return asked
 
 
 def configured(

@@ -12,9 +12,8 @@ import pytest
 
 from machinery.errors import Invalid
 from machinery.resources import CRDS, EVENTS, WORKLOAD_POLICIES
-from machinery.transport import ApiClient
 
-from .live import World, condition, deciding, placements
+from .live import World, condition, counted, deciding, placements, policy
 
 ZONE = "topology.kubernetes.io/zone"
 BOUND = {"stowage.dev/workload-policy": "demo"}
@@ -29,26 +28,6 @@ async def zones(world: World) -> World:
     await world.cluster("m1", labels={ZONE: "member"})
     await world.cluster("h1", labels={ZONE: "host"})
     return world
-
-
-async def policy(
-    world: World, selector: Any = None, *, kind: str = "Required", **domains: int
-) -> None:
-    """A policy of that name, Required if not another `kind`; another one of the name is replaced."""
-    body = {
-        "apiVersion": WORKLOAD_POLICIES.api_version,
-        "kind": "WorkloadPolicy",
-        "metadata": {"name": "demo", "namespace": world.namespace},
-        "spec": {
-            "topologyKey": ZONE,
-            "labelSelector": selector or {},
-            "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
-            "allocationType": kind,
-        },
-    }
-    await world.client.apply(
-        WORKLOAD_POLICIES, body, name="demo", namespace=world.namespace, force=True
-    )
 
 
 async def says(world: World, name: str, reason: str, *parts: str) -> dict[str, Any]:
@@ -345,7 +324,7 @@ async def test_a_policy_of_the_wrong_form(
     bare_world: World, spec: dict[str, Any], wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stored under a schema without rules: a number as text, or what is required left out."""
-    asked = _counted(monkeypatch)
+    asked = counted(monkeypatch)
     await bare_world.cluster("h1", labels={ZONE: "host"})
     rules = {
         "topologyKey": ZONE,
@@ -377,19 +356,6 @@ async def test_a_policy_of_the_wrong_form(
             WORKLOAD_POLICIES, "demo", {"spec": right}, namespace=bare_world.namespace
         )
         assert await bare_world.placed("strict") == {"h1": 2}
-
-
-def _counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of all patches from now on."""
-    asked, request = list[str](), ApiClient.request
-
-    async def counting(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
-        if method == "PATCH":
-            asked.append(path)
-        return await request(self, method, path, **how)
-
-    monkeypatch.setattr(ApiClient, "request", counting)
-    return asked
 
 
 @asynccontextmanager

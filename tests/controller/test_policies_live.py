@@ -13,30 +13,12 @@ import pytest
 
 from machinery.resources import EVENTS, WORKLOAD_POLICIES, WORKLOADS
 
-from .live import World, condition, configured, deciding, placements, process
+from .live import World, condition, configured, deciding, placements, policy, process
 
 ZONE = "topology.kubernetes.io/zone"
 LABEL = "stowage.dev/workload-policy"
 BOUND = {LABEL: "demo"}
 QUOTA = 60
-
-
-async def policy(world: World, *, selector: Any = None, **domains: int) -> None:
-    """A Required policy of that name; another one of the name is replaced."""
-    body = {
-        "apiVersion": WORKLOAD_POLICIES.api_version,
-        "kind": "WorkloadPolicy",
-        "metadata": {"name": "demo", "namespace": world.namespace},
-        "spec": {
-            "topologyKey": ZONE,
-            "labelSelector": selector or {},
-            "allocationPolicy": [{"name": n, "replicas": r} for n, r in domains.items()],
-            "allocationType": "Required",
-        },
-    }
-    await world.client.apply(
-        WORKLOAD_POLICIES, body, name="demo", namespace=world.namespace, force=True
-    )
 
 
 async def shown(world: World, summary: str) -> dict[str, Any]:

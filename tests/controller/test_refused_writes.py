@@ -20,11 +20,10 @@ from controller.world import known
 from crds.workload import ScheduledReason, WorkloadState, WorkloadStatus
 from machinery.errors import AlreadyExists, ApiError, Conflict, Unreachable
 from machinery.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS, Resource
-from machinery.transport import ApiClient
 from machinery.verbs import MERGE_PATCH
 
 from . import make
-from .live import SINCE, World, condition, deciding, deployment, placements
+from .live import SINCE, World, condition, counted, deciding, deployment, placements
 
 KIND = "workloads.stowage.dev"
 POLICIES = "workloadpolicies.stowage.dev"
@@ -365,19 +364,6 @@ async def required(world: World, *, replicas: int) -> None:
         },
     }
     await world.client.create(WORKLOAD_POLICIES, body, namespace=world.namespace)
-
-
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths of all patches from now on."""
-    asked, request = list[str](), ApiClient.request
-
-    async def counting(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
-        if method == "PATCH":
-            asked.append(path)
-        return await request(self, method, path, **how)
-
-    monkeypatch.setattr(ApiClient, "request", counting)
-    return asked
 
 
 def _short_hashes(status: dict[str, Any]) -> None:
