@@ -3,45 +3,72 @@ PYTHON ?= python3
 UV_VERSION := 0.13.8
 PROVIDER ?= local
 DIR ?= .playground
+# Other nodes of kind than its newest: make demo NODE_IMAGE=…
+NODES := $(if $(NODE_IMAGE),--node-image=$(NODE_IMAGE))
 TOOLS := .tools
 UV := $(TOOLS)/bin/uv
 PIP := install --quiet --disable-pip-version-check
 RUN := $(UV) run --locked --quiet
 
-.PHONY: demo demo-down test lint e2e bench crds
+SECONDS ?= 300
+LANES ?= 1
+RUNS ?= 1
+
+.PHONY: demo demo-down test test-long lint e2e chaos bench figures crds
 .NOTPARALLEL:
 
 demo: .venv/synced
-	$(RUN) stowage playground up --members 3 --dir $(DIR)
+	$(RUN) stowage playground up --members 3 --dir $(DIR) $(NODES)
 	$(RUN) stowage playground demo --dir $(DIR)
 
 demo-down: .venv/synced
 	$(RUN) stowage playground down --dir $(DIR)
 
+# LANES=2 runs the tests in two halves beside each other.
 test: lint
-	$(RUN) python -m stowage.playground.build
-	$(RUN) pytest
+	$(RUN) python -m stowage.toolchain.build
+	$(RUN) $(if $(filter 2,$(LANES)),python -m tests.lanes,pytest)
+
+# Every property with all its examples, five times those of `make test`.
+test-long: lint
+	$(RUN) python -m stowage.toolchain.build
+	$(RUN) pytest --hypothesis-profile=long
 
 lint: .venv/synced
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
 	$(RUN) lint-imports
+	$(RUN) deptry .
 	$(RUN) python -m crds.generate --check
 
+# On kind each wait may take longer, and hence each test.
 e2e: .venv/synced
-	$(RUN) pytest e2e --provider $(PROVIDER)
+	$(RUN) pytest e2e --provider $(PROVIDER) $(if $(filter kind,$(PROVIDER)),--timeout=1500) $(NODES)
+
+# SEED=7 repeats a run's faults and edits; RUNS=20 makes so many runs with one seed after the other.
+chaos: .venv/synced
+	$(RUN) python -m stowage.toolchain.build
+	$(RUN) python -m e2e.chaos --seconds $(SECONDS) --runs $(RUNS) $(if $(SEED),--seed $(SEED))
 
 bench: .venv/synced
 	@for each in $$(grep -l '^if __name__' benchmarks/*.py); do \
 	  echo "== $$each"; $(RUN) python -m benchmarks.$$(basename $$each .py) || exit 1; done
+
+# What a release is held by, in about eight minutes on two quiet cores. With FULL=1 the fleet of
+# simulated members has 10,000 Workloads, which takes a quarter of an hour more.
+figures: .venv/synced
+	$(RUN) python -m benchmarks.latency
+	$(RUN) python -m benchmarks.rates
+	$(RUN) python -m benchmarks.hubcost
+	$(RUN) python -m benchmarks.members --workloads $(if $(FULL),50,10)
 
 crds: .venv/synced
 	$(RUN) python -m crds.generate
 
 .venv/synced: pyproject.toml uv.lock $(UV)
 	@echo "Installing the project and its tools into .venv"
-	@$(UV) sync --locked --python $(PYTHON)
+	@$(UV) sync --locked --compile-bytecode --python $(PYTHON)
 	@touch $@
 
 # A virtual environment with pip in it; where Python comes without ensurepip (Debian), its own pip.

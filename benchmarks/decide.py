@@ -19,13 +19,15 @@ import msgspec
 
 from benchmarks.fleets import clusters, unit
 from benchmarks.plainloop import Answer, plain
+from controller.cache.builder import FleetBuilder
+from controller.cache.inflight import Load
+from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.cycle import decide
-from controller.decision import FITS, Decision
-from controller.fleet import FleetBuilder
-from controller.index import Index
-from controller.model import MemberCluster
+from controller.model.objects import MemberCluster
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import FITS, Decision
 
+SMALL = Load.of({"cpu": 500, "memory": 2**30, "pods": 1})
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 AIM_MILLISECONDS = {1000: 1.0, 5000: 4.0}
 ROUNDS, PLAIN_ROUNDS = 500, 5
@@ -127,7 +129,7 @@ def _snapshots(builder: FleetBuilder, members: Sequence[MemberCluster]) -> None:
 
     def assume() -> None:
         name = members[next(turn) % len(members)].metadata.name
-        builder.assume(name, {"cpu": 500, "memory": 2**30, "pods": 1}, 10)
+        builder.assume(name, SMALL, 10)
         builder.snapshot()
 
     for title, call in (("one cluster changed", relabel), ("one decision in flight", assume)):

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from controller.model import MemberCluster, Workload
-from controller.unit import Unit, compile_unit
+from controller.model.objects import MemberCluster, Workload
+from controller.model.unit import Unit, compile_unit
 
 DATA = Path(__file__).parent / "data" / "fleet_1000.json"
 LABELS = ("env", "provider", "region", "tier", "zone")

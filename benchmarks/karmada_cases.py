@@ -19,11 +19,11 @@ from typing import Any
 
 from benchmarks.decide import times
 from benchmarks.fleets import clusters, unit
+from controller.cache.builder import FleetBuilder
+from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.cycle import decide
-from controller.fleet import FleetBuilder
-from controller.index import Index
-from controller.unit import Unit
+from controller.model.unit import Unit
+from controller.scheduling.cycle import decide
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SIZE, ROUNDS, MANY = 1000, 200, 1000
@@ -81,7 +81,7 @@ def one_by_one(builder: FleetBuilder) -> None:
         decision = decide(builder.snapshot(), each, index, profile, NOW)
         index.put(each, decision.placements)
         for cluster, n in decision.placements.items():
-            builder.assume(cluster, each.request, n)
+            builder.assume(cluster, each.load, n)
         taken.append(time.perf_counter() - started)
     first, last = sum(taken[:HUNDRED]) / HUNDRED, sum(taken[-HUNDRED:]) / HUNDRED
     print(f"{MANY} Workloads one after another: {sum(taken):.2f} s (aim {AIM_SECONDS:g})")

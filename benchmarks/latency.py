@@ -1,250 +1,103 @@
-"""From apply on the hub to the Deployment on the member, and both rates beside the raw ones.
+"""From apply on the hub to the Deployment on the member, beside the plain requests that it takes.
 
-Brings a playground up and takes it down again. Prints, measured in one run: p50 and p99 of the
-way of one Workload, unloaded; Workloads placed per second beside raw status patches of the same
-hub; objects applied per second beside raw server-side applies on the same members. Each rate is
-that of one process at work alone, between its first object and its last.
+    uv run python -m benchmarks.latency [--count 100] [--dir PLAYGROUND]
+
+One Workload after the other, unloaded, seen by a watch on the member. Beside it the naive chain of
+the same requests, one after the other by this process: the POST of a Workload, the status that
+places it, the apply. What a scheduler, two watches and two other processes add is the difference.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Self
 
-from machinery.errors import NotFound
-from machinery.kubeconfig import parse_kubeconfig
-from machinery.resources import NAMESPACES, WORKLOADS, Resource
-from machinery.transport import ApiClient
+from benchmarks.ground import (
+    RUN,
+    SPACE,
+    Process,
+    Tally,
+    clients,
+    deployment,
+    playground,
+    watched,
+    workload,
+)
+from machinery.api.client import ApiClient
+from machinery.api.resources import DEPLOYMENTS, WORKLOADS
 
-DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-SPACE = "benchmark"
-WAYS = 100
-
-
-def deployment(name: str, replicas: int = 0) -> dict[str, Any]:
-    """A small Deployment that starts no pods."""
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels},
-                "spec": {"containers": [{"name": "main", "image": "pause"}]},
-            },
-        },
-    }
+Way = Callable[[str], Awaitable[object]]
+MEMBER = "member-1"
 
 
-def workload(name: str, cluster: str | None = None) -> dict[str, Any]:
-    """A Workload around it, on one cluster or wherever it is placed."""
-    target = {"targetCluster": {"name": cluster}} if cluster else {}
-    return {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "Workload",
-        "metadata": {"name": name, "namespace": SPACE},
-        "spec": {**target, "targetDeployment": deployment(name)},
-    }
+def ours(hub: ApiClient) -> Way:
+    """What a user sends; the rest is done by our processes."""
+    return lambda name: hub.create(WORKLOADS, workload(name, MEMBER))
 
 
-async def one_way(hub: ApiClient, member: ApiClient, name: str) -> float:
-    """Seconds until the Deployment can be read on the member."""
-    started = time.perf_counter()
-    await hub.create(WORKLOADS, workload(name, "member-1"))
-    while True:
-        try:
-            await member.get(DEPLOYMENTS, name, namespace=SPACE)
-        except NotFound:
-            await asyncio.sleep(0.002)
-        else:
-            return time.perf_counter() - started
+def plain(hub: ApiClient, member: ApiClient) -> Way:
+    """The same requests to the same servers, and nothing else."""
+
+    async def send(name: str) -> None:
+        await hub.create(WORKLOADS, workload(name, MEMBER, schedulerName="nobody"))
+        placements = [{"cluster": MEMBER, "replicas": 0}]
+        status = {"placements": placements, "desired": 0, "assigned": 0, "pending": 0}
+        where = {"namespace": SPACE, "subresource": "status"}
+        await hub.merge_patch(WORKLOADS, name, {"status": status}, **where)
+        await member.apply(DEPLOYMENTS, deployment(name), name=name, namespace=SPACE)
+
+    return send
 
 
-class Process:
-    """`stowage controller` or `stowage propagator` on the hub of a playground."""
-
-    def __init__(self, role: str, directory: Path) -> None:
-        log = (directory / f"bench-{role}.log").open("wb")
-        command = [sys.executable, "-m", "stowage", role, "--http-port=0"]
-        self._process = subprocess.Popen(
-            [*command, f"--kubeconfig={directory / 'hub.kubeconfig'}"], stdout=log, stderr=log
-        )
-
-    @property
-    def pid(self) -> int:
-        """The process's id."""
-        return self._process.pid
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait(timeout=30)
+async def times(send: Way, tally: Tally, count: int) -> list[float]:
+    """Seconds of each way until the watch on the member shows the Deployment, shortest first."""
+    took = []
+    for number in range(len(tally.times), len(tally.times) + count):
+        name, started = f"{tally.prefix}{number}", asyncio.get_running_loop().time()
+        await send(name)
+        await tally.reaches(number + 1)
+        took.append(tally.times[name] - started)
+    return sorted(took)
 
 
-async def appearing(
-    client: ApiClient,
-    resource: Resource,
-    holds: Callable[[dict[str, Any]], bool],
-    times: list[float],
-) -> None:
-    """Note the moment at which each object of the benchmark first holds; until cancelled."""
-    seen: set[str] = set()
-    listed = await client.list(resource, namespace=SPACE)
-    version = listed["metadata"]["resourceVersion"]
-    async with client.watch(resource, namespace=SPACE, resource_version=version) as lines:
-        async for line in lines:
-            found = json.loads(line)["object"]
-            name = found["metadata"].get("name", "")
-            if name.startswith("load-") and name not in seen and holds(found):
-                seen.add(name)
-                times.append(time.perf_counter())
-
-
-async def rate(
-    watchers: Sequence[Coroutine[Any, Any, None]], times: list[float], count: int
-) -> float:
-    """Objects a second between the first one and the last."""
-    tasks = [asyncio.create_task(each) for each in watchers]
-    try:
-        while len(times) < count:  # noqa: ASYNC110 - the watchers fill it
-            await asyncio.sleep(0.05)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    return (count - 1) / (times[-1] - times[0])
-
-
-async def raw_patches(hub: ApiClient, count: int) -> float:
-    """Status patches a second of this hub, 32 at once."""
-    names = [f"raw-{n}" for n in range(count)]
-    for name in names:
-        await hub.create(
-            WORKLOADS,
-            {**workload(name), "spec": {**workload(name)["spec"], "schedulerName": "nobody"}},
-        )
-    gate = asyncio.Semaphore(32)
-
-    async def patch(name: str) -> None:
-        async with gate:
-            await hub.merge_patch(
-                WORKLOADS,
-                name,
-                {"status": {"selector": "a=b"}},
-                namespace=SPACE,
-                subresource="status",
-            )
-
-    started = time.perf_counter()
-    await asyncio.gather(*(patch(name) for name in names))
-    return count / (time.perf_counter() - started)
-
-
-async def raw_applies(members: list[ApiClient], count: int) -> float:
-    """Server-side applies of a new Deployment a second, over all members, 8 at once on each."""
-    gates = [asyncio.Semaphore(8) for _ in members]
-
-    async def apply(n: int) -> None:
-        which = n % len(members)
-        async with gates[which]:
-            await members[which].apply(
-                DEPLOYMENTS, deployment(f"raw-{n}"), name=f"raw-{n}", namespace=SPACE
-            )
-
-    started = time.perf_counter()
-    await asyncio.gather(*(apply(n) for n in range(count)))
-    return count / (time.perf_counter() - started)
-
-
-def clients(directory: Path) -> dict[str, ApiClient]:
-    """A client of every cluster of a playground, by name."""
-    return {
-        path.stem: ApiClient(parse_kubeconfig(path.read_bytes()), name=path.stem, timeout=60)
-        for path in sorted(directory.glob("*.kubeconfig"))
-    }
-
-
-async def ways(hub: ApiClient, member: ApiClient, directory: Path) -> None:
-    """The way of one Workload after the other."""
-    with Process("propagator", directory), Process("controller", directory):
-        await one_way(hub, member, "way-first")
-        took = sorted([await one_way(hub, member, f"way-{n}") for n in range(WAYS)])
-    p50, p99 = took[WAYS // 2] * 1e3, took[WAYS * 99 // 100] * 1e3
-    what = f"apply on the hub to Deployment on the member, n={WAYS}"
-    print(f"{what}: p50 {p50:.0f} ms, p99 {p99:.0f} ms (aim 100, 500)")
-
-
-async def rates(hub: ApiClient, members: list[ApiClient], directory: Path, count: int) -> None:
-    """What each process writes in a second when it finds everything waiting at its start."""
-    patches = await raw_patches(hub, count)
-    applies = await raw_applies(members, count)
-    gate = asyncio.Semaphore(16)
-
-    async def create(n: int) -> None:
-        async with gate:
-            await hub.create(WORKLOADS, workload(f"load-{n}"))
-
-    await asyncio.gather(*(create(n) for n in range(count)))
-    times: list[float] = []
-    watcher = appearing(
-        hub, WORKLOADS, lambda w: bool(w.get("status", {}).get("placements")), times
-    )
-    with Process("controller", directory):
-        decided = await rate([watcher], times, count)
-    times = []
-    watchers = [appearing(m, DEPLOYMENTS, lambda _: True, times) for m in members]
-    with Process("propagator", directory):
-        applied = await rate(watchers, times, count)
-    for what, ours, raw, beside in (
-        ("decisions", decided, patches, "status patches"),
-        ("objects applied", applied, applies, "server-side applies"),
-    ):
-        print(f"{what} {ours:.0f}/s beside {raw:.0f} raw {beside}/s: {ours / raw:.2f} (aim 0.8)")
+async def remove(hub: ApiClient, name: str) -> None:
+    """A Workload, so that no process of ours looks at it."""
+    await hub.merge_patch(WORKLOADS, name, {"metadata": {"finalizers": []}}, namespace=SPACE)
+    await hub.delete(WORKLOADS, name, namespace=SPACE)
 
 
 async def measure(directory: Path, count: int) -> None:
-    """Everything, one after the other."""
-    found = clients(directory)
-    hub = found.pop("hub")
-    members = list(found.values())
-    try:
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
-        for each in (hub, *members):
-            await each.apply(NAMESPACES, space, name=SPACE)
-        await ways(hub, members[0], directory)
-        await rates(hub, members, directory, count)
-    finally:
-        for each in (hub, *members):
-            await each.close()
+    """Both ways, one after the other."""
+    async with clients(directory) as (hub, members):
+        naive, way = Tally(f"plain-{RUN}-"), Tally(f"way-{RUN}-")
+        async with watched(members[:1], DEPLOYMENTS, naive, way):
+            alone = await times(plain(hub, members[0]), naive, count)
+            told("the same requests alone", alone)
+            for name in naive.times:
+                await remove(hub, name)
+            with Process("propagator", directory), Process("controller", directory):
+                await times(ours(hub), way, 1)
+                took = await times(ours(hub), way, count)
+        told("apply on the hub to Deployment on the member", took)
 
 
-def main(count: int) -> None:
-    """Bring the playground up, measure, take it down."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "stowage", "playground"]
-        try:
-            subprocess.run(
-                [*command, "up", "--provider=local", "--no-run", f"--dir={folder}"], check=True
-            )
-            asyncio.run(measure(Path(folder), count))
-        finally:
-            subprocess.run([*command, "down", f"--dir={folder}"], check=True)
+def told(what: str, took: list[float]) -> None:
+    """Print it."""
+    p50, p99 = took[len(took) // 2] * 1e3, took[len(took) * 99 // 100] * 1e3
+    print(f"{what}, n={len(took)}: p50 {p50:.0f} ms, p99 {p99:.0f} ms")
+
+
+def main() -> None:
+    """Measure it."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--dir", type=Path, help="a playground that is up")
+    given = parser.parse_args()
+    with playground(given.dir) as directory:
+        asyncio.run(measure(directory, given.count))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=300)
-    main(parser.parse_args().count)
+    main()

@@ -13,19 +13,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.latency import SPACE, Process, clients, workload
-from machinery.resources import MEMBER_CLUSTERS, NAMESPACES, WORKLOADS
-from machinery.transport import ApiClient
+from benchmarks.ground import SPACE, Process, clients, playground, workload
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 
 ROLES = ("controller", "propagator")
 CREATORS = 16
-SESSION_KIB = 1325
+SESSION_KIB = 390
 """What `benchmarks.sessions` printed last for one member session."""
 FLEET = 50
 
@@ -54,48 +51,36 @@ async def settled(hub: ApiClient, members: int, count: int) -> None:
 
 async def measure(directory: Path, count: int) -> None:
     """Before and after, by process."""
-    found = clients(directory)
-    hub = found["hub"]
     gate = asyncio.Semaphore(CREATORS)
+    async with clients(directory) as (hub, others):
+        members = len(others)
 
-    async def create(number: int) -> None:
-        async with gate:
-            await hub.create(WORKLOADS, workload(f"load-{number}"))
+        async def create(number: int) -> None:
+            async with gate:
+                await hub.create(WORKLOADS, workload(f"load-{number}"))
 
-    try:
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SPACE}}
-        await hub.apply(NAMESPACES, space, name=SPACE)
         with Process("controller", directory) as first, Process("propagator", directory) as second:
             pids = dict(zip(ROLES, (first.pid, second.pid), strict=True))
-            await settled(hub, len(found) - 1, 0)
+            await settled(hub, members, 0)
             await asyncio.sleep(5)
             before = {role: resident(pid) for role, pid in pids.items()}
             started = time.perf_counter()
             await asyncio.gather(*(create(number) for number in range(count)))
-            await settled(hub, len(found) - 1, count)
+            await settled(hub, members, count)
             took = time.perf_counter() - started
             after = {role: resident(pid) for role, pid in pids.items()}
-    finally:
-        for client in found.values():
-            await client.close()
-    print(f"{count} Workloads Running on {len(found) - 1} members after {took:.0f} s")
+    print(f"{count} Workloads Running on {members} members after {took:.0f} s")
     for role in ROLES:
         each = (after[role] - before[role]) * 1024 / count
         print(f"  {role:<11}{before[role]:7.1f} MiB, then {after[role]:7.1f}: {each:.1f} KiB each")
-    fleet = after["propagator"] + (FLEET - len(found) + 1) * SESSION_KIB / 1024
+    fleet = after["propagator"] + (FLEET - members) * SESSION_KIB / 1024
     print(f"  reckoned for {FLEET} members: propagator {fleet:.0f} MiB")
 
 
 def main(members: int, count: int) -> None:
     """Bring the playground up, measure, take it down."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "stowage", "playground"]
-        up = ["up", "--provider=local", "--no-run", f"--members={members}", f"--dir={folder}"]
-        try:
-            subprocess.run([*command, *up], check=True)
-            asyncio.run(measure(Path(folder), count))
-        finally:
-            subprocess.run([*command, "down", f"--dir={folder}"], check=True)
+    with playground(members=members) as folder:
+        asyncio.run(measure(folder, count))
 
 
 if __name__ == "__main__":

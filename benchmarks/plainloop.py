@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from fractions import Fraction
 from functools import cache
+from typing import TypeAlias
 
-from controller.model import MemberCluster, NodeGroup, Taint, Toleration, WorkloadTerm
-from controller.unit import Unit
+from controller.model.objects import MemberCluster, NodeGroup, Taint, Toleration, WorkloadTerm
+from controller.model.unit import Unit
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
-from machinery import quantities
+from machinery.types import quantities
 
 WEIGHTS = {
     "ClusterAffinity": 2,
@@ -26,6 +28,9 @@ WEIGHTS = {
 }
 
 amount = cache(quantities.amount)
+Request: TypeAlias = Mapping[str, int]
+Flying: TypeAlias = Mapping[str, Sequence[tuple[Request, int]]]
+"""Units on their way by cluster: what one of them asks for, and how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +55,11 @@ def plain(
     clusters: Sequence[MemberCluster],
     unit: Unit,
     others: Sequence[Other] = (),
-    assumed: Mapping[str, Mapping[str, int]] | None = None,
+    flying: Flying | None = None,
 ) -> Answer:
-    """What the default profile does; `assumed` are amounts in flight by cluster and resource."""
+    """What the default profile does."""
     answer = Answer()
-    world = _World(clusters, unit, others, assumed or {})
+    world = _World(clusters, unit, others, flying or {})
     left = []
     for cluster in clusters:
         reason = world.refusal(cluster)
@@ -75,12 +80,12 @@ class _World:
         clusters: Sequence[MemberCluster],
         unit: Unit,
         others: Sequence[Other],
-        assumed: Mapping[str, Mapping[str, int]],
+        flying: Flying,
     ) -> None:
         self._labels = {c.metadata.name: labels_of(c) for c in clusters}
         self._unit = unit
         self._others = [o for o in others if o.unit.namespace == unit.namespace]
-        self._assumed = assumed
+        self._flying = flying
 
     def refusal(self, cluster: MemberCluster) -> str:
         """The first reason in the order of the filters; empty when the cluster will do."""
@@ -160,9 +165,28 @@ class _World:
         if cluster.spec.virtual or not request:
             return 2**40
         groups = cluster.status.node_groups
-        fits = sum(self._fits_group(group, request) for group in groups)
-        held = self._assumed.get(cluster.metadata.name, {})
-        return max(fits - max(-(-held.get(r, 0) // n) for r, n in request.items()), 0)
+        fits = sum(self._fits_group(group, request) * group.count for group in groups)
+        flying = self._flying.get(cluster.metadata.name, ())
+        lost = sum((self._lost(groups, request, *each) for each in flying), Fraction(0))
+        return max(fits - int(lost), 0)
+
+    def _lost(
+        self, groups: Sequence[NodeGroup], request: Request, asks: Request, number: int
+    ) -> Fraction:
+        """What so many units that ask for this may take, as in `controller.cache.inflight`."""
+        most, reach = Fraction(0), 0
+        for group in groups:
+            fits, free = self._fits_group(group, request), free_of(group)
+            if any(n > 2 * free.get(r, 0) for r, n in asks.items()) or not _bears(group.taints, ()):
+                continue
+            reach += fits * group.count
+            for r, t in request.items():
+                if fits and group.count and asks.get(r):
+                    slope = max(
+                        Fraction(1, free[r] - fits * t + 1), Fraction(fits, free[r] - t + 1)
+                    )
+                    most = max(most, min(Fraction(-(-asks[r] // t)), asks[r] * slope))
+        return min(number * most, Fraction(reach))
 
     def _fits_group(self, group: NodeGroup, request: Mapping[str, int]) -> int:
         unit = self._unit
@@ -170,8 +194,8 @@ class _World:
             return 0
         if not _bears(group.taints, unit.pod_tolerations):
             return 0
-        free = {r: amount(r, text) for r, text in group.free.items()}
-        return min(free.get(r, 0) // n for r, n in request.items()) * group.count
+        free = free_of(group)
+        return min(free.get(r, 0) // n for r, n in request.items())
 
     def totals(self, left: Sequence[MemberCluster]) -> dict[str, int]:
         """The weighted sum of the normalised scores, by name."""
@@ -221,10 +245,24 @@ class _World:
         for resource in ("cpu", "memory"):
             offered = amount(resource, capacity.allocatable.get(resource, "0"))
             taken = amount(resource, capacity.requested.get(resource, "0"))
-            taken += self._assumed.get(cluster.metadata.name, {}).get(resource, 0)
+            taken += sum(
+                asks.get(resource, 0) * number
+                for asks, number in self._flying.get(cluster.metadata.name, ())
+                if not cluster.spec.virtual and _offered(cluster, asks)
+            )
             left = offered - taken - unit.request.get(resource, 0) * units
             total += 100 * max(left, 0) // max(offered, 1)
         return min(total // 2, 100)
+
+
+def _offered(cluster: MemberCluster, asks: Request) -> bool:
+    """Whether some node has some of each."""
+    return all(any(free_of(g).get(r, 0) for g in cluster.status.node_groups) for r in asks)
+
+
+def free_of(group: NodeGroup) -> dict[str, int]:
+    """The room of one node of a group, by resource."""
+    return {r: amount(r, text) for r, text in group.free.items()}
 
 
 def labels_of(cluster: MemberCluster) -> dict[str, str]:

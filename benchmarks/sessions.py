@@ -3,10 +3,11 @@
     uv run python -m benchmarks.sessions [--sessions 50]
 
 All sessions talk to one real API server that holds none of our objects, each with its own client,
-probe, queue and workers, and a watch of each usual kind beside those of nodes and pods; so what is
-measured is the cost of the streams alone. It is the growth of this process's resident memory, after
-a first session has paid for what is paid once, divided by the streams. Before that, pods are
-decoded and reduced as the pods watch does it, and what is kept of each is measured the same way.
+probe, queue and workers, and watches of nodes and pods; first as they are while nothing of ours is
+on the member, then with a watch of each of some kinds, so that what a stream costs is measured. It
+is the growth of this process's resident memory, after a first session has paid for what is paid
+once. Before that, pods are decoded and reduced as the pods watch does it, and what is kept of each
+is measured the same way.
 """
 
 from __future__ import annotations
@@ -25,22 +26,24 @@ from pathlib import Path
 import msgspec
 
 from machinery.clock import SystemClock
-from machinery.kubeconfig import Connection
-from machinery.objects import Key
-from propagator.capacity import CapacityLedger, Pod, WirePod, slim_pod
-from propagator.fleet import MemberFleet
-from propagator.kinds import USUAL
-from propagator.member import MemberSession
-from propagator.observe import UnitLedger
+from machinery.config.member_kubeconfig import Connection
+from machinery.pace import Pace
+from machinery.types.metadata import Key
+from propagator.access.credentials import Credentials
+from propagator.members.capacity import CapacityLedger, Pod, WirePod, slim_pod
+from propagator.members.health import UnitLedger
+from propagator.members.kinds import USUAL
+from propagator.members.registry import MemberFleet
+from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
-from stowage.playground import build
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
+from stowage.toolchain import build
 
 AIM_KIB = 40.0
 SETTLE_SECONDS = 45.0
 """Long enough for the connections of the first lists to be closed again, which idle for 30 s."""
 PODS = 50_000
-WATCHES = len(USUAL) + 2
+KINDS = USUAL[:4]
 
 
 def resident() -> int:
@@ -49,6 +52,20 @@ def resident() -> int:
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+class Handshakes:
+    """How many connections were begun since it was made."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        connect = Pace.connect
+
+        async def counted(pace: Pace) -> None:
+            self.number += 1
+            await connect(pace)
+
+        Pace.connect = counted  # type: ignore[method-assign] # a benchmark looks on
 
 
 @contextmanager
@@ -73,7 +90,7 @@ async def connect(fleet: MemberFleet, connection: Connection, names: list[str]) 
     """Admit sessions of these names and wait until all have settled."""
     sessions = [fleet.admit(name) for name in names]
     for session in sessions:
-        session.use(connection)
+        session.use(Credentials(connection))
     await asyncio.sleep(SETTLE_SECONDS)
     missing = [session.name for session in sessions if not session.ready]
     if missing:
@@ -82,20 +99,30 @@ async def connect(fleet: MemberFleet, connection: Connection, names: list[str]) 
 
 async def measure_sessions(connection: Connection, count: int) -> None:
     """Print what `count` sessions cost."""
-    fleet = MemberFleet(idle, settings=SessionSettings(), clock=SystemClock())
-    fleet.watch(*USUAL)
+    fleet = MemberFleet(
+        idle, settings=SessionSettings(), clock=SystemClock(), before_write=lambda: None
+    )
     await connect(fleet, connection, ["first"])
-    before = resident()
-    await connect(fleet, connection, [f"member-{number}" for number in range(count)])
-    grown = resident() - before
-    await fleet.close()
-    streams = count * WATCHES
-    kib = grown / streams / 1024
-    print(f"{count} sessions, {streams} watch streams ({WATCHES} each)")
+    before, handshakes = resident(), Handshakes()
+    names = [f"member-{number}" for number in range(count)]
+    await connect(fleet, connection, names)
+    bare = resident() - before
+    print(f"{count} sessions, nodes and pods watched")
     print(f"  resident memory before {before / 2**20:8.1f} MiB")
-    print(f"  grown by               {grown / 2**20:8.1f} MiB")
-    print(f"  per session            {grown / count / 1024:8.1f} KiB")
+    print(f"  per session            {bare / count / 1024:8.1f} KiB")
+    print(f"  handshakes per session {handshakes.number / count:8.1f}")
+    for name in names:
+        session = fleet.get(name)
+        for resource in KINDS if session is not None else ():
+            session.track(resource)
+    await asyncio.sleep(SETTLE_SECONDS)
+    more = resident() - before - bare
+    kib = more / (count * len(KINDS)) / 1024
+    print(f"{len(KINDS)} kinds watched besides")
+    print(f"  per session            {(bare + more) / count / 1024:8.1f} KiB")
+    print(f"  handshakes per session {handshakes.number / count:8.1f}")
     print(f"  per watch stream       {kib:8.1f} KiB  (aim {AIM_KIB:g}, ratio {kib / AIM_KIB:.2f})")
+    await fleet.close()
 
 
 def wire_pod(number: int) -> bytes:

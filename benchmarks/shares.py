@@ -10,6 +10,10 @@ Times are of `apportion` in milliseconds, least and median of many runs; "+ why"
 of all clusters in columns, from which the reasons of a row are read, and what binds. The heap is
 what one would write first: a unit at a time to the highest priority, bounds looked up at each unit.
 Both give the same shares, which is checked first.
+
+"policy" is an order of domains with quotas (Balance, Preferred, so that all of its rules are met),
+the rank inside; "policy, less" shrinks what that gave to its half; "all rules" has quotas that are
+Required, weights, own bounds, and at most half of the clusters. 20 domains, then 256.
 """
 
 from __future__ import annotations
@@ -23,19 +27,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.apportion.divisor import Ints
-from controller.apportion.planner import (
+from controller.planner.indomain import Inside
+from controller.planner.plan import (
     UNBOUNDED,
     BoundKind,
+    DomainCount,
     GroupBound,
     Plan,
     Problem,
     apportion,
 )
+from controller.planner.unitcycle import OUTSIDE, DomainOrder, Method, Quota
+from controller.planner.webster import Ints
 
 AIM_MILLISECONDS = {1000: 0.3, 5000: 2.0}
-ROUNDS, HEAP_ROUNDS = 400, 3
+ROUNDS, HEAP_ROUNDS = 200, 3
 ZONES, SUBSETS = 20, 3
+DOMAINS = {1000: 20, 5000: 256}
 
 
 def bare(size: int) -> Problem:
@@ -77,6 +85,48 @@ def moved(problem: Problem, quarters: int) -> Problem:
     """What is present was planned for so many quarters of the total."""
     before = apportion(replace(problem, total=problem.total * quarters // 4)).shares
     return replace(problem, present=before)
+
+
+def policy(size: int) -> Problem:
+    """Quotas of as many domains as a policy may list, half of which bind."""
+    dice, domains = np.random.default_rng(size + 2), DOMAINS[size]
+    domain = dice.integers(OUTSIDE, domains, size)
+    held = dice.integers(0, 5, size)
+    place = np.where(domain == OUTSIDE, domains, domain)
+    count = np.bincount(place, weights=held, minlength=domains + 1).astype(np.int64)[:-1]
+    desired = count + dice.integers(0, 16 * size // domains, domains)
+    quota = Quota(desired, count, Method.BALANCE, required=False)
+    nobody = np.zeros(size, dtype=np.bool_)
+    names = [f"d{number}" for number in range(domains)]
+    return replace(
+        bare(size),
+        weight=np.ones(size, dtype=np.int64),
+        room=dice.integers(0, 80, size),
+        inside=Inside.RANK,
+        domains=DomainOrder(names, domain, quota, held, nobody),
+        score=50 * dice.integers(0, 3, size),
+    )
+
+
+def fewer(problem: Problem) -> Problem:
+    """Half of what a plan gave."""
+    plan = apportion(problem)
+    half = int(plan.shares.sum()) // 2
+    return replace(problem, present=plan.shares, domains=plan.order, total=half)
+
+
+def all_rules(size: int) -> Problem:
+    """A Required policy, static weights with bounds, learnt limits and a bound on clusters."""
+    ruled = policy(size)
+    assert ruled.domains is not None
+    quota = replace(ruled.domains.quota, required=True)
+    return replace(
+        bounded(size),
+        groups=(),
+        domains=replace(ruled.domains, quota=quota),
+        counts=(DomainCount("cluster", np.arange(1, size + 1), 1, size // 2),),
+        score=ruled.score,
+    )
 
 
 def by_heap(problem: Problem) -> list[int]:
@@ -129,7 +179,7 @@ def timed(call: Callable[[], object], rounds: int) -> tuple[float, float]:
 
 
 def line(size: int, name: str, problem: Problem) -> None:
-    grows = problem.total >= problem.settled().sum()
+    grows = problem.total >= problem.settled().sum() and problem.domains is None
     if grows and by_heap(problem) != apportion(problem).shares.tolist():
         raise SystemExit(f"{name}: the heap gives other shares")
     least, median = timed(lambda: apportion(problem), ROUNDS)
@@ -158,6 +208,9 @@ def main() -> None:
             ("all bounds", full),
             ("growing", moved(full, 3)),
             ("shrinking", moved(full, 5)),
+            ("policy", policy(size)),
+            ("policy, less", fewer(policy(size))),
+            ("all rules", all_rules(size)),
         ):
             line(size, name, problem)
         print(f"{size:6} {'aim':12} {aim:8.3f}")

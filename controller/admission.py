@@ -1,11 +1,12 @@
 """What admission would have done, on a hub where no admission policy does it.
 
 With the policies of `crds` installed (the rule), the API server itself refuses a wrong Workload and
-brings its labels into their one form, and nothing here costs anything. Without them the
-controller does the same, later: it patches the labels, and what admission would have refused
-becomes a condition with the same words. The author is unknown by then, so a foreign targetNamespace
-is asked for in the name of the Workload's own namespace: the group of its service accounts stands
-for the tenant.
+brings its labels into their one form, and nothing here costs anything. The controller does the work
+of whichever is missing, later: without the mutating policy (hubs before Kubernetes 1.36) it patches
+the labels and the finalizer, without the validating one what admission would have refused becomes
+a condition with the same words. The author is unknown by then, so a foreign targetNamespace and a
+guarded kind are asked for in the name of the Workload's own namespace: the group of its service
+accounts stands for the tenant.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from typing import Any
 
 import msgspec
 
-from controller.access import allowed
-from crds import names, validation
-from machinery.objects import Key, Meta, Object
-from machinery.resources import WORKLOADS
-from machinery.transport import ApiClient
-from machinery.verbs import MERGE_PATCH
+from crds import names
+from crds.admission import validation
+from machinery.api.client import ApiClient
+from machinery.api.resources import WORKLOADS
+from machinery.api.verbs import MERGE_PATCH
+from machinery.discovery.access_reviews import namespace_may_use
+from machinery.types.metadata import Key, Meta, Object
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,28 +40,38 @@ class Objection:
 class Admission:
     """The checks of admission, made by the controller where the hub makes none.
 
-    `installed` says whether the hub has the policies; it is asked each time, as they may come and
-    go. `learn` is given the answer to each write made here.
+    `normalises` says whether the hub has the mutating policy, `refuses` whether it has the
+    validating one; both are asked each time, as policies come and go. `learn` is given the answer
+    to each write made here.
     """
 
     def __init__(
         self,
         client: ApiClient,
         *,
-        installed: Callable[[], bool],
+        normalises: Callable[[], bool],
+        refuses: Callable[[], bool],
         learn: Callable[[bytes], None],
     ) -> None:
         self._client = client
-        self._installed = installed
+        self._normalises = normalises
+        self._refuses = refuses
         self._learn = learn
         self._passed: dict[Key, bytes] = {}
+        self._objections: dict[Key, tuple[bytes, str]] = {}
+
+    def objection(self, meta: Meta) -> str:
+        """What the last review had against it as it is now; empty where nothing is known."""
+        about, message = self._objections.get(meta.key, (b"", ""))
+        return message if message and about == _fingerprint(meta) else ""
 
     def reviewed(self, meta: Meta) -> bool:
         """Whether admission, the hub's or ours, has let it pass as it is now."""
-        return self._installed() or self._passed.get(meta.key) == _fingerprint(meta)
+        by_the_hub = self._normalises() and self._refuses()
+        return by_the_hub or self._passed.get(meta.key) == _fingerprint(meta)
 
     async def review(self, meta: Meta) -> Objection | None:
-        """Bring the labels into their one form; None unless something speaks against placing it.
+        """Bring its labels into their one form; None unless something speaks against placing it.
 
         Reads the whole object (informers keep only parts), once for each version that passes.
         Another generation than the one asked about is left to its own review: nothing decided on
@@ -72,20 +84,25 @@ class Admission:
         found = whole["metadata"]
         if (found["uid"], found["generation"]) != (meta.uid, meta.generation):
             return None
-        patch = validation.normalised(whole)
+        patch = {} if self._normalises() else validation.admitted(whole)
         if patch:
             answer = await self._patch(path, patch, found["resourceVersion"])
             self._learn(answer)
             meta = msgspec.convert(msgspec.json.decode(answer)["metadata"], Meta)
-        objection = await self._judge(whole)
+        # What the hub let in is not asked about again: the author, whose right it was, is unknown.
+        objection = None if self._refuses() else await self._judge(whole)
+        self._objections.pop(meta.key, None)
         if objection is None:
             self._passed[meta.key] = _fingerprint(meta)
+        else:
+            self._objections[meta.key] = (_fingerprint(meta), objection.message)
         return objection
 
     def workload_changed(self, old: Object | None, new: Object | None) -> None:
         """An informer's handler: what is gone needs not be remembered."""
         if new is None and old is not None:
             self._passed.pop(old.metadata.key, None)
+            self._objections.pop(old.metadata.key, None)
 
     async def _patch(self, path: str, patch: Mapping[str, Any], version: str) -> bytes:
         """A merge patch on top of that version. Raises Conflict when it is another by now."""
@@ -99,21 +116,11 @@ class Admission:
         if violations:
             return Objection("; ".join(violations), lasting=True)
         own = whole["metadata"]["namespace"]
-        for target, field in validation.foreign_namespaces(whole).items():
-            if not await self._may_use(own, target):
-                right = f"{names.VERB_USE} {names.TARGET_NAMESPACES}.{names.GROUP} {target}"
-                return Objection(f"{field}: namespace {own} may not {right}", lasting=False)
+        for right in validation.rights_needed(whole):
+            if not await namespace_may_use(self._client, own, right.resource, right.name):
+                said = f"{right.field}: namespace {own} may not {right}"
+                return Objection(said, lasting=False)
         return None
-
-    async def _may_use(self, namespace: str, target: str) -> bool:
-        attributes = {
-            "group": names.GROUP,
-            "resource": names.TARGET_NAMESPACES,
-            "name": target,
-            "verb": names.VERB_USE,
-        }
-        groups = [f"system:serviceaccounts:{namespace}"]
-        return await allowed(self._client, {"groups": groups, "resourceAttributes": attributes})
 
 
 def _fingerprint(meta: Meta) -> bytes:

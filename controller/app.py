@@ -7,58 +7,68 @@ Only the leader decides, and it asks the elector right before each write.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import socket
 import uuid
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from controller import config, insight, services
-from controller.access import Guard
+from controller import catalogue, config
 from controller.admission import Admission
+from controller.admission_review import Reviewer
+from controller.binding.publisher import Publisher
+from controller.cache.cache import World, known
+from controller.cache.snapshot import Fleet
 from controller.config import SchedulerConfiguration
-from controller.cycle import decide
-from controller.framework.registry import Registry
-from controller.model import MemberCluster, Workload, WorkloadPolicy
-from controller.queue import Change, SchedulingQueue
-from controller.quotas import Quotas
-from controller.reconciler import Reconciler
-from controller.services import Flags
-from controller.world import World, known
-from crds.names import ADMISSION_POLICY, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
-from machinery import logs, metrics
-from machinery.clock import Clock, SystemClock
-from machinery.errors import NotFound
-from machinery.events import EventRecorder
-from machinery.http import HttpServer
-from machinery.informer import Informer
-from machinery.kubeconfig import Connection
-from machinery.lease import LeaderElector
-from machinery.objects import Key, Object
-from machinery.queue import work
-from machinery.resources import (
+from controller.consistent_read import caught_up
+from controller.explain.record import record
+from controller.framework import feature, runtime
+from controller.framework.events import Action
+from controller.framework.feature import Feature, Handler, Term
+from controller.framework.interface import Plugin
+from controller.http import clusterview
+from controller.http.guard import Guard
+from controller.http.server import Flags, install
+from controller.model.objects import MemberCluster, Workload
+from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
+from controller.scheduling.scheduler import Scheduler
+from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
+from machinery import logs, loopwatch, metrics
+from machinery.api.client import ApiClient
+from machinery.api.resources import (
     MEMBER_CLUSTERS,
-    MUTATING_ADMISSION_POLICY_BINDINGS,
-    VALIDATING_ADMISSION_POLICY_BINDINGS,
-    WORKLOAD_POLICIES,
     WORKLOADS,
+    Resource,
 )
-from machinery.transport import ApiClient
+from machinery.clock import Clock, SystemClock
+from machinery.config.address import loopback
+from machinery.config.member_kubeconfig import Connection
+from machinery.discovery import enforcement
+from machinery.errors import NotFound
+from machinery.http_server import HttpServer
+from machinery.release import release
+from machinery.runtime.event_recorder import EventRecorder
+from machinery.runtime.informer import Informer
+from machinery.runtime.leader_election import LeaderElector
+from machinery.runtime.workqueue import work
+from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 LEASE = "stowage-controller"
-WORKERS = 32
-"""Status writes under way at once; decisions themselves are made one after the other."""
 OTHER_REQUESTS = 16
 """What the lease, Events and reviews may have under way beside them."""
 STALENESS_SECONDS = 150.0
 """The hub sends a bookmark a minute: silent for longer than this, its view is not acted on."""
 TROUBLE_SECONDS = 10.0
 """So long a broken watch may take to come back before its view is not acted on."""
+SURRENDER_SECONDS = 30.0
+"""A leader whose view could not be acted on for so long gives up the lease."""
 RESYNC_SECONDS = 600.0
 """The net under the triggers: whatever waits is looked at again about that often."""
 
@@ -85,20 +95,32 @@ class ControllerSettings:
 
 
 class Controller:
-    """One instance, standby or leader. `port` is where HTTP listens, once it does."""
+    """One instance, standby or leader. `port` is where HTTP listens, once it does.
+
+    `configuration` stands in for the file of the settings. Raises ConfigurationError.
+    """
 
     def __init__(
-        self, settings: ControllerSettings, client: ApiClient, *, clock: Clock | None = None
+        self,
+        settings: ControllerSettings,
+        client: ApiClient,
+        *,
+        clock: Clock | None = None,
+        configuration: SchedulerConfiguration | None = None,
+        features: Sequence[Feature] | None = None,
     ) -> None:
         self._settings = settings
         self._client = client
         self._clock = clock or SystemClock()
-        self._config = _configuration(settings)
+        self._features = catalogue.features() if features is None else features
+        self._config = configuration or _configuration(settings, self._features)
         self._profiles = self._config.profiles
         self.flags = Flags(debug_scores=settings.debug_scores)
         self.identity = settings.identity or identity()
         self.port = 0
-        self.leading = False
+        self.leading = self._behind = False
+        self._scheduler: Scheduler | None = None
+        self._reviewer: Reviewer | None = None
         self._informers()
         self._recorder = EventRecorder(
             client, controller="stowage.dev/controller", instance=self.identity, clock=self._clock
@@ -109,6 +131,7 @@ class Controller:
             name=lease_name(self._config),
             identity=self.identity,
             clock=self._clock,
+            annotations={ANNOTATION_RELEASE: release()},
         )
 
     def _informers(self) -> None:
@@ -116,150 +139,241 @@ class Controller:
         client, clock = self._client, self._clock
         self.workloads = Informer(client, WORKLOADS, Workload, transform=known, clock=clock)
         self.clusters = Informer(client, MEMBER_CLUSTERS, MemberCluster, clock=clock)
-        self.policies = Informer(client, WORKLOAD_POLICIES, WorkloadPolicy, clock=clock)
-        self.bindings = [
-            Informer(
-                client,
-                resource,
-                Object,
-                field_selector=f"metadata.name={ADMISSION_POLICY}",
-                metadata_only=True,
-                clock=clock,
-            )
-            for resource in (
-                MUTATING_ADMISSION_POLICY_BINDINGS,
-                VALIDATING_ADMISSION_POLICY_BINDINGS,
-            )
-        ]
+        self._normalises = enforcement.mutating(client, clock=clock)
+        self._refuses = enforcement.validating(client, clock=clock, changed=self._rules_changed)
         self._admission = Admission(
             client,
-            installed=lambda: all(len(informer) > 0 for informer in self.bindings),
+            normalises=self._normalises,
+            refuses=self._refuses,
             learn=lambda answer: self.workloads.upsert(_decoder.decode(answer)),
         )
         self.world = World(
             self._profiles.keys(),
             sort=next(iter(self._profiles.values())).queue_sort,
             reviewed=self._admission.reviewed,
+            ledgers=[ledger for each in self._features for ledger in each.ledgers],
+            fields=lambda unit: runtime.status_fields(self._profiles[unit.scheduler_name], unit),
         )
         self.workloads.add_handler(self.world.workload_changed)
         self.workloads.add_handler(self._admission.workload_changed)
+        self.workloads.add_handler(self._workload_changed)
         self.clusters.add_handler(self.world.cluster_changed)
-        self.policies.add_handler(self.world.policy_changed)
+        self._kinds: dict[Resource, Informer[Any]] = {
+            WORKLOADS: self.workloads,
+            MEMBER_CLUSTERS: self.clusters,
+        }
+        for each in self._features:
+            each.attach(self)
+            for watch in each.watches:
+                self._watch(watch.resource, watch.type_, watch.handler)
+
+    def _watch(self, resource: Resource, type_: type[Any], handler: Handler) -> None:
+        """Tell the handler after those that were there before: one informer for each kind."""
+        if resource not in self._kinds:
+            self._kinds[resource] = Informer(self._client, resource, type_, clock=self._clock)
+        self._kinds[resource].add_handler(handler)
+
+    @property
+    def holder(self) -> str:
+        """The name of this instance, for features."""
+        return self.identity
+
+    @property
+    def plugins(self) -> Collection[Plugin]:
+        """Every plugin of every profile once, for features."""
+        every = (each for profile in self._profiles.values() for each in profile.every_plugin())
+        return {id(each): each for each in every}.values()
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of this instance, for features."""
+        return self._clock
+
+    def fleet(self) -> Fleet:
+        """The clusters as they are now, for features."""
+        return self.world.fleet()
+
+    def announce(
+        self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
+    ) -> None:
+        """Something happened to an object of a feature's."""
+        self.world.announce(kind, key, action, old, new)
 
     def unready(self) -> str:
         """Why the view of the hub cannot be acted on; empty when it can."""
-        kinds: list[Informer[Any]] = [self.workloads, self.clusters]
-        if not isinstance(self.policies.last_error, NotFound):  # a hub from before there were any
-            kinds.append(self.policies)
-        for informer in kinds:
+        for informer in self._kinds.values():
+            optional = informer.resource not in (WORKLOADS, MEMBER_CLUSTERS)
+            if optional and isinstance(informer.last_error, NotFound):
+                continue  # a hub from before there were any
             plural, silence = informer.resource.plural, informer.staleness()
             if not informer.synced:
                 return f"{plural} are not listed yet"
             if silence > (TROUBLE_SECONDS if informer.last_error else STALENESS_SECONDS):
                 return f"nothing heard of {plural} for {silence:.0f} s"
-        # An older hub does not know the resource, and so has no policies either.
-        if all(i.synced or isinstance(i.last_error, NotFound) for i in self.bindings):
+        if self._normalises.known and self._refuses.known:
             return ""
         return "admission policies are not listed yet"
 
     def cluster(self, name: str) -> dict[str, Any] | None:
         """What the next decision will read of a cluster, in numbers."""
-        return insight.of_cluster(self.world, name)
+        return clusterview.of_cluster(self.world, name)
 
-    def diagnosis(self, key: Key) -> dict[str, Any] | None:
+    async def diagnosis(self, key: Key) -> dict[str, Any] | None:
         """What would be decided now, in full."""
-        unit = self.world.unit(key)
-        profile = self._profiles.get(unit.scheduler_name) if unit else None
-        if unit is None or profile is None:
+        if self._scheduler is None:
             return None
-        now = self._clock.now()
-        return decide(self.world.fleet(), unit, self.world.index, profile, now).to_dict()
+        decision = await self._scheduler.diagnosis(key)
+        return None if decision is None else record(decision)
 
     async def run(self) -> None:
         """Serve until cancelled."""
         server = HttpServer()
-        guard = None if services.loopback(self._settings.http_host) else Guard(self._client)
-        services.install(server, insight=self, flags=self.flags, guard=guard)
+        guard = None if loopback(self._settings.http_host) else Guard(self._client)
+        install(server, insight=self, flags=self.flags, guard=guard)
         self.port = await server.start(self._settings.http_host, self._settings.http_port)
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:
             async with asyncio.TaskGroup() as group:
-                informers: list[Informer[Any]] = [self.workloads, self.clusters, self.policies]
-                informers += self.bindings
-                for informer in informers:
+                for informer in self._kinds.values():
                     group.create_task(informer.run())
+                for policy in (self._normalises, self._refuses):
+                    group.create_task(policy.run())
                 group.create_task(self._recorder.run())
                 group.create_task(self._serve())
         finally:
             await server.stop()
 
     async def _serve(self) -> None:
-        if self._config.leader_elect:
-            await self._elector.run(self.lead)
-        else:
-            await self.lead()
+        while True:
+            await self._ready()  # who does not see the hub leaves the lease to who does
+            if self._behind:
+                await self._caught_up(within=math.inf)
+            if self._config.leader_elect:
+                await self._elector.run(self.lead)
+            else:
+                await self.lead()
+            LOG.warning("leads no more: %s", self.unready() or "its view was stale for too long")
+
+    async def _ready(self, *, within: float = math.inf) -> bool:
+        """Return once the view of the hub can be acted on, or after that many seconds; whether."""
+        until = self._clock.monotonic() + within
+        while self.unready():
+            if self._clock.monotonic() >= until:
+                return False
+            await self._clock.sleep(0.05)
+        return True
+
+    async def _caught_up(self, *, within: float) -> bool:
+        """Whether the view comes up to what is stored now, within that many seconds."""
+        return await caught_up(self._client, self._kinds.values(), clock=self._clock, within=within)
+
+    async def _stale_for_long(self) -> None:
+        """Return once the view of the hub could not be acted on for so long."""
+        since = self._clock.monotonic()
+        while self._clock.monotonic() - since < SURRENDER_SECONDS:
+            await self._clock.sleep(1.0)
+            if not self.unready():
+                since = self._clock.monotonic()
 
     async def lead(self) -> None:
-        """Decide until cancelled."""
-        while self.unready():
-            await self._clock.sleep(0.05)
+        """Decide until cancelled, or until the view of the hub is stale for long."""
+        if not await self._ready(within=SURRENDER_SECONDS):
+            return  # who waited for the lease for long may have gone blind meanwhile
+        self._behind = not await self._caught_up(within=SURRENDER_SECONDS)
+        if self._behind:
+            return
         queue = SchedulingQueue(clock=self._clock)
         LOG.info("deciding as %s", self.identity)
         self.leading = True
         LEADER.set(1)
         PENDING.set_function(lambda: queue.parked)
         try:
-            self.world.lead(queue, self.workloads.values())
+            self.world.lead(queue)
             await self._decide(queue)
         finally:
+            if self._scheduler is not None:
+                self._scheduler.rest()
             self.world.rest()
+            self._scheduler = self._reviewer = None
+            feature.end(self._features)
             queue.active.shut_down()
             self.leading = False
             LEADER.set(0)
             PENDING.set_function(lambda: 0)
 
     async def _decide(self, queue: SchedulingQueue) -> None:
-        quotas = Quotas(
+        term = Term(self._client, self._clock, self._check, self._kinds.__getitem__)
+        running = feature.begin(self._features, term)
+        publisher = Publisher(
             self._client,
-            policies=self.policies,
-            world=self.world,
-            holder=self.identity,
+            workloads=self.workloads,
+            recorder=self._recorder,
             clock=self._clock,
             check=self._check,
         )
-        reconciler = Reconciler(
-            self._client,
+        self._scheduler = scheduler = Scheduler(
+            publisher,
             queue=queue,
             workloads=self.workloads,
             world=self.world,
             profiles=self._profiles,
             admission=self._admission,
-            quotas=quotas,
-            recorder=self._recorder,
             clock=self._clock,
             flags=self.flags,
-            check=self._check,
             fresh=lambda: not self.unready(),
         )
+        self._reviewer = reviewer = Reviewer(
+            self._client,
+            workloads=self.workloads,
+            admission=self._admission,
+            needed=lambda: not self._refuses(),
+            clock=self._clock,
+            check=self._check,
+        )
+        await self.world.begin(queue, self.workloads.values())
         async with asyncio.TaskGroup() as group:
-            group.create_task(queue.run())
-            group.create_task(self._resync(queue))
-            group.create_task(quotas.run())
-            group.create_task(work(queue.active, reconciler.reconcile, workers=WORKERS, log=LOG))
+            tasks = [
+                group.create_task(queue.run()),
+                group.create_task(self._resync(queue)),
+                *(
+                    group.create_task(feature.keep_running(*each, clock=self._clock))
+                    for each in running
+                ),
+                group.create_task(reviewer.run()),
+                group.create_task(
+                    work(queue.active, scheduler.reconcile, workers=WORKERS, log=LOG)
+                ),
+            ]
+            await self._stale_for_long()
+            for task in tasks:
+                task.cancel()
+
+    def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        if self._scheduler is not None:
+            self._scheduler.workload_changed(old, new)
+        if self._reviewer is not None:
+            self._reviewer.changed(old, new)
+
+    def _rules_changed(self) -> None:
+        """The hub may judge Workloads no more: from now on we look at what it has let in."""
+        if self._reviewer is not None:
+            self._reviewer.offer(self.workloads.values())
 
     async def _resync(self, queue: SchedulingQueue) -> None:
         while True:
             spread = 0.8 + 0.4 * random.random()  # noqa: S311 - so that instances drift apart
             await self._clock.sleep(RESYNC_SECONDS * spread)
-            queue.announce(Change.any())
+            await self.world.resync(queue, self.workloads.values(), clock=self._clock)
 
     def _check(self) -> None:
         if self._config.leader_elect:
             self._elector.check()
 
 
-def _configuration(settings: ControllerSettings) -> SchedulerConfiguration:
-    registry = Registry().with_installed()
+def _configuration(
+    settings: ControllerSettings, features: Sequence[Feature]
+) -> SchedulerConfiguration:
+    registry = catalogue.registry(features).with_installed()
     if settings.config_file is not None:
         return config.load(settings.config_file, registry)
     return SchedulerConfiguration({DEFAULT_SCHEDULER: config.default_profile(registry)})
@@ -280,4 +394,5 @@ async def run(settings: ControllerSettings) -> None:
     """The process, until cancelled. Raises ConfigurationError for a wrong configuration file."""
     limit = WORKERS + OTHER_REQUESTS
     async with ApiClient(settings.connection, name="hub", limit=limit) as client:
-        await Controller(settings, client).run()
+        with loopwatch.watching():
+            await Controller(settings, client).run()

@@ -15,9 +15,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from controller import catalogue
 from controller.framework.profile import PROTOCOLS, Profile
 from controller.framework.registry import Registry
-from controller.plugins.catalogue import DEFAULTS
 from crds.names import DEFAULT_SCHEDULER
 from machinery.errors import ConfigurationError
 
@@ -76,7 +76,7 @@ class SchedulerConfiguration:
 
 def default_profile(registry: Registry | None = None) -> Profile:
     """The profile that runs without a file."""
-    return _profile(_Profile(), registry or Registry(), _Places({}, "defaults"), 0)
+    return _profile(_Profile(), registry or catalogue.registry(), _Places({}, "defaults"), 0)
 
 
 def load(path: Path, registry: Registry) -> SchedulerConfiguration:
@@ -238,7 +238,7 @@ def _chosen(
         if point != "score" and "weight" in enabled.model_fields_set:
             raise places.error((*place, "weight"), "only score plugins have a weight")
     out = {disabled.name for disabled in asked.disabled} | {e.name for e in asked.enabled}
-    kept = [] if ALL in out else [p for p in DEFAULTS.get(point, ()) if p[0] not in out]
+    kept = [] if ALL in out else [p for p in registry.defaults.get(point, ()) if p[0] not in out]
     return [*kept, *((plugin.name, plugin.weight) for plugin in asked.enabled)]
 
 

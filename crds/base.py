@@ -178,7 +178,8 @@ TargetNamespace = Annotated[
 ]
 """A namespace on members: any but the ones that hold a cluster's own parts."""
 
-QUANTITY = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([EPTGMk]i?|Ki|[num]|[eE][+-]?[0-9]+)?$"
+QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
+"""Not negative, and of no exponent that only costs time: nobody has less than nothing."""
 
 
 def _quantity(amount: str | int) -> str | int:

@@ -36,8 +36,8 @@ MEMBER_CLUSTER_COLUMNS = (
     ("Version", "string", ".status.version", 0),
     ("Provider", "string", ".status.provider", 0),
     ("Nodes", "integer", ".status.capacity.nodes", 0),
-    ("CPU", "string", ".status.capacity.allocatable.cpu", 0),
-    ("Memory", "string", ".status.capacity.allocatable.memory", 0),
+    ("CPU", "string", ".status.capacity.summary.cpu", 0),
+    ("Memory", "string", ".status.capacity.summary.memory", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
 )
 

@@ -1,6 +1,6 @@
 """How labels, taints and tolerations are written in our kinds: as Kubernetes writes them for nodes.
 
-Only the form is checked here; `machinery.selectors` says what matches.
+Only the form is checked here; `machinery.types.selectors` says what matches.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from crds.base import (
     ATOMIC,
+    NAME,
     Condition,
     Count,
     DnsLabel,
@@ -79,6 +80,13 @@ class NamespaceRule(Model):
     """Globs of namespaces; kube-* and stowage-system are never a target."""
 
 
+GuardedKind = Annotated[
+    str,
+    Field(max_length=317, pattern=rf"^{NAME}(\.{NAME})*/[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"),
+]
+"""`<group>/<kind>`, such as core/Namespace or rbac.authorization.k8s.io/Role."""
+
+
 class MemberClusterSpec(Model):
     """What the administrator says of the cluster."""
 
@@ -92,6 +100,8 @@ class MemberClusterSpec(Model):
     """A virtual kubelet is behind it: no capacity check."""
     namespaces: NamespaceRule = NamespaceRule()
     """Which target namespaces this cluster takes."""
+    allowed_kinds: list[GuardedKind] = atomic(64)
+    """Cluster-scoped and RBAC kinds that it takes, as <group>/<kind>; the core group is core."""
 
 
 class NodeGroup(Model):
@@ -107,6 +117,15 @@ class NodeGroup(Model):
     """Free room of each of them, rounded down."""
 
 
+class CapacitySummary(Model):
+    """What kubectl's table shows: rounded down, as people write it. To reckon, take the rest."""
+
+    cpu: Annotated[str, Field(max_length=63)] = ""
+    """Cores, such as 7.9."""
+    memory: Annotated[str, Field(max_length=63)] = ""
+    """Such as 23.5Gi."""
+
+
 class Capacity(Model):
     """The sums over all nodes."""
 
@@ -116,6 +135,8 @@ class Capacity(Model):
     """What they offer to pods."""
     requested: Resources = Field(default_factory=dict)
     """What pods on them ask for."""
+    summary: CapacitySummary | None = None
+    """What they offer, for people."""
 
 
 class Reliability(Model):

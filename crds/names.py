@@ -32,8 +32,21 @@ LABEL_WORKLOAD_UID = f"{GROUP}/workload-uid"
 OWNER_PREFIX = f"owner.{GROUP}/"
 """Annotation prefix on member objects: `owner.stowage.dev/<workload uid>: <namespace>/<name>`."""
 
+ANNOTATION_HUB = f"{GROUP}/hub"
+"""On every object that the propagator writes to a member: the UID of the hub's kube-system.
+
+A member may serve two hubs; each removes only what is its own.
+"""
+
+ANNOTATION_COUNTED = f"{GROUP}/counted"
+"""On a MemberCluster: the UID of the member's kube-system, once all kinds of objects there have
+been searched for ours. It goes with the MemberCluster, and is looked for anew with the next one."""
+
 LABEL_REGISTER = f"{GROUP}/register"
 """On a Secret in the system namespace: register the cluster that its kubeconfig leads to."""
+
+LABEL_TENANT = f"{GROUP}/tenant"
+"""On a member's namespace: given to the propagator. On its accounts and roles: they are ours."""
 
 LABEL_CLUSTER = f"{GROUP}/cluster"
 LABEL_PROVIDER = f"{GROUP}/provider"
@@ -44,6 +57,8 @@ LABEL_POLICY = f"{GROUP}/workload-policy"
 
 POLICY_ALIASES = ("workload-policy.kosmos.io", "workload-policy/kosmos.io")
 """Other keys that bind a policy; admission copies their value to `LABEL_POLICY`."""
+BINDING_LABELS = (LABEL_POLICY, *POLICY_ALIASES)
+"""Labels of a Workload, its template or its pods that name what divides its units over domains."""
 
 LABEL_GROUP = f"{GROUP}/workload-group"
 """Makes a Workload a member of a WorkloadGroup of its namespace."""
@@ -64,11 +79,29 @@ ANNOTATION_COST = f"{GROUP}/cost"
 TARGET_NAMESPACES = "targetnamespaces"
 """The virtual resource of the hub's RBAC whose resource names are namespaces on members."""
 
+CLUSTER_SCOPED_OBJECTS = "clusterscopedobjects"
+"""The virtual resource whose resource names are guarded kinds, `<group>/<kind>` (`carried`)."""
+
 VERB_USE = "use"
-"""The verb on `TARGET_NAMESPACES` that lets a user deploy into a namespace of another name."""
+"""The verb on either of these that lets a user deploy there, or bring such an object along."""
+
+ANNOTATION_KINDS = f"{GROUP}/kinds"
+"""On a Workload of the hub: the kinds that it may have put on members."""
+
+ANNOTATION_CLUSTERS = f"{GROUP}/clusters"
+"""On a Workload of the hub: the clusters that were ever sent something of it."""
+
+ANNOTATION_ORDINALS = f"{GROUP}/ordinals"
+"""On a Workload of the hub: the first ordinal of its StatefulSet on each cluster."""
+
+ANNOTATION_RELEASE = f"{GROUP}/release"
+"""On the Lease of a process: the release of who took it last, for `stowage status`."""
 
 ADMISSION_POLICY = f"workloads.{GROUP}"
 """The name of both admission policies of Workloads, and of their bindings."""
+
+MARKS_ADMISSION_POLICY = f"workloadmarks.{GROUP}"
+"""The name of the validating policy that guards the propagator's own annotations."""
 
 POLICY_ADMISSION_POLICY = f"workloadpolicies.{GROUP}"
 """The name of the mutating policy of WorkloadPolicies, and of its binding."""

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from crds.base import DnsName, Model, Rule, TargetNamespace
+from crds.base import NAME, DnsName, Model, Rule, TargetNamespace
 from crds.names import GROUP
 
 APPS_KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
@@ -24,6 +24,11 @@ REPLICAS_PATHS = {
     "Job": "spec.parallelism",
 }
 """Where the built-in kinds that can be divided keep their number of units."""
+
+_LABEL = r"[a-z]([-a-z0-9]*[a-z0-9])?"
+_API_VERSION = rf"^({NAME}(\.{NAME})*/)?{_LABEL}$"
+_KIND = r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$"
+"""As a CustomResourceDefinition may name groups, versions and kinds."""
 
 _CUSTOM = r"^[a-z0-9-]+(\.[a-z0-9-]+)+/v[a-z0-9]+$"
 _CEL_CUSTOM = _CUSTOM.replace("\\", "\\\\")
@@ -54,10 +59,20 @@ class ManifestMeta(TemplateMeta):
 class Carried(_Open):
     """What every object that goes to the members must say."""
 
-    api_version: Annotated[str, Field(min_length=1, max_length=317)]
+    api_version: Annotated[str, Field(min_length=1, max_length=317, pattern=_API_VERSION)]
     """Group and version, such as apps/v1."""
-    kind: Annotated[str, Field(min_length=1, max_length=63)]
+    kind: Annotated[str, Field(min_length=1, max_length=63, pattern=_KIND)]
     """The kind, such as Deployment."""
+
+
+def well_formed(api_version: str, kind: str) -> bool:
+    """Whether they can name a kind at all; objects from before the schema said so may not."""
+    return (
+        len(api_version) <= 317
+        and len(kind) <= 63
+        and re.fullmatch(_API_VERSION, api_version) is not None
+        and re.fullmatch(_KIND, kind) is not None
+    )
 
 
 def _runs_units(template: Carried) -> bool:
@@ -131,6 +146,20 @@ class Manifest(Carried):
 
     metadata: ManifestMeta
     """Its metadata; a namespace other than the target needs the verb `use` as well."""
+
+
+class Footprint(Model):
+    """Where members may hold something of it; a name stands here before the first of it is sent."""
+
+    clusters: Annotated[str, Field(max_length=262144)] | None = None
+    """Clusters that were ever given a share and have not confirmed that nothing is left there.
+
+    Names by commas, digests of names beyond 16 KiB. Writer: who places adds, in the write of the
+    placements (a scheduler that does not leaves it to the propagator, as an annotation); the
+    propagator takes off.
+    """
+    kinds: Annotated[str, Field(max_length=4096)] | None = None
+    """The kinds that were written of its first spec. Writer: propagator."""
 
 
 class ConnectionResource(Model):

@@ -33,11 +33,19 @@ from crds.labels import Toleration
 from crds.names import DEFAULT_SCHEDULER
 from crds.template import (
     ConnectionResource,
+    Footprint,
     Manifest,
     Service,
     TargetDeployment,
     Template,
     replicas_path_fits,
+)
+from crds.why import (
+    ClusterLimit,
+    DecisionReference,
+    PlacementChange,
+    PlacementReasons,
+    ReasonCount,
 )
 
 
@@ -107,6 +115,10 @@ class ScheduledReason(StrEnum):
     GROUP_DENIED = "GroupDenied"
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     WAITING_FOR_GROUP = "WaitingForGroup"
+    WAITING_ON_PERMIT = "WaitingOnPermit"
+    """Shares are found and reserved; a Permit plugin holds back the write."""
+    PLUGIN_ERROR = "PluginError"
+    """A plugin raised; the message names it and the extension point."""
     INVALID_WORKLOAD = "InvalidWorkload"
     """What admission would have refused, on a hub without the admission policies."""
 
@@ -119,8 +131,18 @@ class PropagatedReason(StrEnum):
     SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason, no secret
     ALREADY_EXISTS = "AlreadyExists"
     NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
+    INVALID_WORKLOAD = "InvalidWorkload"
+    """The controller's review refused it, on a hub without the validating policy."""
+    NOT_REVIEWED = "NotReviewed"
+    """The controller has not reviewed this edit yet, on a hub without the validating policy."""
+    KIND_NOT_ALLOWED = "KindNotAllowed"
+    """The member does not take an object of that kind, or the Workload may not bring it along."""
     CLUSTER_UNREACHABLE = "ClusterUnreachable"
     REJECTED = "Rejected"
+    CONFLICT = "Conflict"
+    """Somebody else changes the same fields on the member, again and again."""
+    HUB_UNAVAILABLE = "HubUnavailable"
+    """The hub did not answer a request of the propagator; nothing is wrong with the cluster."""
 
 
 class WorkloadReadyReason(StrEnum):
@@ -135,6 +157,8 @@ class EventReason(StrEnum):
 
     SCHEDULED = "Scheduled"
     FAILED_SCHEDULING = "FailedScheduling"
+    WAITING_ON_PERMIT = "WaitingOnPermit"
+    INCOMPLETE_SET = "IncompleteSet"
     PROPAGATED = "Propagated"
     PROPAGATION_FAILED = "PropagationFailed"
 
@@ -251,13 +275,13 @@ class PolicyReference(Model):
     """Its name, in this namespace."""
 
 
-class DecisionReference(Model):
-    """What the present placements were decided on; a restart moves nothing while it is the same."""
+class ReviewVerdict(Model):
+    """What admission would have said of an edit, on a hub without the validating policy."""
 
-    hash: Annotated[str, Field(max_length=128)]
-    """Of the part of the spec that placement reads."""
-    time: Timestamp
-    """When it was decided."""
+    generation: Int64
+    """The metadata.generation that it is about."""
+    refusal: Annotated[str, Field(max_length=4096)] | None = None
+    """Why it must not reach a member; nothing where it may."""
 
 
 class ClusterShare(Model):
@@ -269,6 +293,8 @@ class ClusterShare(Model):
     """Units asked of it."""
     scheduled: Count = 0
     """Pods that hold room on a node, as its published capacity counts them."""
+    finished: Count = 0
+    """Units of a Job that ended: they need no room any more."""
     ready: Count = 0
     """Pods that are ready."""
     unschedulable: Count = 0
@@ -277,27 +303,14 @@ class ClusterShare(Model):
     """Since when the oldest of these waits."""
     updated: Count = 0
     """Pods of the newest template."""
+    observed_generation: Int64 | None = None
+    """The Workload's generation of which everything has been written there."""
     state: ShareState = ShareState.PENDING
     """How far it has come."""
     message: Annotated[str, Field(max_length=4096)] = ""
     """Why it does not go on, if it does not."""
     load_balancer: dict[str, Any] | None = None
     """The Service's status.loadBalancer there."""
-
-
-class ClusterLimit(Model):
-    """What a cluster was seen to run of a divided Workload, while it was asked for more."""
-
-    cluster: DnsName
-    """The MemberCluster's name."""
-    replicas: Count
-    """The most units that it is given."""
-    until: Timestamp
-    """When that is doubted, and more is tried."""
-    hold_seconds: Count
-    """For how long it was believed this time."""
-    doubted: bool = False
-    """Whether it is a guess, beyond what was seen: it was believed for its time, and raised."""
 
 
 class WorkloadStatus(Model):
@@ -325,6 +338,15 @@ class WorkloadStatus(Model):
     """The pods' label selector, for the scale subresource. Writer: controller."""
     placements: list[Placement] = listmap("cluster", most=10000)
     """The shares. Writer: the scheduler that spec.schedulerName names; ours is the controller."""
+    reasons: list[PlacementReasons] = listmap("cluster", most=100)
+    """Why the shares are what they are; of more than it holds, the largest and the best ranked.
+
+    Writer: controller, in the write that changes the placements.
+    """
+    reason_counts: list[ReasonCount] = atomic(16)
+    """The other shares, by the rule that made them. Writer: controller."""
+    history: list[PlacementChange] = atomic(20)
+    """The last changes of placement, the newest last. Writer: controller."""
     cluster_summary: Annotated[str, Field(max_length=4096)] | None = None
     """The CLUSTERS column, `member-a=1,host=3`.
 
@@ -332,8 +354,8 @@ class WorkloadStatus(Model):
     """
     cluster_ref: ClusterReference | None = None
     """The cluster, where there is exactly one. Writer: controller."""
-    clusters: list[ClusterShare] = listmap("name", most=10000)
-    """How each cluster is doing. Writer: propagator, always the whole list."""
+    clusters: list[ClusterShare] = atomic(10000)
+    """How each cluster is doing. Writer: propagator alone, each cluster once."""
     # The generated alias would be serviceExternalIp; Kubernetes writes IP.
     service_external_ip: Annotated[
         str | None, Field(alias="serviceExternalIP", max_length=4096)
@@ -341,10 +363,17 @@ class WorkloadStatus(Model):
     """The SERVICE-EXTERNAL-IP column. Writer: propagator."""
     policy_ref: PolicyReference | None = None
     """The policy that bounds the shares. Writer: controller."""
-    limits: list[ClusterLimit] = listmap("cluster", most=10000)
+    limits: list[ClusterLimit] = atomic(10000)
     """What clusters were seen to run and no more. Writer: controller."""
+    footprint: Footprint | None = None
+    """Which members may hold something. Writer: of more, who places; of less, the propagator."""
     decision: DecisionReference | None = None
     """What the placements were decided on. Writer: controller."""
+    review: ReviewVerdict | None = None
+    """Whether the last edit may reach a member, where the hub did not judge it. Writer: controller.
+
+    The propagator honours it on every hub without the validating policy, whoever schedules.
+    """
     conditions: list[Condition] = listmap("type", most=32)
     """Scheduled and Failed: controller. Propagated and Ready: propagator."""
 

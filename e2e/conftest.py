@@ -13,11 +13,25 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.harness import ROOT, Kubectl, Playground, image_of, stowage
-from stowage.playground import binaries
+from tests import bytecode
+
+bytecode.keep()  # before anything of ours is imported
+
+from e2e.harness import (  # noqa: E402 - as above
+    PACE,
+    PATIENCE,
+    ROOT,
+    Kubectl,
+    Playground,
+    image_of,
+    stowage,
+)
+from stowage.toolchain import binaries  # noqa: E402
 
 _numbers = itertools.count(1)
 MEMBERS = 3
+UP_SECONDS = 2400.0
+"""Four clusters of kind on two CPUs, with the image of their nodes to be fetched first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,22 +41,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="local",
         help="what the end-to-end tests run their clusters on",
     )
+    parser.addoption("--node-image", help="what kind's nodes are made of, if not of its newest")
 
 
 @pytest.fixture(scope="session")
 def provider(request: pytest.FixtureRequest) -> str:
-    return str(request.config.getoption("--provider"))
+    chosen = str(request.config.getoption("--provider"))
+    PACE.factor = PATIENCE[chosen]
+    return chosen
 
 
 @pytest.fixture(scope="session")
-def playground(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playground]:
+def playground(
+    request: pytest.FixtureRequest, provider: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Playground]:
     """A hub, three members, controller and propagator, as `stowage playground up` makes them."""
     directory = tmp_path_factory.mktemp("playground")
     image = [f"--image={image_of(ROOT)}"] if provider == "kind" else []
+    if nodes := request.config.getoption("--node-image"):
+        image += [f"--node-image={nodes}"]
     try:
         stowage(
             "playground", "up", f"--members={MEMBERS}", f"--provider={provider}",
-            f"--dir={directory}", *image,
+            f"--dir={directory}", *image, timeout=UP_SECONDS,
         )  # fmt: skip
         kubectl = binaries.path("kubectl")
         yield Playground(

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +22,8 @@ import pykube
 import yaml
 
 T = TypeVar("T")
+PATIENCE = {"local": 4.0, "kind": 8.0}
+"""How much longer than said each wait may take: as on a busy machine; kind pulls images as well."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -92,19 +95,32 @@ class Process:
         self.running = None
 
 
+@dataclass
+class Pace:
+    """How long this run's waits may take, as a multiple of what each says."""
+
+    factor: float = 1.0
+
+
+PACE = Pace()
+
+
 def wait(what: str, check: Callable[[], T], *, timeout: float = 60, every: float = 0.2) -> T:
     """The first true answer of `check`; a failed command counts as not yet."""
+    timeout *= PACE.factor
     deadline = time.monotonic() + timeout
-    last: object = None
-    while time.monotonic() < deadline:
+    while True:
+        late = time.monotonic() > deadline  # before the look: the last one is not cut short
+        last: object
         try:
             last = check()
             if last:
-                return last  # type: ignore[return-value] # narrowed by its truth
+                return last
         except (Failed, OSError, KeyError, IndexError, subprocess.TimeoutExpired) as error:
             last = error
+        if late:
+            raise AssertionError(f"after {timeout:.0f} s still waiting for {what}; last: {last}")
         time.sleep(every)
-    raise AssertionError(f"after {timeout:.0f} s still waiting for {what}; last: {last}")
 
 
 def steady(what: str, check: Callable[[], bool], *, seconds: float, every: float = 0.5) -> None:
@@ -146,7 +162,7 @@ def image_of(tree: Path) -> str:
 
 
 def deployment(
-    name: str, *, replicas: int = 1, cpu: str = "100m", image: str = "registry.k8s.io/pause:3.10"
+    name: str, *, replicas: int = 1, cpu: str = "10m", image: str = "registry.k8s.io/pause:3.10"
 ) -> dict[str, Any]:
     """A Deployment template with one small container."""
     return {
@@ -162,7 +178,7 @@ def deployment(
 
 
 def pod_template(
-    name: str, *, cpu: str = "100m", image: str = "registry.k8s.io/pause:3.10", **spec: Any
+    name: str, *, cpu: str = "10m", image: str = "registry.k8s.io/pause:3.10", **spec: Any
 ) -> dict[str, Any]:
     """A pod template with one small container."""
     container = {"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}
@@ -246,6 +262,22 @@ class Playground:
             name=name
         )
         return None if found is None else dict(found.obj)
+
+
+@contextmanager
+def at_rest(playground: Playground) -> Iterator[None]:
+    """Both processes on the hub rest, so that a test may run, kill and freeze its own."""
+    system = ("-n", "stowage-system")
+    deployments = ("deployment/stowage-controller", "deployment/stowage-propagator")
+    playground.hub(*system, "scale", *deployments, "--replicas=0")
+    pods = ("pods", "-l", "app in (stowage-controller, stowage-propagator)", "-o", "name")
+    wait("both to end", lambda: not playground.hub(*system, "get", *pods).strip(), timeout=120)
+    try:
+        yield
+    finally:
+        playground.hub(*system, "scale", *deployments, "--replicas=2")
+        for each in deployments:
+            playground.hub(*system, "rollout", "status", each, "--timeout=300s", timeout=330)
 
 
 def load(path: Path) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ _SECRETS = re.compile(
     r"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*",
     re.DOTALL,
 )
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
 """What a terminal obeys instead of showing it, but for line ends and tabs."""
 
 
@@ -62,6 +62,11 @@ def redacted(text: str) -> str:
     return _SECRETS.sub("[redacted]", text)
 
 
+def _escaped(found: re.Match[str]) -> str:
+    """As JSON writes a character that is not to be seen."""
+    return f"\\u{ord(found[0]):04x}"
+
+
 class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, and object and error where known."""
 
@@ -78,7 +83,7 @@ class JsonFormatter(logging.Formatter):
             line["object"] = redacted(str(about))
         if record.exc_info:
             line["error"] = redacted(self.formatException(record.exc_info))
-        text = json.dumps(line, ensure_ascii=False)
+        text = _CONTROLS.sub(_escaped, json.dumps(line, ensure_ascii=False))
         # Half characters, as in names of files that are no UTF-8, would stop at the stream.
         return text.encode(errors="backslashreplace").decode()
 
@@ -94,4 +99,4 @@ class TextFormatter(logging.Formatter):
         line = f"{moment:%H:%M:%S} {record.levelname} {subject}{record.getMessage()}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
-        return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", redacted(line))
+        return _CONTROLS.sub(_escaped, redacted(line))

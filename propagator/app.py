@@ -13,16 +13,18 @@ import os
 import socket
 import uuid
 
-from machinery import logs, metrics
+from crds.names import ANNOTATION_RELEASE
+from machinery import logs, loopwatch, metrics
+from machinery.api.client import ApiClient
 from machinery.clock import Clock, SystemClock
-from machinery.events import EventRecorder
-from machinery.http import HttpServer, Request, Response
-from machinery.hubconfig import hub_connection
-from machinery.lease import LeaderElector
-from machinery.transport import ApiClient
-from propagator.placements import WorkloadPlacements
+from machinery.config.hub_config import hub_connection
+from machinery.http_server import HttpServer, Request, Response
+from machinery.release import release
+from machinery.runtime.event_recorder import EventRecorder
+from machinery.runtime.leader_election import LeaderElector
+from propagator.execution.reconciler import WorkloadPlacements
+from propagator.leadership import MakePlacements, Term
 from propagator.settings import PropagatorSettings
-from propagator.term import MakePlacements, Term
 
 LOG = logs.get(__name__)
 LEASE = "stowage-propagator"
@@ -32,7 +34,10 @@ MEMBERS = metrics.gauge("stowage_member_sessions", "Sessions with members", ("re
 
 
 class Propagator:
-    """One instance, standby or leader. `placements` makes the half that writes to members."""
+    """One instance, standby or leader. `placements` makes the half that writes to members.
+
+    `hub` carries the lease and the events.
+    """
 
     def __init__(
         self,
@@ -56,6 +61,7 @@ class Propagator:
             name=LEASE,
             identity=self._identity,
             clock=self._clock,
+            annotations={ANNOTATION_RELEASE: release()},
             lease_seconds=settings.lease_seconds,
             renew_deadline=settings.renew_deadline,
             retry_seconds=settings.lease_retry,
@@ -89,21 +95,33 @@ class Propagator:
             await server.stop()
 
     async def _lead(self) -> None:
+        """One term, over connections of its own: a renewal never stands in line behind its work."""
         LOG.info("propagating as %s", self._identity)
-        self.term = Term(
-            self._hub,
-            self._make,
-            settings=self._settings,
-            recorder=self._recorder,
+        async with self._client() as hub:
+            self.term = Term(
+                hub,
+                self._make,
+                settings=self._settings,
+                recorder=self._recorder,
+                clock=self._clock,
+                before_write=self._elector.check,
+            )
+            LEADER.set(1)
+            try:
+                await self.term.run()
+            finally:
+                self.term = None
+                LEADER.set(0)
+
+    def _client(self) -> ApiClient:
+        """Of the hub; it sends no change once the lease is lost."""
+        return ApiClient(
+            self._hub.connection,
             clock=self._clock,
-            check=self._elector.check,
+            name=self._hub.name,
+            limit=self._settings.hub_connections,
+            before_write=self._elector.check,
         )
-        LEADER.set(1)
-        try:
-            await self.term.run()
-        finally:
-            self.term = None
-            LEADER.set(0)
 
     def _members(self, *, ready: bool) -> int:
         fleet = self.term.fleet if self.term else None
@@ -130,5 +148,6 @@ def identity() -> str:
 async def run(settings: PropagatorSettings) -> None:
     """The process, until cancelled. Raises ConfigurationError when no hub is configured."""
     connection = hub_connection(kubeconfig=settings.kubeconfig, context=settings.context)
-    async with ApiClient(connection, name="hub", limit=settings.hub_connections) as hub:
-        await Propagator(hub, WorkloadPlacements, settings=settings).run()
+    async with ApiClient(connection, name="hub") as hub:
+        with loopwatch.watching():
+            await Propagator(hub, WorkloadPlacements, settings=settings).run()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crds.names import SYSTEM_NAMESPACE
+from propagator.access.tokens import TOKEN_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +20,8 @@ class SessionSettings:
     `probe_confirm`, 17 s: the next probe times out, and so does the one that confirms it.
     """
 
-    workers: int = 8
-    """Workloads that are synced at the same time on one member."""
+    workers: int = 16
+    """Workloads that are synced at the same time on one member, half of them of one namespace."""
     connections: int = 32
     """Requests under way at the same time to one member; watches are not counted."""
     request_timeout: float = 10.0
@@ -28,10 +29,24 @@ class SessionSettings:
     probe_timeout: float = 5.0
     probe_confirm: float = 1.0
     """After a first failed probe, how soon the second one decides."""
+    secret_patience: float = 20.0
+    """For how long a member counts as connecting whose Secret has not been read."""
     probe_backoff: float = 10.0
     """The longest pause between two probes of a member that does not answer."""
-    impersonate: bool = False
-    """Write as `system:serviceaccount:<target namespace>:stowage`: the member's RBAC decides."""
+    idle_watch: float = 300.0
+    """A watch over one namespace ends when it has shown nothing for so long."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenewalSettings:
+    """When tokens of members are renewed."""
+
+    renew_after: float = 2 / 3
+    """The part of its life after which a token is renewed."""
+    seconds: int = TOKEN_SECONDS
+    """How long a new one shall live; the member may grant less."""
+    pause: float = 60.0
+    """Between two renewals of one member's, however short the lives that it grants."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,3 +69,4 @@ class PropagatorSettings:
     hub_staleness: float = 150.0
     """The hub sends a bookmark a minute: silent for longer than this, its view is not acted on."""
     sessions: SessionSettings = field(default_factory=SessionSettings)
+    renewal: RenewalSettings = field(default_factory=RenewalSettings)

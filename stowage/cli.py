@@ -1,7 +1,8 @@
 """The command line: `stowage`, also `kubectl stowage`.
 
 Thin: each command reads its options, imports what it needs (so that `--help` is quick) and calls
-one function. Faults that were foreseen end with one sentence and exit code 1, wrong usage with 2.
+one function. Faults that were foreseen end with one sentence and exit code 1, wrong usage with 2;
+`status` says by 1 that something needs a person, so its faults end with 2 as well.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any
 
 import click
 
-from stowage.commands import asking, members, playground, processes
+from stowage.commands import asking, install, members, playground, processes
+from stowage.console.terminal import say
 
 
 def main() -> None:
@@ -26,7 +28,7 @@ def main() -> None:
     except* (StowageError, OSError) as faults:
         known += _flat(faults)
     for fault in known:
-        click.echo(f"error: {fault}", err=True)
+        say(f"error: {fault}", err=True)
     if known:
         sys.exit(1)
 
@@ -48,11 +50,13 @@ def cli() -> None:
 for _command in (
     processes.controller,
     processes.propagator,
-    members.install,
+    install.install,
     members.join,
     members.unjoin,
     asking.plan,
     asking.explain,
+    asking.history,
+    asking.status,
     playground.playground,
 ):
     cli.add_command(_command)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stowage.progress import Progress
+from stowage.console.progress import Progress
 
 
 @contextmanager

@@ -11,9 +11,20 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 
-from stowage.playground import build
-from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
+from tests import bytecode
+
+bytecode.keep()  # before anything of ours is imported
+
+from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts  # noqa: E402 - as above
+from stowage.toolchain import build  # noqa: E402
+from tests.examples import SHORT  # noqa: E402
+from tests.loopsteps import pytest_runtest_call  # noqa: E402
+
+__all__ = ["pytest_runtest_call"]
+"""Hooks of every test, beside those below."""
+settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +44,8 @@ def make_cluster(control_planes: ControlPlanes) -> Callable[..., Cluster]:
     """make_cluster(name, controller_manager=False, scheduler=False, kwok=False, nodes=0).
 
     The same name gives the same cluster again. `nodes` are Ready when it returns, 8 cpu, 32Gi and
-    110 pods each; `Cluster.add_nodes` makes others.
+    110 pods each; `Cluster.add_nodes` makes others. `server_flags` are further flags of the API
+    server, such as `flags.BEFORE_1_36`.
     """
 
     def make(
@@ -43,10 +55,16 @@ def make_cluster(control_planes: ControlPlanes) -> Callable[..., Cluster]:
         scheduler: bool = False,
         kwok: bool = False,
         nodes: int = 0,
+        server_flags: tuple[str, ...] = (),
     ) -> Cluster:
         if name in control_planes.clusters:
             return control_planes.clusters[name]
-        parts = Parts(controller_manager=controller_manager, scheduler=scheduler, kwok=kwok)
+        parts = Parts(
+            controller_manager=controller_manager,
+            scheduler=scheduler,
+            kwok=kwok,
+            server_flags=server_flags,
+        )
         cluster = control_planes.create(name, parts)
         if nodes:
             cluster.add_nodes(nodes)
@@ -79,7 +97,7 @@ def install_kinds(cluster: Cluster) -> None:
     names = [
         f"crd/{i['metadata']['name']}" for i in items if i["kind"] == "CustomResourceDefinition"
     ]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=240s", *names)
     cluster.kubectl("create", "namespace", "stowage-system")
 
 

@@ -58,3 +58,15 @@ class FakeClock:
     def sleeping(self) -> int:
         """How many wait for this clock."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
+
+
+class EagerClock(FakeClock):
+    """Time passes as soon as somebody waits for it; `waits` are the seconds, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await self.advance(seconds)

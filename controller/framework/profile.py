@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
-from controller.framework import points
-from controller.unit import Unit
+from controller.framework import interface
 
-PROTOCOLS: Mapping[str, type] = {
-    "queueSort": points.QueueSort,
-    "preFilterHook": points.PreFilterHook,
-    "preFilter": points.PreFilter,
-    "filterHook": points.FilterHook,
-    "filter": points.Filter,
-    "postFilter": points.PostFilter,
-    "preScore": points.PreScore,
-    "scoreHook": points.ScoreHook,
-    "score": points.Score,
-    "assign": points.Assign,
-    "reserve": points.Reserve,
-    "permit": points.Permit,
-    "preBind": points.PreBind,
-    "postBind": points.PostBind,
+PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
+    "queueSort": interface.QueueSort,
+    "preFilterHook": interface.PreFilterHook,
+    "preFilter": interface.PreFilter,
+    "filterHook": interface.FilterHook,
+    "filter": interface.Filter,
+    "postFilter": interface.PostFilter,
+    "preScore": interface.PreScore,
+    "scoreHook": interface.ScoreHook,
+    "score": interface.Score,
+    "assign": (interface.Assign, interface.Bounds),
+    "reserve": interface.Reserve,
+    "permit": interface.Permit,
+    "preBind": interface.PreBind,
+    "postBind": interface.PostBind,
 }
 """The names of the points in the configuration, in the order in which a pass calls them.
 
@@ -38,23 +36,51 @@ class Profile:
     """The enabled plugins. `weights` are those of the Score plugins, by name."""
 
     scheduler_name: str
-    queue_sort: points.QueueSort
-    before_pre_filter: Sequence[points.PreFilterHook] = ()
-    pre_filter: Sequence[points.PreFilter] = ()
-    before_filter: Sequence[points.FilterHook] = ()
-    filter: Sequence[points.Filter] = ()
-    post_filter: Sequence[points.PostFilter] = ()
-    pre_score: Sequence[points.PreScore] = ()
-    before_score: Sequence[points.ScoreHook] = ()
-    score: Sequence[points.Score] = ()
-    assign: Sequence[points.Assign] = ()
-    reserve: Sequence[points.Reserve] = ()
-    permit: Sequence[points.Permit] = ()
-    pre_bind: Sequence[points.PreBind] = ()
-    post_bind: Sequence[points.PostBind] = ()
+    queue_sort: interface.QueueSort
+    before_pre_filter: Sequence[interface.PreFilterHook] = ()
+    pre_filter: Sequence[interface.PreFilter] = ()
+    before_filter: Sequence[interface.FilterHook] = ()
+    filter: Sequence[interface.Filter] = ()
+    post_filter: Sequence[interface.PostFilter] = ()
+    pre_score: Sequence[interface.PreScore] = ()
+    before_score: Sequence[interface.ScoreHook] = ()
+    score: Sequence[interface.Score] = ()
+    assign: Sequence[interface.Assign | interface.Bounds] = ()
+    reserve: Sequence[interface.Reserve] = ()
+    permit: Sequence[interface.Permit] = ()
+    pre_bind: Sequence[interface.PreBind] = ()
+    post_bind: Sequence[interface.PostBind] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
     names: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The plugins at each point."""
+    """The names of the plugins at each point."""
+    plugins: Mapping[str, interface.Plugin] = field(init=False)
+    """Every plugin once, by name."""
+    telling: Sequence[interface.TellsStatus] = field(init=False, repr=False)
+    """The plugins with fields of their own in the status."""
+    normalizing: Mapping[str, interface.NormalizeScore] = field(init=False, repr=False)
+    """The Score plugins that bring their values into range themselves, by name."""
+    bounds: Sequence[interface.Bounds] = field(init=False, repr=False)
+    """The Assign plugins that bound one plan together."""
+    assigners: Sequence[interface.Assign] = field(init=False, repr=False)
+    """The Assign plugins that answer with shares."""
+    learning: Sequence[interface.Settle] = field(init=False, repr=False)
+    """The plugins that learn from what clusters make of their shares."""
+
+    def __post_init__(self) -> None:
+        """Look at each plugin once: what a protocol asks of it costs microseconds."""
+        plugins = {plugin.name: plugin for plugin in self.every_plugin()}
+        found = {
+            "plugins": plugins,
+            "telling": [p for p in plugins.values() if isinstance(p, interface.TellsStatus)],
+            "normalizing": {
+                p.name: p for p in self.score if isinstance(p, interface.NormalizeScore)
+            },
+            "bounds": [p for p in self.assign if isinstance(p, interface.Bounds)],
+            "assigners": [p for p in self.assign if isinstance(p, interface.Assign)],
+            "learning": [p for p in self.assign if isinstance(p, interface.Settle)],
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     @staticmethod
     def of(
@@ -81,16 +107,22 @@ class Profile:
             names={p: frozenset(each.name for each in those) for p, those in enabled.items()},
         )
 
-    def assigner(self, unit: Unit) -> points.Assign | None:
-        """The first Assign plugin that serves the unit; None where the configuration has none."""
-        return next((plugin for plugin in self.assign if plugin.serves(unit)), None)
+    def every_plugin(self) -> Iterator[interface.Plugin]:
+        """The enabled plugins of all points; one that serves several points comes several times."""
+        yield self.queue_sort
+        for point in (
+            (*self.before_pre_filter, *self.pre_filter, *self.before_filter, *self.filter),
+            (*self.post_filter, *self.pre_score, *self.before_score, *self.score, *self.assign),
+            (*self.reserve, *self.permit, *self.pre_bind, *self.post_bind),
+        ):
+            yield from point
 
-    def settled(self, unit: Unit, now: datetime) -> Unit:
-        """The unit with what its assigner has learnt of its clusters by now."""
-        plugin = self.assigner(unit)
-        return plugin.settled(unit, now) if isinstance(plugin, points.Settle) else unit
+    def refusing(self) -> list[interface.Plugin]:
+        """The plugins that can keep units from clusters, each once."""
+        before_write = (*self.reserve, *self.permit, *self.pre_bind)
+        found = (*self.pre_filter, *self.filter, *self.assign, *before_write)
+        return list({plugin.name: plugin for plugin in found}.values())
 
-    def next_look(self, unit: Unit, now: datetime) -> float | None:
-        """Seconds until there may be more to learn though nothing is reported, or None."""
-        plugin = self.assigner(unit)
-        return plugin.next_look(unit, now) if isinstance(plugin, points.Settle) else None
+    def hooks(self) -> list[interface.Plugin]:
+        """The plugins that change what the others see."""
+        return [*self.before_pre_filter, *self.before_filter, *self.before_score]

@@ -1,12 +1,25 @@
-"""`stowage plan` and `stowage explain`: what would be placed where, and why; both only read."""
+"""`stowage plan`, `explain`, `history` and `status`: what goes where, and why; all only read."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from stowage.commands.options import where_of, where_options
+from stowage.commands.options import (
+    OUTPUT,
+    hub_options_of,
+    quick_connection,
+    where_of,
+    where_options,
+)
+from stowage.console.terminal import say
+
+if TYPE_CHECKING:
+    from machinery.config.member_kubeconfig import Connection
 
 
 @click.command()
@@ -32,7 +45,7 @@ def plan(
     output: str,
 ) -> None:
     """Show what would be placed where if these files were applied; touch nothing."""
-    from stowage import plan as planning  # noqa: PLC0415 - see stowage.cli
+    from stowage.planning import plan as planning  # noqa: PLC0415 - see stowage.cli
 
     where = where_of(kubeconfig, context, namespace, fleet, config_file)
     planning.show((*files, *more), where, output)
@@ -48,7 +61,12 @@ def plan(
     metavar="FILE",
     help="Explain what a plan of these Workloads would decide.",
 )
-@click.option("--controller", "url", help="Who to ask for the record.  [default: this machine's]")
+@click.option(
+    "--controller",
+    "url",
+    metavar="URL",
+    help="Ask this controller what would be decided now: https, or an address of this machine.",
+)
 @click.option(
     "--token-file",
     type=click.Path(path_type=Path),
@@ -69,18 +87,127 @@ def explain(
     config_file: Path | None,
     output: str,
 ) -> None:
-    """Say why a Workload is where it is, cluster by cluster, and what would help the rest."""
-    from stowage import explain as explaining  # noqa: PLC0415 - see stowage.cli
+    """Say why a Workload is where it is, and what would be decided of it now.
+
+    The rule of each unit is that of the decision that placed it, read from the hub.
+    """
+    name = _named(reference)
+    if token_file and not url:
+        raise click.UsageError("--token-file is for a controller: name it with --controller")
+    if url and (files or fleet):
+        raise click.UsageError("--controller knows nothing of files: leave -f and --fleet out")
+    if files or fleet:
+        from stowage.planning import explain as planned  # noqa: PLC0415 - see stowage.cli
+
+        where = where_of(kubeconfig, context, namespace, fleet, config_file)
+        planned.show(name, where, files=files, form=output, everything=everything)
+        return
+    from stowage.reading import explain as reading  # noqa: PLC0415 - see stowage.cli
+
+    hub = quick_connection(kubeconfig, context)
+    asked = reading.Asked(
+        hub,
+        namespace or hub.namespace,
+        name,
+        _controller(url, token_file) if url else None,
+        config_file,
+    )
+    reading.show(asked, form=output, everything=everything)
+
+
+def _controller(url: str, token_file: Path | None) -> Connection:
+    from stowage.planning.explain import controller  # noqa: PLC0415 - slow
+
+    return controller(url, token_file)
+
+
+@click.command()
+@click.argument("reference", nargs=-1, required=True, metavar="wl/NAME")
+@hub_options_of("Of the Workload; the context's.")
+@OUTPUT
+def history(
+    reference: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    output: str,
+) -> None:
+    """Show the last changes of a Workload's placement: when, what set them off, from, to, why."""
+    from stowage.reading import history as reading  # noqa: PLC0415 - see stowage.cli
+
+    name = _named(reference)
+    hub = quick_connection(kubeconfig, context)
+    reading.show(hub, namespace or hub.namespace, name, output)
+
+
+@click.command()
+@hub_options_of("Only the Workloads of this namespace.  [default: all]")
+@click.option(
+    "--system-namespace",
+    default="stowage-system",
+    show_default=True,
+    help="Where Stowage lives: that of the Leases.",
+)
+@click.option("-w", "--watch", is_flag=True, help="Keep it on the screen, until interrupted.")
+@click.option("--all", "everything", is_flag=True, help="Print every row of each list.")
+@OUTPUT
+@click.pass_context
+def status(
+    command: click.Context,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    system_namespace: str,
+    watch: bool,
+    everything: bool,
+    output: str,
+) -> None:
+    """Show the fleet and what is wrong in it.
+
+    Exit code 0 when nothing needs a person, 1 when something does, 2 when the hub could not be
+    asked, or not in that way.
+    """
+    from stowage.reading import status as reading  # noqa: PLC0415 - see stowage.cli
+
+    if watch and output != "table":
+        raise click.UsageError("-w is for people: leave -o out")
+    with _looking():
+        hub = quick_connection(kubeconfig, context)
+        if watch:
+            urgent = reading.keep(hub, namespace, system_namespace, everything=everything)
+        else:
+            urgent = reading.show(hub, namespace, system_namespace, output, everything=everything)
+    command.exit(1 if urgent else 0)
+
+
+class _NotLooked(click.ClickException):
+    """The hub could not be asked how it is. Not 1, which says that something needs a person."""
+
+    exit_code = 2
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """As every other fault is told."""
+        del file
+        say(f"error: {self.message}", err=True)
+
+
+@contextmanager
+def _looking() -> Iterator[None]:
+    """A fault that was foreseen ends with a code of its own."""
+    from machinery.errors import StowageError  # noqa: PLC0415 - see stowage.cli
 
     try:
-        name = explaining.reference(reference)
+        yield
+    except BrokenPipeError:  # whoever reads has seen enough
+        raise
+    except (StowageError, OSError) as e:
+        raise _NotLooked(str(e)) from e
+
+
+def _named(given: tuple[str, ...]) -> str:
+    from stowage.reading.reference import reference  # noqa: PLC0415 - see stowage.cli
+
+    try:
+        return reference(given)
     except ValueError as e:
         raise click.UsageError(str(e)) from e
-    explaining.show(
-        name,
-        where_of(kubeconfig, context, namespace, fleet, config_file),
-        files=files,
-        controller=explaining.controller(url, token_file),
-        form=output,
-        everything=everything,
-    )

@@ -1,12 +1,14 @@
-"""`stowage install`, `join` and `unjoin`: what stands on the hub, and who belongs to it."""
+"""`stowage join` and `unjoin`: who belongs to the fleet."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import click
 
 from stowage.commands.options import hub_connection, hub_options, with_hub
+from stowage.console.terminal import say
 
 
 def _pairs(_: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -29,36 +31,12 @@ def _resources(
 
 
 @click.command()
-@hub_options
-@click.option("--dry-run", is_flag=True, help="Print what would be applied.")
-@click.option("--crds-only", is_flag=True, help="Only the kinds and their admission policies.")
-@click.option("--image", default="stowage:latest", help="The image of both processes.")
-def install(
-    kubeconfig: str | None,
-    context: str | None,
-    namespace: str,
-    dry_run: bool,
-    crds_only: bool,
-    image: str,
-) -> None:
-    """Install kinds, admission, RBAC and both processes on the hub."""
-    from stowage import install as parts  # noqa: PLC0415 - see stowage.cli
-
-    manifests = parts.manifests(namespace=namespace, image=image, crds_only=crds_only)
-    if dry_run:
-        click.echo(parts.as_yaml(manifests), nl=False)
-        return
-    with_hub(
-        hub_connection(kubeconfig, context),
-        lambda client: parts.apply(client, manifests, say=click.echo),
-    )
-
-
-@click.command()
 @click.argument("name")
 @hub_options
 @click.option("--member-kubeconfig", required=True, type=click.Path(exists=True))
 @click.option("--member-context", help="The context in the member's kubeconfig.")
+@click.option("--member-server", metavar="URL", help="Its address as the hub reaches it.")
+@click.option("--member-tls-server-name", help="The name in its certificate, as the hub sees it.")
 @click.option(
     "--label", "labels", multiple=True, metavar="K=V", callback=_pairs, help="A cluster's label."
 )
@@ -69,7 +47,32 @@ def install(
     callback=_resources,
     help="A further kind to manage.",
 )
-@click.option("--impersonate", is_flag=True, help="Let the propagator act as service accounts.")
+@click.option(
+    "--rights",
+    type=click.Choice(["narrow", "cluster"]),
+    default="narrow",
+    show_default=True,
+    help="narrow: only in namespaces that are given to it; cluster: in all but kube-*.",
+)
+@click.option(
+    "--target-namespace",
+    "targets",
+    multiple=True,
+    metavar="NAME",
+    help="A namespace that is given to it, also one that exists.",
+)
+@click.option(
+    "--new-namespaces/--no-new-namespaces",
+    default=None,
+    help="Whether it may make further namespaces; at first it may.",
+)
+@click.option(
+    "--pod-security",
+    type=click.Choice(["privileged", "baseline", "restricted"]),
+    default="baseline",
+    show_default=True,
+    help="The standard of namespaces that it makes.",
+)
 def join(
     name: str,
     kubeconfig: str | None,
@@ -77,24 +80,25 @@ def join(
     namespace: str,
     member_kubeconfig: str,
     member_context: str | None,
-    labels: dict[str, str],
-    allow: tuple[str, ...],
-    impersonate: bool,
+    member_server: str | None,
+    member_tls_server_name: str | None,
+    **how: Any,
 ) -> None:
     """Register a cluster: a narrow service account there, a Secret here."""
-    from stowage import membership  # noqa: PLC0415 - see stowage.cli
+    from propagator.access.credentials import PodSecurity, Rights  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import join  # noqa: PLC0415 - see stowage.cli
 
-    plan = membership.Join(
+    plan = join.Join(
         name=name,
         namespace=namespace,
         member=hub_connection(member_kubeconfig, member_context),
-        labels=labels,
-        allow=allow,
-        impersonate=impersonate,
+        server=member_server,
+        tls_server_name=member_tls_server_name,
+        rights=Rights(how.pop("rights")),
+        pod_security=PodSecurity(how.pop("pod_security")),
+        **how,
     )
-    with_hub(
-        hub_connection(kubeconfig, context), lambda hub: membership.join(hub, plan, say=click.echo)
-    )
+    with_hub(hub_connection(kubeconfig, context), lambda hub: join.join(hub, plan, say=say))
 
 
 @click.command()
@@ -113,11 +117,11 @@ def unjoin(
     force: bool,
 ) -> None:
     """Take a cluster out of the fleet."""
-    from stowage import membership  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import join  # noqa: PLC0415 - see stowage.cli
 
     member = hub_connection(member_kubeconfig, member_context) if member_kubeconfig else None
-    plan = membership.Unjoin(name=name, namespace=namespace, member=member, force=force)
+    plan = join.Unjoin(name=name, namespace=namespace, member=member, force=force)
     with_hub(
         hub_connection(kubeconfig, context),
-        lambda hub: membership.unjoin(hub, plan, say=click.echo),
+        lambda hub: join.unjoin(hub, plan, say=say),
     )

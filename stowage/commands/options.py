@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from machinery.kubeconfig import Connection
-    from stowage.plan import Where
+    from machinery.config.member_kubeconfig import Connection
+    from stowage.planning.plan import Where
 
 HUB_OPTIONS = (
     click.option("--kubeconfig", type=click.Path(), help="The hub's kubeconfig file."),
@@ -25,6 +24,20 @@ def hub_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(HUB_OPTIONS):
         command = option(command)
     return command
+
+
+def hub_options_of(namespace: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options that name the hub, and a namespace that is that of objects."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option("-n", "--namespace", help=namespace),
+            *reversed(HUB_OPTIONS[:2]),
+        ):
+            command = option(command)
+        return command
+
+    return add
 
 
 OUTPUT = click.option(
@@ -66,7 +79,7 @@ def where_of(
     config_file: Path | None,
 ) -> Where:
     """What these options name: a hub, or what stands in files."""
-    from stowage.plan import Where  # noqa: PLC0415 - see stowage.cli
+    from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
 
     hub = None if fleet else hub_connection(kubeconfig, context)
     named = namespace or (hub.namespace if hub else "default")
@@ -74,15 +87,28 @@ def where_of(
 
 
 def hub_connection(kubeconfig: str | None, context: str | None) -> Connection:
-    """How to reach the cluster that these options name. Raises KubeconfigError."""
-    from machinery import hubconfig  # noqa: PLC0415 - slow, see the module
+    """How to reach the cluster that these options name.
 
-    return hubconfig.hub_connection(kubeconfig=kubeconfig, context=context)
+    Raises KubeconfigError, and ConfigurationError where a credential would go over plain http.
+    """
+    from machinery.config import hub_config  # noqa: PLC0415 - slow, see the module
+    from stowage.setup.credentials import guarded  # noqa: PLC0415 - see stowage.cli
+
+    return guarded(hub_config.hub_connection(kubeconfig=kubeconfig, context=context))
+
+
+def quick_connection(kubeconfig: str | None, context: str | None) -> Connection:
+    """The same for commands that only read, and begin at once."""
+    from stowage.hub.connection import connection  # noqa: PLC0415 - see stowage.cli
+
+    return connection(kubeconfig, context)
 
 
 def with_hub(connection: Connection, use: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
     """Run that with a client of the hub."""
-    from machinery.transport import ApiClient  # noqa: PLC0415 - see stowage.cli
+    import asyncio  # noqa: PLC0415 - see stowage.cli
+
+    from machinery.api.client import ApiClient  # noqa: PLC0415 - as above
 
     async def whole() -> None:
         async with ApiClient(connection, name="hub") as client:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from stowage.commands.options import OUTPUT
+from stowage.console.terminal import say
 
 
 @click.group()
@@ -30,6 +31,9 @@ DIRECTORY = click.option(
 @click.option("--provider", type=click.Choice(["auto", "local", "kind"]), default="auto")
 @click.option("--no-run", is_flag=True, help="Do not start controller and propagator.")
 @click.option("--image", help="Run both on the hub from this image of the Docker engine (kind).")
+@click.option(
+    "--node-image", help="What kind's nodes are made of, such as an image of your own mirror."
+)
 @OUTPUT
 def up(
     directory: Path,
@@ -37,11 +41,12 @@ def up(
     provider: str,
     no_run: bool,
     image: str | None,
+    node_image: str | None,
     output: str,
 ) -> None:
     """Bring it up, or what of it is missing."""
+    from stowage.console.progress import Lines  # noqa: PLC0415
     from stowage.playground import ground  # noqa: PLC0415 - see stowage.cli
-    from stowage.progress import Lines  # noqa: PLC0415
 
     ground.up(
         directory.resolve(),
@@ -49,6 +54,7 @@ def up(
         provider=provider,
         run=not no_run,
         image=image,
+        node_image=node_image,
         progress=Lines(),
     )
     _show_playground(directory, output)
@@ -58,8 +64,8 @@ def up(
 @DIRECTORY
 def down(directory: Path) -> None:
     """End it, and remove its data."""
+    from stowage.console.progress import Lines  # noqa: PLC0415
     from stowage.playground import ground  # noqa: PLC0415 - see stowage.cli
-    from stowage.progress import Lines  # noqa: PLC0415
 
     ground.down(directory.resolve(), progress=Lines())
 
@@ -76,14 +82,14 @@ def status(directory: Path, output: str) -> None:
 @DIRECTORY
 def demo(directory: Path) -> None:
     """Apply the examples to a playground that is up, and show what happened."""
+    from stowage.console.progress import Lines  # noqa: PLC0415
     from stowage.playground import demo as show  # noqa: PLC0415 - see stowage.cli
-    from stowage.progress import Lines  # noqa: PLC0415
 
-    show.run(directory.resolve(), progress=Lines(), out=click.echo)
+    show.run(directory.resolve(), progress=Lines(), out=say)
 
 
 def _show_playground(directory: Path, form: str) -> None:
-    from stowage import output  # noqa: PLC0415 - see stowage.cli
+    from stowage.console import output  # noqa: PLC0415 - see stowage.cli
     from stowage.playground import ground  # noqa: PLC0415
 
     found = ground.status(directory.resolve())

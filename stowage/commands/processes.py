@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowage.commands.options import hub_connection, hub_options
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 @click.command()
@@ -59,7 +60,6 @@ def controller(
 @hub_options
 @click.option("--http-host", default="127.0.0.1", help="The address of health and metrics.")
 @click.option("--http-port", default=10252, help="0 chooses a free one.")
-@click.option("--impersonate", is_flag=True, help="Write as each target namespace's own account.")
 @click.option("-v", "--verbosity", default=0, help="From 4 on, everything is logged.")
 def propagator(
     kubeconfig: str | None,
@@ -67,27 +67,30 @@ def propagator(
     namespace: str,
     http_host: str,
     http_port: int,
-    impersonate: bool,
     verbosity: int,
 ) -> None:
     """Run the propagator: push objects to the members, bring their state back."""
     from propagator import app  # noqa: PLC0415 - see stowage.cli
-    from propagator.settings import PropagatorSettings, SessionSettings  # noqa: PLC0415
+    from propagator.settings import PropagatorSettings  # noqa: PLC0415
 
+    # Read again by the process itself; here only so that no credential goes out in plain text.
+    hub_connection(kubeconfig, context)
     settings = PropagatorSettings(
         kubeconfig=kubeconfig,
         context=context,
         namespace=namespace,
         http_host=http_host,
         http_port=http_port,
-        sessions=SessionSettings(impersonate=impersonate),
     )
     _serve(lambda: app.run(settings), verbosity)
 
 
 def _serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None:
     """Run a process until SIGTERM or SIGINT; a second signal does not wait for anything."""
-    from machinery import logs  # noqa: PLC0415 - see stowage.cli
+    import asyncio  # noqa: PLC0415 - see stowage.cli
+    import logging  # noqa: PLC0415 - as above
+
+    from machinery import logs  # noqa: PLC0415 - as above
 
     logs.configure(logging.INFO, as_json=not sys.stderr.isatty())
     logs.set_verbosity(verbosity)

@@ -14,10 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from machinery.kubeconfig import Connection, parse_kubeconfig
-from stowage.playground import binaries, flags, pki, probes
+from machinery.config.member_kubeconfig import Connection, parse_kubeconfig
+from machinery.types import conditions
+from stowage.playground import flags, pki, probes
 from stowage.playground.processes import Process, ProcessFailed, wait_until
+from stowage.toolchain import binaries
 
+ETCD_KEYS = "etcd-pki"
+"""The folder, beside those of the clusters, with the keys of the etcd that all stand on."""
 _READY_SECONDS = 120.0
 _NOT_READY = "node.kubernetes.io/not-ready"
 # The order in which the parts are ended: whoever watches goes before who is watched.
@@ -26,11 +30,13 @@ _END_ORDER = ("kwok", "kube-scheduler", "kube-controller-manager", "kube-apiserv
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What runs beside a cluster's API server."""
+    """What runs beside a cluster's API server, and how that is started."""
 
     controller_manager: bool = False
     scheduler: bool = False
     kwok: bool = False
+    server_flags: tuple[str, ...] = ()
+    """Further flags of the API server itself."""
 
 
 class Cluster:
@@ -100,14 +106,17 @@ class Cluster:
         if not self.port:
             self._new_port()
         keys = self.directory / "pki"
-        arguments = flags.apiserver(self.name, port=self.port, etcd=self._etcd, keys=keys)
-        self._start("kube-apiserver", arguments)
+        etcd_keys = self.directory.parent / ETCD_KEYS
+        arguments = flags.apiserver(
+            self.name, port=self.port, etcd=self._etcd, etcd_keys=etcd_keys, keys=keys
+        )
+        self._start("kube-apiserver", [*arguments, *self.parts.server_flags])
 
     def wait_ready(self) -> None:
         """Return when the API server is ready and the other parts are started and at work."""
         self.start_parts()
         if self.parts.controller_manager:
-            self.kubectl("wait", "--for=create", "--timeout=60s", "serviceaccount/default")
+            self.kubectl("wait", "--for=create", "--timeout=240s", "serviceaccount/default")
 
     def start_parts(self) -> None:
         """Wait for the API server, then start what is to run beside it and does not."""
@@ -121,6 +130,14 @@ class Cluster:
                 self._new_port()
                 self.launch()
         self._start_parts()
+
+    def revive(self) -> None:
+        """Start again what ran beside the API server and has ended, which is not waited for."""
+        if any(not process.alive() for process in self._beside()):
+            self._start_parts()
+
+    def _beside(self) -> list[Process]:
+        return [it for name, it in self.processes.items() if name != "kube-apiserver"]
 
     def ready(self) -> bool:
         """Whether /readyz says ok now."""
@@ -194,10 +211,7 @@ class Cluster:
 
     def _nodes_ready(self) -> bool:
         return all(
-            any(
-                c["type"] == "Ready" and c["status"] == "True"
-                for c in each["status"].get("conditions", ())
-            )
+            conditions.holds(each["status"], "Ready")
             and all(t["key"] != _NOT_READY for t in each["spec"].get("taints", ()))
             for each in self.nodes()
         )

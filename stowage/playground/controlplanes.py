@@ -10,16 +10,20 @@ watches), etcd.
 from __future__ import annotations
 
 import signal
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from machinery.errors import ConfigurationError
-from stowage.playground import binaries, probes
-from stowage.playground.cluster import Cluster, Parts
+from stowage.playground import flags, pki, probes
+from stowage.playground.cluster import ETCD_KEYS, Cluster, Parts
 from stowage.playground.processes import Process, ProcessFailed, wait_until
+from stowage.toolchain import binaries
 
 __all__ = ["Cluster", "ControlPlanes", "Parts"]
+
+_ETCD_SECONDS = 120.0
 
 
 class ControlPlanes:
@@ -50,6 +54,14 @@ class ControlPlanes:
                     raise
             else:
                 return
+
+    def etcd_client(self) -> ssl.SSLContext:
+        """What somebody needs who asks etcd itself, at `endpoint`."""
+        return pki.client_context(self._etcd_keys)
+
+    @property
+    def _etcd_keys(self) -> Path:
+        return self.directory / ETCD_KEYS
 
     def launch(self, name: str, parts: Parts) -> Cluster:
         """Start a cluster's API server without waiting; call its `wait_ready` afterwards."""
@@ -109,28 +121,25 @@ class ControlPlanes:
 
     def _start_etcd(self) -> None:
         client = int(self.endpoint.rpartition(":")[2]) if self.endpoint else probes.free_port()
-        peer = f"http://127.0.0.1:{probes.free_port()}"
-        endpoint = f"http://127.0.0.1:{client}"
-        process = Process(
-            "etcd",
-            [
-                str(binaries.path("etcd")),
-                f"--data-dir={self.directory / 'etcd'}",
-                f"--listen-client-urls={endpoint}",
-                f"--advertise-client-urls={endpoint}",
-                f"--listen-peer-urls={peer}",
-                f"--initial-advertise-peer-urls={peer}",
-                f"--initial-cluster=default={peer}",
-                "--unsafe-no-fsync",
-                "--log-level=warn",
-            ],
-            self.directory / "logs" / "etcd.log",
+        endpoint = f"https://127.0.0.1:{client}"
+        pki.write_etcd_keys(self._etcd_keys)
+        arguments = flags.etcd(
+            endpoint=endpoint,
+            peer=f"https://127.0.0.1:{probes.free_port()}",
+            data=self.directory / "etcd",
+            keys=self._etcd_keys,
         )
+        log = self.directory / "logs" / "etcd.log"
+        process = Process("etcd", [str(binaries.path("etcd")), *arguments], log)
         process.start(detached=self._detached)
-        wait_until(lambda: not process.alive() or probes.etcd_healthy(client), seconds=30)
+        context = self.etcd_client()
+        healthy = wait_until(
+            lambda: not process.alive() or probes.etcd_healthy(client, context),
+            seconds=_ETCD_SECONDS,
+        )
         if not process.alive():
             raise process.failure("ended")
-        if not probes.etcd_healthy(client):
+        if not healthy:
             process.end(signal.SIGKILL)
-            raise process.failure("was not ready within 30 s")
+            raise process.failure(f"was not ready within {_ETCD_SECONDS:g} s")
         self.etcd, self.endpoint = process, endpoint

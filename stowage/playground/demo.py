@@ -1,30 +1,109 @@
-"""What `make demo` shows: the examples applied, and what became of them."""
+"""What `make demo` shows: the examples applied, and what became of them.
+
+It waits by what the Workloads say, not by the clock: as long as something still happens it goes on.
+Where a small machine has no room for all, that is told and is no fault; what is stuck for any other
+reason is one.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crds.workload import ScheduledReason
+from machinery.clock import Clock, SystemClock
 from machinery.errors import StowageError
-from stowage.playground import binaries, ground
-from stowage.playground.processes import wait_until
-from stowage.progress import Progress
+from machinery.types import conditions
+from stowage.console.progress import Progress
+from stowage.playground import ground
+from stowage.toolchain import binaries
 
 NAMESPACE = "demo"
-RUNNING_SECONDS = 120.0
+STUCK_SECONDS = 300.0
+"""Nothing has changed for so long: an image may take minutes to be pulled."""
+SETTLED_SECONDS = 100.0
+"""So long where only room is lacking: after a minute units without a node go elsewhere."""
 ELSEWHERE = frozenset({"handmade"})
 """Waits for a scheduler that is not ours."""
+_LOOK_SECONDS = 0.5
+_NO_ROOM = frozenset(
+    {ScheduledReason.INSUFFICIENT_CAPACITY.value, ScheduledReason.FAILED_TO_SCHEDULE.value}
+)
 
 
-def run(directory: Path, *, progress: Progress, out: Callable[[str], object]) -> None:
-    """Apply `examples/`, wait until they run, show it. Raises StowageError when they do not."""
+@dataclass(frozen=True)
+class Waiting:
+    """A Workload that does not run, as its status has it now."""
+
+    name: str
+    status: Mapping[str, Any]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether all that it lacks is a cluster, or a node, to run on."""
+        return self._scheduled.get("reason") in _NO_ROOM or bool(self._without_node)
+
+    def __str__(self) -> str:
+        """Which it is, and what keeps it, in the words of its status."""
+        return f"{self.name}: {self._why()}"
+
+    def _why(self) -> str:
+        if self._without_node:
+            waiting = (f"{units} on {cluster}" for cluster, units in self._without_node.items())
+            return f"its units find no node: {', '.join(waiting)}"
+        for condition in (self._scheduled, self._condition("Propagated")):
+            if condition.get("status") == "False":
+                return f"{condition['reason']}: {condition['message']}"
+        state = self.status.get("state", "not looked at yet")
+        return f"{state}, {self.status.get('readySummary', 'nothing')} ready"
+
+    @property
+    def _scheduled(self) -> Mapping[str, Any]:
+        return self._condition("Scheduled")
+
+    @property
+    def _without_node(self) -> dict[str, int]:
+        shares = self.status.get("clusters", ())
+        return {s["name"]: s["unschedulable"] for s in shares if s.get("unschedulable")}
+
+    def _condition(self, kind: str) -> Mapping[str, Any]:
+        return conditions.find(self.status, kind)
+
+
+def run(
+    directory: Path,
+    *,
+    progress: Progress,
+    out: Callable[[str], object],
+    clock: Clock | None = None,
+) -> None:
+    """Apply `examples/`, wait until they run or lack room, show it.
+
+    Raises StowageError naming those that are stuck for another reason.
+    """
     for path in sorted(examples().glob("*.yaml")):
         _kubectl(directory, ground.HUB, "apply", "-f", "-", stdin=_text(directory, path))
-    _until_running(directory, progress)
-    hub = ground.kubeconfig(directory, ground.HUB)
+    waiting = _settled(directory, progress, clock or SystemClock())
+    _show(directory, out)
+    if waiting:
+        out("Not running:")
+        for each in waiting:
+            out(f"  {each}")
+        out("")
+    if stuck := [each for each in waiting if not each.crowded]:
+        raise StowageError(
+            f"{len(stuck)} of the Workloads did not come to run: {'; '.join(map(str, stuck))}; "
+            f"look with `kubectl -n {NAMESPACE} describe workload {stuck[0].name}`"
+        )
+    _suggest(directory, out)
+
+
+def _show(directory: Path, out: Callable[[str], object]) -> None:
     out("\nThe clusters:")
     out(_kubectl(directory, ground.HUB, "get", "memberclusters"))
     out("The Workloads, and where they run:")
@@ -32,6 +111,10 @@ def run(directory: Path, *, progress: Progress, out: Callable[[str], object]) ->
     for name in sorted(p.stem for p in directory.glob("member-*.kubeconfig")):
         out(f"On {name}:")
         out(_kubectl(directory, name, "-n", NAMESPACE, "get", "deployments", "--ignore-not-found"))
+
+
+def _suggest(directory: Path, out: Callable[[str], object]) -> None:
+    hub = ground.kubeconfig(directory, ground.HUB)
     out("Three things to try:")
     out(f"  export KUBECONFIG={hub}; PATH={binaries.path('kubectl').parent}:$PATH")
     out("  kubectl -n demo describe workload front-end")
@@ -56,32 +139,30 @@ def _text(directory: Path, path: Path) -> str:
     return text.replace("clusterVersion: v1.36.3", f"clusterVersion: {status['version']}")
 
 
-def _until_running(directory: Path, progress: Progress) -> None:
-    """Raises StowageError naming those that do not run in time."""
-    last: list[str] = []
+def _settled(directory: Path, progress: Progress, clock: Clock) -> Sequence[Waiting]:
+    """Those that still do not run when nothing happens any more."""
+    seen, since = "", clock.monotonic()
+    while True:
+        picture, waiting = _waiting(directory, progress)
+        now = clock.monotonic()
+        if picture != seen:
+            seen, since = picture, now
+        crowded = all(each.crowded for each in waiting)
+        if not waiting or now - since > (SETTLED_SECONDS if crowded else STUCK_SECONDS):
+            return waiting
+        time.sleep(_LOOK_SECONDS)
 
-    def done() -> bool:
-        last[:] = _waiting(directory, progress)
-        return not last
 
-    if not wait_until(done, seconds=RUNNING_SECONDS, every=0.3):
-        raise StowageError(
-            f"not Running after {RUNNING_SECONDS:.0f} s: {', '.join(last)}; "
-            f"look with `kubectl -n {NAMESPACE} describe workload {last[0]}`"
-        )
-
-
-def _waiting(directory: Path, progress: Progress) -> list[str]:
-    """The Workloads of the examples that do not run yet."""
+def _waiting(directory: Path, progress: Progress) -> tuple[str, Sequence[Waiting]]:
+    """All that the Workloads say of themselves, and those that do not run yet."""
     listed = _kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "workloads", "-o", "json")
-    states = {
-        each["metadata"]["name"]: each.get("status", {}).get("state")
-        for each in json.loads(listed)["items"]
-        if each["metadata"]["name"] not in ELSEWHERE
+    found = {
+        each["metadata"]["name"]: each.get("status", {}) for each in json.loads(listed)["items"]
     }
-    waiting = [name for name, state in states.items() if state != "Running"]
-    progress.step("Workloads running", len(states) - len(waiting), len(states))
-    return waiting
+    ours = {name: status for name, status in found.items() if name not in ELSEWHERE}
+    waiting = [Waiting(name, s) for name, s in ours.items() if s.get("state") != "Running"]
+    progress.step("Workloads running", len(ours) - len(waiting), len(ours))
+    return json.dumps(ours, sort_keys=True), waiting
 
 
 def _kubectl(directory: Path, cluster: str, *arguments: str, stdin: str | None = None) -> str:

@@ -4,16 +4,58 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stowage.playground import binaries
+from stowage.toolchain import binaries
 
 # The default limits are made for real kubelets; here they would only slow the tests down.
 _QPS = ["--kube-api-qps=500", "--kube-api-burst=1000"]
 
+_ADMISSION = "admissionregistration.k8s.io/v1"
+BEFORE_1_36 = (
+    "--disable-admission-plugins=MutatingAdmissionPolicy",
+    (
+        f"--runtime-config={_ADMISSION}/mutatingadmissionpolicies=false,"
+        f"{_ADMISSION}/mutatingadmissionpolicybindings=false"
+    ),
+)
+"""An API server with these stands for one of Kubernetes 1.30 to 1.35: ValidatingAdmissionPolicy is
+served, MutatingAdmissionPolicy is not. The plug-in must go too, or it refuses every write."""
 
-def apiserver(name: str, *, port: int, etcd: str, keys: Path) -> list[str]:
+
+def etcd(*, endpoint: str, peer: str, data: Path, keys: Path) -> list[str]:
+    """One etcd that lets in nobody without our certificate: it holds every cluster's Secrets."""
+    return [
+        f"--data-dir={data}",
+        f"--listen-client-urls={endpoint}",
+        f"--advertise-client-urls={endpoint}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        *_served("", keys),
+        *_served("peer-", keys),
+        # What its own JSON gateway shows to itself.
+        f"--client-cert-file={keys / 'client.crt'}",
+        f"--client-key-file={keys / 'client.key'}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+
+
+def _served(port: str, keys: Path) -> list[str]:
+    return [
+        f"--{port}cert-file={keys / 'server.crt'}",
+        f"--{port}key-file={keys / 'server.key'}",
+        f"--{port}trusted-ca-file={keys / 'ca.crt'}",
+        f"--{port}client-cert-auth",
+    ]
+
+
+def apiserver(name: str, *, port: int, etcd: str, etcd_keys: Path, keys: Path) -> list[str]:
     """An API server with its own prefix in etcd and its own authority."""
     return [
         f"--etcd-servers={etcd}",
+        f"--etcd-cafile={etcd_keys / 'ca.crt'}",
+        f"--etcd-certfile={etcd_keys / 'client.crt'}",
+        f"--etcd-keyfile={etcd_keys / 'client.key'}",
         f"--etcd-prefix=/{name}",
         f"--secure-port={port}",
         "--bind-address=127.0.0.1",

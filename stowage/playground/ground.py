@@ -12,20 +12,22 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from crds.names import SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import SECRETS
+from machinery.config.member_kubeconfig import parse_kubeconfig
 from machinery.errors import ConfigurationError, StowageError
-from machinery.kubeconfig import parse_kubeconfig
-from machinery.resources import SECRETS
-from machinery.transport import ApiClient
-from stowage import install, membership
+from stowage.console.progress import Progress
 from stowage.lock import alone
-from stowage.playground import binaries, kind, local, roles
+from stowage.playground import kind, local, roles
 from stowage.playground.processes import wait_until
-from stowage.progress import Progress
+from stowage.setup import install, join
+from stowage.toolchain import binaries
 
 STATE = "playground.json"
 HUB = "hub"
@@ -41,45 +43,65 @@ def up(
     run: bool,
     progress: Progress,
     image: str | None = None,
+    node_image: str | None = None,
 ) -> None:
     """Bring the playground up. Raises StowageError saying what is in the way.
 
     `run` starts controller and propagator in the background; with `image`, which is of this
     machine's Docker engine, they run on the hub instead (kind only), and stay there when a later
-    `up` names no image.
+    `up` names no image. `node_image` is what new clusters are made of (kind only); a later `up`
+    that names none takes the same.
     """
     if image and not run:
         raise ConfigurationError("--image runs both on the hub: leave out --no-run")
     directory.mkdir(parents=True, exist_ok=True)
     with alone(directory / "lock", progress, waiting="Another command is at work here: waiting"):
         state = _load(directory)
-        chosen = _provider(provider, state, progress)
-        if image and chosen != "kind":
-            raise ConfigurationError("--image needs kind: local control planes run no containers")
+        nodes = node_image or state.get("node_image", kind.NODE_IMAGE)
+        chosen = _provider(provider, state, 1 + members, nodes, progress)
+        for option, given in (("--image", image), ("--node-image", node_image)):
+            if given and chosen != "kind":
+                raise ConfigurationError(f"{option} needs kind: local clusters run no containers")
         if image:
             # Not after the minutes that making clusters takes.
             kind.require(image)
         names = [f"member-{number}" for number in range(1, members + 1)]
         state["provider"] = chosen
         state["members"] = sorted({*names, *state.get("members", [])}, key=_number)
+        if chosen == "kind":
+            state["node_image"] = nodes
         _save(directory, state)
-        _clusters_up(directory, chosen, names, progress)
-        if image:
-            kind.load(directory, HUB, image)
-        on_hub = bool(image or "image" in state)
-        registered = {n: _registration(directory, n, chosen, on_hub=on_hub) for n in names}
-        asyncio.run(_prepare(directory, registered, image=image))
-        if image:
-            # They would hold the leases that the hub's own are to have.
-            roles.end(state.pop("processes", {}))
-            state["image"] = image
-        elif run and "image" not in state:
-            state["processes"] = roles.start(
-                directory, state.get("processes", {}), kubeconfig(directory, HUB), progress
-            )
-        _save(directory, state)
-        if run:
-            roles.wait_ready(_client(directory), names, state.get("processes", {}), progress)
+        with _told_what_stays(directory, progress):
+            _clusters_up(directory, chosen, names, nodes, progress)
+            if image:
+                kind.load(directory, HUB, image, progress=progress)
+            on_hub = bool(image or "image" in state)
+            registered = {n: _registration(directory, n, chosen, on_hub=on_hub) for n in names}
+            progress.say("Installing Stowage on the hub, and registering the members")
+            asyncio.run(_prepare(directory, registered, image=image, progress=progress))
+            if image:
+                # They would hold the leases that the hub's own are to have.
+                roles.end(state.pop("processes", {}))
+                state["image"] = image
+            elif run and "image" not in state:
+                state["processes"] = roles.start(
+                    directory, state.get("processes", {}), kubeconfig(directory, HUB), progress
+                )
+            _save(directory, state)
+            if run:
+                roles.wait_ready(_client(directory), names, state.get("processes", {}), progress)
+
+
+@contextmanager
+def _told_what_stays(directory: Path, progress: Progress) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        progress.say(
+            "What is up stays up: the next `stowage playground up` goes on from there, "
+            f"`stowage playground down --dir {directory}` removes it"
+        )
+        raise
 
 
 def down(directory: Path, *, progress: Progress) -> None:
@@ -126,7 +148,9 @@ def kubeconfig(directory: Path, name: str) -> Path:
     return directory / f"{name}.kubeconfig"
 
 
-def _provider(asked: str, state: Mapping[str, Any], progress: Progress) -> str:
+def _provider(
+    asked: str, state: Mapping[str, Any], clusters: int, nodes: str, progress: Progress
+) -> str:
     standing = state.get("provider")
     if standing and asked not in ("auto", standing):
         raise ConfigurationError(
@@ -134,7 +158,7 @@ def _provider(asked: str, state: Mapping[str, Any], progress: Progress) -> str:
         )
     if standing or asked == "local":
         return str(standing or asked)
-    reason = kind.unusable(progress)
+    reason = kind.unusable(clusters, nodes, progress)
     if not reason:
         return "kind"
     if asked == "kind":
@@ -143,23 +167,33 @@ def _provider(asked: str, state: Mapping[str, Any], progress: Progress) -> str:
     return "local"
 
 
-def _clusters_up(directory: Path, provider: str, names: list[str], progress: Progress) -> None:
+def _clusters_up(
+    directory: Path, provider: str, names: list[str], nodes: str, progress: Progress
+) -> None:
     if provider == "kind":
-        kind.up(directory, HUB, names, progress=progress)
-        for name in (HUB, *names):
-            _wait_answer(directory, name)
+        kind.up(directory, HUB, names, image=nodes, progress=progress)
+        _wait_answers(directory, (HUB, *names), progress)
     else:
         zones = {name: {ZONE: _zone(name)} for name in names}
         local.up(directory, HUB, zones, progress=progress)
 
 
-def _wait_answer(directory: Path, name: str) -> None:
-    """Return when it answers: at once, but for a container that was just started again."""
-    path = kubeconfig(directory, name)
-    if not wait_until(lambda: _answers(path), seconds=_ANSWER_SECONDS, every=0.5):
-        node = kind.container(directory, name)
+def _wait_answers(directory: Path, names: Sequence[str], progress: Progress) -> None:
+    """Return when all answer: at once, but for containers that were just started again."""
+    silent = list(names)
+
+    def all_answer() -> bool:
+        silent[:] = [name for name in silent if not _answers(kubeconfig(directory, name))]
+        progress.step("Clusters ready", len(names) - len(silent), len(names))
+        return not silent
+
+    if not wait_until(all_answer, seconds=_ANSWER_SECONDS, every=0.5):
         raise StowageError(
-            f"{name} does not answer after {_ANSWER_SECONDS:g} s: look with `docker logs {node}`"
+            "\n".join(
+                f"{name} does not answer after {_ANSWER_SECONDS:g} s: "
+                f"look with `docker logs {kind.container(directory, name)}`"
+                for name in silent
+            )
         )
 
 
@@ -170,29 +204,25 @@ def _registration(directory: Path, name: str, provider: str, *, on_hub: bool) ->
     return kubeconfig(directory, name).read_text()
 
 
-async def _prepare(directory: Path, members: Mapping[str, str], *, image: str | None) -> None:
-    """What a hub needs, and a Secret for each member: its name, and its kubeconfig's text."""
+async def _prepare(
+    directory: Path, members: Mapping[str, str], *, image: str | None, progress: Progress
+) -> None:
+    """What a hub needs, and a Secret for each member: its name, and its kubeconfig's text.
+
+    With an image, returns when both processes run on the hub.
+    """
     async with _client(directory) as hub:
-        await install.apply(hub, _objects(image), say=lambda _: None)
+        objects = install.manifests(
+            namespace=SYSTEM_NAMESPACE, image=image or "", crds_only=not image
+        )
+        await install.apply(hub, objects, say=lambda _: None)
         await install.ensure_namespace(hub, SYSTEM_NAMESPACE)
         for name, text in members.items():
-            secret = membership.secret(name, SYSTEM_NAMESPACE, text, {ZONE: _zone(name)})
+            secret = join.secret(name, SYSTEM_NAMESPACE, text, {ZONE: _zone(name)})
             await hub.apply(
                 SECRETS, secret, name=name, field_manager="stowage-playground", force=True
             )
-
-
-def _objects(image: str | None) -> list[dict[str, Any]]:
-    """The kinds; with an image, also both processes, from what was loaded into the hub's node."""
-    if not image:
-        return install.manifests(namespace=SYSTEM_NAMESPACE, crds_only=True)
-    objects = install.manifests(namespace=SYSTEM_NAMESPACE, image=image)
-    for each in objects:
-        if each["kind"] == "Deployment":
-            for container in each["spec"]["template"]["spec"]["containers"]:
-                # By default the tag `latest` is looked for in a registry, which has none.
-                container["imagePullPolicy"] = "IfNotPresent"
-    return objects
+        await install.until_running(hub, objects, progress=progress)
 
 
 def _client(directory: Path) -> ApiClient:

@@ -4,65 +4,79 @@ The clusters' names carry a digest of the playground's folder, so that two playg
 each other's, and kind never writes to the user's own kubeconfig. Members are registered by their
 address inside the containers' network, which the hub's pods reach, and on Linux this machine, too.
 
-A mark lies beside a cluster while it is being created: what `up` finds marked was interrupted and
-is made anew, what it finds unmarked is never deleted by it.
+A mark lies beside a cluster while it is being created. An `up` that is interrupted deletes what it
+had begun; where it cannot any more (it was killed), what the next one finds marked is made anew.
+What it finds unmarked is never deleted by it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import re
-import shlex
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from machinery.errors import StowageError
-from stowage.playground import binaries, build
+from machinery.errors import ConfigurationError, StowageError
+from stowage.console.progress import Progress
+from stowage.playground import inotify
+from stowage.playground.commands import Job, cause, run, watch
 from stowage.playground.pki import write_private
-from stowage.progress import Progress
+from stowage.playground.processes import wait_until
+from stowage.toolchain import binaries, build
 
+RELEASE = "v0.33.0"
+"""The release of kind in the Go module, and what it names as its node image of Kubernetes 1.36."""
+NODE_IMAGE = (
+    "kindest/node:v1.36.4@sha256:099e049362a1526b2db71494e1947aae99bd16290d7c895f2b7ea312e3cbfaed"
+)
 _ENGINE_SECONDS = 10.0
-_PULL_SECONDS = 300.0
-_LAST_LINES = 8
-_NODE_IMAGE = re.compile(rb"kindest/node:v[0-9.]+@sha256:[0-9a-f]{64}")
+_PULL_SECONDS = 900.0
+_CREATE_SECONDS = 900.0
+_LOAD_SECONDS = 600.0
+_TOOLS = ("kind", "kubectl")
 
 
-def unusable(progress: Progress) -> str:
-    """Why kind cannot be used here; empty when it can. Builds kind only where an engine answers."""
+def unusable(clusters: int, image: str, progress: Progress) -> str:
+    """Why kind cannot be used here for so many clusters; empty when it can.
+
+    Builds kind, and fetches the image of its nodes, only where an engine answers.
+    """
     if shutil.which("docker") is None:
         return "there is no docker command"
     try:
-        _run(["docker", "version", "--format", "{{.Server.Version}}"], seconds=_ENGINE_SECONDS)
+        run(["docker", "version", "--format", "{{.Server.Version}}"], seconds=_ENGINE_SECONDS)
     except StowageError as e:
         return f"no Docker engine answers ({e})"
     try:
-        build.ensure(("kind", "kubectl"), progress=progress)
+        build.ensure(_TOOLS, progress=progress)
     except StowageError as e:
-        return f"kind could not be built ({_end(str(e))})"
-    return _image_missing(_node_image(), progress)
+        return f"kind could not be built ({cause(str(e))})"
+    if short := inotify.shortage(len(_listed()) + clusters):
+        return short
+    return _image_missing(image, progress)
 
 
-def up(directory: Path, hub: str, members: Sequence[str], *, progress: Progress) -> None:
+def up(
+    directory: Path, hub: str, members: Sequence[str], *, image: str, progress: Progress
+) -> None:
     """Create the clusters that are missing, and write their kubeconfigs.
 
     The hub alone first, because it makes the network; then all members at once. Raises StowageError
     naming every cluster that could not be created; the others are kept.
     """
-    build.ensure(("kind", "kubectl"), progress=progress)
-    there = _standing(directory, [hub, *members])
-    total = 1 + len(members)
-    progress.step("Clusters ready", len(there), total)
+    build.ensure(_TOOLS, progress=progress)
+    names = [hub, *members]
+    there = _standing(directory, names)
+    others = _listed() - {_name(directory, name) for name in names}
+    if short := inotify.shortage(len(others) + len(names)):
+        raise ConfigurationError(short)
     for batch in ([hub], members):
         missing = [name for name in batch if name not in there]
-        for made in _create(directory, missing):
-            there.add(made)
-            progress.step("Clusters ready", len(there), total)
-    for name in (hub, *members):
+        there |= _create(directory, missing, image, progress, before=len(there), of=len(names))
+    for name in names:
         text = _kind("get", "kubeconfig", "--name", _name(directory, name))
         write_private(directory / f"{name}.kubeconfig", text)
 
@@ -76,12 +90,14 @@ def down(directory: Path, names: Sequence[str], *, progress: Progress | None = N
 
 def require(image: str) -> None:
     """Raise StowageError where the Docker engine does not have that image."""
-    _run(["docker", "image", "inspect", "--format", "{{.Id}}", image])
+    run(["docker", "image", "inspect", "--format", "{{.Id}}", image])
 
 
-def load(directory: Path, name: str, image: str) -> None:
+def load(directory: Path, name: str, image: str, *, progress: Progress) -> None:
     """Copy an image from the Docker engine into a cluster's nodes."""
-    _kind("load", "docker-image", image, "--name", _name(directory, name))
+    command = [str(binaries.path("kind")), "load", "docker-image", image]
+    job = Job.start([*command, "--name", _name(directory, name)], _log(directory, "load"))
+    watch(job, lambda: progress.step(f"Copying {image} to {name}", 0), seconds=_LOAD_SECONDS)
 
 
 def internal(directory: Path, name: str) -> str:
@@ -108,9 +124,14 @@ def _name(directory: Path, name: str) -> str:
     return f"stowage-{digest}-{name}"
 
 
+def _listed() -> set[str]:
+    """All clusters that this engine has of kind, ours or not."""
+    return set(_kind("get", "clusters").split())
+
+
 def _standing(directory: Path, names: Sequence[str]) -> set[str]:
     """Those that are there, and run; one whose creation was interrupted is deleted."""
-    listed = set(_kind("get", "clusters").split())
+    listed = _listed()
     found = {name for name in names if _name(directory, name) in listed}
     for name in sorted(found):
         if _mark(directory, name).exists():
@@ -118,41 +139,57 @@ def _standing(directory: Path, names: Sequence[str]) -> set[str]:
             found.discard(name)
         else:
             # Does nothing to one that runs.
-            _run(["docker", "start", container(directory, name)])
+            run(["docker", "start", container(directory, name)])
     return found
 
 
-def _create(directory: Path, names: Sequence[str]) -> Iterator[str]:
-    """Create them side by side; gives each name when it and those before it are done."""
-    faults = []
-    with ExitStack() as stack:
-        started = {}
+def _create(
+    directory: Path, names: Sequence[str], image: str, progress: Progress, *, before: int, of: int
+) -> set[str]:
+    """Create them side by side; the names of all. Leaves none half-made, whatever happens."""
+    jobs: dict[str, Job] = {}
+    faults: dict[str, str] = {}
+
+    def all_done() -> bool:
+        made = sum(job.done() for job in jobs.values())
+        progress.step("Clusters created", before + made, of)
+        return made == len(jobs)
+
+    try:
         for name in names:
-            command = _creation(directory, name)
-            _mark(directory, name).touch()
-            process = subprocess.Popen(  # noqa: S603 - the binary that we built
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            )
-            stack.enter_context(process)
-            # Left alone it would go on making what `down` has just deleted.
-            stack.callback(process.terminate)
-            started[name] = (command, process)
-        for name, (command, process) in started.items():
-            output, _ = process.communicate()
-            if process.returncode:
-                faults.append(_failure(command, process.returncode, output))
-                continue
-            _mark(directory, name).unlink()
-            yield name
+            jobs[name] = _started(directory, name, image)
+        wait_until(all_done, seconds=_CREATE_SECONDS, every=0.2)
+    finally:
+        late = {name: job for name, job in jobs.items() if not job.done()}
+        _give_up(directory, late)
+    for name, job in jobs.items():
+        if fault := job.overdue(_CREATE_SECONDS) if name in late else job.fault():
+            faults[name] = fault
+    for name in jobs.keys() - faults.keys():
+        _mark(directory, name).unlink()
     if faults:
-        raise StowageError("\n".join(faults))
+        raise StowageError("\n".join(faults.values()))
+    return set(jobs)
 
 
-def _creation(directory: Path, name: str) -> list[str]:
+def _give_up(directory: Path, jobs: Mapping[str, Job]) -> None:
+    """End all, so that none goes on making what is deleted here; what cannot be stays marked."""
+    for job in jobs.values():
+        job.end()
+    for name in jobs:
+        with suppress(StowageError):
+            _delete(directory, name)
+
+
+def _started(directory: Path, name: str, image: str) -> Job:
     command = [str(binaries.path("kind")), "create", "cluster", "--name", _name(directory, name)]
-    # The image that was looked for, so that kind fetches no other.
-    command += [f"--image={_node_image()}", "--wait=180s"]
-    return [*command, f"--kubeconfig={directory / f'{name}.kubeconfig'}"]
+    command += [f"--image={image}", "--wait=180s", f"--kubeconfig={directory / name}.kubeconfig"]
+    _mark(directory, name).touch()
+    return Job.start(command, _log(directory, name))
+
+
+def _log(directory: Path, what: str) -> Path:
+    return directory / "logs" / f"kind-{what}.log"
 
 
 def _delete(directory: Path, name: str) -> None:
@@ -166,26 +203,19 @@ def _mark(directory: Path, name: str) -> Path:
     return directory / f"{name}.unfinished"
 
 
-def _node_image() -> str:
-    """The image that this kind was made for, digest included, as it stands in its binary."""
-    found = _NODE_IMAGE.search(binaries.path("kind").read_bytes())
-    if found is None:
-        raise StowageError("kind's binary names no node image")
-    return found[0].decode()
-
-
 def _image_missing(image: str, progress: Progress) -> str:
     """Why the Docker engine does not have it and cannot fetch it; empty when it has it."""
     try:
-        _run(["docker", "image", "inspect", image], seconds=_ENGINE_SECONDS)
+        run(["docker", "image", "inspect", image], seconds=_ENGINE_SECONDS)
     except StowageError:
-        progress.say(f"Fetching {image}")
+        pass
     else:
         return ""
+    job = Job.start(["docker", "pull", "--quiet", image], binaries.cache_root() / "kind-pull.log")
     try:
-        _run(["docker", "pull", "--quiet", image], seconds=_PULL_SECONDS)
+        watch(job, lambda: progress.step(f"Fetching {image}", 0), seconds=_PULL_SECONDS)
     except StowageError as e:
-        return f"the image of its nodes cannot be had ({e})"
+        return f"the image of its nodes cannot be had ({e}); --node-image names another"
     return ""
 
 
@@ -195,36 +225,11 @@ def _address(container: str) -> str:
     template = (
         "{{with " + f'index .NetworkSettings.Networks "{network}"' + "}}{{.IPAddress}}{{end}}"
     )
-    address = _run(["docker", "inspect", "--format", template, container]).strip()
+    address = run(["docker", "inspect", "--format", template, container]).strip()
     if not address:
         raise StowageError(f"the container {container} has no address in the network {network}")
     return address
 
 
 def _kind(*arguments: str) -> str:
-    return _run([str(binaries.path("kind")), *arguments])
-
-
-def _run(command: Sequence[str], *, seconds: float | None = None) -> str:
-    """Standard output. Raises StowageError with the command, its exit code and its last words."""
-    try:
-        done = subprocess.run(  # noqa: S603 - kind that we built, or docker
-            command, capture_output=True, text=True, timeout=seconds, check=False
-        )
-    except subprocess.TimeoutExpired:
-        raise StowageError(f"`{shlex.join(command)}` did not end within {seconds:g} s") from None
-    except OSError as e:
-        raise StowageError(f"`{shlex.join(command)}` could not be run: {e.strerror}") from e
-    if done.returncode:
-        raise StowageError(_failure(command, done.returncode, done.stdout + done.stderr))
-    return done.stdout
-
-
-def _failure(command: Sequence[str], code: int, output: str) -> str:
-    return f"`{shlex.join(command)}` ended with exit code {code}: {_end(output) or 'no output'}"
-
-
-def _end(output: str) -> str:
-    """The last lines that say something, as one."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " / ".join(lines[-_LAST_LINES:])
+    return run([str(binaries.path("kind")), *arguments])

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from machinery.errors import ConfigurationError
-from stowage.playground import build
+from stowage.console.progress import Progress
 from stowage.playground.cluster import Cluster, Parts
 from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.pki import write_private
-from stowage.progress import Progress
+from stowage.toolchain import build
 
 NODES = 3
 """Of each member, 8 cpu, 32Gi and 110 pods each."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -91,6 +92,30 @@ class Authority:
             builder = builder.add_extension(names, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return Pair(certificate.public_bytes(serialization.Encoding.PEM), private_pem(key))
+
+
+def write_etcd_keys(folder: Path) -> None:
+    """What etcd serves and trusts, and the one client certificate that it lets in; once."""
+    if (folder / "ca.crt").exists():
+        return
+    authority = Authority("etcd-ca")
+    server, client = authority.server(), authority.client("control-planes")
+    files = {
+        "server.crt": server.certificate,
+        "server.key": server.key,
+        "client.crt": client.certificate,
+        "client.key": client.key,
+        "ca.crt": authority.certificate,  # the last: with it, all are there
+    }
+    for name, data in files.items():
+        write_private(folder / name, data)
+
+
+def client_context(folder: Path) -> ssl.SSLContext:
+    """What a client of that etcd needs, for the standard library."""
+    context = ssl.create_default_context(cafile=folder / "ca.crt")
+    context.load_cert_chain(folder / "client.crt", folder / "client.key")
+    return context
 
 
 def signing_key() -> bytes:

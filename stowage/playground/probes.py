@@ -29,9 +29,10 @@ def api_ready(port: int, ca: bytes) -> bool:
     return _says_ok(connection, "/readyz")
 
 
-def etcd_healthy(port: int) -> bool:
-    """Whether the etcd on that port says it is healthy."""
-    return _says_ok(http.client.HTTPConnection("127.0.0.1", port, timeout=2), "/health")
+def etcd_healthy(port: int, context: ssl.SSLContext) -> bool:
+    """Whether the etcd on that port says it is healthy, to a client that it lets in."""
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=2, context=context)
+    return _says_ok(connection, "/health")
 
 
 def _says_ok(connection: http.client.HTTPConnection, path: str) -> bool:

@@ -63,7 +63,7 @@ class Process:
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.env},
                 start_new_session=True,
-                preexec_fn=None if detached else _die_with_parent,  # noqa: PLW1509 - only prctl
+                preexec_fn=None if detached else die_with_parent,  # noqa: PLW1509 - only prctl
             )
         _collect()
         _CHILDREN[child.pid] = child
@@ -140,7 +140,7 @@ def wait_until(
     return True
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Runs between fork and exec: ask the kernel to kill this process with its parent."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from crds.names import SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS
+from machinery.clock import SystemClock
 from machinery.errors import NotFound, StowageError, TransportError
-from machinery.resources import LEASES, MEMBER_CLUSTERS
-from machinery.transport import ApiClient
+from machinery.tasks import patiently
+from machinery.types import conditions
+from stowage.console.progress import Progress
 from stowage.playground import probes
 from stowage.playground.processes import Process
-from stowage.progress import Progress
 
 ROLES = ("controller", "propagator")
 READY_SECONDS = 120.0
@@ -74,21 +77,20 @@ def wait_ready(client: ApiClient, names: Sequence[str], known: State, progress: 
 async def _wait_ready(
     client: ApiClient, names: Sequence[str], known: State, progress: Progress
 ) -> None:
-    deadline = asyncio.get_running_loop().time() + READY_SECONDS
     async with client as hub:
-        while True:
+
+        async def missing() -> str:
             waiting = {name: why for name in names if (why := await _unready(hub, name))}
             progress.step("Members ready", len(names) - len(waiting), len(names))
             idle = {role: "leads nowhere" for role in ROLES if not await _leads(hub, role)}
-            if not waiting and not idle:
-                return
-            for entry in known.values():
-                if not _process(entry).alive():
-                    raise _process(entry).failure("ended")
-            if asyncio.get_running_loop().time() > deadline:
-                reasons = "; ".join(f"{name}: {why}" for name, why in {**waiting, **idle}.items())
-                raise StowageError(f"after {READY_SECONDS:.0f} s still waiting for {reasons}")
-            await asyncio.sleep(0.2)
+            ended = [_process(entry) for entry in known.values() if not _process(entry).alive()]
+            if (waiting or idle) and ended:
+                raise ended[0].failure("ended")
+            return "; ".join(f"{name}: {why}" for name, why in {**waiting, **idle}.items())
+
+        clock = SystemClock()
+        if reasons := await patiently(missing, seconds=READY_SECONDS, every=0.2, clock=clock):
+            raise StowageError(f"after {READY_SECONDS:.0f} s still waiting for {reasons}")
 
 
 async def _leads(hub: ApiClient, role: str) -> bool:
@@ -102,10 +104,9 @@ async def _unready(hub: ApiClient, name: str) -> str:
     """Why a member is not Ready; empty when it is."""
     with suppress(TransportError):
         found = await hub.get(MEMBER_CLUSTERS, name)
-        for condition in found.get("status", {}).get("conditions", []):
-            if condition["type"] == "Ready":
-                fine = condition["status"] == "True"
-                return "" if fine else f"{condition['reason']}: {condition['message']}"
+        if ready := conditions.find(found.get("status", {}), "Ready"):
+            fine = ready["status"] == "True"
+            return "" if fine else f"{ready['reason']}: {ready['message']}"
     return "the propagator has not looked at it"
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from stowage.playground import flags
+
 from .live import World, install, world_on
 
 
@@ -27,6 +29,14 @@ def bare_hub(make_cluster: Callable[..., Any]) -> Any:
     return cluster
 
 
+@pytest.fixture(scope="session")
+def older_hub(make_cluster: Callable[..., Any]) -> Any:
+    """A hub as before Kubernetes 1.36: its validating policy refuses, nothing normalises."""
+    cluster = make_cluster("older-hub", server_flags=flags.BEFORE_1_36)
+    asyncio.run(install(cluster, policies=True))
+    return cluster
+
+
 @pytest.fixture
 async def world(controller_hub: Any) -> AsyncIterator[World]:
     """An empty hub with admission policies."""
@@ -38,4 +48,11 @@ async def world(controller_hub: Any) -> AsyncIterator[World]:
 async def bare_world(bare_hub: Any) -> AsyncIterator[World]:
     """An empty hub without admission policies."""
     async with world_on(bare_hub, "shop") as world:
+        yield world
+
+
+@pytest.fixture
+async def older_world(older_hub: Any) -> AsyncIterator[World]:
+    """An empty hub with the validating policy alone."""
+    async with world_on(older_hub, "shop") as world:
         yield world

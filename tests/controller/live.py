@@ -1,7 +1,9 @@
 """What the live tests do to a hub: a real API server, and MemberClusters that the test writes.
 
 No propagator runs here. What it would report (readiness, room, labels) the test patches into the
-status, so that each change comes exactly when the test means it to.
+status, so that each change comes exactly when the test means it to: what is written to a cluster
+has been heard by the controllers of this process when the call returns. Each kind of object comes
+on a stream of its own, and a Workload that is written next could be decided first.
 """
 
 from __future__ import annotations
@@ -19,11 +21,20 @@ import pytest
 
 import crds
 from controller.app import WORKERS, Controller, ControllerSettings
+from controller.framework.feature import Feature
 from crds import names
+from machinery.api.client import ApiClient
+from machinery.api.resources import (
+    CRDS,
+    EVENTS,
+    MEMBER_CLUSTERS,
+    WORKLOAD_POLICIES,
+    WORKLOADS,
+    Resource,
+)
 from machinery.errors import NotFound
-from machinery.resources import CRDS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
-from machinery.transport import ApiClient
-from stowage import install as installer
+from stowage.setup import install as installer
+from tests.patience import PATIENCE, until
 
 READY = {"type": "Ready", "status": "True", "reason": "Connected", "message": ""}
 UNREADY = {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route"}
@@ -37,6 +48,8 @@ class World:
         self.client = client
         self.hub = cluster
         self.namespace = namespace
+        self.controllers: list[Controller] = []
+        """Those at work in this process."""
 
     async def cluster(
         self,
@@ -84,13 +97,27 @@ class World:
             "nodeGroups": [{"count": nodes, "labels": {}, "taints": [], "free": free}],
             "capacity": {"nodes": nodes, "allocatable": free, "requested": {}},
         }
-        await self.client.merge_patch(
+        written = await self.client.merge_patch(
             MEMBER_CLUSTERS, name, {"status": status}, subresource="status"
         )
+        await self._heard(written)
 
     async def label(self, name: str, **labels: str | None) -> None:
         """kubectl label membercluster."""
-        await self.client.merge_patch(MEMBER_CLUSTERS, name, {"metadata": {"labels": labels}})
+        await self.edit_cluster(name, {"metadata": {"labels": labels}})
+
+    async def edit_cluster(self, name: str, patch: Mapping[str, Any]) -> None:
+        """A merge patch of a MemberCluster."""
+        await self._heard(await self.client.merge_patch(MEMBER_CLUSTERS, name, patch))
+
+    async def _heard(self, cluster: Mapping[str, Any]) -> None:
+        """Return once all controllers know this version of a cluster, or a later one."""
+        version = int(cluster["metadata"]["resourceVersion"])
+
+        def known(controller: Controller) -> bool:
+            return int(controller.clusters.version or 0) >= version
+
+        await until(lambda: all(map(known, self.controllers)))
 
     def manifest(self, name: str, **how: Any) -> dict[str, Any]:
         """A Workload around a Deployment, of this world's namespace."""
@@ -144,7 +171,7 @@ class World:
         self, name: str, holds: Callable[[dict[str, Any]], Any], *, seconds: float = 15
     ) -> dict[str, Any]:
         """The Workload, as soon as `holds(status)` is true."""
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = asyncio.get_running_loop().time() + PATIENCE * seconds
         while True:
             found = await self.get(name)
             with suppress(KeyError, IndexError):
@@ -152,7 +179,7 @@ class World:
                     return found
             if asyncio.get_running_loop().time() > deadline:
                 raise AssertionError(
-                    f"after {seconds} s: {json.dumps(found.get('status'), indent=1)}"
+                    f"after {PATIENCE * seconds:g} s: {json.dumps(found.get('status'), indent=1)}"
                 )
             await asyncio.sleep(0.02)
 
@@ -174,6 +201,26 @@ class World:
         )
         return condition(found["status"], "Scheduled")
 
+    async def events(self, name: str, note: str = "", *, least: int = 1) -> list[dict[str, Any]]:
+        """The Events about a Workload as it is now, a moment after there are that many of them.
+
+        One of them has that note, where one is given.
+        """
+        uid = (await self.get(name))["metadata"]["uid"]
+
+        async def about() -> list[dict[str, Any]]:
+            items = (await self.client.list(EVENTS, namespace=self.namespace))["items"]
+            return [each for each in items if each["regarding"].get("uid") == uid]
+
+        async def told() -> bool:
+            found = await about()
+            noted = not note or any(each["note"] == note for each in found)
+            return noted and len(found) >= least
+
+        await until(told)
+        await asyncio.sleep(0.5)  # another one could follow
+        return await about()
+
     async def settle(self) -> None:
         """Return when nothing was written to a Workload for half a second."""
         before = None
@@ -184,18 +231,29 @@ class World:
         listed = await self.client.list(WORKLOADS)
         return [item["metadata"]["resourceVersion"] for item in listed["items"]]
 
+    async def delete(self, name: str) -> None:
+        """The end of a Workload, released at once as by a propagator that has put it nowhere."""
+        await self._delete(WORKLOADS, {"name": name, "namespace": self.namespace})
+
+    async def _delete(self, res: Resource, meta: Mapping[str, Any]) -> None:
+        name, namespace = meta["name"], meta.get("namespace")
+        with suppress(NotFound):
+            await self.client.delete(res, name, namespace=namespace)
+            free = {"metadata": {"finalizers": None}}
+            await self.client.merge_patch(res, name, free, namespace=namespace)
+
     async def clear(self) -> None:
         """No Workload, no MemberCluster, no WorkloadPolicy."""
         for res in (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES):
-            for item in (await self.client.list(res))["items"]:
-                meta = item["metadata"]
-                with suppress(NotFound):
-                    await self.client.delete(res, meta["name"], namespace=meta.get("namespace"))
+            items = (await self.client.list(res))["items"]
+            await asyncio.gather(*(self._delete(res, each["metadata"]) for each in items))
 
     async def space(self, name: str) -> World:
         """The same hub, seen from another namespace."""
         await installer.ensure_namespace(self.client, name)
-        return World(self.client, self.hub, name)
+        other = World(self.client, self.hub, name)
+        other.controllers = self.controllers
+        return other
 
 
 def deployment(name: str, cpu: str) -> dict[str, Any]:
@@ -236,7 +294,7 @@ def placements(workload: Mapping[str, Any]) -> dict[str, int]:
 async def install(cluster: Any, *, policies: bool) -> None:
     """Our kinds on a hub, with or without the admission policies."""
     kinds = [each for each in crds.manifests() if policies or each["kind"] == CRDS.kind]
-    async with ApiClient(cluster.connection(), name="install") as client:
+    async with ApiClient(cluster.connection(), name="install", timeout=120) as client:
         await installer.apply(client, kinds, say=lambda _: None)
         await installer.ensure_namespace(client, names.SYSTEM_NAMESPACE)
 
@@ -244,7 +302,7 @@ async def install(cluster: Any, *, policies: bool) -> None:
 @asynccontextmanager
 async def world_on(hub: Any, namespace: str) -> AsyncIterator[World]:
     """An empty world on that hub, emptied again afterwards."""
-    async with ApiClient(hub.connection(), name="test", limit=64) as client:
+    async with ApiClient(hub.connection(), name="test", limit=64, timeout=120) as client:
         await installer.ensure_namespace(client, namespace)
         world = World(client, hub, namespace)
         await world.clear()
@@ -254,20 +312,30 @@ async def world_on(hub: Any, namespace: str) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def deciding(
-    world: World, *, standby: bool = False, **settings: Any
+    world: World,
+    *,
+    standby: bool = False,
+    features: Sequence[Feature] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Controller]:
-    """A controller at work on the world's hub, in this process; it leads, or listens, by then."""
+    """A controller at work on the world's hub, in this process; it leads, or listens, by then.
+
+    It has these features, or those that come with it.
+    """
     given = {"http_port": 0, "identity": "one", **settings}
     asked = ControllerSettings(connection=world.hub.connection(), **given)
     async with ApiClient(asked.connection, name="hub", limit=WORKERS + 16) as client:
-        controller = Controller(asked, client)
+        controller = Controller(asked, client, features=features)
         running = asyncio.create_task(controller.run())
         try:
             await until(
                 lambda: running.done() or (controller.port if standby else controller.leading)
             )
+            world.controllers.append(controller)
             yield controller
         finally:
+            if controller in world.controllers:
+                world.controllers.remove(controller)
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
@@ -275,7 +343,10 @@ async def deciding(
 
 @contextmanager
 def process(world: World, log: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`stowage controller` on the world's hub, in a process of its own; killed in the end."""
+    """`stowage controller` on the world's hub, in a process of its own; ended with the block.
+
+    It is asked first: one that is killed keeps its lease, and the next one waits for it.
+    """
     kubeconfig = log.with_suffix(".kubeconfig")
     kubeconfig.write_text(world.hub.admin_kubeconfig)
     command = [sys.executable, "-m", "stowage", "controller", "--http-port=0", *options]
@@ -287,14 +358,11 @@ def process(world: World, log: Path, *options: str) -> Iterator[subprocess.Popen
         try:
             yield process
         finally:
-            process.kill()
-
-
-async def until(holds: Callable[[], Any], *, seconds: float = 30) -> None:
-    """Return as soon as it holds; AssertionError after that long."""
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - what is asked about has no event
-            await asyncio.sleep(0.01)
+            process.terminate()
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 async def policy(
@@ -317,6 +385,20 @@ async def policy(
     )
 
 
+async def shown(world: World, summary: str, *, policy: str = "demo") -> dict[str, Any]:
+    """The status of a policy, as soon as its column says so."""
+    latest: dict[str, Any] = {}
+
+    async def says() -> bool:
+        nonlocal latest
+        found = await world.client.get(WORKLOAD_POLICIES, policy, namespace=world.namespace)
+        latest = found.get("status", {})
+        return bool(latest.get("summary") == summary)
+
+    await until(says, what=lambda: latest)
+    return latest
+
+
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths of all patches from now on."""
     asked, request = list[str](), ApiClient.request
@@ -328,6 +410,18 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(ApiClient, "request", counting)
     return asked
+
+
+async def at_rest(asked: Sequence[str], part: str) -> None:
+    """Return once three seconds went by without a request to such a path."""
+    before = -1
+
+    def silent() -> bool:
+        nonlocal before
+        seen, before = before, sum(part in path for path in asked)
+        return seen == before
+
+    await until(silent, seconds=10, every=3)
 
 
 def configured(

@@ -8,14 +8,20 @@ from typing import Any
 
 import msgspec
 
+from controller.binding.statuspatch import patch_of
+from controller.cache.builder import Fleet, FleetBuilder
+from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.cycle import decide
-from controller.decision import FITS, Decision
-from controller.fleet import Fleet, FleetBuilder
+from controller.features.workloadpolicy.compiled import compile_policy
+from controller.features.workloadpolicy.counts import Tally
+from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.framework.profile import Profile
-from controller.index import Index
-from controller.model import MemberCluster, Workload
-from controller.unit import Unit, compile_unit
+from controller.model.objects import MemberCluster, Workload
+from controller.model.unit import Unit, compile_unit
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import FITS, Decision
+from machinery.types.bounds import MOST_UNITS
+from machinery.types.metadata import Meta
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ZONE = "topology.kubernetes.io/zone"
@@ -125,6 +131,14 @@ def index(*placed: tuple[Unit, Mapping[str, int]]) -> Index:
     return made
 
 
+def counting(*policies: WorkloadPolicy) -> Index:
+    """An index that counts for these policies."""
+    made = Index([Tally()])
+    for policy in policies:
+        made.ledger(Tally).put_policy(compile_policy(policy))
+    return made
+
+
 def decided(
     unit: Unit,
     *clusters: MemberCluster,
@@ -161,3 +175,19 @@ def beside(app: str, key: str = CLUSTER) -> dict[str, Any]:
 def weighted(weight: int, term: dict[str, Any]) -> dict[str, Any]:
     """A preferred workload affinity term."""
     return {"weight": weight, "workloadAffinityTerm": term}
+
+
+def adds_up(decision: Decision) -> None:
+    """What is wanted is what the spec asks for, and the written numbers agree with the shares."""
+    unit, placements = decision.unit, decision.placements
+    places = max(len(placements), 1) if unit.everywhere else 1
+    assert decision.desired == unit.replicas * places, "the spec's number"
+    assert all(units >= 0 for units in placements.values())
+    assert sum(placements.values()) <= decision.desired, "no unit has two places"
+    meta = Meta(name=unit.name, namespace=unit.namespace, uid=unit.uid)
+    patch = patch_of(decision, Workload(metadata=meta, unit=unit.with_present({})))
+    assert patch is not None
+    told = patch["status"]
+    assert told["assigned"] == sum(share["replicas"] for share in told["placements"])
+    assert told["desired"] == min(decision.desired, MOST_UNITS)
+    assert told["pending"] == told["desired"] - told["assigned"] >= 0

@@ -1,6 +1,6 @@
 """Where other schedulers put units and copies, as fleets and Workloads of ours.
 
-`apportion.peers` has what the same files divide; here is the rest of it, put to the whole decision:
+`planner.peers` has what the same files divide; here is the rest of it, put to the whole decision:
 packing on few clusters, copies, and spreading over groups of clusters. `peer_choices` has the
 questions whose answer is no number. A unit asks for one cpu, so that a cluster's free cpu is its
 room. A peer's score of a cluster is a label here, and a preference of the Workload for it;
@@ -14,17 +14,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from controller.apportion.settle import FIRST_HOLD, Limit
+from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.cycle import decide
-from controller.decision import Decision
-from controller.index import Index
-from controller.limits import Shown
-from controller.model import MemberCluster
-from controller.unit import Unit
+from controller.framework import runtime
+from controller.model.learnt import Shown
+from controller.model.objects import MemberCluster
+from controller.model.unit import Unit
+from controller.planner.learning import FIRST_HOLD, Limit
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import Decision
 
-from .apportion.peers import Answer, load
 from .make import CLUSTER, NOW, PREFERRED, builder, cluster, unit
+from .planner.peers import Answer, load
 
 REGION = "topology.kubernetes.io/region"
 AMPLE = 10_000
@@ -168,7 +169,7 @@ def _knowing(of: Unit, runs: Answer, limits: Answer) -> Unit:
         if runs[name] < asked
     }
     known = {name: Limit(units, NOW + FIRST_HOLD) for name, units in limits.items()}
-    return PROFILE.settled(replace(of, shown=shown, limits=known), NOW)
+    return runtime.settled(PROFILE, replace(of, shown=shown, limits=known), NOW)
 
 
 def _rules(names: list[str], lower: Answer, upper: Answer) -> list[dict[str, Any]]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controller.decision import Decision
-from crds.validation import violations
+from controller.scheduling.decision import Decision
+from crds.admission.validation import violations
 
-from .apportion.peers import load
 from .make import required_terms
 from .peer_cases import AMPLE, REGION, Case, asking, chosen, member, preferring
+from .planner.peers import load
 
 Doc = dict[str, Any]
 

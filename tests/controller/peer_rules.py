@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from controller.decision import Decision
+from controller.scheduling.decision import Decision
 
-from .apportion.peers import Answer
 from .make import verdicts
 from .peer_cases import AMPLE, REGION, Case, binpack, division, planner, shares, spread_groups
 from .peer_choices import kubefleet, ocm
+from .planner.peers import Answer
 
 FILES: dict[str, Callable[[], Iterator[Case]]] = {
     "karmada_division": division,

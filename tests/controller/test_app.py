@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from machinery.resources import EVENTS, MEMBER_CLUSTERS, WORKLOADS
-from machinery.transport import ApiClient
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS
 
 from .live import World, condition, configured, deciding, placements
 
@@ -79,7 +79,7 @@ async def test_of_many_the_best_is_taken_and_the_table_says_so(
         for row in rows:
             assert "ClusterCost" in row
             assert int(row["Score"]) == sum(int(n) for n in list(row.values())[4:])
-        diagnosis = controller.diagnosis((world.namespace, "demo"))
+        diagnosis = await controller.diagnosis((world.namespace, "demo"))
         assert diagnosis is not None
         ranked = [each["name"] for each in diagnosis["clusters"]]
         assert ranked == ["cheap", "middling", "dear"]
@@ -141,7 +141,7 @@ async def test_labels_are_anded_and_labelling_takes_effect_at_once(world: World)
 
         await world.label("member-2", foo="bar")
         await world.label("member-1", foo="bar")
-        assert await world.placed("demo", seconds=2) == {"member-1": 1}
+        assert await world.placed("demo") == {"member-1": 1}
 
 
 @pytest.mark.proves("C13")
@@ -184,7 +184,7 @@ async def test_what_is_placed_stays_whatever_happens_to_the_cluster(world: World
         await world.label("member-1", tier=None)
         taint = {"key": "maintenance", "effect": "NoSchedule"}
         spec = {"unschedulable": True, "taints": [taint]}
-        await world.client.merge_patch(MEMBER_CLUSTERS, "member-1", {"spec": spec})
+        await world.edit_cluster("member-1", {"spec": spec})
         await world.report("member-1", ready=False)
         await world.workload("later", clusterSelector={"tier": "gold"})
         assert await world.placed("later") == {"member-2": 1}
@@ -238,7 +238,6 @@ async def test_front_ends_spread_where_they_can(world: World) -> None:
             await world.workload(name, labels={"tier": "web"}, workloadAntiAffinity=apart)
             assert await world.placed(name) == {"member-1": 1}
         await world.cluster("member-2")
-        await world.report("member-2")
         await world.workload("three", labels={"tier": "web"}, workloadAntiAffinity=apart)
         assert await world.placed("three") == {"member-2": 1}
 
@@ -252,8 +251,8 @@ async def test_required_anti_affinity_keeps_newcomers_away_too(world: World) -> 
         await world.workload("guest")
         await world.refused("guest", "FailedToSchedule")
 
-        await world.client.delete(WORKLOADS, "hermit", namespace=world.namespace)
-        assert await world.placed("guest", seconds=3) == {"member-1": 1}
+        await world.delete("hermit")
+        assert await world.placed("guest") == {"member-1": 1}
 
 
 @pytest.mark.proves("C18")
@@ -354,6 +353,19 @@ async def test_the_status_in_full(world: World) -> None:
     status = found["status"]
     decision = status.pop("decision")
     (scheduled,) = status.pop("conditions")
+    (change,), (share,) = status.pop("history"), status.pop("reasons")
+    whole = [{"rule": "Whole", "numbers": {"number": 6}}]
+    assert change.pop("time") == share["steps"][0].pop("time")
+    assert change == {
+        "cause": "Placed",
+        "desired": 6,
+        "assigned": 6,
+        "moves": [{"cluster": "member-1", "to": 6, "because": whole}],
+    }
+    assert share == {
+        "cluster": "member-1",
+        "steps": [{"cause": "Placed", "units": 6, "because": whole}],
+    }
 
     assert decision["hash"]
     assert (scheduled["status"], scheduled["reason"]) == ("True", "Scheduled")
@@ -372,6 +384,7 @@ async def test_the_status_in_full(world: World) -> None:
             "kind": "MemberCluster",
             "name": "member-1",
         },
+        "footprint": {"clusters": "member-1"},
     }
     columns = await asyncio.to_thread(world.hub.kubectl, "-n", "shop", "get", "wl", "demo")
     assert columns.split()[:5] == ["NAME", "STATE", "CLUSTERS", "DESIRED", "ASSIGNED"]
@@ -474,12 +487,10 @@ async def test_room_readiness_and_rules_wake_those_they_help(world: World) -> No
 
         await world.report("small", cpu="4")
         await world.report("down")
-        await world.client.merge_patch(
-            MEMBER_CLUSTERS, "closed", {"spec": {"unschedulable": False}}
-        )
-        assert await world.placed("large", seconds=3) == {"small": 4}
-        assert await world.placed("late", seconds=3) == {"down": 1}
-        assert await world.placed("patient", seconds=3) == {"closed": 1}
+        await world.edit_cluster("closed", {"spec": {"unschedulable": False}})
+        assert await world.placed("large") == {"small": 4}
+        assert await world.placed("late") == {"down": 1}
+        assert await world.placed("patient") == {"closed": 1}
 
 
 @pytest.mark.proves("G7")
@@ -495,7 +506,7 @@ async def test_the_higher_priority_gets_the_room_though_it_came_later(world: Wor
         await world.settle()
         assert placements(await world.get("middle")) == {}
 
-        await world.client.delete(WORKLOADS, "high", namespace=world.namespace)
+        await world.delete("high")
         assert await world.placed("middle") == {"member-1": 1}
         await world.settle()
         assert placements(await world.get("low")) == {}
@@ -567,17 +578,9 @@ async def test_events_say_what_happened_once(world: World) -> None:
         await world.refused("demo", "FailedToSchedule")
         await world.cluster("member-1")
         await world.placed("demo")
-
-        async def told() -> dict[str, dict[str, Any]]:
-            items = (await world.client.list(EVENTS, namespace=world.namespace))["items"]
-            about = [e for e in items if e["regarding"]["name"] == "demo"]
-            uid = (await world.get("demo"))["metadata"]["uid"]
-            return {e["reason"]: e for e in about if e["regarding"]["uid"] == uid}
-
-        async with asyncio.timeout(10):
-            wanted = {"Scheduled", "FailedScheduling"}
-            while set(found := await told()) != wanted:  # noqa: ASYNC110 - read from the hub
-                await asyncio.sleep(0.05)
+        events = await world.events("demo", least=2)
+    assert len(events) == 2
+    found = {each["reason"]: each for each in events}
     assert found["Scheduled"]["type"] == "Normal"
     assert found["Scheduled"]["note"] == "assigned member-1=1"
     assert found["FailedScheduling"]["type"] == "Warning"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from controller import catalogue
 from controller.config import parse
-from controller.framework.registry import Registry
-from controller.reasons import Reason, Why
+from controller.planner.reasons import Reason, Why
 from crds.workload import ScheduledReason, WorkloadState
 
 from .make import ROOMY, ZONE, cluster, decided, expression, required_terms, unit
@@ -216,7 +216,7 @@ kind: SchedulerConfiguration
 profiles:
 - plugins: {assign: {disabled: [{name: Divided}]}}
 """
-    profile = parse(text, Registry()).profiles["stowage"]
+    profile = parse(text, catalogue.registry()).profiles["stowage"]
     decision = decided(unit(distribution="Divided"), cluster("a"), profile=profile)
     assert decision.state is WorkloadState.FAILED
     assert (

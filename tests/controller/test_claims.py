@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from contextlib import suppress
 from itertools import count
 from typing import Any, cast
 
 import msgspec
 import pytest
 
-from controller.claims import CLAIM_SECONDS, LANDED_SECONDS, Ledger, Shares, Taken, admitted
+from controller.cache.cache import World, known
+from controller.cache.snapshot import Fleet
 from controller.config import default_profile
-from controller.model import Claim, Placement, PolicyStatus, WorkloadPolicy
-from controller.quotas import Quotas
-from controller.world import World
-from machinery.cache import Cache
-from machinery.clock import SystemClock
-from machinery.objects import Key, Meta
+from controller.features.workloadpolicy.claims import (
+    CLAIM_SECONDS,
+    LANDED_SECONDS,
+    WRITE_SECONDS,
+    Ledger,
+    Shares,
+    Taken,
+    admitted,
+)
+from controller.features.workloadpolicy.controller import MOST_CLAIMING, MOST_WAITING
+from controller.features.workloadpolicy.feature import WorkloadPolicies
+from controller.features.workloadpolicy.objects import Claim, PolicyStatus, WorkloadPolicy
+from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
+from controller.framework.feature import Term
+from controller.framework.interface import CycleState
+from controller.model.objects import Placement
+from controller.model.unit import Unit
+from controller.queue.scheduling_queue import WORKERS
+from machinery.errors import Unreachable
+from machinery.runtime.store import Cache
+from machinery.types.metadata import Key, Meta
+from tests.fakeclock import FakeClock, settle
 
-from .make import ZONE, cluster, decided, unit
+from .make import ZONE, cluster, decided, unit, workload
 
 KEY = ("shop", "web")
 
@@ -140,17 +159,17 @@ class TestRoom:
         wanted: list[int],
         chosen: set[str],
     ) -> None:
-        monkeypatch.setattr("controller.claims.CLAIM_BYTES", 1000)
+        monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_BYTES", 1000)
         claims = self.claims(*known, *wanted)
         assert admitted(claims[: len(known)], claims[len(known) :]) == chosen
 
     def test_who_claims_anew_needs_no_room_twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("controller.claims.CLAIM_BYTES", 1000)
+        monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_BYTES", 1000)
         before, other = self.claims(600, 300)
         assert admitted([before, other], [before]) == {"u0"}
 
     def test_no_more_than_the_kind_allows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("controller.claims.MOST_CLAIMS", 3)
+        monkeypatch.setattr("controller.features.workloadpolicy.claims.MOST_CLAIMS", 3)
         assert admitted(self.claims(200, 200), self.claims(*[200] * 5)[2:]) == {"u2"}
 
 
@@ -167,24 +186,174 @@ def bounding(uid: str) -> WorkloadPolicy:
     return msgspec.convert({"metadata": meta, "spec": rules}, WorkloadPolicy)
 
 
+class Process:
+    """A feature in a process that leads: a handle, a fleet, a clock that stands still."""
+
+    def __init__(self) -> None:
+        self.holder = "me"
+        self.clock = FakeClock()
+        self.plugin = Plugin()
+        self.plugins = [self.plugin]
+        self.feature = WorkloadPolicies()
+        self.feature.attach(self)
+        self.world = World(
+            {"stowage"},
+            sort=default_profile().queue_sort,
+            reviewed=lambda _: True,
+            ledgers=self.feature.ledgers,
+        )
+        self.policies = Cache[WorkloadPolicy]()
+        self.policies.add_handler(self.feature.policy_changed)
+        self.hub = Answering(self.policies)
+        self.policies.upsert = self.policies.observe  # type: ignore[attr-defined]
+        informer = cast("Any", self.policies)
+        term = Term(cast("Any", self.hub), self.clock, lambda: None, lambda _: informer)
+        self.quotas = self.feature.lead(term)
+
+    def fleet(self) -> Fleet:
+        return self.world.fleet()
+
+    def announce(self, *_about: Any) -> None:
+        """Nobody waits."""
+
+    async def claim(self, unit: Unit, placements: Shares) -> bool:
+        """What PreBind does of a decision that was made just now."""
+        return await self.quotas.claim(unit, placements, self.quotas.epoch(unit))
+
+    def claims(self) -> list[Claim]:
+        """As the hub tells them."""
+        (policy,) = self.policies.values()
+        return policy.status.claims
+
+
+class Answering:
+    """A hub of one kind: it takes every status."""
+
+    def __init__(self, policies: Cache[WorkloadPolicy]) -> None:
+        self._policies = policies
+        self._version = 10
+
+    async def request(self, method: str, path: str, *, body: Any, content_type: str) -> bytes:
+        (stored,) = self._policies.values()
+        self._version += 1
+        document = msgspec.to_builtins(stored)
+        document["metadata"] |= {"resourceVersion": str(self._version)}
+        document["status"] = {**document["status"], **body["status"]}
+        return msgspec.json.encode(document)
+
+
+BOUND = {"labels": {"stowage.dev/workload-policy": "demo"}}
+
+
 @pytest.mark.proves("K24")
 async def test_a_decision_that_waited_while_its_policy_was_made_anew_is_made_again():
-    world = World({"stowage"}, sort=default_profile().queue_sort, reviewed=lambda _: True)
-    policies = Cache[WorkloadPolicy]()
-    policies.add_handler(world.policy_changed)
-    policies.observe(bounding("one"))
-    quotas = Quotas(
-        cast("Any", None),
-        policies=cast("Any", policies),
-        world=world,
-        holder="me",
-        clock=SystemClock(),
-        check=lambda: None,
-    )
-    bound = unit("web", labels={"stowage.dev/workload-policy": "demo"})
-    decision = decided(bound, cluster("h1", {ZONE: "host"}), bound=world.index)
+    process = Process()
+    process.policies.observe(bounding("one"))
+    bound = unit("web", **BOUND)
+    decision = decided(bound, cluster("h1", {ZONE: "host"}), bound=process.world.index)
     assert decision.placements == {"h1": 2}
-    quotas.decided(decision)
-    policies.observe(bounding("two"))  # a deletion and an addition
-    async with asyncio.timeout(1):
-        assert not await quotas.claim(bound, decision.placements)
+    plugin, state = process.plugin, decision.cycle_state
+    assert plugin.reserve(state, bound, decision.placements).ok
+    process.policies.observe(bounding("two"))  # a deletion and an addition
+    async with asyncio.timeout(30):
+        assert not (await plugin.pre_bind(state, bound, decision.placements)).ok
+
+
+@pytest.mark.proves("K24", "L5")
+async def test_a_claim_is_told_until_its_write_has_landed_however_slow_that_is():
+    process = Process()
+    process.policies.observe(bounding("one"))
+    bound = unit("web", **BOUND)
+    decision = decided(bound, cluster("h1", {ZONE: "host"}), bound=process.world.index)
+    process.world.assume(bound, decision.placements)
+    writing = asyncio.create_task(process.quotas.run())
+    assert await process.claim(bound, decision.placements)
+    for second in range(0, int(CLAIM_SECONDS), 5):
+        assert [claim.uid for claim in process.claims()] == ["uid-web"], f"after {second} s"
+        await process.clock.advance(5)
+    written = known(workload("web", present=decision.placements, **BOUND))
+    process.feature.workload_changed(None, written)
+    await process.clock.advance(2 * LANDED_SECONDS + 5)
+    assert process.claims() == []
+    writing.cancel()
+    with suppress(asyncio.CancelledError):
+        await writing
+
+
+@pytest.mark.proves("K24")
+async def test_who_finds_no_room_for_long_is_told_to_decide_anew(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_BYTES", 600)
+    process, wide = Process(), {f"cluster-{n}": 1 for n in range(10)}
+    process.policies.observe(bounding("one"))
+    writing = asyncio.create_task(process.quotas.run())
+    assert await process.claim(unit("first", **BOUND), wide)
+    asking = [
+        asyncio.create_task(process.claim(unit(f"w{n}", **BOUND), wide))
+        for n in range(MOST_WAITING + 2)
+    ]
+    await process.clock.advance(2)
+    assert [each.done() for each in asking].count(True) == 2, "so many wait, and no more"
+    await process.clock.advance(WRITE_SECONDS)
+    assert [each.done() and each.result() for each in asking] == [False] * len(asking)
+    assert all(each.done() for each in asking)
+    writing.cancel()
+    with suppress(asyncio.CancelledError):
+        await writing
+
+
+@pytest.mark.proves("K24")
+async def test_who_waits_is_told_so_when_the_method_of_the_policy_cannot_be_written():
+    process = Process()
+    process.hub.request = taking_statuses_alone(process.hub.request)  # type: ignore[method-assign]
+    method_missing = msgspec.to_builtins(bounding("one"))
+    del method_missing["spec"]["allocationMethod"]
+    process.policies.observe(msgspec.convert(method_missing, WorkloadPolicy))
+    writing = asyncio.create_task(process.quotas.run())
+    asking = asyncio.create_task(process.claim(unit("first", **BOUND), {"h1": 1}))
+    await process.clock.advance(1)
+    assert asking.done()
+    with pytest.raises(Unreachable):
+        await asking
+    writing.cancel()
+    with suppress(asyncio.CancelledError):
+        await writing
+
+
+def taking_statuses_alone(request: Any) -> Any:
+    """A hub that takes statuses alone."""
+
+    async def asked(method: str, path: str, *, body: Any, content_type: str) -> bytes:
+        if "spec" in body:
+            raise Unreachable("not now")
+        answer: bytes = await request(method, path, body=body, content_type=content_type)
+        return answer
+
+    return asked
+
+
+@pytest.mark.proves("L15")
+async def test_no_more_than_half_of_the_workers_wait_for_the_write_of_one_policy():
+    process = Process()
+    process.policies.observe(bounding("one"))
+    units = [unit(f"w{n}", **BOUND) for n in range(40)]
+    asking = [asyncio.create_task(process.claim(each, {"h1": 1})) for each in units]
+    await settle()  # nobody writes: the hub does not answer
+    answered = [each.result() for each in asking if each.done()]
+    assert answered == [False] * (len(asking) - MOST_CLAIMING)
+    assert MOST_CLAIMING <= WORKERS // 2
+    for each in asking:
+        each.cancel()
+    await asyncio.gather(*asking, return_exceptions=True)
+
+
+@pytest.mark.proves("L15")
+async def test_a_decision_that_is_never_bound_leaves_nothing_behind():
+    process = Process()
+    process.policies.observe(bounding("one"))
+    before = len(gc.get_objects())
+    for n in range(2000):
+        bound, state = unit(f"w{n}", **BOUND), CycleState()
+        process.plugin.reserve(state, bound, {"h1": 1})
+        process.plugin.unreserve(state, bound, {"h1": 1})
+    gc.collect()
+    assert len(gc.get_objects()) - before < 200

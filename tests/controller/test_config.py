@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller import catalogue
 from controller.config import SchedulerConfiguration, default_profile, load, parse
 from controller.framework.profile import PROTOCOLS
 from controller.framework.registry import Registry
-from controller.plugins.catalogue import BUILTIN, DEFAULTS
-from controller.unit import Unit
+from controller.model.unit import Unit
 from machinery.errors import ConfigurationError
 
 from .make import cluster, decided, unit
@@ -37,12 +38,19 @@ class Picky:
         self.seconds = seconds
         self.name = "Picky"
 
-    def post_bind(self, unit: Unit, placements: Any) -> None:
+    def post_bind(self, state: Any, unit: Unit, placements: Any) -> None:
         """Nothing to do."""
 
 
+@dataclass(frozen=True)
+class Frozen:
+    """A plugin that nothing can be set on."""
+
+    name: str = "Frozen"
+
+
 def registry() -> Registry:
-    return Registry().with_plugin("Youngest", Youngest).with_plugin("Picky", Picky)
+    return catalogue.registry().with_plugin("Youngest", Youngest).with_plugin("Picky", Picky)
 
 
 def parsed(text: str, *, head: str = HEAD) -> SchedulerConfiguration:
@@ -60,7 +68,7 @@ class TestGood:
         found = parsed("")
         profile = found.profiles["stowage"]
         assert found.leader_elect
-        assert names(profile.filter) == [name for name, _ in DEFAULTS["filter"]]
+        assert names(profile.filter) == [name for name, _ in registry().defaults["filter"]]
         assert names(default_profile().score) == names(profile.score)
 
     @pytest.mark.proves("G22")
@@ -82,7 +90,7 @@ class TestGood:
         assert list(found.profiles) == ["stowage", "cheap"]
         assert names(found.profiles["cheap"].score) == ["ClusterCost"]
         assert dict(found.profiles["cheap"].weights) == {"ClusterCost": 5}
-        assert len(found.profiles["stowage"].score) == len(DEFAULTS["score"])
+        assert len(found.profiles["stowage"].score) == len(registry().defaults["score"])
 
     @pytest.mark.proves("E32")
     def test_the_order_of_the_file_is_the_order_of_the_filters(self) -> None:
@@ -170,7 +178,7 @@ WRONG = {
         ),
         (
             "scheduler.yaml:8: profiles[0].plugins.filter.enabled[1].name: no plugin named "
-            "Klusterselector; known: ClusterAffinity, "
+            "Klusterselector; known: AllowedKinds, ClusterAffinity, "
         ),
     ),
     "unknown plugin disabled": (
@@ -280,9 +288,10 @@ def test_a_name_is_taken_once() -> None:
 
 
 def test_every_default_is_built_in_and_serves_its_point() -> None:
-    for point, plugins in DEFAULTS.items():
+    known = registry()
+    for point, plugins in known.defaults.items():
         for name, _ in plugins:
-            assert isinstance(BUILTIN[name](), PROTOCOLS[point])
+            assert isinstance(known.make(name, {}), PROTOCOLS[point])
 
 
 @pytest.mark.proves("G7")
@@ -300,3 +309,11 @@ def test_the_queue_goes_by_priority_then_age_then_name() -> None:
     assert order == [
         ("shop", "d"), ("shop", "b"), ("bank", "a"), ("shop", "a"), ("shop", "c"), ("shop", "e"),
     ]  # fmt: skip
+
+
+@pytest.mark.proves("L15")
+def test_a_frozen_plugin_is_taken_as_it_is_and_under_no_other_name() -> None:
+    known = registry().with_plugin("Frozen", Frozen).with_plugin("Other", Frozen)
+    assert known.make("Frozen", {}) == Frozen()
+    with pytest.raises(ConfigurationError, match="plugin Other calls itself Frozen"):
+        known.make("Other", {})

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from controller.apportion.divisor import MAX_UNITS
-from controller.index import Index
-from controller.world import known
+from controller.cache.placements import Index
+from controller.planner.webster import MAX_UNITS
 from crds.workload import ScheduledReason, WorkloadState
 
-from .make import ZONE, cluster, unit, workload
+from .make import ZONE, cluster, unit
 from .test_mishaps import HOST, MEMBER, bound, remedies, rules, says, spec, told
 
 FULL = cluster("a", groups=[{"count": 1, "free": {"cpu": "0", "pods": "9"}}])
@@ -23,11 +22,18 @@ class TestNumbers:
     """None, and more than can be."""
 
     @pytest.mark.proves("D3")
-    def test_more_than_the_planner_divides_is_a_fault_that_names_the_field(self) -> None:
-        for distribution, said in (("Divided", "spec.replicas: 524289"), ("Duplicated", "")):
-            found = known(workload(replicas=MAX_UNITS + 1, distribution=distribution))
-            assert found.fault.startswith(said)
-            assert bool(found.fault) is bool(said)
+    @pytest.mark.parametrize("packing", ["Proportional", "Fewest"])
+    def test_the_most_that_a_workload_can_ask_for_is_divided_to_the_unit(
+        self, packing: str
+    ) -> None:
+        rules = [{"clusterSelector": {}, "weight": 1}]
+        who = unit(
+            replicas=MAX_UNITS, distribution="Divided", packing=packing, distributionWeights=rules
+        )
+        free = [cluster(name, groups=[], virtual=True) for name in "abc"]
+        found = told(who, Index(), *free)
+        assert found.assigned == MAX_UNITS
+        assert found.scheduled
 
     def test_to_none_at_a_full_quota(self) -> None:
         held = {"m1": 1, "h1": 3}

@@ -7,16 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.decide import same
 from benchmarks.plainloop import Other, plain
+from controller.cache.builder import Fleet
+from controller.cache.inflight import Load
 from controller.config import default_profile
-from controller.cycle import decide
-from controller.fleet import Fleet
-from controller.model import MemberCluster
-from controller.unit import Unit
+from controller.explain.record import record
+from controller.model.objects import MemberCluster
+from controller.model.unit import Unit
+from controller.scheduling.cycle import decide
+from tests.examples import examples
 
 from .make import (
     CLUSTER,
@@ -24,6 +27,7 @@ from .make import (
     PREFERRED,
     REQUIRED,
     ZONE,
+    adds_up,
     beside,
     builder,
     cluster,
@@ -184,13 +188,14 @@ def arrays(fleet: Fleet) -> list[bytes]:
     found += [fleet.cost, fleet.latency, fleet.reliability]
     found += [column.codes for column in fleet.labels.values()]
     found += list(fleet.taints.values())
-    for amounts in (fleet.allocatable, fleet.requested, fleet.assumed, fleet.groups.free):
+    for amounts in (fleet.allocatable, fleet.requested, fleet.groups.free):
         found += list(amounts.values())
+    found += [fleet.flights.cluster, fleet.flights.load, fleet.flights.units]
     return [np.asarray(array).tobytes() for array in found]
 
 
 @pytest.mark.proves("C5", "C6", "C7", "C20")
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_the_columns_say_what_a_loop_over_clusters_says(data: st.DataObject) -> None:
     members = data.draw(clusters())
@@ -199,20 +204,19 @@ def test_the_columns_say_what_a_loop_over_clusters_says(data: st.DataObject) -> 
     ]
     asked = data.draw(newcomers())
     made = builder(members)
-    held: dict[str, dict[str, int]] = {}
-    for name in data.draw(st.lists(st.sampled_from(NAMES), max_size=3)):
-        if any(member.metadata.name == name for member in members):
-            made.assume(name, {"cpu": 700, "pods": 1}, 1)
-            now = held.setdefault(name, {"cpu": 0, "pods": 0})
-            now["cpu"] += 700
-            now["pods"] += 1
+    flying: dict[str, list[tuple[dict[str, int], int]]] = {}
+    for name in data.draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True)):
+        request = {"cpu": data.draw(st.sampled_from([100, 700, 1500])), "pods": 1}
+        units = data.draw(st.integers(1, 3))
+        made.assume(name, Load.of(request), units)
+        flying[name] = [(request, units)]
     bound = index(*((other.unit, other.placements) for other in others))
     decision = decide(made.snapshot(), asked, bound, PROFILE, NOW)
-    assert same(decision, plain(members, asked, others, held))
+    assert same(decision, plain(members, asked, others, flying))
 
 
-@pytest.mark.proves("C7", "D3")
-@settings(max_examples=200, deadline=None)
+@pytest.mark.proves("C7", "D3", "L16")
+@examples(200)
 @given(st.data())
 def test_it_is_pure_and_counts_every_unit(data: st.DataObject) -> None:
     members = data.draw(clusters())
@@ -234,10 +238,8 @@ def test_it_is_pure_and_counts_every_unit(data: st.DataObject) -> None:
     first = decide(fleet, asked, index(), PROFILE, NOW)
     assert (arrays(fleet), asked) == before
     second = decide(fleet, asked, index(), PROFILE, NOW)
-    assert first.to_dict() == second.to_dict()
-    assert sum(first.placements.values()) + first.pending == first.desired
-    assert first.pending >= 0
-    assert all(units >= 0 for units in first.placements.values())
+    assert record(first) == record(second)
+    adds_up(first)
     assert set(first.placements) <= set(fleet.names)
     # Shares that nothing was found for are kept, but nobody assigned them: they have no reason.
     explained = [bool(first.why(first.fleet.row[name])) for name in first.placements]
@@ -245,5 +247,5 @@ def test_it_is_pure_and_counts_every_unit(data: st.DataObject) -> None:
     nothing_wanted = not first.desired and (held or len(first.ranking) > 0)
     assert first.scheduled == (first.pending == 0 and (any(explained) or nothing_wanted))
     assert all(1 <= first.rank_score(int(row)) <= 10 for row in first.ranking)
-    rendered = first.to_dict()
+    rendered = record(first)
     assert sorted(c["name"] for c in rendered["clusters"]) == sorted(fleet.names)

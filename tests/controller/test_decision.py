@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from controller.explain.record import record
+
 from .make import PREFERRED, cluster, decided, expression, unit
 
 ASKED = unit(
@@ -91,14 +93,14 @@ GOLDEN = {
 
 @pytest.mark.proves("C19", "C20", "E30")
 def test_the_whole_record() -> None:
-    rendered = decided(ASKED, *CLUSTERS).to_dict()
+    rendered = record(decided(ASKED, *CLUSTERS))
     assert rendered == GOLDEN
     assert json.loads(json.dumps(rendered)) == GOLDEN
 
 
 @pytest.mark.proves("E30")
 def test_a_refused_workload_has_a_record_too() -> None:
-    rendered = decided(unit(targetCluster={"name": "x"}), cluster("a")).to_dict()
+    rendered = record(decided(unit(targetCluster={"name": "x"}), cluster("a")))
     assert rendered["clusters"] == [
         {
             "name": "a",

@@ -6,11 +6,12 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.reasons import Why
+from controller.planner.reasons import Why
 from crds.workload import ScheduledReason, WorkloadState
+from tests.examples import examples
 
 from .make import CLUSTER, ZONE, cluster, decided, unit
 
@@ -102,7 +103,7 @@ class TestPacking:
         found = decided(who, roomy("a", 50, "x"), roomy("b", 5, "y"))
         assert found.placements == {"a": 1, "b": 5}
 
-    @settings(max_examples=150, deadline=None)
+    @examples(150)
     @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 40))
     def test_never_more_clusters_than_needed(self, rooms: list[int], replicas: int) -> None:
         members = [roomy(f"c{n}", room) for n, room in enumerate(rooms)]
@@ -168,7 +169,7 @@ class TestSpread:
         assert len(found.placements) == 4
         assert set(found.placements.values()) == {2}
 
-    @settings(max_examples=200, deadline=None)
+    @examples(200)
     @given(
         st.lists(st.tuples(st.integers(0, 9), st.sampled_from("xyzw")), min_size=1, max_size=8),
         st.integers(1, 20),
@@ -192,3 +193,18 @@ class TestSpread:
         assert min(least, replicas) <= len(used) <= least + more
         most = sum(sorted(usable.values(), reverse=True)[: least + more])
         assert found.assigned == min(replicas, most)
+
+
+@pytest.mark.proves("R12", "P3")
+def test_a_share_over_its_maximum_shrinks_before_another_clusters_does() -> None:
+    rules = weights(x={"weight": 1}, y={"weight": 100, "maxReplicas": 2})
+    who = divided(5, distributionWeights=rules, present={"a": 3, "b": 4})
+    assert decided(who, roomy("a", 50, "x"), roomy("b", 50, "y")).placements == {"a": 3, "b": 2}
+
+
+@pytest.mark.proves("R12", "P1")
+def test_packing_keeps_a_minimum_that_is_held_and_no_cluster_beside_it() -> None:
+    rules = weights(x={"weight": 1}, y={"weight": 1, "minReplicas": 2})
+    members = (roomy("a", 50, "x"), roomy("b", 50, "y"), roomy("c", 50, "x"))
+    who = divided(5, packing="Fewest", distributionWeights=rules, present={"a": 4, "b": 2, "c": 3})
+    assert decided(who, *members).placements == {"a": 3, "b": 2}

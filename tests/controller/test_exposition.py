@@ -8,9 +8,9 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.services import Flags, install
+from controller.http.server import Flags, install
 from machinery import metrics
-from machinery.http import HttpServer
+from machinery.http_server import HttpServer
 
 
 class Standby:
@@ -24,7 +24,7 @@ class Standby:
     def cluster(self, name: str) -> dict[str, Any] | None:
         raise AssertionError(name)
 
-    def diagnosis(self, key: tuple[str, str]) -> dict[str, Any] | None:
+    async def diagnosis(self, key: tuple[str, str]) -> dict[str, Any] | None:
         raise AssertionError(key)
 
 

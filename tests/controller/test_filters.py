@@ -272,6 +272,33 @@ class TestState:
         decision = decided(unit(targetNamespace=target), cluster("a"), cluster("b"))
         assert decision.message == f"0/2 clusters: 2 namespace {target} is never a target"
 
+    @pytest.mark.proves("S1")
+    @pytest.mark.parametrize(
+        ("listed", "holds"),
+        [
+            ([], False),
+            (["rbac.authorization.k8s.io/Role"], False),
+            (["rbac.authorization.k8s.io/Role", "core/Namespace", "core/Node"], True),
+        ],
+    )
+    def test_a_cluster_takes_the_guarded_kinds_that_it_lists(
+        self, listed: list[str], holds: bool
+    ) -> None:
+        asked = unit(
+            manifests=[
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}},
+                {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"},
+                {"apiVersion": "v1", "kind": "ConfigMap"},
+            ]
+        )
+        said = "core/Namespace, rbac.authorization.k8s.io/Role not in spec.allowedKinds"
+        found = cluster("a", allowedKinds=listed)
+        assert verdicts(decided(asked, found)) == {"a": GOOD if holds else said}
+
+    def test_who_brings_along_nothing_guarded_needs_no_list(self) -> None:
+        asked = unit(manifests=[{"apiVersion": "v1", "kind": "ConfigMap"}, {"kind": 5}])
+        assert verdicts(decided(asked, cluster("a"))) == {"a": GOOD}
+
 
 class TestRoom:
     """ClusterResources."""

@@ -8,17 +8,20 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from controller.fleet import UNLIMITED, Fleet, FleetBuilder, with_cluster
-from controller.model import MemberCluster, Toleration
+from controller.cache.builder import UNLIMITED, Fleet, FleetBuilder, with_cluster
+from controller.cache.inflight import Load
+from controller.model.objects import MemberCluster, Toleration
+from tests.examples import examples
 
 from .make import CLUSTER, ZONE, builder, cluster, fleet
 from .test_decide_properties import NAMES, arrays, clusters, node_groups
 
 UNIT = {"cpu": 500, "memory": 2**30, "pods": 1}
+LOAD = Load.of(UNIT)
 
 
 def fits(found: Fleet, request: dict[str, int] = UNIT, **about: Any) -> dict[str, int]:
@@ -59,8 +62,9 @@ def facts(found: Fleet) -> dict[str, Any]:
             "groups": sorted(groups, key=repr),
             **{
                 kind: {r: int(c[row]) for r, c in getattr(found, kind).items() if c[row]}
-                for kind in ("allocatable", "requested", "assumed")
+                for kind in ("allocatable", "requested")
             },
+            "flying": found.flights.on(row),
             **{
                 kind: number(getattr(found, kind)[row].item())
                 for kind in (
@@ -82,38 +86,37 @@ class Changing(RuleBasedStateMachine):
         super().__init__()
         self.builder = FleetBuilder()
         self.clusters: dict[str, MemberCluster] = {}
-        self.assumed: dict[str, dict[str, int]] = {}
+        self.flying: dict[str, dict[Load, int]] = {}
         self.taken: list[tuple[Fleet, list[bytes]]] = []
 
     @rule(found=clusters())
     def upsert(self, found: list[MemberCluster]) -> None:
         for each in found:
             self.clusters[each.metadata.name] = each
-            self.assumed.setdefault(each.metadata.name, {})
+            self.flying.setdefault(each.metadata.name, {})
             self.builder.upsert(each)
 
     @rule(name=st.sampled_from(NAMES))
     def remove(self, name: str) -> None:
         self.clusters.pop(name, None)
-        self.assumed.pop(name, None)
+        self.flying.pop(name, None)
         self.builder.remove(name)
 
     @rule(name=st.sampled_from(NAMES), units=st.integers(-3, 5), gpu=st.booleans())
     def assume(self, name: str, units: int, gpu: bool) -> None:
         request = {"cpu": 100, "example.com/gpu": 1} if gpu else {"cpu": 100}
-        self.builder.assume(name, request, units)
-        if name in self.assumed:
-            held = self.assumed[name]
-            for resource, amount in request.items():
-                held[resource] = held.get(resource, 0) + amount * units
+        load = Load.of(request)
+        self.builder.assume(name, load, units)
+        if name in self.flying:
+            self.flying[name][load] = self.flying[name].get(load, 0) + units
 
     @rule()
     def snapshot(self) -> None:
         found = self.builder.snapshot()
         anew = builder(self.clusters.values())
-        for name, held in self.assumed.items():
-            for resource, amount in held.items():
-                anew.assume(name, {resource: amount}, 1)
+        for name, held in self.flying.items():
+            for load, units in held.items():
+                anew.assume(name, load, units)
         assert facts(found) == facts(anew.snapshot())
         assert found is self.builder.snapshot()
         self.taken.append((found, arrays(found)))
@@ -126,15 +129,13 @@ class Changing(RuleBasedStateMachine):
 
 @pytest.mark.proves("C7")
 def test_a_changed_snapshot_equals_one_made_anew() -> None:
-    run_state_machine_as_test(
-        Changing, settings=settings(max_examples=60, stateful_step_count=15, deadline=None)
-    )
+    run_state_machine_as_test(Changing, settings=examples(60, stateful_step_count=15))
 
 
 def test_a_snapshot_costs_nothing_while_nothing_changes() -> None:
     made = builder([cluster("a"), cluster("b")])
     first = made.snapshot()
-    made.assume("a", UNIT, 0)
+    made.assume("a", LOAD, 0)
     made.remove("unknown")
     assert made.snapshot() is first
 
@@ -142,12 +143,12 @@ def test_a_snapshot_costs_nothing_while_nothing_changes() -> None:
 def test_only_what_was_decided_is_copied_for_a_decision_in_flight() -> None:
     made = builder([cluster("a"), cluster("b")])
     first = made.snapshot()
-    made.assume("a", UNIT, 2)
+    made.assume("a", LOAD, 2)
     second = made.snapshot()
     assert second.labels is first.labels
     assert second.groups is first.groups
-    assert not first.assumed
-    assert second.assumed["cpu"][second.row["a"]] == 1000
+    assert not first.coming("cpu").any()
+    assert second.coming("cpu")[second.row["a"]] == 1000
 
 
 @pytest.mark.proves("C16")
@@ -208,12 +209,12 @@ class TestRoom:
 
     def test_units_in_flight_are_taken_off_rounded_up(self) -> None:
         made = builder([cluster("a"), cluster("b")])
-        made.assume("a", {"cpu": 700, "pods": 1}, 1)
+        made.assume("a", Load.of({"cpu": 700, "pods": 1}), 1)
         assert fits(made.snapshot()) == {"a": 14, "b": 16}
 
     def test_more_in_flight_than_there_is_leaves_nothing(self) -> None:
         made = builder([cluster("a")])
-        made.assume("a", UNIT, 1000)
+        made.assume("a", LOAD, 1000)
         assert fits(made.snapshot()) == {"a": 0}
 
     @given(st.lists(node_groups, max_size=4), st.integers(1, 2000), st.integers(1, 2**31))
@@ -242,7 +243,7 @@ def test_a_price_that_is_no_finite_number_is_none(text: str) -> None:
 @pytest.mark.proves("E21")
 def test_a_hook_may_look_at_one_cluster_otherwise() -> None:
     made = builder([cluster("a", groups=[group(cpu="1")]), cluster("b", groups=[group(cpu="1")])])
-    made.assume("a", UNIT, 1)
+    made.assume("a", LOAD, 1)
     before = made.snapshot()
     changed = msgspec.structs.replace(
         before.clusters[before.row["a"]],
@@ -260,3 +261,26 @@ def test_a_label_that_changes_all_the_time_does_not_grow_the_vocabulary_for_ever
     found = made.snapshot().column("beat")
     assert len(found.vocabulary.values) < 600
     assert [found.vocabulary.values[code] for code in found.codes] == ["1999", "0"]
+
+
+@pytest.mark.proves("L9")
+def test_columns_go_when_no_cluster_uses_them_any_more() -> None:
+    made = builder([cluster("a"), cluster("b")])
+    for beat in range(3000):
+        nodes = group(
+            labels={f"node-{beat}": "x"}, taints=[{"key": f"t{beat}", "effect": "NoSchedule"}]
+        )
+        nodes["free"][f"example.com/r{beat}"] = "1"
+        capacity = {"nodes": 1, "allocatable": nodes["free"], "requested": {}}
+        status = {"capacity": capacity, "version": f"v{beat}"}
+        made.upsert(cluster("a", {f"key-{beat}": "x"}, groups=[nodes], status=status))
+        found = made.snapshot()
+    assert set(found.labels) == {CLUSTER, "key-2999"}
+    assert set(found.groups.labels) == {"node-2999"}
+    assert {"example.com/r2999"} == {r for r in found.groups.free if r.startswith("example.com")}
+    assert {"example.com/r2999"} == {r for r in found.allocatable if r.startswith("example.com")}
+    assert sorted(len(taints) for taints in found.groups.taint_sets) == [0, 1]
+    assert len(found.version.vocabulary.values) < 600
+    borne = (Toleration(key="t2999", operator="Exists"),)
+    assert fits(found) == {"a": 0, "b": 16}
+    assert fits(found, tolerations=borne)["a"] > 0

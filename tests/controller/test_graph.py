@@ -1,19 +1,24 @@
-"""Workloads that require each other: found, ordered, and placed all together or not at all."""
+"""Workloads that require each other: found, and placed all together or not at all."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from controller.cache.placements import Index
+from controller.cache.seekers import Seekers
 from controller.config import default_profile
-from controller.decision import Decision
-from controller.graph import decide_together, ordered, together
-from controller.index import Index
-from controller.unit import Unit
+from controller.model.unit import Unit
+from controller.scheduling.affinityset import decide_together
+from controller.scheduling.decision import Decision
+from controller.scheduling.graph import MOST_TOGETHER, together
+from controller.scheduling.steps import at_once
 from crds.workload import ScheduledReason
+from machinery.types.selectors import LabelSelector
+from tests.examples import examples
 
 from .make import CLUSTER, NOW, REQUIRED, ZONE, beside, builder, cluster, index, unit
 
@@ -25,13 +30,9 @@ def wants(name: str, *apps: str, key: str = CLUSTER, **spec: Any) -> Unit:
     return unit(name, workloadAffinity={REQUIRED: [beside(app, key) for app in apps]}, **spec)
 
 
-def keys(sets: list[list[Unit]]) -> list[list[str]]:
-    return [[each.name for each in members] for members in sets]
-
-
 def decide_all(units: list[Unit], *clusters: Any, bound: Index | None = None) -> list[Decision]:
     fleet = builder(clusters).snapshot()
-    return decide_together(fleet, units, bound or Index(), PROFILE, NOW)
+    return at_once(decide_together(fleet, units, bound or Index(), PROFILE, NOW))
 
 
 def placements(decisions: list[Decision]) -> list[dict[str, int]]:
@@ -42,31 +43,64 @@ def node(cpu: str) -> list[dict[str, Any]]:
     return [{"count": 1, "free": {"cpu": cpu, "memory": "32Gi", "pods": "110"}}]
 
 
-@pytest.mark.proves("C16")
-class TestOrder:
-    """The sets, and which is decided first."""
+def set_of(name: str, units: list[Unit]) -> list[str]:
+    """The names of the set that this one is decided with."""
+    seekers = Seekers(each for each in units if each.affinity.required)
+    asked = next(each for each in units if each.name == name)
+    return [each.name for each in at_once(together(asked, seekers))]
 
-    def test_the_required_one_comes_before_the_one_that_requires_it(self) -> None:
+
+@pytest.mark.proves("C16")
+class TestSets:
+    """Who has to be decided together."""
+
+    def test_one_that_is_required_and_requires_nobody_is_alone(self) -> None:
         units = [wants("a", "b"), wants("b", "c"), unit("c")]
-        assert keys(ordered(units)) == [["c"], ["b"], ["a"]]
+        assert [set_of(name, units) for name in "abc"] == [["a"], ["b"], ["c"]]
 
     def test_those_that_require_each_other_are_one_set(self) -> None:
         units = [wants("front", "back"), wants("back", "front"), wants("log", "front"), unit("x")]
-        assert keys(ordered(units)) == [["back", "front"], ["log"], ["x"]]
+        assert set_of("front", units) == set_of("back", units) == ["back", "front"]
+        assert (set_of("log", units), set_of("x", units)) == (["log"], ["x"])
 
     def test_a_ring_is_one_set(self) -> None:
         units = [wants("a", "b"), wants("b", "c"), wants("c", "a")]
-        assert keys(ordered(units)) == [["a", "b", "c"]]
+        assert set_of("b", units) == ["a", "b", "c"]
 
-    def test_namespaces_do_not_meet(self) -> None:
+    def test_namespaces_and_schedulers_do_not_meet(self) -> None:
         units = [wants("a", "b"), wants("b", "a", namespace="bank")]
-        assert keys(ordered(units)) == [["b"], ["a"]]
+        assert (set_of("a", units), set_of("b", units)) == (["a"], ["b"])
+        units = [wants("a", "b"), wants("b", "a", schedulerName="another")]
+        assert (set_of("a", units), set_of("b", units)) == (["a"], ["b"])
 
     def test_a_set_is_found_from_each_of_its_members(self) -> None:
         units = [wants("a", "b"), wants("b", "a"), wants("c", "a"), unit("d")]
-        known = {each.key: each for each in units}
-        found = {each.name: keys([together(each.key, known)])[0] for each in units}
+        found = {name: set_of(name, units) for name in "abcd"}
         assert found == {"a": ["a", "b"], "b": ["a", "b"], "c": ["c"], "d": ["d"]}
+
+    def test_one_that_may_not_take_part_closes_no_ring(self) -> None:
+        units = [wants("a", "b"), wants("b", "a")]
+        asked = together(units[0], Seekers(units), partner=lambda key: key[1] != "b")
+        assert [each.name for each in at_once(asked)] == ["a"]
+
+    @pytest.mark.proves("L7")
+    def test_a_set_without_end_is_decided_one_by_one(self) -> None:
+        many = MOST_TOGETHER + 2
+        crowd = [wants(f"w{n}", "crowd", labels={"app": "crowd"}) for n in range(many)]
+        assert set_of("w7", crowd) == ["w7"]
+        assert len(set_of("w7", crowd[:MOST_TOGETHER])) == MOST_TOGETHER
+
+    @pytest.mark.proves("L14")
+    def test_only_those_are_looked_at_that_a_term_can_select(self) -> None:
+        seekers = Seekers([wants("a", "b"), wants("b", "a"), wants("c", "a")])
+        (term,) = wants("x", "b").affinity.required
+        found = seekers.selected(wants("x", "b"), term.label_selector)
+        assert [each.name for each in found] == ["b"]
+        seekers.put(wants("b", "a", labels={"app": "other"}))
+        assert list(seekers.selected(wants("x", "b"), term.label_selector)) == []
+        for name in "abc":
+            seekers.drop(("shop", name))
+        assert list(seekers.selected(wants("x"), LabelSelector())) == []
 
 
 @pytest.mark.proves("C16", "C18")
@@ -94,7 +128,7 @@ class TestTogether:
     def test_room_is_counted_for_both(self) -> None:
         pair = [wants("back", "front", replicas=8), wants("front", "back", replicas=9)]
         held = builder([cluster("a")])
-        decisions = decide_together(held.snapshot(), pair, Index(), PROFILE, NOW)
+        decisions = at_once(decide_together(held.snapshot(), pair, Index(), PROFILE, NOW))
         assert placements(decisions) == [{}, {}]
 
     def test_none_is_placed_where_one_has_no_cluster(self) -> None:
@@ -117,6 +151,21 @@ class TestTogether:
         found = {zones[name] for decision in decisions for name in decision.placements}
         assert all(decision.scheduled for decision in decisions)
         assert len(found) == 1
+
+    @pytest.mark.proves("L7")
+    @pytest.mark.parametrize("order", ["abcdef", "fbdace", "cafebd"])
+    def test_a_ring_is_closed_whatever_its_names(self, order: str) -> None:
+        """Each next one is whom a placed one waits for, not who comes next by name."""
+        ring = [wants(n, order[(i + 1) % 6], replicas=1) for i, n in enumerate(order)]
+        clusters = [cluster(f"m{n}", groups=node(str(n % 4 + 1))) for n in range(8)]
+        decisions = decide_all(ring, *clusters)
+        assert {tuple(each.placements) for each in decisions} <= {
+            ("m3",),
+            ("m7",),
+            ("m2",),
+            ("m6",),
+        }
+        assert len({tuple(each.placements) for each in decisions}) == 1
 
     def test_members_may_have_selectors_of_their_own(self) -> None:
         pair = [
@@ -151,7 +200,7 @@ class TestTogether:
         selector = pair[0].affinity.required[0].label_selector
         assert known.clusters_of("shop", selector, but=()) == set()
 
-    @settings(max_examples=80, deadline=None)
+    @examples(80)
     @given(st.data())
     def test_whatever_is_placed_satisfies_everybody(self, data: st.DataObject) -> None:
         names = ["a", "b", "c"]
@@ -177,7 +226,8 @@ class TestTogether:
         labels = {
             c.metadata.name: {**c.metadata.labels, CLUSTER: c.metadata.name} for c in clusters
         }
-        for members in ordered(units):
+        sets = {tuple(set_of(name, units)) for name in names}
+        for members in ([u for u in units if u.name in each] for each in sorted(sets)):
             if len(members) < 2:
                 continue
             decisions = decide_all(members, *clusters)

@@ -10,13 +10,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from controller.cache.builder import Fleet, Mask, with_cluster
 from controller.config import default_profile
-from controller.fleet import Fleet, Mask, with_cluster
-from controller.framework.points import PerClusterFilter, PerClusterScore
+from controller.explain.record import record
+from controller.framework.interface import Unplaced
+from controller.framework.percluster import PerClusterFilter, PerClusterScore
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Code, Status, unschedulable
-from controller.model import MemberCluster
-from controller.unit import Unit
+from controller.model.objects import MemberCluster
+from controller.model.unit import Unit
 from crds.workload import ScheduledReason, WorkloadState
 
 from .make import cluster, decided, unit, verdicts
@@ -135,7 +137,7 @@ def test_a_hook_takes_a_cluster_out_and_cannot_bring_a_refused_one_in() -> None:
     )
     assert decision.placements == {"b": 2}
     assert verdicts(decision) == {"a": "taken out by Without", "b": "", "c": "not ready"}
-    assert len(decision.to_dict()["clusters"]) == 3
+    assert len(record(decision)["clusters"]) == 3
 
 
 @pytest.mark.proves("E23")
@@ -188,8 +190,25 @@ class Comforting:
 
     name = "Comforting"
 
-    def post_filter(self, state: Any, unit: Unit, fleet: Fleet) -> Status:
+    def post_filter(self, state: Any, unit: Unit, fleet: Fleet, unplaced: Unplaced) -> Status:
+        self.seen = unplaced
         return Status(Code.SUCCESS, (f"{len(fleet)} more may come",), self.name)
+
+
+@pytest.mark.proves("L4")
+def test_post_filter_sees_verdicts_and_shares() -> None:
+    plugin = Comforting()
+    made = profile(post_filter=[plugin])
+    asked = unit(replicas=20, distribution="Divided")
+    away = cluster("b", ready=False)
+    decision = decided(asked, cluster("a", groups=SMALL), away, profile=made)
+    row = decision.fleet.row
+    assert decision.placements == {"a": 2}
+    assert plugin.seen.shares == {row["a"]: 2}
+    assert plugin.seen.desired == 20
+    assert plugin.seen.feasible.tolist() == [row["a"] == n for n in range(2)]
+    ((name, text, mask),) = plugin.seen.refusals
+    assert (name, text, mask[row["b"]]) == ("ClusterReady", "not ready", True)
 
 
 def test_post_filter_adds_to_the_message_of_what_found_no_cluster() -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from controller.index import Index
-from controller.unit import Unit
-from machinery.objects import Key
-from machinery.selectors import LabelSelector, Requirement
+from controller.cache.placements import Index
+from controller.model.unit import Unit
+from machinery.types.metadata import Key
+from machinery.types.selectors import LabelSelector, Requirement
+from tests.examples import examples
 
 from .make import CLUSTER, PREFERRED, REQUIRED, ZONE, beside, index, unit, weighted
 
@@ -141,9 +141,7 @@ class Moving(RuleBasedStateMachine):
 
 @pytest.mark.proves("C16", "C18")
 def test_it_says_what_looking_at_all_workloads_says() -> None:
-    run_state_machine_as_test(
-        Moving, settings=settings(max_examples=150, stateful_step_count=30, deadline=None)
-    )
+    run_state_machine_as_test(Moving, settings=examples(150, stateful_step_count=30))
 
 
 def test_what_nobody_uses_is_forgotten() -> None:

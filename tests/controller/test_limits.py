@@ -9,21 +9,26 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from controller import catalogue
+from controller.binding.statuspatch import patch_of
+from controller.cache.builder import Fleet, FleetBuilder
+from controller.cache.inflight import Load
+from controller.cache.placements import Index
 from controller.config import default_profile, load
-from controller.cycle import decide
-from controller.fleet import Fleet, FleetBuilder
-from controller.framework.registry import Registry
-from controller.index import Index
-from controller.model import Workload
-from controller.status import patch_of
-from controller.unit import Unit, compile_unit
+from controller.framework import runtime
+from controller.model.objects import Workload
+from controller.model.unit import Unit, compile_unit
+from controller.scheduling.cycle import decide
+from machinery.api.resources import WORKLOADS
 from machinery.clock import timestamp
 from machinery.errors import ConfigurationError
+from tests.examples import examples
 
 from .make import NOW, cluster, workload
+from .memory import Stage
 
 PATIENCE = timedelta(seconds=60)
 HOLD = timedelta(minutes=5)
@@ -57,7 +62,7 @@ def limit(name: str, units: int, until: datetime, **other: Any) -> dict[str, Any
 
 
 def learnt(unit: Unit, now: datetime = NOW) -> dict[str, int]:
-    settled = PROFILE.settled(unit, now)
+    settled = runtime.settled(PROFILE, unit, now)
     return {name: each.units for name, each in settled.limits.items()}
 
 
@@ -67,7 +72,7 @@ def test_what_waits_for_a_minute_is_believed_and_not_before() -> None:
     early = told({"a": 5}, report("a", 5, 3, NOW - PATIENCE / 2))
     assert learnt(unit) == {"a": 3}
     assert learnt(early) == {}
-    assert PROFILE.next_look(early, NOW) == PATIENCE.total_seconds() / 2
+    assert runtime.next_look(PROFILE, early, NOW) == PATIENCE.total_seconds() / 2
     assert learnt(early, NOW + PATIENCE / 2) == {"a": 3}
 
 
@@ -93,9 +98,16 @@ def test_capacity_that_is_published_late_is_no_missing_unit() -> None:
 
 def test_only_what_is_divided_by_the_planner_learns() -> None:
     entry = report("a", 5, 3, NOW - HOLD)
-    bound = {"labels": {"app": "demo", "stowage.dev/workload-policy": "p"}}
-    for other in ({"distribution": "Single"}, {"distribution": "Duplicated"}, bound):
+    for other in ({"distribution": "Single"}, {"distribution": "Duplicated"}):
         assert learnt(told({"a": 5}, entry, limits=[limit("a", 3, NOW + HOLD)], **other)) == {}
+
+
+@pytest.mark.proves("R13")
+@pytest.mark.parametrize("distribution", ["Single", "Divided"])
+def test_what_a_policy_divides_learns(distribution: str) -> None:
+    bound = {"labels": {"app": "demo", "stowage.dev/workload-policy": "p"}}
+    unit = told({"a": 5}, report("a", 5, 3, NOW - HOLD), distribution=distribution, **bound)
+    assert learnt(unit) == {"a": 3}
 
 
 def test_limits_of_other_pods_are_forgotten() -> None:
@@ -106,8 +118,8 @@ def test_limits_of_other_pods_are_forgotten() -> None:
 
 def test_a_limit_is_doubted_when_its_time_is_over() -> None:
     unit = told({"a": 3}, report("a", 3, 3, None), limits=[limit("a", 3, NOW + HOLD)])
-    assert PROFILE.next_look(unit, NOW) == HOLD.total_seconds()
-    assert PROFILE.settled(unit, NOW) is unit
+    assert runtime.next_look(PROFILE, unit, NOW) == HOLD.total_seconds()
+    assert runtime.settled(PROFILE, unit, NOW) is unit
     assert learnt(unit, NOW + HOLD) == {"a": 6}
 
 
@@ -119,11 +131,11 @@ def test_the_patience_is_in_the_configuration(tmp_path: Any) -> None:
             "- schedulerName: stowage\n  pluginConfig:\n"
             f"  - name: Divided\n    args: {{unschedulableSeconds: {seconds}}}\n"
         )
-        return load(file, Registry()).profiles["stowage"]
+        return load(file, catalogue.registry()).profiles["stowage"]
 
     unit = told({"a": 5}, report("a", 5, 3, NOW - timedelta(seconds=5)))
-    assert configured("5").settled(unit, NOW).limits["a"].units == 3
-    assert configured("6").settled(unit, NOW) is unit
+    assert runtime.settled(configured("5"), unit, NOW).limits["a"].units == 3
+    assert runtime.settled(configured("6"), unit, NOW) is unit
     for wrong in ("-1", "soon", "1.5"):
         with pytest.raises(ConfigurationError, match=r"scheduler.yaml:7: .*unschedulableSeconds"):
             configured(wrong)
@@ -156,7 +168,7 @@ class Loop:
             free = {"cpu": str(max(room - runs.get(name, 0), 0)), "pods": "999"}
             made.upsert(cluster(name, groups=[{"count": 1, "free": free}]))
         for name, units in self.workload.placements.items():
-            made.assume(name, {"cpu": 1000, "pods": 1}, units - runs[name])
+            made.assume(name, Load.of({"cpu": 1000, "pods": 1}), units - runs[name])
         return made.snapshot()
 
     @property
@@ -174,7 +186,7 @@ class Loop:
             report(name, asked, runs[name], self.since.get(name)) for name, asked in placed.items()
         ]
         current = self.workload
-        unit = PROFILE.settled(compile_unit(current), self.now)
+        unit = runtime.settled(PROFILE, compile_unit(current), self.now)
         decision = decide(self.fleet, unit, Index(), PROFILE, self.now)
         patch = patch_of(decision, msgspec.structs.replace(current, unit=unit))
         if patch is not None:
@@ -204,7 +216,7 @@ def test_units_without_a_node_go_where_there_is_one() -> None:
 fleets = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 30), fleets, st.lists(st.integers(61, 4000), min_size=12, max_size=12))
 def test_from_any_start_it_comes_to_rest_and_takes_nothing_back_that_runs(
     replicas: int, members: list[tuple[int, int]], steps: list[int]
@@ -228,3 +240,31 @@ def test_from_any_start_it_comes_to_rest_and_takes_nothing_back_that_runs(
         assert all(loop.runs.get(name, 0) >= n for name, n in before.items())
         status = loop.workload.status
         assert sum(loop.workload.placements.values()) + (status.pending or 0) == replicas
+
+
+@pytest.mark.parametrize("grows", [True, False])
+async def test_a_cluster_that_grows_in_time_keeps_its_units(*, grows: bool) -> None:
+    """Decided by the clock, as nothing happens when the patience ends."""
+    stage = Stage()
+    stage.cluster("a", cpu="12")
+    stage.cluster("b", cpu="4")
+
+    def reported(runs: int) -> None:
+        """Of the six units on the first cluster."""
+        entry: dict[str, Any] = {"name": "a", "replicas": 6, "scheduled": runs}
+        if runs < 6:
+            since = timestamp(stage.clock.now())
+            entry |= {"unschedulable": 6 - runs, "unschedulableSince": since}
+        stage.hub.edit(WORKLOADS, "demo", {"status": {"clusters": [entry]}}, status=True)
+
+    async with stage.leading():
+        stage.workload("demo", replicas=8, cpu="1", distribution="Divided")
+        await stage.until(lambda: stage.placed("demo") == {"a": 6, "b": 2})
+        reported(3)
+        await stage.calm(PATIENCE.total_seconds() - 10)
+        assert stage.placed("demo") == {"a": 6, "b": 2}
+        if grows:
+            reported(6)
+        await stage.calm(20)
+        assert stage.placed("demo") == ({"a": 6, "b": 2} if grows else {"a": 3, "b": 4})
+        assert ("limits" in stage.hub.read(WORKLOADS, "demo")["status"]) != grows

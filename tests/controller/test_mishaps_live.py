@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from copy import deepcopy
@@ -10,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from machinery.api.resources import CRDS, WORKLOAD_POLICIES
 from machinery.errors import Invalid
-from machinery.resources import CRDS, EVENTS, WORKLOAD_POLICIES
+from tests.patience import until
 
-from .live import World, condition, counted, deciding, placements, policy
+from .live import World, at_rest, condition, counted, deciding, placements, policy, shown
 
 ZONE = "topology.kubernetes.io/zone"
 BOUND = {"stowage.dev/workload-policy": "demo"}
@@ -52,23 +52,6 @@ async def relabelled(world: World, name: str, app: str) -> None:
     await world.edit(name, {"spec": {"targetDeployment": template}})
 
 
-async def events(world: World, name: str) -> list[dict[str, Any]]:
-    """The Events about a Workload, a moment later."""
-    await asyncio.sleep(1)
-    listed = (await world.client.list(EVENTS, namespace=world.namespace))["items"]
-    return [each for each in listed if each["regarding"].get("name") == name]
-
-
-async def shown(world: World, summary: str) -> dict[str, Any]:
-    """The policy's status, as soon as its column says so."""
-    for _ in range(100):
-        found = await world.client.get(WORKLOAD_POLICIES, "demo", namespace=world.namespace)
-        if found.get("status", {}).get("summary") == summary:
-            return dict(found["status"])
-        await asyncio.sleep(0.1)
-    raise AssertionError(found.get("status"))
-
-
 @pytest.mark.proves("K21")
 async def test_units_that_the_policy_does_not_mean_are_told_by_an_event(zones: World) -> None:
     await policy(zones, {"matchLabels": {"app": "else"}}, member=1, host=3)
@@ -77,7 +60,7 @@ async def test_units_that_the_policy_does_not_mean_are_told_by_an_event(zones: W
         status = await says(zones, "unmeant", "FailedToSchedule", MISMATCH)
         assert (status["state"], status["pending"]) == ("Failed", 6)
         assert condition(status, "Failed")["message"] == MISMATCH
-        (event,) = await events(zones, "unmeant")
+        (event,) = await zones.events("unmeant")
         assert (event["type"], event["reason"]) == ("Warning", "FailedScheduling")
         assert event["note"] == MISMATCH
         await policy(zones, {"matchLabels": {"app": "unmeant"}}, member=3, host=3)
@@ -90,7 +73,7 @@ async def test_no_policy_of_that_name(zones: World) -> None:
         await zones.workload("alone", replicas=6, labels=BOUND)
         status = await says(zones, "alone", "PolicyNotFound", MISSING)
         assert (status["state"], status["pending"]) == ("Pending", 6)
-        (event,) = await events(zones, "alone")
+        (event,) = await zones.events("alone")
         assert (event["type"], event["note"]) == ("Warning", MISSING)
 
 
@@ -184,7 +167,7 @@ async def test_labels_are_edited_so_that_the_units_count_no_longer(zones: World)
         await zones.edit("unit", {"spec": {"replicas": 3}})
         message = f"2 of 3 units have a cluster; {MISMATCH}"
         await zones.until("unit", lambda s: condition(s, "Scheduled")["message"] == message)
-        assert message in [event["note"] for event in await events(zones, "unit")]
+        assert await zones.events("unit", message)
 
 
 @pytest.mark.proves("K5", "K33")
@@ -238,124 +221,72 @@ async def test_from_a_hundred_thousand_to_none(world: World) -> None:
         assert (status["clusterSummary"], status["pending"]) == ("", 0)
 
 
-class TestClaimed:
-    """Quota that another process has taken for a Workload that nobody here has seen."""
-
-    @pytest.mark.proves("K24")
-    async def test_what_is_only_claimed_is_reached_until_the_claim_is_void(
-        self, zones: World, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("controller.claims.CLAIM_SECONDS", 4.0)
-        await policy(zones, host=3)
-        await claim(zones, h1=3)
-        async with deciding(zones):
-            await zones.workload("late", replicas=3, labels=BOUND)
-            status = await says(
-                zones,
-                "late",
-                "ReplicasReached",
-                "0/2 clusters: 1 not in a domain of workload-policy demo, "
-                "1 reached the replicas of workload-policy demo",
-                "workload-policy demo reached host (3/3)",
-            )
-            assert (status["state"], status["assigned"]) == ("Pending", 0)
-            assert await zones.placed("late", seconds=40) == {"h1": 3}
-
-    @pytest.mark.proves("K20", "K24")
-    async def test_claims_in_a_domain_that_has_no_cluster_here(self, zones: World) -> None:
-        await policy(zones, mars=2, host=3)
-        await claim(zones, rover=2, h1=3)
-        async with deciding(zones):
-            await zones.workload("late", replicas=3, labels=BOUND)
-            status = await says(
-                zones,
-                "late",
-                "ReplicasReached",
-                "0/2 clusters: 1 not in a domain of workload-policy demo, "
-                "1 reached the replicas of workload-policy demo",
-                "workload-policy demo reached host (3/3)",
-            )
-            assert status["pending"] == 3
-            await shown(zones, "mars=0/2,host=3/3")
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "type": (
+        {"allocationType": "require"},
+        "spec.allocationType: 'require' is none of Required, Preferred",
+    ),
+    "text": (
+        {"allocationPolicy": [{"name": "host", "replicas": "3"}]},
+        "spec.allocationPolicy[0].replicas: Expected `int`, got `str`",
+    ),
+    "domains": (
+        {"allocationPolicy": None},
+        "spec.allocationPolicy: name at least one domain",
+    ),
+    "selector": (
+        {"labelSelector": None},
+        "spec.labelSelector: say which Workloads count",
+    ),
+    "value": (
+        {"allocationPolicy": [{"name": "no value", "replicas": 3}]},
+        "spec.allocationPolicy: 'no value' is no value of a label",
+    ),
+}
+"""By the name of the policy and of its Workload: what is wrong with it, and the words for that."""
+RIGHT = {
+    "topologyKey": ZONE,
+    "labelSelector": {},
+    "allocationPolicy": [{"name": "host", "replicas": 30}],
+    "allocationType": "Required",
+}
 
 
 @pytest.mark.proves("K17")
-async def test_a_policy_that_no_longer_meets_the_rules(bare_world: World) -> None:
-    """Stored under a schema without rules; the present one would have refused it."""
-    await bare_world.cluster("h1", labels={ZONE: "host"})
-    wrong = "spec.allocationType: 'require' is none of Required, Preferred"
-    async with without_rules(bare_world):
-        await policy(bare_world, kind="require", host=3)
-    async with deciding(bare_world):
-        await bare_world.workload("strict", replicas=2, labels=BOUND)
-        message = f"0/1 clusters: workload-policy demo: {wrong}"
-        status = await says(bare_world, "strict", "InvalidPolicy", message)
-        assert (status["state"], status["pending"]) == ("Pending", 2)
-        (event,) = await events(bare_world, "strict")
-        assert (event["type"], event["note"]) == ("Warning", message)
-        told = await shown(bare_world, "")
-        ready = condition(told, "Ready")
-        assert (ready["status"], ready["reason"], ready["message"]) == (
-            "False",
-            "InvalidPolicy",
-            wrong,
-        )
-        await policy(bare_world, host=3)
-        assert await bare_world.placed("strict") == {"h1": 2}
-
-
-@pytest.mark.proves("K17")
-@pytest.mark.parametrize(
-    ("spec", "wrong"),
-    [
-        (
-            {"allocationPolicy": [{"name": "host", "replicas": "3"}]},
-            "spec.allocationPolicy[0].replicas: Expected `int`, got `str`",
-        ),
-        ({"allocationPolicy": None}, "spec.allocationPolicy: name at least one domain"),
-        ({"labelSelector": None}, "spec.labelSelector: say which Workloads count"),
-        (
-            {"allocationPolicy": [{"name": "no value", "replicas": 3}]},
-            "spec.allocationPolicy: 'no value' is no value of a label",
-        ),
-    ],
-)
-async def test_a_policy_of_the_wrong_form(
-    bare_world: World, spec: dict[str, Any], wrong: str, monkeypatch: pytest.MonkeyPatch
+async def test_policies_that_no_longer_meet_the_rules(
+    bare_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stored under a schema without rules: a number as text, or what is required left out."""
-    asked = counted(monkeypatch)
+    asked, space = counted(monkeypatch), bare_world.namespace
     await bare_world.cluster("h1", labels={ZONE: "host"})
-    rules = {
-        "topologyKey": ZONE,
-        "labelSelector": {},
-        "allocationPolicy": [{"name": "host", "replicas": 3}],
-        "allocationType": "Required",
-        **spec,
-    }
-    body = {
-        "apiVersion": WORKLOAD_POLICIES.api_version,
-        "kind": "WorkloadPolicy",
-        "metadata": {"name": "demo", "namespace": bare_world.namespace},
-        "spec": {name: value for name, value in rules.items() if value is not None},
-    }
     async with without_rules(bare_world):
-        await bare_world.client.create(WORKLOAD_POLICIES, body, namespace=bare_world.namespace)
+        for name, (spec, _) in WRONG.items():
+            body = {
+                "apiVersion": WORKLOAD_POLICIES.api_version,
+                "kind": "WorkloadPolicy",
+                "metadata": {"name": name, "namespace": space},
+                "spec": {k: v for k, v in {**RIGHT, **spec}.items() if v is not None},
+            }
+            await bare_world.client.create(WORKLOAD_POLICIES, body)
     async with deciding(bare_world):
-        await bare_world.workload("strict", replicas=2, labels=BOUND)
-        message = f"0/1 clusters: workload-policy demo: {wrong}"
-        await says(bare_world, "strict", "InvalidPolicy", message)
-        ready = condition(await shown(bare_world, ""), "Ready")
-        assert (ready["status"], ready["reason"]) == ("False", "InvalidPolicy")
-        assert ready["message"] == wrong
-        asked.clear()
-        await asyncio.sleep(3)
-        assert not [path for path in asked if "workloadpolicies" in path], "and rests"
-        right = {"labelSelector": {}, "allocationPolicy": [{"name": "host", "replicas": 3}]}
-        await bare_world.client.merge_patch(
-            WORKLOAD_POLICIES, "demo", {"spec": right}, namespace=bare_world.namespace
-        )
-        assert await bare_world.placed("strict") == {"h1": 2}
+        for name, (_, wrong) in WRONG.items():
+            bound = {"stowage.dev/workload-policy": name}
+            await bare_world.workload(name, replicas=2, labels=bound)
+            message = f"0/1 clusters: workload-policy {name}: {wrong}"
+            status = await says(bare_world, name, "InvalidPolicy", message)
+            assert (status["state"], status["pending"]) == ("Pending", 2)
+            (event,) = await bare_world.events(name)
+            assert (event["type"], event["note"]) == ("Warning", message)
+            ready = condition(await shown(bare_world, "", policy=name), "Ready")
+            assert (ready["status"], ready["reason"]) == ("False", "InvalidPolicy")
+            assert ready["message"] == wrong
+        await at_rest(asked, "workloadpolicies")
+        for name in WRONG:
+            await bare_world.client.merge_patch(
+                WORKLOAD_POLICIES, name, {"spec": RIGHT}, namespace=space
+            )
+        for name in WRONG:
+            assert await bare_world.placed(name) == {"h1": 2}
 
 
 @asynccontextmanager
@@ -382,16 +313,15 @@ async def _until_rules(world: World, *, hold: bool) -> None:
         "metadata": {"name": "probe", "namespace": world.namespace},
         "spec": {},
     }
-    for _ in range(100):
+
+    async def as_wanted() -> bool:
         try:
             await world.client.create(WORKLOAD_POLICIES, empty, dry_run=True)
-            held = False
         except Invalid:
-            held = True
-        if held == hold:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"the rules of {POLICIES} hold: {held}")
+            return hold
+        return not hold
+
+    await until(as_wanted, every=0.1)
 
 
 async def claim(world: World, **units: int) -> None:

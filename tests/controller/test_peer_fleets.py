@@ -18,15 +18,15 @@ import pytest
 from benchmarks.fleets import DATA, LABELS, TAINT
 from benchmarks.fleets import unit as workload
 from benchmarks.karmada_cases import CASES
+from controller.cache.builder import Fleet
+from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.cycle import decide
-from controller.decision import Decision
-from controller.fleet import Fleet
-from controller.index import Index
-from controller.plugins.resources import room
+from controller.plugins.clusterresources import room
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import Decision
 
-from .apportion.peers import ORACLES, Answer
 from .make import NOW, builder, cluster
+from .planner.peers import ORACLES, Answer
 
 SPECS = {
     "a_duplicated_half": "duplicated on half",

@@ -1,7 +1,7 @@
 """Every case of every peer that divides nothing, put to the whole decision.
 
 The same answer, or a rule of ours which is better, and why: `peer_rules` has the lists. What
-divides is in `apportion.test_oracles`.
+divides is in `planner.test_oracles`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from controller.decision import Decision
+from controller.scheduling.decision import Decision
+from tests.cases import each_of
 
-from .apportion.peers import ALL
+from .make import adds_up
 from .peer_cases import AMPLE, REGION, Case, shares
 from .peer_rules import (
     BEST_KEPT,
@@ -25,6 +26,11 @@ from .peer_rules import (
     OUTSIDE,
     PURPOSE,
 )
+from .planner.peers import ALL
+
+
+def _named(case: Case) -> str:
+    return case.id
 
 
 def _same(case: Case, decision: Decision) -> bool:
@@ -32,7 +38,7 @@ def _same(case: Case, decision: Decision) -> bool:
 
 
 @pytest.mark.proves("C6", "C13", "C14", "C20", "D3")
-@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.id)
+@each_of(CASES, known_by=_named)
 def test_the_answer(case: Case) -> None:
     decision = case.decision
     if case.id in PURPOSE:
@@ -45,7 +51,7 @@ def test_the_answer(case: Case) -> None:
 
 
 @pytest.mark.proves("C19")
-@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.id)
+@each_of(CASES, known_by=_named)
 def test_the_order_in_which_clusters_come_changes_nothing(case: Case) -> None:
     """Another process has seen them in another order, and must say the same."""
     for order in (case.members[::-1], case.members[1::2] + case.members[::2]):
@@ -53,11 +59,10 @@ def test_the_order_in_which_clusters_come_changes_nothing(case: Case) -> None:
 
 
 @pytest.mark.proves("D3")
-@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.id)
+@each_of(CASES, known_by=_named)
 def test_bounds_room_and_constraints_hold(case: Case) -> None:
     decision, held = case.decision, case.present()
-    assert decision.assigned + decision.pending == decision.desired
-    assert decision.pending >= 0
+    adds_up(decision)
     for name, units in decision.placements.items():
         assert units <= max(case.most(name), held.get(name, 0)), name
     wanted = {n: min(least, case.most(n)) for n, least in case.lower.items()}
@@ -78,7 +83,7 @@ def _spread_holds(case: Case, decision: Decision) -> None:
 
 
 @pytest.mark.proves("D3")
-@pytest.mark.parametrize("case", EVERY, ids=lambda case: case.id)
+@each_of(CASES, known_by=_named)
 def test_never_fewer_units_are_placed_than_the_peer_places(case: Case) -> None:
     decision = case.decision
     if case.seen is shares:
@@ -110,7 +115,7 @@ PACKED = [
 
 
 @pytest.mark.proves("D3")
-@pytest.mark.parametrize("case", PACKED, ids=lambda case: case.id)
+@each_of({n: [c for c in cases if c in PACKED] for n, cases in CASES.items()}, known_by=_named)
 def test_packing_uses_no_more_clusters_than_the_peer(case: Case) -> None:
     assert all(len(case.decision.placements) <= len(answer) for answer in case.answers)
 

@@ -9,21 +9,23 @@ import msgspec
 import numpy as np
 import pytest
 
+from controller import catalogue
+from controller.cache.placements import Index
 from controller.config import default_profile, parse
-from controller.cycle import decide
-from controller.decision import Decision
-from controller.framework.points import CycleState
-from controller.framework.registry import Registry
-from controller.index import Index
-from controller.model import WorkloadPolicy
-from controller.plugins.policy import NAME, PolicyState
-from controller.plugins.policy import WorkloadPolicy as Plugin
-from controller.policies import compile_policy
-from controller.reasons import Why
-from controller.unit import Unit, compile_unit
+from controller.explain.record import record
+from controller.features.workloadpolicy.compiled import compile_policy
+from controller.features.workloadpolicy.counts import Tally
+from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.features.workloadpolicy.plugin import NAME, PolicyState
+from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
+from controller.framework.interface import CycleState
+from controller.model.unit import Unit, compile_unit
+from controller.planner.reasons import Why
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason, WorkloadState
 
-from .make import NOW, ZONE, builder, cluster, workload
+from .make import NOW, ZONE, builder, cluster, counting, workload
 
 LABEL = "stowage.dev/workload-policy"
 BOUND = {LABEL: "demo"}
@@ -50,9 +52,7 @@ def policy(body: Mapping[str, Any], **spec: Any) -> WorkloadPolicy:
 
 
 def world(*bodies: WorkloadPolicy, placed: Placed = ()) -> Index:
-    index = Index()
-    for body in bodies:
-        index.put_policy(compile_policy(body))
+    index = counting(*bodies)
     for each, shares in placed:
         index.put(each, shares)
     return index
@@ -221,7 +221,7 @@ def test_an_edit_between_two_points_does_not_change_the_pass():
     state = CycleState(enabled=default_profile().names)
     assert plugin.pre_filter(state, who, fleet, index).ok
     copied = state.clone()
-    index.put_policy(compile_policy(policy(stored(host=0))))
+    index.ledger(Tally).put_policy(compile_policy(policy(stored(host=0))))
     index.put(asked("sibling", labels={}), {"h1": 3})
     for each in (state, copied):
         ((full, _),) = plugin.filter(each, who, fleet, index).reached
@@ -291,13 +291,13 @@ def test_the_record_tells_the_order_in_which_units_were_given():
     balance = world(policy(stored(member=5, host=3)))
     decision = decided(asked(replicas=8), balance)
     order = "member host member host member member host member"
-    assert decision.turns() == order.split()
+    assert decision.assignment_order() == order.split()
     fill = world(policy(stored(member=2, host=3), allocationMethod="Fill"))
     decision = decided(asked(replicas=6), fill)
-    assert decision.to_dict()["order"] == ["member"] * 2 + ["host"] * 3
+    assert record(decision)["order"] == ["member"] * 2 + ["host"] * 3
     beyond = world(policy(stored(member=1), allocationType="Preferred"))
-    assert decided(asked(replicas=2, cpu="8"), beyond).turns() == ["member", "-"]
-    assert decided(asked(labels={}), balance).turns() == []
+    assert decided(asked(replicas=2, cpu="8"), beyond).assignment_order() == ["member", "-"]
+    assert decided(asked(labels={}), balance).assignment_order() == []
 
 
 @pytest.mark.proves("K23")
@@ -308,7 +308,7 @@ def test_each_point_can_be_switched_off_by_itself():
             "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
             f"profiles:\n- schedulerName: stowage\n  plugins:{off}\n"
         )
-        return parse(text, Registry()).profiles["stowage"]
+        return parse(text, catalogue.registry()).profiles["stowage"]
 
     index = world(policy(stored(member=2, host=3)))
     members = (
@@ -396,11 +396,11 @@ def test_counting_costs_a_table_whatever_lies_behind_it(monkeypatch):
         looked.append(labels)
         return bool(matches(self, labels))
 
-    monkeypatch.setattr("machinery.selectors.LabelSelector.matches", counted)
+    monkeypatch.setattr("machinery.types.selectors.LabelSelector.matches", counted)
     decision = decided(asked(replicas=100), index, *members)
     assert decision.scheduled
     assert len(looked) <= 2
-    assert sum(index.units_of(("shop", "demo")).values()) == 2000
+    assert sum(index.ledger(Tally).units_of(("shop", "demo")).values()) == 2000
 
 
 def test_the_table_follows_every_change():
@@ -421,10 +421,10 @@ def test_the_table_follows_every_change():
                 index.put(asked(name, labels={}, pods={"app": "else"}), {"c0": 3})
                 shares.pop(name, None)
             case 3:
-                index.put_policy(compile_policy(policy(stored(host=3))))
+                index.ledger(Tally).put_policy(compile_policy(policy(stored(host=3))))
         expected: dict[str, int] = {}
         for placed in shares.values():
             for where, units in placed.items():
                 expected[where] = expected.get(where, 0) + units
-        assert dict(index.units_of(("shop", "demo"))) == expected
-        assert index.tally.members(("shop", "demo")) == len(shares)
+        assert dict(index.ledger(Tally).units_of(("shop", "demo"))) == expected
+        assert index.ledger(Tally).members(("shop", "demo")) == len(shares)

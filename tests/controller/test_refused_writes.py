@@ -12,18 +12,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.decision import Decision
-from controller.model import Workload
-from controller.status import for_good, patch_of, short_patch
-from controller.unit import compile_unit
-from controller.world import known
+from controller.binding.statuspatch import patch_of, short_patch
+from controller.cache.cache import known
+from controller.config import default_profile
+from controller.framework import runtime
+from controller.framework.statuswriter import for_good
+from controller.model.objects import Footprint, Workload
+from controller.model.unit import compile_unit
+from controller.scheduling.decision import Decision
+from crds.names import ANNOTATION_CLUSTERS
 from crds.workload import ScheduledReason, WorkloadState, WorkloadStatus
+from machinery.api.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS, Resource
+from machinery.api.verbs import MERGE_PATCH
 from machinery.errors import AlreadyExists, ApiError, Conflict, Unreachable
-from machinery.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS, Resource
-from machinery.verbs import MERGE_PATCH
+from tests.patience import until
 
 from . import make
-from .live import SINCE, World, condition, counted, deciding, deployment, placements
+from .live import SINCE, World, at_rest, condition, counted, deciding, deployment, placements
 
 KIND = "workloads.stowage.dev"
 POLICIES = "workloadpolicies.stowage.dev"
@@ -36,8 +41,10 @@ MANY = {f"{'k' * 60}{n}": "v" * 63 for n in range(40)}
 
 def decision(workload: Workload, **shares: int) -> Decision:
     """One that places these shares of the Workload, and nothing else."""
+    unit = compile_unit(workload)
     return Decision(
-        unit=compile_unit(workload),
+        unit=unit,
+        fields=runtime.status_fields(default_profile(), unit),
         fleet=make.fleet(),
         time=make.NOW,
         placements=shares,
@@ -55,6 +62,23 @@ def status_of(made: Decision, workload: Workload) -> dict[str, Any]:
     given = {name: value for name, value in patch["status"].items() if value is not None}
     WorkloadStatus.model_validate(given)
     return dict(patch["status"])
+
+
+@pytest.mark.proves("R1", "C30")
+def test_the_write_of_the_placements_notes_for_good_who_may_be_sent_something() -> None:
+    first = make.workload(replicas=2)
+    assert status_of(decision(first, b=1, a=1), first)["footprint"] == {"clusters": "a,b"}
+    noted = Footprint(clusters="a,b")
+    moved = msgspec.structs.replace(
+        first, status=msgspec.structs.replace(first.status, footprint=noted)
+    )
+    assert status_of(decision(moved, c=2), moved)["footprint"] == {"clusters": "a,b,c"}
+    assert "footprint" not in status_of(decision(moved, a=2), moved)
+    marks = {ANNOTATION_CLUSTERS: "c"}
+    older = msgspec.structs.replace(
+        moved, metadata=msgspec.structs.replace(moved.metadata, annotations=marks)
+    )
+    assert "footprint" not in status_of(decision(older, c=2), older)
 
 
 class TestBounds:
@@ -263,14 +287,13 @@ class TestLive:
                 assert "status.decision.hash" in said["message"]
                 found = await bare_world.get("mute")
                 assert (placements(found), found["status"]["state"]) == ({}, "Failed")
-                await asyncio.sleep(1)
+                await at_rest(asked, "/mute/")
                 asked.clear()
                 await bare_world.cluster("two")
                 await bare_world.workload("other", replicas=1)
                 await bare_world.refused("other", "InvalidWorkload")
-                await asyncio.sleep(3)
-                assert not [path for path in asked if "/mute/" in path]
-                assert len([path for path in asked if "/other/" in path]) == 2
+                await at_rest(asked, "/other/")
+                assert not [path for path in asked if "/mute/" in path], "nothing helps it"
             await bare_world.edit("mute", {"spec": {"replicas": 3}})
             assert sum((await bare_world.placed("mute")).values()) == 3
 
@@ -283,7 +306,7 @@ class TestWideClaims:
         self, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Long names instead of many clusters: it is the bytes that count."""
-        monkeypatch.setattr("controller.claims.LANDED_SECONDS", 5.0)
+        monkeypatch.setattr("controller.features.workloadpolicy.claims.LANDED_SECONDS", 1.0)
         await wide_clusters(world, 250)
         await required(world, replicas=250 * 90)
         async with deciding(world):
@@ -299,8 +322,8 @@ class TestWideClaims:
     async def test_one_that_no_room_is_large_enough_for_goes_alone(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("controller.claims.LANDED_SECONDS", 1.0)
-        monkeypatch.setattr("controller.claims.CLAIM_BYTES", 1000)
+        monkeypatch.setattr("controller.features.workloadpolicy.claims.LANDED_SECONDS", 1.0)
+        monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_BYTES", 1000)
         await wide_clusters(world, 10)
         await required(world, replicas=100)
         async with deciding(world):
@@ -331,10 +354,7 @@ class TestWideClaims:
                     said = await world.refused(f"wide{n}", "InvalidWorkload")
                     assert "].placements: Too many" in said["message"]
                     assert sum((await world.placed(f"narrow{n}")).values()) == 1
-                await asyncio.sleep(2)
-                asked.clear()
-                await asyncio.sleep(3)
-                assert not [path for path in asked if "/wide" in path]
+                await at_rest(asked, "/wide")
             await world.edit("wide0", {"spec": {"replicas": 10}})
             assert sum((await world.placed("wide0")).values()) == 10
 
@@ -401,14 +421,11 @@ async def _until_bound(world: World, *, holds: bool) -> None:
     ]
     with suppress(AlreadyExists):
         await world.workload("probe", schedulerName="nobody")
-    for _ in range(100):
-        refused = False
-        for kind, status in bounds:
-            refused |= await _refuses(world, kind, status)
-        if refused == holds:
-            return
-        await asyncio.sleep(0.1)
-    raise AssertionError(f"the bound holds: {refused}")
+
+    async def as_wanted() -> bool:
+        return any([await _refuses(world, *bound) for bound in bounds]) == holds
+
+    await until(as_wanted, every=0.1)
 
 
 async def _refuses(world: World, kind: Resource, status: Mapping[str, Any]) -> bool:

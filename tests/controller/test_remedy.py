@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from controller.decision import Decision
+from controller.config import default_profile
+from controller.explain.record import record
+from controller.framework.explains import Explains
+from controller.framework.percluster import PerClusterFilter
+from controller.framework.profile import Profile
+from controller.model.objects import MemberCluster
+from controller.model.unit import Unit
+from controller.scheduling.decision import Decision
 
 from .make import ZONE, beside, cluster, decided, required_terms, unit
 
@@ -14,11 +21,11 @@ SMALL = [{"count": 1, "free": {"cpu": "2", "memory": "4Gi", "pods": "10"}}]
 
 
 def said(decision: Decision) -> list[str]:
-    return [note["text"] for note in decision.to_dict()["remedies"]]
+    return [note["text"] for note in record(decision)["remedies"]]
 
 
 def why_pending(decision: Decision) -> list[str]:
-    return [note["text"] for note in decision.to_dict()["pendingReasons"]]
+    return [note["text"] for note in record(decision)["pendingReasons"]]
 
 
 @pytest.mark.proves("E30")
@@ -131,7 +138,7 @@ def test_the_predicate_that_keeps_the_most_away_comes_first() -> None:
     clusters = [cluster(f"a{n}", ready=False) for n in range(5)] + [
         cluster("c", unschedulable=True)
     ]
-    notes = decided(unit(), *clusters).to_dict()["remedies"]
+    notes = record(decided(unit(), *clusters))["remedies"]
     assert [(n["kind"], n["name"], n["number"]) for n in notes] == [
         ("Lift", "ClusterReady", 5),
         ("Lift", "TaintToleration", 1),
@@ -181,7 +188,7 @@ def test_a_bound_is_named_where_room_is_not_lacking() -> None:
         "1 cluster: at the upper bound of spec.distributionWeights",
         "1 cluster: no rule of spec.distributionWeights",
     ]
-    assert [(each["kind"], each["gain"]) for each in decision.to_dict()["binding"]] == [
+    assert [(each["kind"], each["gain"]) for each in record(decision)["binding"]] == [
         ("Upper", 3),
     ]
     assert said(decision) == [
@@ -209,3 +216,23 @@ def test_clusters_that_spread_constraints_leave_out_are_named() -> None:
         f"5 more units need 500m cpu and 1Gi memory each on {holder}",
         f"other bounds in spec.spreadConstraints, which leave out {other}, with room for 4",
     ]
+
+
+@pytest.mark.proves("E30")
+def test_every_filter_that_comes_with_stowage_words_its_own_cures() -> None:
+    """What speaks of room is worded by the numbers of the room itself."""
+    silent = [p.name for p in default_profile().filter if not isinstance(p, Explains)]
+    assert silent == ["ClusterResources"]
+
+
+def test_a_plugin_that_knows_no_cure_is_named_with_what_it_said() -> None:
+    class Mute(PerClusterFilter):
+        name = "Mute"
+
+        def fits(self, unit: Unit, cluster: MemberCluster) -> str:
+            return "not today"
+
+    enabled = {"queueSort": [default_profile().queue_sort], "filter": [Mute()]}
+    profile = Profile.of("stowage", {**enabled, "assign": default_profile().assign}, {})
+    (note,) = record(decided(unit(), cluster("a"), profile=profile))["remedies"]
+    assert note["text"].startswith("whatever makes Mute say 'not today' no longer: that alone")

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from controller import catalogue
 from controller.config import parse
-from controller.decision import Decision
 from controller.framework.profile import Profile
-from controller.framework.registry import Registry
+from controller.scheduling.decision import Decision
 
 from .make import PREFERRED, ZONE, beside, cluster, decided, expression, index, unit, weighted
 
@@ -24,7 +24,7 @@ def only(name: str, weight: int = 1) -> Profile:
       disabled: [{{name: "*"}}]
       enabled: [{{name: {name}, weight: {weight}}}]
 """
-    return parse(text, Registry()).profiles["stowage"]
+    return parse(text, catalogue.registry()).profiles["stowage"]
 
 
 def score(decision: Decision, plugin: str) -> dict[str, int]:
@@ -212,7 +212,7 @@ class TestRanking:
       disabled: [{{name: "*"}}]
       enabled: [{{name: ClusterAffinity, weight: 1}}, {{name: ClusterReliability, weight: {weight}}}]
 """
-            profile = parse(text, Registry()).profiles["stowage"]
+            profile = parse(text, catalogue.registry()).profiles["stowage"]
             decision = decided(asked, *clusters, profile=profile)
             for row in range(2):
                 parts = [profile.weights[p] * int(decision.scores[p][row]) for p in decision.scores]

@@ -6,12 +6,19 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .live import World, deciding, process, until
+from machinery.api.resources import SERVICE_ACCOUNTS
+from machinery.discovery.access_reviews import allowed
+from machinery.errors import AlreadyExists
+from stowage.setup import install as installer
+from tests.patience import until
+
+from .live import World, deciding, process
 
 
 async def ask(
@@ -26,7 +33,7 @@ async def ask(
         if token:
             request.add_header("Authorization", f"Bearer {token}")
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
             with refused:
@@ -82,7 +89,8 @@ async def test_debug_flags_of_a_process(world: World, tmp_path: Path) -> None:
     log = tmp_path / "controller.log"
 
     def lines() -> list[dict[str, Any]]:
-        return [json.loads(line) for line in log.read_text().splitlines() if line[:1] == "{"]
+        whole = log.read_text().rpartition("\n")[0]  # the last one may be in the making
+        return [json.loads(line) for line in whole.splitlines() if line[:1] == "{"]
 
     def tables() -> dict[str, list[str]]:
         """The clusters of each table of scores, by Workload."""
@@ -91,11 +99,12 @@ async def test_debug_flags_of_a_process(world: World, tmp_path: Path) -> None:
         return {key: [row.split("|")[3].strip() for row in told] for key, told in rows.items()}
 
     with process(world, log, "--debug-scores=3"):
-        await until(lambda: any("listening on" in each["message"] for each in lines()))
+        await until(lambda: any("listening on" in each["message"] for each in lines()), seconds=90)
         (said,) = [each["message"] for each in lines() if "listening on" in each["message"]]
         port = int(said.rpartition(":")[2])
         await world.workload("first")
-        await world.placed("first", seconds=40)
+        await world.placed("first", seconds=90)
+        await until(lambda: "shop/first" in tables())
         assert len(tables()["shop/first"]) == 3
 
         for method, rows in (("PUT", "2"), ("POST", "100")):
@@ -166,24 +175,46 @@ async def test_a_standby_says_so(world: World) -> None:
         )
 
 
-async def test_beyond_loopback_the_hub_judges_a_token(world: World) -> None:
-    for name in ("allowed", "stranger"):
-        await asyncio.to_thread(
-            world.hub.kubectl, "create", "serviceaccount", name, "-n", "shop", check=False
+async def bearer(world: World, account: str) -> str:
+    """A token of that service account, which is there afterwards."""
+    with suppress(AlreadyExists):
+        await world.client.create(
+            SERVICE_ACCOUNTS, {"metadata": {"name": account, "namespace": world.namespace}}
         )
-    role = "--verb=get --non-resource-url=/stowage/apis/v1/*"
-    subject = "--clusterrole=stowage-debug --serviceaccount=shop:allowed"
-    grant = (
-        f"create clusterrole stowage-debug {role}".split(),
-        f"create clusterrolebinding stowage-debug {subject}".split(),
-    )
-    for command in grant:
-        await asyncio.to_thread(world.hub.kubectl, *command, check=False)
-    tokens = [
-        (await asyncio.to_thread(world.hub.kubectl, "create", "token", n, "-n", "shop")).strip()
-        for n in ("allowed", "stranger")
-    ]
+    path = SERVICE_ACCOUNTS.path(world.namespace, account, "token")
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = await world.client.request("POST", path, body=asked)
+    return str(json.loads(answer)["status"]["token"])
+
+
+async def may_ask(world: World, account: str, path: str) -> None:
+    """Let that account ask the controller, and return once the hub's authorizer knows."""
+    url = f"/stowage{path}"
+    rbac, name = "rbac.authorization.k8s.io", "stowage-debug"
+    rule = {"verbs": ["get"], "nonResourceURLs": [url]}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": world.namespace}
+    objects = {
+        "ClusterRole": {"rules": [rule]},
+        "ClusterRoleBinding": {
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": name},
+            "subjects": [subject],
+        },
+    }
+    for kind, body in objects.items():
+        await installer.apply_one(
+            world.client,
+            {"apiVersion": f"{rbac}/v1", "kind": kind, "metadata": {"name": name}, **body},
+            manager="test",
+        )
+    user = f"system:serviceaccount:{world.namespace}:{account}"
+    asks = {"user": user, "nonResourceAttributes": {"path": url, "verb": "get"}}
+    await until(lambda: allowed(world.client, asks))
+
+
+async def test_beyond_loopback_the_hub_judges_a_token(world: World) -> None:
     path = "/apis/v1/__services__"
+    tokens = [await bearer(world, name) for name in ("allowed", "stranger")]
+    await may_ask(world, "allowed", path)
     async with deciding(world, http_host="0.0.0.0") as controller:
         assert (await ask(controller.port, path))[0] == 401
         assert (await ask(controller.port, path, token="nonsense"))[0] == 401

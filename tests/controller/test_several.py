@@ -14,10 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from machinery.api.resources import WORKLOADS
 from machinery.errors import Unreachable
-from machinery.resources import WORKLOADS
+from tests.patience import until
 
-from .live import World, configured, deciding, process, until
+from .live import World, configured, deciding, process
 
 MANY, FEW = 200, 20
 
@@ -50,24 +51,23 @@ async def test_one_that_was_frozen_writes_no_second_decision(world: World, tmp_p
     async with _decisions(world) as decisions:
         with process(world, tmp_path / "first.log") as first:
             await world.workload("warm")
-            await world.placed("warm", seconds=40)
+            await world.placed("warm", seconds=90)
             async with deciding(world, standby=True, identity="two") as second:
                 burst = asyncio.gather(*(world.workload(f"load-{n}") for n in range(MANY)))
                 await until(lambda: len(decisions) > FEW)
                 os.kill(first.pid, signal.SIGSTOP)  # with others decided, and under way
                 try:
                     await burst
-                    await until(lambda: second.leading, seconds=40)
-                    await until(lambda: len(decisions) > MANY, seconds=40)
+                    await until(lambda: second.leading, seconds=90)
+                    await until(lambda: len(decisions) > MANY, seconds=90)
                 finally:
                     os.kill(first.pid, signal.SIGCONT)
                 log = tmp_path / "first.log"
-                try:
-                    await until(lambda: "leads no more" in log.read_text(), seconds=40)
-                except TimeoutError:
-                    first.send_signal(signal.SIGABRT)  # with PYTHONFAULTHANDLER it says where it is
-                    await asyncio.sleep(1)
-                    raise AssertionError(f"{first.poll()}: {log.read_text()[-6000:]}") from None
+                await until(
+                    lambda: "leads no more" in log.read_text(),
+                    seconds=90,
+                    what=lambda: f"{first.poll()}: {log.read_text()[-6000:]}",
+                )
                 await world.settle()
                 assert second.leading
     assert {name: len(made) for name, made in decisions.items()} == dict.fromkeys(decisions, 1)

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from controller.apportion.settle import Limit
-from controller.decision import Decision
+from controller.explain.record import record
+from controller.planner.learning import Limit
+from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason, WorkloadState
+from tests.examples import examples
 
-from .make import CLUSTER, NOW, ZONE, cluster, decided, unit
+from .make import CLUSTER, NOW, ZONE, adds_up, cluster, decided, unit
 
 REGION = "topology.kubernetes.io/region"
 POD = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}
@@ -140,9 +143,11 @@ def placed(
     return decided(who, *fleet(members))
 
 
-@pytest.mark.proves("D3")
-@settings(max_examples=300, deadline=None)
-@given(cases(), st.integers(0, 25), st.sampled_from(["Proportional", "Fewest"]))
+@pytest.mark.proves("D3", "P4")
+@examples(400)
+@given(
+    cases() | cases(nested=False), st.integers(0, 25), st.sampled_from(["Proportional", "Fewest"])
+)
 def test_no_unit_is_pending_that_some_choice_of_domains_would_hold(
     case: tuple[list[Member], list[dict[str, Any]], bool], replicas: int, packing: str
 ) -> None:
@@ -163,7 +168,7 @@ def test_no_unit_is_pending_that_some_choice_of_domains_would_hold(
 
 
 @pytest.mark.proves("D3")
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(cases(), st.integers(0, 25), st.sampled_from(["Proportional", "Fewest"]))
 def test_the_bounds_hold_and_what_is_placed_stays(
     case: tuple[list[Member], list[dict[str, Any]], bool], replicas: int, packing: str
@@ -328,7 +333,7 @@ def test_a_region_that_could_not_keep_to_the_next_constraint_is_passed_over(
 
 
 @pytest.mark.proves("D3")
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(cases(nested=False), st.integers(0, 25))
 def test_bounds_of_keys_that_cross_hold_too(
     case: tuple[list[Member], list[dict[str, Any]], bool], replicas: int
@@ -341,3 +346,45 @@ def test_bounds_of_keys_that_cross_hold_too(
         most = each.get("maxDomains", len(members))
         key = each["topologyKey"]
         assert domains(members, key, after) <= max(most, domains(members, key, before))
+
+
+class TestTooManyChoices:
+    """Constraints of which not every choice can be tried: what is found counts, and it is said."""
+
+    KEYS = tuple(f"example.com/key-{n}" for n in range(6))
+
+    def fleet(self) -> list[Any]:
+        dice = Random(4)
+        return [
+            made(
+                f"c{n:03}",
+                dice.randint(1, 9),
+                **{key: f"v{dice.randrange(9)}" for key in self.KEYS},
+            )
+            for n in range(150)
+        ]
+
+    @pytest.mark.proves("P4")
+    def test_the_best_that_was_found_is_used_and_the_message_and_the_record_say_so(self) -> None:
+        found = decided(asked(900, [limit(key, None, 3) for key in self.KEYS]), *self.fleet())
+        assert 0 < found.assigned < 900
+        adds_up(found)
+        said = "spreadConstraints allow more choices of domains than were tried"
+        assert said in found.message
+        assert said in str(record(found)["pendingReasons"])
+
+    @pytest.mark.proves("P4")
+    def test_that_none_was_found_is_not_called_impossible(self) -> None:
+        limits = [limit(key, 1, 1) for key in self.KEYS[:5]] + [limit(CLUSTER, 3, None)]
+        limits[4] = limit(self.KEYS[4], 3, 4)
+        found = decided(asked(9, limits), *self.fleet())
+        assert (found.placements, found.state) == ({}, WorkloadState.FAILED)
+        impossible = "spreadConstraints cannot be met together" in found.message
+        assert impossible != ("there are more than could be tried" in found.message)
+        assert found.choosing == (found.message.partition("clusters: ")[2],)
+
+    @pytest.mark.proves("P4")
+    def test_where_all_units_have_a_place_nothing_is_said(self) -> None:
+        found = decided(asked(20, [limit(key, None, 3) for key in self.KEYS]), *self.fleet())
+        assert found.scheduled
+        assert record(found)["pendingReasons"] == []

@@ -6,19 +6,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
+from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.cycle import decide
-from controller.decision import Decision
-from controller.index import Index
-from controller.model import WorkloadPolicy
-from controller.policies import compile_policy
-from controller.unit import Unit, compile_unit
+from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.model.unit import Unit, compile_unit
+from controller.planner.reasons import Why
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import Decision
+from tests.examples import examples
 
-from .make import CLUSTER, NOW, ZONE, builder, cluster, workload
+from .make import CLUSTER, NOW, ZONE, adds_up, builder, cluster, counting, workload
 
 PROFILE = default_profile()
 ZONES = ("x", "y", "z")
@@ -121,16 +121,14 @@ class Fleet(RuleBasedStateMachine):
     def every_unit_is_counted_once(self) -> None:
         if self.last is not None:
             decision = self.last
-            assert sum(decision.placements.values()) + decision.pending == decision.desired
-            assert decision.pending >= 0
-            assert all(units >= 0 for units in decision.placements.values())
+            adds_up(decision)
             assert set(decision.placements) <= set(decision.fleet.names)
             as_a_whole = decision.refusals and not decision.masks
             settled = as_a_whole or not decision.placements
             assert settled or decision.scheduled == (decision.pending == 0)
-            for row in range(len(decision.fleet)):
-                for reason in decision.why(row):
-                    assert str(reason)
+            for row, name in enumerate(decision.fleet.names):
+                kept = [r.number for r in decision.why(row) if r.kind is Why.KEPT]
+                assert sum(kept) <= decision.placements.get(name, 0), "no more stays than is there"
 
     def _keeps_quota(self, unit: Unit, before: dict[str, int]) -> None:
         if self.policy is None or not unit.bound or self.policy["allocationType"] != "Required":
@@ -187,21 +185,19 @@ class Fleet(RuleBasedStateMachine):
         return compile_unit(msgspec.structs.replace(body, metadata=meta))
 
     def _index(self) -> Index:
-        index = Index()
+        index = counting()
         if self.policy is not None:
             meta = {"namespace": POLICY[0], "name": POLICY[1], "uid": "p", "generation": 1}
             stored = msgspec.convert({"metadata": meta, "spec": self.policy}, WorkloadPolicy)
-            index.put_policy(compile_policy(stored))
+            index = counting(stored)
         for name in self.specs:
             index.put(self._unit(name), self.present.get(name, {}))
         return index
 
 
-Fleet.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, derandomize=True
-)
+Fleet.TestCase.settings = examples(120, stateful_step_count=40, derandomize=True)
 
 
-@pytest.mark.proves("D3", "K8", "K29")
+@pytest.mark.proves("D3", "K8", "K29", "L16")
 class TestFleet(Fleet.TestCase):  # type: ignore[name-defined,misc] # made by hypothesis
     """Run by pytest."""

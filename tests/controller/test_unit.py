@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.model import Workload
-from controller.unit import compile_unit
+from controller.model.objects import Workload
+from controller.model.unit import compile_unit
 
 from .make import REQUIRED, beside, cluster, decided, expression, required_terms, unit, workload
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
+
 _numbers = itertools.count(1)
 
 
@@ -58,7 +60,7 @@ EMPTY_NAME = {
 @pytest.fixture(scope="session")
 def judging_hub(hub: Any) -> Any:
     """The hub, from when its API server has learnt of both policies: a moment after they are made."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE * 60
     create = ["create", "--dry-run=server", "-o", "json", "-f", "-"]
     while time.monotonic() < deadline:
         refused = hub.kubectl(*create, input=json.dumps(CANARY), check=False)

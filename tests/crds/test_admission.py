@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
-from crds import validation
+from crds.admission import validation
 from crds.names import (
+    FINALIZER,
     GROUP_ALIASES,
     LABEL_GROUP,
     LABEL_POLICY,
     NORMALISED_PREFIX,
     POLICY_ALIASES,
 )
+from tests.patience import PATIENCE
 
 MARK = f"{NORMALISED_PREFIX}workload-policy"
 FIRST, SECOND = POLICY_ALIASES
@@ -30,12 +33,12 @@ def author(tenant):
     return user
 
 
-def grant(tenant, user: str, namespace: str) -> None:
-    name = f"{tenant.namespace}-use-{namespace}"
+def grant(tenant, user: str, name_of: str, resource: str = "targetnamespaces") -> None:
+    name = f"{tenant.namespace}-use-{name_of}".lower().replace("/", "-")
     rule = {
         "apiGroups": ["stowage.dev"],
-        "resources": ["targetnamespaces"],
-        "resourceNames": [namespace],
+        "resources": [resource],
+        "resourceNames": [name_of],
         "verbs": ["use"],
     }
     tenant.apply(
@@ -188,3 +191,54 @@ def test_a_server_side_apply_drops_the_label_with_its_alias(tenant):
     tenant.apply(tenant.workload("dropped", labels={FIRST: "one"}), "--server-side")
     tenant.apply(tenant.workload("dropped"), "--server-side")
     assert "labels" not in tenant.get("dropped")["metadata"]
+
+
+@pytest.mark.proves("S14")
+def test_only_who_may_write_the_status_may_write_the_propagators_notes(tenant, author):
+    plain = f"{tenant.namespace}-plain"
+    verbs = "--verb=get,list,create,update,patch,delete"
+    tenant.kubectl("create", "role", "plain", verbs, "--resource=workloads.stowage.dev")
+    tenant.kubectl("create", "rolebinding", "plain", "--role=plain", f"--user={plain}")
+    tenant.apply(tenant.workload("noted"))
+    patch = ["patch", "wl", "noted", "--type=merge"]
+
+    def note(user: str, value: str | None, mark: str = "kinds") -> str:
+        notes = {"metadata": {"annotations": {f"stowage.dev/{mark}": value}}}
+        return tenant.kubectl(*patch, f"--as={user}", "-p", json.dumps(notes), check=False)
+
+    deadline = time.monotonic() + PATIENCE * 30
+    while "patched" in note(plain, "v1/Event") and time.monotonic() < deadline:
+        time.sleep(0.1)  # the policy takes a moment to be seen
+    for mark in ("kinds", "clusters", "ordinals"):
+        assert "are written by Stowage; leave them out" in note(plain, "v1/Lease", mark)
+        assert "patched" in note(author, "v1/Secret", mark), "as the propagator may"
+    labels = {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 2}}
+    tenant.kubectl(*patch, f"--as={plain}", "-p", json.dumps(labels))
+    assert "patched" in note(plain, None)
+    copied = tenant.workload("copied")
+    copied["metadata"]["annotations"] = {"stowage.dev/clusters": "m1"}
+    assert "are written by Stowage" in attempt(tenant, plain, copied)
+
+
+@pytest.mark.proves("C30")
+def test_a_new_workload_has_its_finalizer_at_once(tenant):
+    tenant.apply(tenant.workload("new"))
+    assert tenant.get("new")["metadata"]["finalizers"] == [FINALIZER]
+    mine = tenant.workload("mine")
+    mine["metadata"]["finalizers"] = ["example.com/mine"]
+    tenant.apply(mine)
+    assert tenant.get("mine")["metadata"]["finalizers"] == ["example.com/mine", FINALIZER]
+    again = json.dumps({"metadata": {"finalizers": None}})
+    tenant.kubectl("patch", "workload", "new", "--type=merge", "-p", again)
+    assert "finalizers" not in tenant.get("new")["metadata"], "who takes it off has a reason"
+    for name in ("new", "mine"):
+        tenant.kubectl("patch", "workload", name, "--type=merge", "-p", again)
+
+
+@pytest.mark.proves("C30")
+def test_python_gives_a_workload_its_finalizer_as_the_policy_does():
+    spec = {"schedulerName": "stowage"}
+    patch = validation.admitted({"metadata": {"finalizers": ["a/b"]}, "spec": spec})
+    assert patch == {"metadata": {"finalizers": ["a/b", FINALIZER]}}
+    for there in ({"finalizers": [FINALIZER]}, {"deletionTimestamp": "2026-01-02T03:04:05Z"}):
+        assert validation.admitted({"metadata": there, "spec": spec}) == {}

@@ -46,6 +46,8 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("MutatingAdmissionPolicyBinding", names.ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.ADMISSION_POLICY),
         ("ValidatingAdmissionPolicyBinding", names.ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicy", names.MARKS_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicyBinding", names.MARKS_ADMISSION_POLICY),
         ("MutatingAdmissionPolicy", names.POLICY_ADMISSION_POLICY),
         ("MutatingAdmissionPolicyBinding", names.POLICY_ADMISSION_POLICY),
     ]

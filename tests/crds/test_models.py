@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from crds import validation
+from crds.admission import validation
 from crds.membercluster import MemberCluster, ReadyReason
 from crds.names import forbidden_namespace
 from crds.workload import (
@@ -40,6 +40,37 @@ STATUS = {
     "readySummary": "4/6",
     "selector": "app=demo",
     "placements": [{"cluster": "member-a", "replicas": 1}, {"cluster": "host", "replicas": 3}],
+    "reasons": [
+        {
+            "cluster": "host",
+            "steps": [
+                {
+                    "units": 3,
+                    "time": "2026-01-02T03:04:05Z",
+                    "cause": "Scaled",
+                    "name": "host",
+                    "because": [
+                        {"rule": "DomainQuota", "numbers": {"number": 3}, "name": "zone-1"}
+                    ],
+                }
+            ],
+        }
+    ],
+    "reasonCounts": [{"rule": "Weight", "clusters": 1, "units": 1}],
+    "history": [
+        {
+            "time": "2026-01-02T03:04:05Z",
+            "cause": "ClusterGone",
+            "name": "gone",
+            "desired": 6,
+            "assigned": 4,
+            "moves": [
+                {"cluster": "host", "from": 1, "to": 3, "because": [{"rule": "Weight"}]},
+                {"cluster": "gone", "from": 2},
+            ],
+            "more": {"clusters": 2, "came": 1, "went": 2},
+        }
+    ],
     "clusterSummary": "member-a=1,host=3",
     "clusterRef": {
         "apiVersion": "stowage.dev/v1alpha1",
@@ -51,6 +82,7 @@ STATUS = {
             "name": "member-a",
             "replicas": 1,
             "scheduled": 1,
+            "finished": 0,
             "ready": 1,
             "unschedulable": 0,
             "updated": 1,
@@ -62,6 +94,8 @@ STATUS = {
     "serviceExternalIP": "192.0.2.7",
     "policyRef": {"name": "demo"},
     "decision": {"hash": "4f", "time": "2026-01-02T03:04:05Z"},
+    "footprint": {"clusters": "member-a,host", "kinds": "apps/v1/Deployment"},
+    "review": {"generation": 3, "refusal": "spec.manifests: not allowed"},
     "limits": [
         {
             "cluster": "host",

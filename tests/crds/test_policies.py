@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crds import validation
+from crds.admission import validation
 
 BASE: dict[str, Any] = {
     "apiVersion": "stowage.dev/v1alpha1",

@@ -1,4 +1,4 @@
-"""Every object of refused.yaml, put to a real API server and to crds.validation: both refuse alike."""
+"""Every object of refused.yaml, put to a real API server and to crds.admission.validation: both refuse alike."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from crds import validation
+from crds.admission import validation
 
 BASE = {
     "apiVersion": "stowage.dev/v1alpha1",

@@ -15,8 +15,10 @@ def test_the_policies_and_kinds_are_taken_without_a_warning(judging_hub):
     policy = json.loads(judging_hub.kubectl("get", "validatingadmissionpolicy", "-o", "json"))[
         "items"
     ]
-    assert [p["metadata"]["name"] for p in policy] == ["workloads.stowage.dev"]
-    assert not policy[0].get("status", {}).get("typeChecking", {}).get("expressionWarnings")
+    names = [p["metadata"]["name"] for p in policy]
+    assert names == ["workloadmarks.stowage.dev", "workloads.stowage.dev"]
+    for each in policy:
+        assert not each.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
     for crd in json.loads(judging_hub.kubectl("get", "crd", "-o", "json"))["items"]:
         conditions = {c["type"]: c["status"] for c in crd["status"]["conditions"]}
         assert "NonStructuralSchema" not in conditions
@@ -131,7 +133,11 @@ def test_a_membercluster_and_its_columns(tenant):
         status = {
             "version": "v1.36.3",
             "provider": "kind",
-            "capacity": {"nodes": 3, "allocatable": {"cpu": "12", "memory": "48Gi"}},
+            "capacity": {
+                "nodes": 3,
+                "allocatable": {"cpu": "12", "memory": "24684084Ki"},
+                "summary": {"cpu": "12", "memory": "23.5Gi"},
+            },
             "conditions": [{"type": "Ready", "status": "True", "reason": "Connected"}],
         }
         patch = ["patch", "mc", f"{tenant.namespace}-a", "--type=merge", "--subresource=status"]
@@ -147,7 +153,7 @@ def test_a_membercluster_and_its_columns(tenant):
             "MEMORY",
             "AGE",
         ]
-        assert row.split()[1:7] == ["True", "v1.36.3", "kind", "3", "12", "48Gi"]
+        assert row.split()[1:7] == ["True", "v1.36.3", "kind", "3", "12", "23.5Gi"]
     finally:
         tenant.kubectl("delete", "mc", f"{tenant.namespace}-a")
 

@@ -10,11 +10,11 @@ import asyncio
 import sys
 from pathlib import Path
 
+from machinery.api.client import ApiClient
 from machinery.clock import SystemClock
+from machinery.config.member_kubeconfig import parse_kubeconfig
 from machinery.errors import LeaseLost
-from machinery.kubeconfig import parse_kubeconfig
-from machinery.lease import LeaderElector
-from machinery.transport import ApiClient
+from machinery.runtime.leader_election import LeaderElector
 
 
 async def main(kubeconfig: str, namespace: str, identity: str) -> None:
@@ -27,11 +27,12 @@ async def main(kubeconfig: str, namespace: str, identity: str) -> None:
 
         async def lead() -> None:
             while True:
+                moment = clock.monotonic()  # looked at first: a check after it covers it
                 try:
                     elector.check()
-                    print("acts", elector.fence, clock.monotonic(), flush=True)
+                    print("acts", elector._held().transitions, moment, flush=True)
                 except LeaseLost:
-                    print("lost", 0, clock.monotonic(), flush=True)
+                    print("lost", 0, moment, flush=True)
                 await clock.sleep(0.1)
 
         print("contends", 0, clock.monotonic(), flush=True)

@@ -10,7 +10,7 @@ import pytest
 
 from machinery import metrics
 from machinery.errors import AlreadyExists, Forbidden, NotFound, Unreachable
-from machinery.events import EventRecorder, ObjectRef, shortened
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef, shortened
 from tests.fakeclock import FakeClock, settle
 
 WEB = ObjectRef("stowage.dev/v1alpha1", "Workload", "shop", "web", "uid-1")
@@ -280,7 +280,7 @@ async def test_what_waits_is_never_forgotten(hub, clock):
 
 
 async def test_the_pace_is_bounded_and_warnings_go_first(hub, clock):
-    recorder = recorder_of(hub, clock, per_second=10)
+    recorder = recorder_of(hub, clock, burst=1, per_second=10)
     for number in range(30):
         ref = ObjectRef("v1", "Secret", "ns", f"s{number}")
         recorder.event(ref, type="Normal", reason="Scheduled", note="", action="Scheduling")
@@ -315,3 +315,26 @@ def test_a_note_is_cut_between_letters(letter):
 def test_a_memory_that_cannot_hold_what_waits_is_refused(hub, clock):
     with pytest.raises(ValueError, match="memory"):
         recorder_of(hub, clock, backlog=10, memory=10)
+
+
+async def test_a_few_are_written_at_once_and_the_others_slowly_behind_what_matters(hub, clock):
+    recorder = recorder_of(hub, clock, burst=5, per_second=2)
+    running = asyncio.create_task(recorder.run())
+    for number in range(12):
+        ref = ObjectRef("v1", "Secret", "ns", f"s{number}")
+        recorder.event(ref, type="Normal", reason="Scheduled", note="", action="Scheduling")
+    await settle()
+    written = [len(hub.events)]
+    for _ in range(4):
+        await clock.advance(1)
+        written.append(len(hub.events))
+    assert written == [5, 7, 9, 11, 12]
+    await clock.advance(60)
+    for number in range(12, 20):
+        ref = ObjectRef("v1", "Secret", "ns", f"s{number}")
+        recorder.event(ref, type="Normal", reason="Scheduled", note="", action="Scheduling")
+    await settle()
+    assert len(hub.events) == 17, "a long rest earns no more than the first few"
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running

@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from machinery.api.client import ApiClient
+from machinery.api.resources import NAMESPACES
 from machinery.clock import SystemClock
-from machinery.events import EventRecorder, ObjectRef
-from machinery.resources import NAMESPACES
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef
 from machinery.tasks import end
-from machinery.transport import ApiClient
+from tests.patience import until
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ async def namespace(client) -> str:
 
 @pytest.fixture
 async def recorder(client, monkeypatch) -> AsyncIterator[EventRecorder]:
-    monkeypatch.setattr("machinery.events.INTERVAL_SECONDS", 0.5)
+    monkeypatch.setattr("machinery.runtime.event_recorder.INTERVAL_SECONDS", 0.5)
     recorder = EventRecorder(
         client, controller="stowage.dev/controller", instance="controller-1", clock=SystemClock()
     )
@@ -58,9 +59,13 @@ async def test_repeated_with_a_changing_note_is_one_event(apiserver, recorder, n
             action="Scheduling",
         )
         await asyncio.sleep(0.1)
-    await asyncio.sleep(1)
+
+    async def all_told() -> bool:
+        found = await asyncio.to_thread(listed, apiserver, namespace, "web")
+        return any((event.get("series") or {}).get("count") == 12 for event in found)
+
+    await until(all_told)
     (event,) = await asyncio.to_thread(listed, apiserver, namespace, "web")
-    assert event["series"]["count"] == 12
     assert event["message"].startswith("attempt 11: no room")
     assert event["type"] == "Warning"
     assert event["reason"] == "FailedScheduling"
@@ -78,7 +83,7 @@ async def test_about_a_cluster_scoped_object(apiserver, recorder):
         note="",
         action="Probe",
     )
-    await asyncio.sleep(0.5)
+    await until(lambda: asyncio.to_thread(listed, apiserver, "default", "member-events"))
     (event,) = await asyncio.to_thread(listed, apiserver, "default", "member-events")
     assert event["reason"] == "Connected"
 
@@ -88,7 +93,7 @@ async def test_a_namespace_that_is_not_there_harms_nobody(apiserver, recorder, n
         for where in ("nowhere", namespace):
             ref = ObjectRef("v1", "Secret", where, f"s{number}", "")
             recorder.event(ref, type="Normal", reason="Seen", note="hello", action="Looking")
-    await asyncio.sleep(1)
+    await until(lambda: not recorder._waiting)
     for number in range(5):
         assert len(await asyncio.to_thread(listed, apiserver, namespace, f"s{number}")) == 1
-    assert len([r for r in caplog.records if r.name == "machinery.events"]) == 1
+    assert len([r for r in caplog.records if r.name == "machinery.runtime.event_recorder"]) == 1

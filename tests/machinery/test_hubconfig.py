@@ -15,11 +15,11 @@ import pytest
 import yaml
 from aiohttp import web
 
+from machinery.api.client import ApiClient
+from machinery.api.resources import NAMESPACES
+from machinery.config.hub_config import FRESH_SECONDS, hub_connection
+from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, Unauthorized
-from machinery.hubconfig import FRESH_SECONDS, hub_connection
-from machinery.kubeconfig import Connection
-from machinery.resources import NAMESPACES
-from machinery.transport import ApiClient
 from tests.fakeclock import FakeClock
 from tests.machinery.certificates import Authority
 
@@ -258,6 +258,8 @@ def test_without_a_current_context_one_has_to_be_given_and_then_serves(tmp_path:
         (lambda d: d["users"].clear(), "no user 'hub'"),
         (lambda d: d["contexts"][0]["context"].pop("cluster"), "which cluster"),
         (lambda d: d["clusters"][0]["cluster"].pop("server"), "no server"),
+        (lambda d: d["clusters"][0]["cluster"].update(server="https://h:x"), "a port that is none"),
+        (lambda d: d["clusters"][0]["cluster"].update(server="https://[::1"), "is not an http"),
         (lambda d: d["clusters"][0].pop("name"), "name"),
         (
             lambda d: d["clusters"][0].update(

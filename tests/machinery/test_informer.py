@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from machinery.api.resources import SECRETS
 from machinery.errors import (
     Forbidden,
     Gone,
@@ -20,9 +21,10 @@ from machinery.errors import (
     TransportError,
     Unreachable,
 )
-from machinery.informer import HEALTHY_SECONDS, WATCH_SECONDS, Informer
-from machinery.objects import Meta, Object
-from machinery.resources import SECRETS
+from machinery.pace import Pace
+from machinery.runtime.informer import HEALTHY_SECONDS, WATCH_SECONDS, Informer
+from machinery.types.memory_budget import Holding
+from machinery.types.metadata import Meta, Object
 from tests.fakeclock import FakeClock, settle
 
 
@@ -60,6 +62,12 @@ class Server:
         self.watch_faults: list[Exception] = []
         self.between_pages: list[Any] = []  # called, or raised, between two pages
         self._streams: list[asyncio.Queue[Any]] = []
+        self.pace = Pace(FakeClock())
+        self.holding = Holding()
+        self.refused: list[str] = []
+
+    def refuse(self, what: str) -> None:
+        self.refused.append(what)
 
     def put(self, name: str, *, uid: str = "", size: Any = 0) -> dict[str, Any]:
         self.version += 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from machinery.cache import Cache
-from machinery.objects import Meta, Object
+from machinery.runtime.store import Cache
+from machinery.types.metadata import Meta, Object
 
 
 def obj(name: str, version: int, *labels: str) -> Object:

@@ -55,11 +55,15 @@ def failing(words: str) -> None:
 
 
 def test_a_line_tells_when_how_bad_who_and_what(stream: io.StringIO) -> None:
-    logs.get("machinery.queue").warning("%s waits for %d", "key", 3)
+    logs.get("machinery.runtime.workqueue").warning("%s waits for %d", "key", 3)
     line = only(stream)
     moment = parse_timestamp(line.pop("time"))
     assert moment.tzinfo is not None
-    assert line == {"level": "warning", "logger": "machinery.queue", "message": "key waits for 3"}
+    assert line == {
+        "level": "warning",
+        "logger": "machinery.runtime.workqueue",
+        "message": "key waits for 3",
+    }
 
 
 def test_a_line_names_its_object(stream: io.StringIO) -> None:
@@ -134,7 +138,7 @@ HIDDEN = (
 def test_a_secret_from_elsewhere_is_in_no_part_of_a_line(secret: str, *, as_json: bool) -> None:
     stream = io.StringIO()
     logs.configure(stream=stream, as_json=as_json)
-    log = logs.get("machinery.transport")
+    log = logs.get("machinery.api.client")
     log.info("the server said: %s, and more", secret)
     log.info("about", extra={"object": f"demo/{secret}"})
     try:
@@ -176,13 +180,13 @@ def test_what_stands_around_a_secret_stays() -> None:
 
 
 def test_our_information_is_shown_and_that_of_libraries_is_not(stream: io.StringIO) -> None:
-    for name in ("machinery.lease", "aiohttp.access"):
+    for name in ("machinery.runtime.leader_election", "aiohttp.access"):
         logging.getLogger(name).debug("debug of %s", name)
         logging.getLogger(name).info("info of %s", name)
         logging.getLogger(name).warning("warning of %s", name)
     assert [line["message"] for line in lines(stream)] == [
-        "info of machinery.lease",
-        "warning of machinery.lease",
+        "info of machinery.runtime.leader_election",
+        "warning of machinery.runtime.leader_election",
         "warning of aiohttp.access",
     ]
 
@@ -243,6 +247,6 @@ def test_text_shows_tables_and_tracebacks_but_obeys_nobody() -> None:
     except ValueError:
         logs.get("controller").exception("failed")
     text = stream.getvalue()
-    assert "a\tb\n1\t2 \\x1b[2J\\x9b31m\\x0d\n" in text
+    assert "a\tb\n1\t2 \\u001b[2J\\u009b31m\\u000d\n" in text
     assert "failed\nTraceback" in text
     assert text.endswith("ValueError: why\n")

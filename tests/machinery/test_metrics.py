@@ -11,10 +11,10 @@ from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
 from machinery import metrics
+from machinery.api.client import ApiClient
+from machinery.config.member_kubeconfig import Connection
 from machinery.errors import Unreachable
-from machinery.kubeconfig import Connection
-from machinery.queue import WorkQueue
-from machinery.transport import ApiClient
+from machinery.runtime.workqueue import WorkQueue
 from tests.fakeclock import FakeClock
 
 Keep = Callable[[MetricWrapperBase], MetricWrapperBase]
@@ -173,7 +173,7 @@ NAMES = """
 import importlib, pkgutil
 import machinery
 from machinery import metrics
-for module in pkgutil.iter_modules(machinery.__path__, "machinery."):
+for module in pkgutil.walk_packages(machinery.__path__, "machinery."):
     importlib.import_module(module.name)
 for family in metrics.REGISTRY.collect():
     print(family.type, family.name, bool(family.documentation))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from machinery import duration, quantities
+from machinery.types import quantities
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,22 @@ def test_rendering_is_the_inverse(amount: int, resource: str) -> None:
     assert quantities.amount(resource, quantities.render(resource, amount)) == amount
 
 
+@pytest.mark.proves("Y5")
 @pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("30s", 30), ("1h30m", 5400), ("1.5h", 5400), ("250ms", 0.25), ("0", 0), ("-5s", -5)],
+    ("resource", "text", "readable"),
+    [
+        ("memory", "24684084Ki", "23.5Gi"),
+        ("memory", "96Gi", "96Gi"),
+        ("memory", "1048575Mi", "1023.9Gi"),
+        ("memory", "512", "512"),
+        ("memory", "0", "0"),
+        ("cpu", "7999m", "7.9"),
+        ("cpu", "24", "24"),
+        ("cpu", "50m", "0"),
+        ("pods", "330", "330"),
+    ],
 )
-def test_durations(text: str, seconds: float) -> None:
-    assert duration.parse(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "30", "1d", "s", "1h 30m"])
-def test_no_durations(text: str) -> None:
-    with pytest.raises(ValueError, match="duration"):
-        duration.parse(text)
+def test_what_people_read_never_says_more_than_there_is(
+    resource: str, text: str, readable: str
+) -> None:
+    assert quantities.readable(resource, quantities.amount(resource, text)) == readable

@@ -10,7 +10,7 @@ import pytest
 from machinery import metrics
 from machinery.clock import SystemClock
 from machinery.errors import ConfigurationError, Conflict, Unreachable
-from machinery.queue import QueueShutDown, WorkQueue, work, work_once
+from machinery.runtime.workqueue import QueueShutDown, WorkQueue, work, work_once
 from tests.fakeclock import FakeClock, settle
 
 log = logging.getLogger("test.queue")
@@ -140,7 +140,7 @@ async def test_back_off_doubles_and_is_forgiven(queue, clock):
 
 
 async def test_back_off_is_bounded_after_a_thousand_failures(queue, clock):
-    for _ in range(2000):
+    for _ in range(1001):
         queue.retry("a")
         await clock.advance(0)
     getting = asyncio.create_task(queue.get())
@@ -225,12 +225,13 @@ async def test_nobody_waiting_means_no_timer(queue, clock):
 
 
 async def test_memory_is_bounded_by_the_keys_alive(queue, clock):
-    for _ in range(10_000):
+    for _ in range(2_000):
         queue.add_after("a", 3600)
         queue.add("a")
         queue.done(await queue.get())
     assert len(queue._later._heap) < 200
-    assert len(queue._ready._heap) < 200
+    assert not queue._ready._flows
+    assert len(queue._ready._turn._heap) < 200
 
 
 async def test_shut_down_ends_getters_and_takes_nothing_more(queue):
@@ -419,7 +420,7 @@ async def test_keys_that_fail_without_awaiting_anything_starve_nobody():
     working = asyncio.create_task(work(queue, fail, workers=4, log=quiet))
     for name in "abcdefgh":
         queue.add(name)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await asyncio.sleep(0.05)
     working.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from machinery.queue import WorkQueue
+from machinery.runtime.fair_queue import one_flow
+from machinery.runtime.workqueue import WorkQueue
+from tests.examples import examples
 from tests.fakeclock import FakeClock
 
 keys = st.sampled_from("abcd")
@@ -19,12 +21,21 @@ seconds = st.sampled_from([0.5, 1.0, 3.0, 10.0])
 class QueueMachine(RuleBasedStateMachine):
     """`wanted` maps each key that somebody still wants looked at to (moment, priority)."""
 
+    flow: Callable[[str], str] = staticmethod(one_flow)
+    seats: int | None = None
+
     def __init__(self):
         super().__init__()
         self.runner = asyncio.Runner()
         self.clock = FakeClock()
         self.queue: WorkQueue[str] = WorkQueue(
-            name="model", clock=self.clock, base_delay=1.0, max_delay=8.0, jitter=lambda: 1.0
+            name="model",
+            clock=self.clock,
+            base_delay=1.0,
+            max_delay=8.0,
+            jitter=lambda: 1.0,
+            flow=self.flow,
+            seats=self.seats,
         )
         self.wanted: dict[str, tuple[float, int]] = {}
         self.in_work: set[str] = set()
@@ -108,7 +119,14 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_while_there_is_work(self):
         if self.getters:
-            assert not self.due()
+            assert not {key for key in self.due() if self.may(key)}
+
+    def may(self, key: str) -> bool:
+        """Whether there is a seat for it."""
+        if self.seats is None:
+            return True
+        at_work = [self.flow(other) for other in self.in_work]
+        return at_work.count(self.flow(key)) < self.seats - len(at_work)
 
     def due(self) -> set[str]:
         now = self.clock.monotonic()
@@ -143,14 +161,32 @@ class QueueMachine(RuleBasedStateMachine):
             assert key not in self.in_work, "a key in work was handed out"
             assert key in self.wanted, "nobody wanted it"
             assert self.wanted[key][0] <= self.clock.monotonic(), "too early"
-        left = [self.wanted[key][1] for key in self.due() - set(given)]
-        if given and left:
-            lowest = min(self.queue.priority(key) for key in given)
-            assert lowest >= max(left), "a higher priority was passed over"
+        left = {key: self.wanted[key][1] for key in self.due() - set(given)}
+        for key in given:
+            above = [p for k, p in left.items() if self.flow(k) == self.flow(key)]
+            assert self.queue.priority(key) >= max(above, default=-1), "a higher one passed over"
         for key in given:
             assert self.queue.priority(key) == self.wanted.pop(key)[1]
             self.in_work.add(key)
 
 
+class FlowMachine(QueueMachine):
+    """Two namespaces, of two keys each, and few seats: nothing of it may lose or double a key."""
+
+    flow = staticmethod(lambda key: "ab" if key in "ab" else "cd")
+    seats = 3
+
+
+class SeatMachine(FlowMachine):
+    """As many flows as keys."""
+
+    flow = staticmethod(lambda key: key)
+    seats = 2
+
+
+TestFlowMachine = FlowMachine.TestCase
+TestFlowMachine.settings = examples(60, stateful_step_count=40)
+TestSeatMachine = SeatMachine.TestCase
+TestSeatMachine.settings = examples(60, stateful_step_count=40)
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestQueueMachine.settings = examples(60, stateful_step_count=40)

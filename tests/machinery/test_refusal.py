@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from machinery.api.client import ApiClient
+from machinery.api.status_errors import EXCERPT_LIMIT, refusal
+from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ApiError, Conflict, Forbidden, ServerError
-from machinery.kubeconfig import Connection
-from machinery.refusal import EXCERPT_LIMIT, MESSAGE_LIMIT, refusal
-from machinery.transport import ApiClient
+from machinery.types.bounds import MESSAGE
 
 NESTED = b'{"details":{"a":' + b"[" * 100_000
 UNREADABLE = {
@@ -48,7 +49,7 @@ def test_a_status_is_told_whole_but_for_a_message_without_end() -> None:
     body = b'{"reason":"Conflict","message":"%s","details":{"name":"web"}}' % (b"x" * 10_000)
     fault = refusal(409, {"Retry-After": "3"}, body)
     assert (fault.reason, fault.details, fault.retry_after) == ("Conflict", {"name": "web"}, 3.0)
-    assert len(str(fault)) == MESSAGE_LIMIT
+    assert len(str(fault)) == MESSAGE
 
 
 @unreadable

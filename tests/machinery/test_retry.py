@@ -9,6 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from machinery.api.client import ApiClient
+from machinery.api.retry import persist
+from machinery.config.member_kubeconfig import Connection
 from machinery.errors import (
     ApiError,
     NotFound,
@@ -17,24 +20,9 @@ from machinery.errors import (
     TransportError,
     Unreachable,
 )
-from machinery.kubeconfig import Connection
-from machinery.retry import persist
-from machinery.transport import ApiClient
-from tests.fakeclock import FakeClock, settle
+from tests.fakeclock import EagerClock, FakeClock, settle
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-
-
-class EagerClock(FakeClock):
-    """Time passes as soon as somebody waits for it; `waits` are the seconds, one after the other."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-        await self.advance(seconds)
 
 
 class Call:
@@ -373,7 +361,7 @@ async def test_a_client_that_is_closed_meanwhile_asks_no_more() -> None:
     async with server(503, 503) as (url, asked):
         client = ApiClient(Connection(url), clock=clock)
         trying = asyncio.create_task(client.request("GET", "/api"))
-        await asyncio.wait_for(clock.slept.wait(), 5)
+        await asyncio.wait_for(clock.slept.wait(), 60)
         await client.close()
         await clock.advance(10)
         with pytest.raises(TransportError):

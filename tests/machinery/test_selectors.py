@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from machinery.selectors import LabelSelector, Requirement, SelectorTerm, parse_label_selector
+from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm, parse_label_selector
 
 LABELS = {"tier": "gold", "generation": "7", "name": "a"}
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from machinery import tasks
 from machinery.errors import NotFound, Unreachable
-from machinery.tasks import end, within
+from machinery.tasks import end, patiently, within
 from tests.fakeclock import FakeClock, settle
 
 
@@ -105,6 +106,28 @@ async def test_one_that_never_began_ends_too() -> None:
     await end([task])
     assert task.cancelled()
     assert not work.started.is_set()
+
+
+async def test_one_that_goes_on_is_told_again_and_the_log_tells_of_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tasks, "AGAIN_SECONDS", 0.01)
+    told = 0
+
+    async def deaf() -> None:
+        nonlocal told
+        while told < 3:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                told += 1
+
+    (task,) = started(deaf())
+    await settle()
+    async with asyncio.timeout(60):
+        await end([task])
+    assert told == 3
+    assert "is told again" in caplog.text
 
 
 async def test_nothing_to_end_is_nothing() -> None:
@@ -235,3 +258,32 @@ async def test_a_caller_that_is_cancelled_twice_leaves_none_either() -> None:
         await asked
     assert work.ended
     assert work.cancelled == 2
+
+
+# --- waiting for what is missing
+
+
+async def test_waits_until_nothing_is_missing() -> None:
+    clock, answers = FakeClock(), ["a", "b", ""]
+
+    async def missing() -> str:
+        return answers.pop(0)
+
+    waiting = asyncio.create_task(patiently(missing, seconds=10, every=2, clock=clock))
+    await clock.advance(3.9)
+    assert not waiting.done()
+    await clock.advance(0.2)
+    assert waiting.result() == ""
+
+
+async def test_what_is_missing_last_is_the_answer_when_time_is_up() -> None:
+    clock = FakeClock()
+
+    async def missing() -> str:
+        return f"since {clock.monotonic():.0f}"
+
+    waiting = asyncio.create_task(patiently(missing, seconds=10, every=3, clock=clock))
+    await clock.advance(11.9)
+    assert not waiting.done()
+    await clock.advance(0.2)
+    assert waiting.result() == "since 12"

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from machinery.api.client import ApiClient
+from machinery.api.credentials import client_context, in_memory
+from machinery.config.member_kubeconfig import Connection
 from machinery.errors import KubeconfigError, TLSVerificationFailed, Unreachable
-from machinery.kubeconfig import Connection
-from machinery.tls import client_context, in_memory
-from machinery.transport import ApiClient
+from tests.fakeclock import EagerClock
 from tests.machinery.certificates import Authority, Pair, server_context
 
 AUTHORITY = Authority()
@@ -54,7 +55,7 @@ async def serving(
 
 
 async def whoami(connection: Connection) -> str:
-    async with ApiClient(connection, timeout=1) as client:
+    async with ApiClient(connection, clock=EagerClock()) as client:
         return (await client.request("GET", "/whoami")).decode()
 
 
@@ -203,8 +204,8 @@ def test_a_certificate_and_a_key_that_do_not_serve_are_refused_without_a_questio
 LOCKED_KEY = """
 import sys
 from machinery.errors import KubeconfigError
-from machinery.kubeconfig import Connection
-from machinery.tls import client_context
+from machinery.config.member_kubeconfig import Connection
+from machinery.api.credentials import client_context
 ca, certificate, key = (part.encode() for part in sys.argv[1].split("|"))
 try:
     client_context(Connection("https://a", ca, client_cert=certificate, client_key=key))
@@ -248,8 +249,8 @@ WITHOUT_MEMORY_FILES = """
 import os, sys
 del os.memfd_create
 from machinery.errors import KubeconfigError
-from machinery.kubeconfig import Connection
-from machinery.tls import client_context
+from machinery.config.member_kubeconfig import Connection
+from machinery.api.credentials import client_context
 ca, certificate, key, another = (part.encode() for part in sys.stdin.read().split("|"))
 client_context(Connection("https://a", ca, client_cert=certificate, client_key=key))
 try:

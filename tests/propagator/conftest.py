@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,21 +14,28 @@ from typing import Any
 import pytest
 
 from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS, Resource
 from machinery.clock import SystemClock
 from machinery.errors import NotFound
-from machinery.informer import Informer
-from machinery.objects import Key
-from machinery.resources import MEMBER_CLUSTERS, SECRETS, Resource
-from machinery.transport import ApiClient
-from propagator.fleet import MemberFleet
-from propagator.hubmodel import MemberCluster, Secret
-from propagator.member import MemberSession
-from propagator.publish import Publisher
-from propagator.registrar import Registrar
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+from propagator.execution import inventory
+from propagator.hub.cluster_status_writer import Publisher
+from propagator.hub.cluster_types import MemberCluster, Secret, bounded
+from propagator.hub.registration import Registrar
+from propagator.members.registry import MemberFleet
+from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
 from stowage.playground.controlplanes import Cluster
+from tests.patience import until
 
 QUICK = SessionSettings(probe_period=0.5, probe_timeout=1.5, probe_confirm=0.2, probe_backoff=1.0)
+"""A member that stands still is noticed soon; for tests that stop one."""
+CALM = SessionSettings(
+    request_timeout=60.0, probe_period=0.5, probe_timeout=60.0, probe_backoff=1.0
+)
+"""A member that a busy machine holds up is no lost one. One that is gone is noticed as soon."""
 
 
 class Recorder:
@@ -76,27 +83,20 @@ class Rig:
 
     async def becomes(self, name: str, reason: str, *, within: float = 30.0) -> str:
         """Wait until Ready has that reason; its message."""
+        said = "", "", ""
 
         async def there() -> bool:
-            return (await self.ready(name))[1] == reason
+            nonlocal said
+            said = await self.ready(name)
+            return said[1] == reason
 
-        await until(there, within=within)
-        status, _, message = await self.ready(name)
-        assert status == ("True" if reason == "Connected" else "False")
-        return message
+        await until(there, seconds=within, what=lambda: said)
+        assert said[0] == ("True" if reason == "Connected" else "False")
+        return said[2]
 
-
-async def until(
-    holds: Callable[[], Awaitable[bool] | bool], *, within: float = 30.0, every: float = 0.1
-) -> float:
-    """Wait until that holds; the seconds it took. Fails after `within`."""
-    started = time.monotonic()
-    while time.monotonic() - started < within:
-        answer = holds()
-        if answer if isinstance(answer, bool) else await answer:
-            return time.monotonic() - started
-        await asyncio.sleep(every)
-    pytest.fail(f"did not hold within {within:g} s")
+    def told(self, name: str, reason: str) -> bool:
+        """Whether an event said so of that member; it is told after the write that it tells of."""
+        return (name, reason) in {event[:2] for event in self.recorder.events}
 
 
 def secret(
@@ -122,7 +122,7 @@ def secret(
 
 @asynccontextmanager
 async def running(
-    hub: Cluster, *, settings: SessionSettings = QUICK, resources: tuple[Resource, ...] = ()
+    hub: Cluster, *, settings: SessionSettings = CALM, resources: tuple[Resource, ...] = ()
 ) -> AsyncIterator[Rig]:
     """Registrar, fleet and publisher against that hub until the block ends."""
     clock = SystemClock()
@@ -135,15 +135,23 @@ async def running(
             Secret,
             namespace=SYSTEM_NAMESPACE,
             label_selector=f"{LABEL_REGISTER}=true",
+            transform=bounded,
         )
 
         async def sync(session: MemberSession, key: Key) -> float | None:
             rig.synced.append((session.name, key))
             return await rig.sync(session, key) if rig.sync else None
 
-        fleet = MemberFleet(sync, settings=settings, clock=clock)
-        fleet.watch(*resources)
+        fleet = MemberFleet(sync, settings=settings, clock=clock, before_write=lambda: None)
         rig = Rig(client, clusters, fleet, recorder)
+
+        def track(name: str, key: Key | None) -> None:
+            session = fleet.get(name)
+            if key is None and session is not None and session.ready:
+                for resource in resources:
+                    session.track(resource)
+
+        fleet.on_change(track)
         fleet.on_change(lambda name, key: rig.changes.append((name, key)))
         registrar = Registrar(
             client,
@@ -152,7 +160,6 @@ async def running(
             clusters=clusters,
             fleet=fleet,
             clock=clock,
-            check=lambda: None,
         )
         publisher = Publisher(
             client,
@@ -160,7 +167,6 @@ async def running(
             fleet=fleet,
             recorder=recorder,
             clock=clock,
-            check=lambda: None,
         )
         loops = (clusters.run(), secrets.run(), registrar.run(), publisher.run())
         tasks = [asyncio.create_task(loop) for loop in loops]
@@ -175,9 +181,26 @@ async def running(
 
 
 def clean(hub: Cluster) -> None:
-    """Forget every MemberCluster and every registration Secret."""
-    hub.kubectl("delete", "memberclusters", "--all", "--wait=false")
-    hub.kubectl("delete", "secrets", "--all-namespaces", "-l", LABEL_REGISTER, "--wait=false")
+    """Forget every MemberCluster, every registration Secret, and what a failed test left behind.
+
+    A Workload that was left would be pushed to whatever the next test calls by its member's name.
+    """
+    with ThreadPoolExecutor(1) as beside:  # the caller may be within a loop
+        beside.submit(asyncio.run, _cleaned(hub)).result()
+
+
+async def _cleaned(hub: Cluster) -> None:
+    async with ApiClient(hub.connection()) as client:
+        for kind, labels in ((WORKLOADS, None), (SECRETS, LABEL_REGISTER), (MEMBER_CLUSTERS, None)):
+            listed = await client.list(kind, label_selector=labels, metadata_only=True)
+            for each in listed["items"]:
+                meta = each["metadata"]
+                where = {"namespace": meta["namespace"]} if kind.namespaced else {}
+                with suppress(NotFound):
+                    await client.delete(kind, meta["name"], **where)
+                    if meta.get("finalizers"):
+                        released = {"metadata": {"finalizers": None}}
+                        await client.merge_patch(kind, meta["name"], released, **where)
 
 
 @pytest.fixture
@@ -198,6 +221,21 @@ def m1(make_cluster: Callable[..., Cluster]) -> Cluster:
 def m2(make_cluster: Callable[..., Cluster]) -> Cluster:
     """Another member."""
     return make_cluster("m2")
+
+
+@pytest.fixture
+def stage_on(
+    hub: Cluster, m1: Cluster, m2: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
+    """async with stage_on(…) as stage: a propagator with the members m1 and m2; as `staged`.
+
+    A list that a busy machine holds up is waited for.
+    """
+    from .stage import staged, swept  # noqa: PLC0415 - it stands on this module
+
+    monkeypatch.setattr(inventory, "LISTING_SECONDS", 120.0)
+    with swept(hub):
+        yield lambda **how: staged(hub, {"m1": m1, "m2": m2}, **how)
 
 
 def token_for(member: Cluster, name: str, *, role: str = "cluster-admin") -> str:

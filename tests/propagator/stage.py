@@ -4,24 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass
 from typing import Any
 
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS, Resource
 from machinery.errors import NotFound
-from machinery.resources import NAMESPACES, SECRETS, WORKLOADS, Resource
-from machinery.transport import ApiClient
 from propagator.app import Propagator
-from propagator.kinds import USUAL
-from propagator.placements import WorkloadPlacements
-from propagator.settings import PropagatorSettings
+from propagator.execution.reconciler import WorkloadPlacements
+from propagator.members.kinds import USUAL
+from propagator.settings import PropagatorSettings, SessionSettings
 from stowage.playground.controlplanes import Cluster
+from tests.patience import until
 
-from .conftest import QUICK, clean, secret, until
+from .conftest import CALM, clean, secret
 
 KINDS = {resource.kind: resource for resource in USUAL}
 DEPLOYMENTS, SERVICES, CONFIGMAPS = KINDS["Deployment"], KINDS["Service"], KINDS["ConfigMap"]
+AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
+MakeStage = Callable[..., AbstractAsyncContextManager["Stage"]]
+"""What the fixture `stage_on` is."""
 _numbers = itertools.count(1)
 
 
@@ -47,15 +59,29 @@ def configmap(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
+def autoscaler(version: str, most: int = 3, *, name: str = "scaler") -> dict[str, Any]:
+    return {
+        "apiVersion": f"autoscaling/{version}",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": name},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": most,
+        },
+    }
+
+
 @dataclass
 class Stage:
     """What a test does and sees. One namespace for each."""
 
     hub: ApiClient
     members: Mapping[str, ApiClient]
+    clusters: Mapping[str, Cluster]
     process: Propagator
     task: asyncio.Task[None]
     namespace: str
+    sessions: SessionSettings = CALM
 
     async def create(self, name: str, **spec: Any) -> dict[str, Any]:
         """A Workload that another scheduler than ours places."""
@@ -69,10 +95,20 @@ class Stage:
         }
         return await self.hub.create(WORKLOADS, body)
 
-    async def place(self, name: str, **shares: int) -> None:
-        """Decide."""
+    async def place(self, name: str, *, footprint: str = "", **shares: int) -> None:
+        """Decide, as another scheduler does, or with the footprint that ours writes."""
         placements = [{"cluster": c, "replicas": n} for c, n in shares.items()]
-        await self.patch(name, {"status": {"placements": placements}}, subresource="status")
+        noted = {"footprint": {"clusters": footprint}} if footprint else {}
+        status = {"placements": placements, **noted}
+        await self.patch(name, {"status": status}, subresource="status")
+
+    async def push(
+        self, name: str, member: str = "m1", *, within: float = 30.0, **spec: Any
+    ) -> None:
+        """A Workload with a Deployment of its name, on one member."""
+        await self.create(name, targetDeployment=deployment(name), **spec)
+        await self.place(name, **{member: 1})
+        await self.refused(name, "Propagated", within=within)
 
     async def patch(self, name: str, patch: Mapping[str, Any], **how: str) -> dict[str, Any]:
         return await self.hub.merge_patch(WORKLOADS, name, patch, namespace=self.namespace, **how)
@@ -93,14 +129,17 @@ class Stage:
         shares = (await self.status(name)).get("clusters", [])
         return next((s for s in shares if s["name"] == member), {})
 
-    async def refused(self, name: str, reason: str) -> str:
+    async def refused(self, name: str, reason: str, *, within: float = 30.0) -> str:
         """Wait until Propagated says so; its message."""
 
-        async def said() -> bool:
-            return (await self.condition(name, "Propagated")).get("reason") == reason
+        found: dict[str, Any] = {}
 
-        await until(said)
-        return str((await self.condition(name, "Propagated"))["message"])
+        async def said() -> bool:
+            found.update(await self.condition(name, "Propagated"))
+            return found.get("reason") == reason
+
+        await until(said, seconds=within, what=lambda: found)
+        return str(found["message"])
 
     async def propagated(self, name: str) -> None:
         await self.refused(name, "Propagated")
@@ -127,22 +166,54 @@ class Stage:
         assert found is not None
         return found
 
+    async def becomes(
+        self, member: str, name: str, value: object, field: str, **where: Any
+    ) -> dict[str, Any]:
+        """Wait until that field of the object's spec has that value; the object."""
+        found: dict[str, Any] = {}
+
+        async def there() -> bool:
+            found.update(await self.on(member, name, **where) or {})
+            return found.get("spec", {}).get(field) == value
+
+        await until(there)
+        return found
+
     async def goes(self, member: str, name: str = "web", **where: Any) -> None:
         async def away() -> bool:
             return await self.on(member, name, **where) is None
 
         await until(away)
 
-    async def gone(self, name: str) -> None:
+    async def gone(self, name: str, *, within: float = 30.0) -> None:
         """Wait until the hub has no such Workload."""
 
         async def away() -> bool:
             return await self.workload(name) is None
 
-        await until(away)
+        await until(away, seconds=within)
 
     async def delete(self, name: str) -> None:
         await self.hub.delete(WORKLOADS, name, namespace=self.namespace)
+
+    async def unregister(self, member: str) -> dict[str, Any]:
+        """Take a member away; the Secret that registers it again."""
+        secret = await self.hub.get(SECRETS, member, namespace="stowage-system")
+        await self.hub.delete(SECRETS, member, namespace="stowage-system")
+        await self.hub.delete(MEMBER_CLUSTERS, member)
+        for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
+            secret["metadata"].pop(key, None)
+        return secret
+
+    def queued(self, member: str, name: str) -> bool:
+        """Whether the member's workers have been called for that Workload, and are not there yet."""
+        session = self.process.term.fleet.get(member) if self.process.term else None
+        return session is not None and len(session.queue) > 0
+
+    async def dry_delete(self, member: str, kind: Resource, name: str) -> None:
+        """Ask whether that could be deleted."""
+        path = kind.path(self.namespace, name)
+        await self.members[member].request("DELETE", path, params={"dryRun": "All"})
 
     async def make_ready(self, member: str, name: str = "web") -> None:
         """Say what the controllers of a member would say."""
@@ -175,7 +246,14 @@ class Stage:
         self.start()
 
     def start(self) -> None:
-        settings = PropagatorSettings(http_port=0, sessions=QUICK, lease_retry=0.3)
+        settings = PropagatorSettings(
+            http_port=0,
+            sessions=self.sessions,
+            # No test loses its term because the machine stood still for a while.
+            lease_seconds=60.0,
+            renew_deadline=50.0,
+            lease_retry=0.3,
+        )
         self.process = Propagator(self.hub, WorkloadPlacements, settings=settings)
         self.task = asyncio.create_task(self.process.run())
 
@@ -186,8 +264,14 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(hub: Cluster, members: Mapping[str, Cluster]) -> AsyncIterator[Stage]:
-    """Everything, with these members registered and ready."""
+async def staged(
+    hub: Cluster,
+    members: Mapping[str, Cluster],
+    *,
+    kubeconfigs: Mapping[str, str] | None = None,
+    sessions: SessionSettings = CALM,
+) -> AsyncIterator[Stage]:
+    """Everything, with these members registered and ready; by the administrator's kubeconfig."""
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(ApiClient(hub.connection()))
         clients = {
@@ -200,9 +284,10 @@ async def staged(hub: Cluster, members: Mapping[str, Cluster]) -> AsyncIterator[
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         await client.create(NAMESPACES, body)
         for name, each in members.items():
-            await client.create(SECRETS, secret(name, {"kubeconfig": each.admin_kubeconfig}))
+            given = (kubeconfigs or {}).get(name, each.admin_kubeconfig)
+            await client.create(SECRETS, secret(name, {"kubeconfig": given}))
         idle = asyncio.create_task(asyncio.sleep(0))
-        stage = Stage(client, clients, None, idle, namespace)  # type: ignore[arg-type] # start sets it
+        stage = Stage(client, clients, members, None, idle, namespace, sessions)  # type: ignore[arg-type] # start sets it
         stage.start()
         try:
             await stage.ready()
@@ -231,3 +316,58 @@ def swept(hub: Cluster) -> Iterator[None]:
         yield
     finally:
         clean(hub)
+
+
+async def settled(stage: Stage, *, told: bool = False) -> None:
+    """Wait until the process has nothing left to do or to say, and no news comes any more.
+
+    With `told`, until its Events are written too, which follow slowly.
+    """
+    term = stage.process.term
+    assert term is not None
+    placements = term._placements
+    assert isinstance(placements, WorkloadPlacements)
+    reporter, recorder = placements._reporter, stage.process._recorder
+
+    def idle() -> bool:
+        sessions = [term.fleet.get(name) for name in stage.members]
+        queues = [reporter.queue, *(session.queue for session in sessions if session)]
+        working = any(queue or queue._in_work for queue in queues)
+        return not working and not reporter._begun and not (told and recorder._waiting)
+
+    for _ in range(3):
+        await until(idle, seconds=600)
+        await asyncio.sleep(0.4)
+    await until(idle, seconds=600)
+
+
+OURS = frozenset(
+    {
+        *("workloads", "memberclusters", "secrets", "configmaps", "events", "namespaces"),
+        *(resource.plural for resource in USUAL),
+    }
+)
+"""The resources that a propagator has to do with."""
+_REQUESTS = re.compile(r"^apiserver_request_total\{(.*)\} (\d+)$", re.MULTILINE)
+_LABELS = re.compile(r'(\w+)="([^"]*)"')
+
+
+async def counted(client: ApiClient) -> Counter[tuple[str, str]]:
+    """The requests about our resources so far, (verb, resource), as that API server counted them.
+
+    An apply is counted as such, and not as the PATCH that carries it.
+    """
+    text = (await client.request("GET", "/metrics", timeout=60)).decode()
+    asked: Counter[tuple[str, str]] = Counter()
+    for labels, number in _REQUESTS.findall(text):
+        of = dict(_LABELS.findall(labels))
+        if of["resource"] in OURS:
+            asked[of["verb"], of["resource"]] += int(number)
+    return asked
+
+
+async def changes(client: ApiClient) -> Counter[tuple[str, str]]:
+    """Those that changed something."""
+    found = await counted(client)
+    reading = ("GET", "LIST", "WATCH")
+    return Counter({each: n for each, n in found.items() if each[0] not in reading})

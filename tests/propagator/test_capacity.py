@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from machinery import quantities
-from propagator.capacity import (
+from machinery.types import quantities
+from propagator.members.capacity import (
     MAX_GROUPS,
     CapacityLedger,
     Node,
@@ -22,6 +22,7 @@ from propagator.capacity import (
     slim_node,
     slim_pod,
 )
+from tests.examples import examples
 
 READY = [{"type": "Ready", "status": "True"}]
 
@@ -182,8 +183,20 @@ def test_totals_include_extended_resources():
         "nodes": 1,
         "allocatable": {"cpu": "8", "memory": "16Gi", "nvidia.com/gpu": "4", "pods": "110"},
         "requested": {"cpu": "1", "memory": "0", "nvidia.com/gpu": "3", "pods": "1"},
+        "summary": {"cpu": "8", "memory": "16Gi"},
     }
     assert ledger.groups()[0]["free"]["nvidia.com/gpu"] == "1"
+
+
+@pytest.mark.proves("Y5")
+def test_what_the_table_shows_is_written_as_people_do_and_the_rest_stays_exact():
+    ledger = CapacityLedger()
+    room = {"cpu": "3950m", "memory": "8228028Ki", "pods": "110"}
+    for number in range(3):
+        ledger.replace_node(None, node(f"n{number}", room=room))
+    found = ledger.capacity()
+    assert found["summary"] == {"cpu": "11.8", "memory": "23.5Gi"}
+    assert found["allocatable"] == {"cpu": "11850m", "memory": "24684084Ki", "pods": "330"}
 
 
 def test_a_node_that_goes_takes_its_room_along():
@@ -207,7 +220,7 @@ rooms = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(rooms, min_size=1, max_size=300), st.integers(1, 80))
 def test_groups_are_few_and_never_overstate(each, kinds):
     ledger = CapacityLedger()

@@ -17,9 +17,9 @@ from machinery.errors import (
     TLSVerificationFailed,
     Unreachable,
 )
-from machinery.objects import Meta
-from propagator.capacity import Node, Pod
-from propagator.observe import (
+from machinery.types.metadata import Meta
+from propagator.members.capacity import Node, Pod
+from propagator.members.health import (
     CONNECTED,
     Health,
     UnitCounts,
@@ -28,6 +28,7 @@ from propagator.observe import (
     settled,
     verdict_of,
 )
+from propagator.members.pods import Claim, Main
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -130,6 +131,10 @@ def test_the_provider_is_what_most_nodes_say(provider_ids: Sequence[str], provid
     assert provider_of(nodes(*provider_ids)) == provider
 
 
+def main(workload: str) -> Main:
+    return Main(workload, "demo", "apps", "StatefulSet", "web")
+
+
 def pod(
     name: str,
     *,
@@ -140,7 +145,7 @@ def pod(
 ) -> Pod:
     return Pod(
         metadata=Meta(name=name, namespace="demo"),
-        workload=workload,
+        claim=Claim(workload, "demo", "apps", "StatefulSet", "web", "") if workload else None,
         node=node,
         ready=ready,
         unschedulable=unschedulable,
@@ -154,9 +159,9 @@ def test_units_are_counted_by_workload():
     assert ledger.replace(None, pod("c", workload="u2", node="n1", ready=True)) == {"u2"}
     assert ledger.replace(None, pod("stranger", workload="", node="n1")) == set()
     assert ledger.publish(ledger.placed()) == {"u1", "u2"}
-    assert ledger.counts("u1") == UnitCounts(scheduled=2, ready=1)
-    assert ledger.counts("u2") == UnitCounts(scheduled=1, ready=1)
-    assert ledger.counts("u3") == UnitCounts()
+    assert ledger.counts(main("u1")) == UnitCounts(scheduled=2, ready=1)
+    assert ledger.counts(main("u2")) == UnitCounts(scheduled=1, ready=1)
+    assert ledger.counts(main("u3")) == UnitCounts()
 
 
 def test_waiting_units_tell_since_when():
@@ -164,29 +169,33 @@ def test_waiting_units_tell_since_when():
     older, newer = T0, T0 + timedelta(seconds=30)
     ledger.replace(None, pod("a", unschedulable=newer))
     ledger.replace(None, pod("b", unschedulable=older))
-    assert ledger.counts("u1") == UnitCounts(unschedulable=2, oldest_unschedulable=older)
+    assert ledger.counts(main("u1")) == UnitCounts(
+        None, unschedulable=2, oldest_unschedulable=older
+    )
     assert ledger.replace(pod("b", unschedulable=older), pod("b", node="n1")) == {"u1"}
     ledger.publish(ledger.placed())
-    assert ledger.counts("u1") == UnitCounts(
+    assert ledger.counts(main("u1")) == UnitCounts(
         scheduled=1, unschedulable=1, oldest_unschedulable=newer
     )
     ledger.replace(pod("a", unschedulable=newer), None)
-    assert ledger.counts("u1") == UnitCounts(scheduled=1)
+    assert ledger.counts(main("u1")) == UnitCounts(scheduled=1)
 
 
 def test_a_unit_holds_room_for_us_once_the_hub_knows_that_it_is_taken():
     ledger = UnitLedger()
     ledger.replace(None, pod("a", node="n1", ready=True))
-    assert ledger.counts("u1") == UnitCounts(scheduled=0, ready=1), "still in flight"
+    assert ledger.counts(main("u1")) == UnitCounts(scheduled=None, ready=1), "nothing was told yet"
+    ledger.publish({})
+    assert ledger.counts(main("u1")) == UnitCounts(scheduled=0, ready=1), "still in flight"
     taken = ledger.placed()
     ledger.replace(None, pod("b", node="n1"))
     assert ledger.publish(taken) == {"u1"}
-    assert ledger.counts("u1").scheduled == 1, "the second one is in no capacity yet"
+    assert ledger.counts(main("u1")).scheduled == 1, "the second one is in no capacity yet"
     assert ledger.publish(ledger.placed()) == {"u1"}
-    assert ledger.counts("u1").scheduled == 2
+    assert ledger.counts(main("u1")).scheduled == 2
     assert ledger.publish(ledger.placed()) == set()
     ledger.replace(pod("a", node="n1", ready=True), None)
-    assert ledger.counts("u1").scheduled == 1, "what is gone counts no longer, told or not"
+    assert ledger.counts(main("u1")).scheduled == 1, "what is gone counts no longer, told or not"
 
 
 def test_a_change_that_counts_nowhere_tells_nobody():
@@ -213,7 +222,7 @@ def test_counting_change_by_change_equals_counting_all(changes):
     for number, shape in changes:
         new = shape and pod(
             f"p{number}",
-            workload=shape.workload,
+            workload=shape.claim.uid if shape.claim else "",
             node=shape.node,
             ready=shape.ready,
             unschedulable=shape.unschedulable,
@@ -225,9 +234,9 @@ def test_counting_change_by_change_equals_counting_all(changes):
         assert touched <= {"u1", "u2"}
     ledger.publish(ledger.placed())
     for uid in ("u1", "u2"):
-        pods = [each for each in held.values() if each.workload == uid]
+        pods = [each for each in held.values() if each.claim and each.claim.uid == uid]
         waiting = [each.unschedulable for each in pods if each.unschedulable]
-        assert ledger.counts(uid) == UnitCounts(
+        assert ledger.counts(main(uid)) == UnitCounts(
             scheduled=sum(bool(each.node) for each in pods),
             ready=sum(each.ready for each in pods),
             unschedulable=len(waiting),

@@ -5,42 +5,33 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from crds.names import FINALIZER
 from crds.workload import PropagatedReason
+from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS, Resource
+from machinery.api.verbs import Verbs
 from machinery.errors import ApiError, Unreachable
-from machinery.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
-from propagator.refusals import outcome_of
-from propagator.write import PieceWriter
+from propagator.execution.errors import outcome_of
+from propagator.status.outcome import Wish
 from stowage.playground.controlplanes import Cluster
+from tests.patience import until
 
-from .conftest import until
+from .conftest import QUICK
 from .stage import (
     CONFIGMAPS,
     DEPLOYMENTS,
     KINDS,
     SERVICES,
-    Stage,
+    MakeStage,
+    changes,
     configmap,
     deployment,
-    staged,
-    swept,
+    settled,
 )
-
-MakeStage = Callable[[], AbstractAsyncContextManager[Stage]]
-
-
-@pytest.fixture
-def stage_on(hub: Cluster, m1: Cluster, m2: Cluster) -> Iterator[MakeStage]:
-    """async with stage_on() as stage: a propagator with the members m1 and m2."""
-    with swept(hub):
-        yield lambda: staged(hub, {"m1": m1, "m2": m2})
-
 
 SERVICE = {
     "apiVersion": "v1",
@@ -52,9 +43,9 @@ SERVICE = {
 @pytest.mark.proves("C3", "C22", "C31")
 async def test_a_placed_workload_is_written_and_its_state_comes_back(stage_on: MakeStage):
     async with stage_on() as stage:
-        await stage.create("demo", targetService=SERVICE, manifests=[configmap("conf", k="v")])
-        await asyncio.sleep(0.5)
-        assert FINALIZER not in ((await stage.workload("demo"))["metadata"].get("finalizers") or [])
+        carried = {"targetService": SERVICE, "manifests": [configmap("conf", k="v")]}
+        made = await stage.create("demo", **carried)
+        assert FINALIZER in made["metadata"]["finalizers"], "by admission"
         await stage.place("demo", m1=2, m2=1)
         await stage.propagated("demo")
         for member, units in (("m1", 2), ("m2", 1)):
@@ -184,14 +175,15 @@ async def test_what_is_as_it_should_be_is_not_written_again(stage_on: MakeStage)
         await stage.create("demo", targetService=SERVICE, manifests=[configmap("conf", k="v")])
         await stage.place("demo", m1=1)
         await stage.propagated("demo")
-        await asyncio.sleep(1.5)
-        session = stage.process.term.fleet.get("m1")
-        before = session.client.requests
-        await stage.patch("demo", {"metadata": {"labels": {"touched": "yes"}}})
-        for _ in range(10):
-            session.queue.add((stage.namespace, "demo"))
-            await asyncio.sleep(0.1)
-        assert session.client.requests - before <= 5, "no more than its probes"
+        await settled(stage)
+        session, key = stage.process.term.fleet.get("m1"), (stage.namespace, "demo")
+        before = await changes(stage.members["m1"])
+        for turn in range(5):
+            await stage.patch("demo", {"metadata": {"labels": {"touched": f"{turn}"}}})
+            session.wake(key)
+            await until(lambda: not session.queue and not session.queue._in_work)
+        await settled(stage)
+        assert await changes(stage.members["m1"]) == before
 
 
 @pytest.mark.proves("C29")
@@ -280,28 +272,26 @@ async def test_another_hubs_objects_are_neither_taken_nor_removed(stage_on: Make
 
 
 @pytest.mark.proves("C29")
-async def test_an_object_made_in_the_same_moment_is_given_back(
+async def test_an_object_made_in_the_same_moment_is_left_as_it_is(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
 ):
-    look, looks = PieceWriter.look, []
+    apply, made = Verbs.apply, []
 
-    async def looks_free_at_first(*about: Any) -> Any:
-        looks.append(about)
-        return await look(*about) if len(looks) > 1 else None
+    async def a_moment_later(self: Verbs, res: Resource, obj: Any, **how: Any) -> Any:
+        if res == CONFIGMAPS and not made:
+            theirs = configmap("conf", mine="yes")
+            member = stage.members["m1"]
+            made.append(await member.create(CONFIGMAPS, theirs, namespace=stage.namespace))
+        return await apply(self, res, obj, **how)
 
-    monkeypatch.setattr(PieceWriter, "look", looks_free_at_first)
+    monkeypatch.setattr(Verbs, "apply", a_moment_later)
     async with stage_on() as stage:
         await stage.space_on("m1")
-        theirs = configmap("conf", mine="yes")
-        before = await stage.members["m1"].create(CONFIGMAPS, theirs, namespace=stage.namespace)
         await stage.create("demo", manifests=[configmap("conf", other="no")])
         await stage.place("demo", m1=1)
         message = await stage.refused("demo", "AlreadyExists")
         assert "ConfigMap" in message
-        after = await stage.on("m1", "conf", kind=CONFIGMAPS)
-        assert after["data"] == {"mine": "yes"}
-        assert after["metadata"].get("labels") == before["metadata"].get("labels")
-        assert "annotations" not in after["metadata"]
+        assert await stage.on("m1", "conf", kind=CONFIGMAPS) == made[0], "not touched at all"
         assert await stage.on("m1") is None, "pods wait for what they need"
 
 
@@ -430,8 +420,11 @@ async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStag
         await stage.goes("m2")
 
 
-@pytest.mark.proves("C30")
-async def test_a_deleted_workload_leaves_nothing(stage_on: MakeStage):
+@pytest.mark.proves("C30", "Y11")
+async def test_a_deleted_workload_leaves_nothing(
+    stage_on: MakeStage, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", logger="propagator.status.controller")
     async with stage_on() as stage:
         await stage.create("demo", targetService=SERVICE, manifests=[configmap("conf")])
         await stage.place("demo", m1=1, m2=1)
@@ -446,12 +439,18 @@ async def test_a_deleted_workload_leaves_nothing(stage_on: MakeStage):
             assert await stage.on(member, "demo", kind=SERVICES) is None
             assert await stage.on(member, "conf", kind=CONFIGMAPS) is None
 
+        def ends() -> list[str]:
+            return [each.message for each in caplog.records if each.message.startswith("ended")]
+
+        await until(ends)  # it is said after the hub has taken it
+        assert ends() == ["ended: seen to be gone by m1, m2"]
+
 
 @pytest.mark.proves("C30")
 async def test_a_member_that_does_not_answer_blocks_and_a_removed_one_releases(
     stage_on: MakeStage, m1: Cluster
 ):
-    async with stage_on() as stage:
+    async with stage_on(sessions=QUICK) as stage:
         await stage.create("demo")
         await stage.place("demo", m1=1, m2=1)
         await stage.propagated("demo")
@@ -503,16 +502,19 @@ async def test_a_member_that_refuses_the_connection_is_told_in_one_sentence(
     await asyncio.to_thread(m1.wait_ready)
 
 
+WISH = Wish("u1", 1, 1)
+
+
 def test_a_fault_in_the_middle_of_a_write_names_the_cluster_too():
-    refused = outcome_of("m1", Unreachable("https://10.0.0.1:6443: Connection refused"))
+    refused = outcome_of("m1", Unreachable("https://10.0.0.1:6443: Connection refused"), WISH)
     assert refused.reason is PropagatedReason.CLUSTER_UNREACHABLE
     assert refused.message.startswith("cluster m1 cannot be reached (https://10.0.0.1:6443: ")
-    slow = outcome_of("m1", ApiError.of(code=429, reason="", message="too many requests"))
+    slow = outcome_of("m1", ApiError.of(code=429, reason="", message="too many requests"), WISH)
     assert (slow.reason, slow.message) == (
         PropagatedReason.CLUSTER_UNREACHABLE,
         "m1: too many requests",
     )
-    forbidden = outcome_of("m1", ApiError.of(code=403, reason="Forbidden", message="may not"))
+    forbidden = outcome_of("m1", ApiError.of(code=403, reason="Forbidden", message="may not"), WISH)
     assert (forbidden.reason, forbidden.message) == (PropagatedReason.REJECTED, "may not")
 
 

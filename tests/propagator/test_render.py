@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from propagator.marks import first_ordinals
-from propagator.model import HubSecret, Workload
-from propagator.render import render
+from propagator.execution.render import render
+from propagator.hub.workload_metadata import first_ordinals
+from propagator.hub.workload_types import HubSecret, Workload, workload_of
 
 
 def made(**spec: Any) -> Workload:
@@ -31,7 +31,7 @@ def made(**spec: Any) -> Workload:
         "metadata": {"namespace": "shop", "name": "demo", "uid": "u-1"},
         "spec": {"targetDeployment": template, **spec},
     }
-    return msgspec.convert(body, Workload)
+    return workload_of(body)
 
 
 @pytest.mark.proves("K30", "K31")
@@ -52,9 +52,9 @@ def test_only_documented_keys_differ() -> None:
 @pytest.mark.proves("K31")
 @pytest.mark.parametrize(("name", "kept"), [("stowage", False), ("volcano", True)])
 def test_the_hubs_scheduler_is_not_pushed(name: str, kept: bool) -> None:
-    workload = made()
-    workload.template["spec"]["template"]["spec"]["schedulerName"] = name  # type: ignore[index] # a dict
-    (piece,) = render(workload, units=1, first_ordinal=0, secrets=[])
+    template = made().template
+    template["spec"]["template"]["spec"]["schedulerName"] = name
+    (piece,) = render(made(targetDeployment=template), units=1, first_ordinal=0, secrets=[])
     assert ("schedulerName" in piece.body["spec"]["template"]["spec"]) is kept
 
 
@@ -78,7 +78,7 @@ def test_ordinals_are_disjoint_and_stay() -> None:
             "spec": {"template": {"apiVersion": "apps/v1", "kind": "StatefulSet"}},
             "status": {"placements": [{"cluster": c, "replicas": 1} for c in clusters]},
         }
-        return msgspec.convert(body, Workload)
+        return workload_of(body)
 
     first = first_ordinals(placed({}, "b", "c"))
     assert first == {"b": 0, "c": 1000}

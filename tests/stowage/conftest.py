@@ -5,9 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+
+from crds.names import SYSTEM_NAMESPACE
+from stowage.playground.cluster import Cluster
+from stowage.playground.processes import Process
 
 
 @dataclass
@@ -43,3 +50,17 @@ class Stowage:
 @pytest.fixture(scope="session")
 def stowage() -> Stowage:
     return Stowage()
+
+
+@contextmanager
+def propagating(hub: Cluster, stowage: Stowage, log: Path) -> Iterator[Process]:
+    """Our kinds on that hub, and a propagator that runs beside it until the block ends."""
+    stowage.succeed("install", "--crds-only", f"--kubeconfig={hub.kubeconfig}")
+    hub.kubectl("create", "namespace", SYSTEM_NAMESPACE)
+    arguments = [sys.executable, "-m", "stowage", "propagator", "--http-port=0"]
+    process = Process("propagator", [*arguments, f"--kubeconfig={hub.kubeconfig}"], log)
+    process.start(detached=False)
+    try:
+        yield process
+    finally:
+        process.end()

@@ -16,17 +16,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from stowage import install
-from stowage.playground import pki
+from stowage.playground import kind, pki
+from stowage.setup import install
 
-NODE_IMAGE = "kindest/node:v1.35.0@sha256:" + "a" * 64
+NODE_IMAGE = kind.NODE_IMAGE
 NO_ENGINE = (
     "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. "
     "Is the docker daemon running?"
 )
 
 _PROGRAM = """#!{python} -IS
-# {image}
 import json, os, sys, time
 from pathlib import Path
 
@@ -75,7 +74,7 @@ if TOOL == "kind" and ARGS[:2] == ["create", "cluster"]:
     (clusters / name).write_text(str(len(there) + 2))
     if (HERE / "slow").exists():
         (HERE / "pids").open("a").write(str(os.getpid()) + "\\n")
-        time.sleep(60)
+        time.sleep(600)
     Path(option("--kubeconfig")).write_text(kubeconfig(name, "https://127.0.0.1:1"))
     end(err='Creating cluster "' + name + '" ...\\nHave a nice day!\\n')
 if TOOL == "kind" and ARGS[:2] == ["get", "kubeconfig"]:
@@ -124,7 +123,7 @@ class Engine:
         (folder / "images").write_text(f"{NODE_IMAGE}\n")
         (folder / "calls").touch()
         self.fail({})
-        program = _PROGRAM.format(python=sys.executable, folder=str(folder), image=NODE_IMAGE)
+        program = _PROGRAM.format(python=sys.executable, folder=str(folder))
         for tool in ("docker", "kind", "kubectl"):
             (tools / tool).write_text(program)
             (tools / tool).chmod(0o755)
@@ -204,6 +203,8 @@ class Hub:
         if resource.endswith("/memberclusters"):
             there = name in {each["metadata"]["name"] for each in self.objects("Secret")}
             return _with_condition({}, "Ready") if there else None
+        if resource.endswith("/deployments"):
+            return _at_work(self.applied.get(path))
         if resource.endswith("/leases"):
             there = name in {each["metadata"]["name"] for each in self.objects("Deployment")}
             held = there and self.asked[path] > 2
@@ -222,6 +223,16 @@ class Hub:
             if each["apiVersion"] == version and "Admission" not in each["kind"]
         }
         return {"resources": list(resources.values())}
+
+
+def _at_work(found: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A Deployment as it stands when all its pods run."""
+    if found is None:
+        return None
+    pods = found["spec"]["replicas"]
+    counts = dict.fromkeys(("replicas", "updatedReplicas", "availableReplicas"), pods)
+    about = {**found["metadata"], "generation": 1}
+    return {**found, "metadata": about, "status": {"observedGeneration": 1, **counts}}
 
 
 def _with_condition(found: dict[str, Any] | None, type_: str) -> dict[str, Any] | None:

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from machinery.errors import ConfigurationError
-from stowage.playground import binaries, build, golang
-from stowage.progress import Lines
+from stowage.console.progress import Lines
+from stowage.toolchain import binaries, build, golang
 
 _GO = """#!/bin/sh
 echo "$@" >> "$GO_CALLS"
@@ -113,7 +113,7 @@ def test_make_says_it_in_one_sentence(go, monkeypatch, capsys):
 def test_two_builders_build_once(go, monkeypatch):
     monkeypatch.setenv("GO_SLOW", "1")
     code = (
-        "from stowage.playground import build; from stowage.progress import Lines;"
+        "from stowage.toolchain import build; from stowage.console.progress import Lines;"
         "build.ensure(('etcd',), progress=Lines())"
     )
     first, second = (

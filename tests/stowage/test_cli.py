@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from stowage import cli
 from stowage.playground.probes import free_port
+from tests.patience import PATIENCE
 
 COMMANDS = (
     "controller",
@@ -26,6 +27,8 @@ COMMANDS = (
     "unjoin",
     "plan",
     "explain",
+    "history",
+    "status",
     "playground",
 )
 _HEAVY = (
@@ -78,6 +81,7 @@ def test_reachable_through_kubectl():
         (["join", "x", "--member-kubeconfig", "/nowhere"], "does not exist"),
         (["playground", "up", "--members", "-1"], "--members"),
         (["install", "--nonsense"], "No such option"),
+        (["explain", "wl/x", "-f", "-", "--controller", "https://c"], "--controller"),
     ],
 )
 def test_wrong_usage_is_2(stowage, args, says):
@@ -177,7 +181,7 @@ def test_processes_end_when_asked(hub, tmp_path, role, number):
 
 
 def _until_healthy(port: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE * 30
     while time.monotonic() < deadline:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
@@ -185,4 +189,4 @@ def _until_healthy(port: int) -> None:
                     return
         except OSError:
             time.sleep(0.1)
-    raise AssertionError("not healthy within 30 s")
+    raise AssertionError("it does not become healthy")

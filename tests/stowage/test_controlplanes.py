@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import ssl
 import subprocess
 import sys
-import time
+import urllib.error
+import urllib.request
 
 import pytest
 
-from stowage.playground.processes import Process, ProcessFailed
+from stowage.playground.processes import Process, ProcessFailed, wait_until
+from tests.patience import PATIENCE
 
 
 def test_a_plain_api_server_answers(apiserver):
@@ -27,7 +31,7 @@ def test_pods_run_on_a_member(make_cluster):
         "member-full", controller_manager=True, scheduler=True, kwok=True, nodes=2
     )
     member.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=5")
-    member.kubectl("rollout", "status", "deployment/web", "--timeout=60s")
+    member.kubectl("rollout", "status", "deployment/web", "--timeout=240s")
     pods = json.loads(member.kubectl("get", "pods", "-o", "json"))["items"]
     assert {p["spec"]["nodeName"] for p in pods} == {"node-0", "node-1"}
     nodes = json.loads(member.kubectl("get", "nodes", "-o", "json"))["items"]
@@ -54,7 +58,28 @@ def test_frozen_it_accepts_and_never_answers(make_cluster):
         assert not cluster.ready()
     finally:
         cluster.thaw()
-    assert cluster.ready()
+    assert wait_until(cluster.ready, seconds=PATIENCE * 10)
+
+
+@pytest.mark.proves("S13")
+def test_etcd_answers_nobody_without_our_certificate(control_planes, apiserver):
+    """It holds the Secrets of every cluster, as they are."""
+    assert wait_until(apiserver.ready, seconds=PATIENCE * 10)
+    with_ours = control_planes.etcd_client()
+    without = ssl.create_default_context(cadata=_authority(with_ours))
+    asked = json.dumps({"key": base64.b64encode(b"/").decode(), "range_end": "AA=="}).encode()
+    url = f"{control_planes.endpoint}/v3/kv/range"
+    with urllib.request.urlopen(url, asked, timeout=60, context=with_ours) as answer:
+        assert int(json.load(answer)["count"]) > 0
+    with pytest.raises((urllib.error.URLError, ssl.SSLError, ConnectionError)):
+        urllib.request.urlopen(url, asked, timeout=10, context=without)
+    with pytest.raises((urllib.error.URLError, OSError)):
+        urllib.request.urlopen(url.replace("https:", "http:"), asked, timeout=10)
+
+
+def _authority(context):
+    (certificate,) = context.get_ca_certs(binary_form=True)
+    return ssl.DER_cert_to_PEM_cert(certificate)
 
 
 _PARENT = """
@@ -77,8 +102,4 @@ def test_processes_die_with_their_parent(tmp_path):
         child = Process("sleeper", [], tmp_path / "log")
         assert child.alive()
         parent.kill()
-    for _ in range(100):
-        if not child.alive():
-            break
-        time.sleep(0.05)
-    assert not child.alive()
+    assert wait_until(lambda: not child.alive(), seconds=PATIENCE * 5)

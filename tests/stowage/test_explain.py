@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from machinery.errors import ConfigurationError
-from stowage import explain
 from stowage.cli import cli
+from stowage.planning import explain
+from stowage.reading.reference import reference
 from tests.stowage.test_plan import (
     BOUND,
     EXAMPLES,
@@ -107,10 +109,10 @@ def test_the_record_is_what_the_plan_says(write: Write) -> None:
 def test_every_way_to_name_one(words: list[str]) -> None:
     known = words != ["wls/demo"]
     if known:
-        assert explain.reference(words) == "demo"
+        assert reference(words) == "demo"
     else:
         with pytest.raises(ValueError, match="wl/NAME"):
-            explain.reference(words)
+            reference(words)
 
 
 @pytest.mark.parametrize("words", [["demo"], ["pod/demo"], ["wl/"], ["wl/a/b"], ["wl", "a", "b"]])
@@ -206,6 +208,27 @@ def test_holders_come_first(write: Write) -> None:
     there = workload("demo", status=placed(z=2))
     fleet = write("f.yaml", *(cluster(name) for name in "abz"), there)
     assert said("wl/demo", "-n", "shop", "--fleet", fleet)[4].startswith("z ")
+
+
+@pytest.mark.proves("P4")
+def test_choices_of_domains_that_were_not_tried_are_said(write: Write) -> None:
+    dice, keys = Random(7), [f"example.com/key-{number}" for number in range(6)]
+    fleet = [
+        cluster(f"m{n}", cpu=2, labels={key: f"v{dice.randrange(9)}" for key in keys})
+        for n in range(120)
+    ]
+    web = workload(
+        "web",
+        replicas=300,
+        cpu="1",
+        distribution="Divided",
+        spreadConstraints=[{"topologyKey": key, "maxDomains": 3} for key in keys],
+    )
+    given = (write("wl.yaml", web), "--fleet", write("fleet.yaml", *fleet))
+    text = "spreadConstraints allow more choices of domains than were tried"
+    assert any(text in line for line in said("wl/web", "-n", "shop", "-f", *given))
+    planned = CliRunner().invoke(cli, ["plan", "-f", *given])
+    assert text in planned.output
 
 
 def test_what_is_not_there(write: Write) -> None:

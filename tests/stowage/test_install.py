@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import sys
 
 import pytest
 import yaml
 
 from crds.names import SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import NODES, SECRETS, Resource
+from machinery.config.member_kubeconfig import Connection
 from machinery.errors import Forbidden
-from machinery.kubeconfig import Connection
-from machinery.resources import NODES, SECRETS, Resource
-from machinery.transport import ApiClient
-from stowage import install, membership
-from stowage.playground.processes import Process, wait_until
+from stowage.playground import flags
+from stowage.setup import install
+from tests.stowage import accounts
 
 CONTROLLER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-controller"
 PROPAGATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-propagator"
@@ -24,15 +23,21 @@ PROPAGATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-propagator"
 @pytest.fixture(scope="module")
 def installed(make_cluster, stowage):
     cluster = make_cluster("install")
-    stowage.succeed("install", f"--kubeconfig={cluster.kubeconfig}", "--image=example/stowage:1")
+    _install(stowage, cluster)
     return cluster
+
+
+def _install(stowage, cluster):
+    """All but the waiting: this hub runs no pods."""
+    hub = f"--kubeconfig={cluster.kubeconfig}"
+    return stowage.succeed("install", hub, "--image=example/stowage:1", "--wait=false")
 
 
 def _get(cluster, *what):
     return json.loads(cluster.kubectl("get", *what, "-o", "json"))
 
 
-@pytest.mark.proves("C1")
+@pytest.mark.proves("C1", "Y7", "Y9", "S13")
 def test_both_processes_are_there(installed):
     for role in ("controller", "propagator"):
         found = _get(installed, "-n", SYSTEM_NAMESPACE, "deployment", f"stowage-{role}")["spec"]
@@ -47,7 +52,11 @@ def test_both_processes_are_there(installed):
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
         assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
+        assert container["imagePullPolicy"] == "IfNotPresent"
         assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+        assert set(container["resources"]["limits"]) == {"memory"}
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            assert container[probe]["timeoutSeconds"] == 5
 
 
 def test_a_second_run_changes_nothing(installed, stowage):
@@ -60,12 +69,16 @@ def test_a_second_run_changes_nothing(installed, stowage):
 
     before = versions()
     assert len(before) >= 4
-    stowage.succeed("install", f"--kubeconfig={installed.kubeconfig}", "--image=example/stowage:1")
+    _install(stowage, installed)
     assert versions() == before
 
 
 def test_admission_is_in_force_when_it_returns(installed):
-    refused = installed.kubectl(
+    _refuses_another_namespace(installed)
+
+
+def _refuses_another_namespace(cluster):
+    refused = cluster.kubectl(
         "create", "-f", "-", "--dry-run=server", check=False,
         input=json.dumps({
             "apiVersion": "stowage.dev/v1alpha1",
@@ -102,7 +115,7 @@ def test_crds_only(make_cluster, stowage):
     assert SYSTEM_NAMESPACE not in cluster.kubectl("get", "namespace", "-o", "name")
 
 
-@pytest.mark.proves("C1")
+@pytest.mark.proves("C1", "S12", "S13")
 @pytest.mark.parametrize(
     ("who", "verb", "what", "namespace", "may"),
     [
@@ -113,8 +126,29 @@ def test_crds_only(make_cluster, stowage):
         (CONTROLLER, "create", "pods", SYSTEM_NAMESPACE, "no"),
         (CONTROLLER, "patch", "workloads.stowage.dev/status", "shop", "yes"),
         (CONTROLLER, "patch", "memberclusters.stowage.dev/status", "", "no"),
-        (CONTROLLER, "patch", "leases.coordination.k8s.io", SYSTEM_NAMESPACE, "yes"),
-        (CONTROLLER, "patch", "leases.coordination.k8s.io", "kube-system", "no"),
+        (
+            CONTROLLER,
+            "patch",
+            "leases.coordination.k8s.io/stowage-controller",
+            SYSTEM_NAMESPACE,
+            "yes",
+        ),
+        (
+            CONTROLLER,
+            "patch",
+            "leases.coordination.k8s.io/stowage-propagator",
+            SYSTEM_NAMESPACE,
+            "no",
+        ),
+        (CONTROLLER, "create", "leases.coordination.k8s.io", SYSTEM_NAMESPACE, "no"),
+        (
+            CONTROLLER,
+            "delete",
+            "leases.coordination.k8s.io/stowage-controller",
+            SYSTEM_NAMESPACE,
+            "no",
+        ),
+        (CONTROLLER, "patch", "leases.coordination.k8s.io/stowage-controller", "kube-system", "no"),
         (CONTROLLER, "create", "events.events.k8s.io", "shop", "yes"),
         (CONTROLLER, "create", "subjectaccessreviews.authorization.k8s.io", "", "yes"),
         (PROPAGATOR, "get", "secrets", SYSTEM_NAMESPACE, "yes"),
@@ -127,26 +161,35 @@ def test_crds_only(make_cluster, stowage):
         (PROPAGATOR, "patch", "workloads.stowage.dev/status", "shop", "yes"),
         (PROPAGATOR, "delete", "workloads.stowage.dev", "shop", "no"),
         (PROPAGATOR, "create", "deployments.apps", "shop", "no"),
-        (PROPAGATOR, "patch", "leases.coordination.k8s.io", SYSTEM_NAMESPACE, "yes"),
+        (
+            PROPAGATOR,
+            "patch",
+            "leases.coordination.k8s.io/stowage-propagator",
+            SYSTEM_NAMESPACE,
+            "yes",
+        ),
+        (
+            PROPAGATOR,
+            "patch",
+            "leases.coordination.k8s.io/stowage-controller",
+            SYSTEM_NAMESPACE,
+            "no",
+        ),
+        (PROPAGATOR, "create", "leases.coordination.k8s.io", SYSTEM_NAMESPACE, "no"),
+        (PROPAGATOR, "update", "workloads.stowage.dev/finalizers", "shop", "no"),
     ],
 )
-def test_who_may_what(installed, who, verb, what, namespace, may):
-    where = [f"--namespace={namespace}"] if namespace else ["--all-namespaces"]
-    resource, _, sub = what.partition("/")
-    subresource = [f"--subresource={sub}"] if sub else []
-    said = installed.kubectl(
-        "auth", "can-i", verb, resource, *subresource, *where, f"--as={who}", check=False
-    )
-    assert said.splitlines()[-1].strip() == may, said
+async def test_who_may_what(installed, who, verb, what, namespace, may):
+    where = f"-n {namespace}" if namespace else "-A"
+    resource, _, rest = what.partition("/")
+    if rest and not resource.startswith("leases"):
+        what = f"{resource} --subresource={rest}"
+    allowed = await accounts.other_may(installed.connection(), who, f"{verb} {what} {where}")
+    assert allowed is (may == "yes")
 
 
 async def _as(cluster, role) -> ApiClient:
-    """A client with a real token of the service account, as its pods would have."""
-    async with ApiClient(cluster.connection()) as admin:
-        path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts/stowage-{role}/token"
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        answer = json.loads(await admin.request("POST", path, body=request))
-    token = answer["status"]["token"]
+    token = await accounts.token(cluster, role)
     return ApiClient(Connection(server=cluster.server, ca=cluster.ca, token=token))
 
 
@@ -195,79 +238,24 @@ async def test_a_hub_without_admission_policies_is_installed_without_them():
     await install.apply(hub, install.manifests(namespace="x", image="i"), say=said.append)
     assert "Deployment" in hub.applied
     assert not [kind for kind in hub.applied if "Admission" in kind]
-    assert any("the controller checks Workloads itself" in line for line in said)
+    assert [line for line in said if "serves no" in line] == [
+        (
+            "This hub serves no ValidatingAdmissionPolicy v1: "
+            "the controller refuses wrong Workloads itself, after they are stored"
+        ),
+        (
+            "This hub serves no MutatingAdmissionPolicy v1: "
+            "the controller fills in labels and defaults itself"
+        ),
+    ]
 
 
-async def _token_kubeconfig(cluster, role, folder):
-    client = await _as(cluster, role)
-    name = f"stowage-{role}"
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": name,
-        "clusters": [{
-            "name": name,
-            "cluster": {
-                "server": cluster.server,
-                "certificate-authority-data": base64.b64encode(cluster.ca).decode(),
-            },
-        }],
-        "users": [{"name": name, "user": {"token": client.connection.token}}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-    }  # fmt: skip
-    await client.close()
-    path = folder / f"{role}.kubeconfig"
-    path.write_text(yaml.safe_dump(document))
-    return path
-
-
-@pytest.mark.proves("C1", "C3", "C31")
-async def test_both_processes_do_their_work_with_these_rights(installed, make_cluster, tmp_path):
-    member = make_cluster("joined", controller_manager=True, scheduler=True, kwok=True, nodes=1)
-    secret = membership.secret("worker", SYSTEM_NAMESPACE, member.admin_kubeconfig, {})
-    installed.kubectl("create", "-f", "-", input=json.dumps(secret))
-    installed.kubectl("create", "namespace", "rights")
-    installed.kubectl("create", "-f", "-", input=json.dumps(_workload()))
-    processes = []
-    try:
-        for role in ("controller", "propagator"):
-            kubeconfig = await _token_kubeconfig(installed, role, tmp_path)
-            arguments = [sys.executable, "-m", "stowage", role, "--http-port=0"]
-            arguments += [f"--kubeconfig={kubeconfig}"]
-            processes.append(Process(role, arguments, tmp_path / f"{role}.log"))
-            processes[-1].start(detached=False)
-        assert wait_until(lambda: _state(installed) == "Running", seconds=60, every=0.2)
-        installed.kubectl("-n", "rights", "delete", "wl", "web", "--timeout=60s")
-        assert "web" not in member.kubectl("-n", "rights", "get", "deployments", "-o", "name")
-        events = _get(installed, "-n", "rights", "events.events.k8s.io")["items"]
-        assert {"Scheduled", "Propagated"} <= {event["reason"] for event in events}
-    finally:
-        for process in processes:
-            process.end()
-    for process in processes:
-        assert "orbidden" not in process.log.read_text(), process.tail()
-
-
-def _state(hub):
-    return _get(hub, "-n", "rights", "wl", "web").get("status", {}).get("state")
-
-
-def _workload():
-    labels = {"app": "web"}
-    pods = {"containers": [{"name": "main", "image": "nginx"}]}
-    return {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "Workload",
-        "metadata": {"name": "web", "namespace": "rights"},
-        "spec": {
-            "template": {
-                "apiVersion": "apps/v1",
-                "kind": "Deployment",
-                "metadata": {"name": "web"},
-                "spec": {
-                    "selector": {"matchLabels": labels},
-                    "template": {"metadata": {"labels": labels}, "spec": pods},
-                },
-            }
-        },
-    }
+@pytest.mark.proves("S7", "Y2")
+def test_a_hub_before_1_36_gets_the_policies_that_it_serves(make_cluster, stowage):
+    cluster = make_cluster("older", server_flags=flags.BEFORE_1_36)
+    said = stowage.succeed("install", "--crds-only", f"--kubeconfig={cluster.kubeconfig}")
+    assert "This hub serves no MutatingAdmissionPolicy v1" in said
+    assert "ValidatingAdmissionPolicy v1" not in said
+    found = cluster.kubectl("get", "validatingadmissionpolicybindings", "-o", "name")
+    assert "workload" in found
+    _refuses_another_namespace(cluster)

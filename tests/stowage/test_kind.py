@@ -12,15 +12,18 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from e2e import harness
+from machinery.config.member_kubeconfig import parse_kubeconfig
 from machinery.errors import StowageError
-from machinery.kubeconfig import parse_kubeconfig
-from stowage.playground import binaries, build, ground, kind, local, roles
+from stowage.playground import commands, ground, inotify, kind, local, roles
 from stowage.playground.processes import Process, wait_until
+from stowage.toolchain import binaries, build
+from tests.patience import PATIENCE
 from tests.stowage.engine import NO_ENGINE, NODE_IMAGE, Engine, Hub
 
 IMAGE = "stowage:test"
@@ -50,7 +53,18 @@ def engine(tmp_path, monkeypatch):
     binaries.path("kind").parent.mkdir(parents=True)
     for built in ("kind", "kubectl"):
         shutil.copy(tools / built, binaries.path(built))
+    limits(tmp_path, monkeypatch, instances=8192, watches=524288)
     return made
+
+
+def limits(folder, monkeypatch, *, instances, watches):
+    """What the kernel allows one user to watch."""
+    kernel = folder / "inotify"
+    kernel.mkdir(exist_ok=True)
+    (kernel / "max_user_instances").write_text(f"{instances}\n")
+    (kernel / "max_user_watches").write_text(f"{watches}\n")
+    monkeypatch.setattr(inotify, "KERNEL", kernel)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
 
 
 @pytest.fixture
@@ -99,8 +113,8 @@ def test_up_creates_the_hub_first_and_each_cluster_once(engine, here):
     ]  # fmt: skip
     assert sorted(call[4] for call in made[1:]) == member_names
     assert engine.clusters == sorted([hub_name, *member_names])
-    assert said.steps[0] == ("Clusters ready", 0, 3)
-    assert ("Clusters ready", 3, 3) in said.steps
+    created = [(done, total) for what, done, total in said.steps if what == "Clusters created"]
+    assert (created[0], created[-1]) == ((0, 3), (3, 3))
     for name in ("hub", "member-1", "member-2"):
         assert (here / f"{name}.kubeconfig").stat().st_mode & 0o777 == 0o600
 
@@ -202,13 +216,19 @@ def test_up_waits_until_each_cluster_answers(engine, here, monkeypatch):
     asked = [call[1] for call in engine.calls("kubectl")]
     assert asked == [f"--kubeconfig={here}/{name}.kubeconfig" for name in ("hub", "member-1")]
     engine.fail({"member-1.kubeconfig --request-timeout=2s get": (1, "connection refused")})
-    monkeypatch.setattr(ground, "_ANSWER_SECONDS", 0.7)
+
+    def three_times(check, *, seconds, every):
+        return any(check() for _ in range(3))
+
+    monkeypatch.setattr(ground, "wait_until", three_times)
+    monkeypatch.setattr(ground, "_ANSWER_SECONDS", 3.0)
     engine.forget()
     node = kind.container(here, "member-1")
-    told = f"member-1 does not answer after 0.7 s: look with `docker logs {node}`"
+    told = f"member-1 does not answer after 3 s: look with `docker logs {node}`"
     with pytest.raises(StowageError, match=told):
         _up(here, members=1)
-    assert len(engine.calls("kubectl", f"--kubeconfig={here}/member-1.kubeconfig")) > 1
+    assert len(engine.calls("kubectl", f"--kubeconfig={here}/member-1.kubeconfig")) == 3
+    assert len(engine.calls("kubectl", f"--kubeconfig={here}/hub.kubeconfig")) == 1
 
 
 @pytest.mark.usefixtures("hub")
@@ -242,8 +262,9 @@ def test_one_that_fails_is_named_and_alone_made_again(engine, here):
     assert str(caught.value) == (
         f"`{_kind('create', 'cluster', '--name', failing, f'--image={NODE_IMAGE}')} --wait=180s "
         f"--kubeconfig={here}/member-1.kubeconfig` ended with exit code 1: "
-        "Creating cluster ... / ERROR: failed to create cluster: no room"
+        f"ERROR: failed to create cluster: no room (all its words: {here}/logs/kind-member-1.log)"
     )
+    assert (here / "logs" / "kind-member-1.log").read_text().startswith("Creating cluster ...\n")
     assert engine.clusters == sorted(_named(here, "hub", "member-2"))
     engine.fail({})
     engine.forget()
@@ -252,28 +273,44 @@ def test_one_that_fails_is_named_and_alone_made_again(engine, here):
     assert engine.calls("kind", "delete") == []
 
 
-def _interrupted(engine, here):
+def _interrupted(engine, here, how):
     """An `up` that was ended while kind was creating the hub."""
     (engine.folder / "slow").touch()
     arguments = ["playground", "up", "--provider=kind", "--members=1", f"--dir={here}"]
     running = subprocess.Popen(
-        [sys.executable, "-m", "stowage", *arguments], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "stowage", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        # Whoever runs the tests in the background has them ignore what a terminal interrupts with.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads
     )
     with running:
         pids = engine.folder / "pids"
-        assert wait_until(pids.exists, seconds=60)
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=60)
+        assert wait_until(lambda: pids.exists() and pids.read_text(), seconds=PATIENCE * 60)
+        running.send_signal(how)
+        _, said = running.communicate(timeout=PATIENCE * 60)
     assert running.returncode != 0
     assert "Traceback" not in said
     (engine.folder / "slow").unlink()
-    assert not Path(f"/proc/{pids.read_text().strip()}").exists()
-    assert engine.clusters == _named(here, "hub")
+    kind_ran = Path(f"/proc/{pids.read_text().strip()}")
+    assert wait_until(lambda: not kind_ran.exists(), seconds=PATIENCE * 10)
+    return said
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_cluster_whose_creation_was_interrupted_is_made_anew(engine, here):
-    _interrupted(engine, here)
+@pytest.mark.proves("Y3")
+def test_an_up_that_is_interrupted_leaves_no_half_made_cluster(engine, here):
+    said = _interrupted(engine, here, signal.SIGINT)
+    assert engine.clusters == []
+    assert not list(here.glob("*.unfinished"))
+    assert f"`stowage playground down --dir {here}` removes it" in said
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills with the parent")
+def test_a_cluster_whose_creation_was_killed_is_made_anew(engine, here):
+    _interrupted(engine, here, signal.SIGKILL)
+    assert engine.clusters == _named(here, "hub")
     engine.forget()
     _up(here, members=1)
     wanted = _named(here, "hub")
@@ -283,8 +320,8 @@ def test_a_cluster_whose_creation_was_interrupted_is_made_anew(engine, here):
 
 
 @pytest.mark.usefixtures("hub")
-def test_down_after_an_interrupted_up_leaves_nothing(engine, here):
-    _interrupted(engine, here)
+def test_down_after_a_killed_up_leaves_nothing(engine, here):
+    _interrupted(engine, here, signal.SIGKILL)
     _down(here)
     assert engine.clusters == []
     assert not here.exists()
@@ -355,7 +392,9 @@ def test_a_command_that_fails_is_told_in_one_sentence(engine, here, line, comman
     assert message.startswith(("`docker ", f"`{binaries.path('kind')} "))
     assert command.format(name=name, member=member, node=f"{name}-control-plane") in message
     end = " / ".join(f"line {number}" for number in range(1, 9))
-    assert message.endswith(f"` ended with exit code 7: {end}")
+    assert message.removesuffix(f" (all its words: {here}/logs/kind-load.log)").endswith(
+        f"` ended with exit code 7: {end}"
+    )
     assert "\n" not in message
 
 
@@ -368,7 +407,7 @@ def test_a_command_that_says_nothing(engine, here):
 def test_an_image_that_the_engine_does_not_have_is_told_before_anything_is_made(engine, here):
     with pytest.raises(StowageError, match=r"exit code 1: Error .* No such image: other:1$"):
         _up(here, image="other:1")
-    assert engine.calls("kind") == []
+    assert engine.calls("kind", "create") == []
     assert not (here / ground.STATE).exists()
 
 
@@ -398,7 +437,10 @@ NO_REGISTRY = "Error response from daemon: no such host"
         ),
         (
             {"docker image inspect": (1, "No such image"), "docker pull": (1, NO_REGISTRY)},
-            f"the image of its nodes cannot be had ({PULL} ended with exit code 1: {NO_REGISTRY})",
+            (
+                f"the image of its nodes cannot be had ({PULL} ended with exit code 1: {NO_REGISTRY} "
+                "(all its words: {cache}/kind-pull.log)); --node-image names another"
+            ),
         ),
     ],
 )
@@ -406,10 +448,11 @@ def test_auto_falls_back_to_local_control_planes(engine, hub, here, monkeypatch,
     _local_instead(monkeypatch, engine)
     engine.fail(faults)
     said = _up(here, provider="auto", run=False, image=None)
+    reason = reason.replace("{cache}", str(binaries.cache_root()))
     told = f"Not using kind: {reason}. Using control planes built from Go modules."
-    assert said.lines[-1] == told
+    assert said.lines[0] == told
     assert _state(here)["provider"] == "local"
-    assert engine.calls("kind") == []
+    assert engine.calls("kind", "create") == []
     assert len(hub.objects("Secret")) == 2
 
 
@@ -424,12 +467,12 @@ def test_auto_falls_back_where_kind_cannot_be_built(engine, here, monkeypatch):
     said = _up(here, provider="auto", run=False, image=None)
     reason = "kind could not be built (go build failed: / no such host)"
     told = f"Not using kind: {reason}. Using control planes built from Go modules."
-    assert said.lines == [told]
+    assert said.lines[0] == told
 
 
 def test_an_engine_that_hangs_is_none(engine, monkeypatch):
     monkeypatch.setattr(kind, "_ENGINE_SECONDS", 0.001)
-    assert kind.unusable(_Said()) == (
+    assert kind.unusable(4, NODE_IMAGE, _Said()) == (
         f"no Docker engine answers ({VERSION} did not end within 0.001 s)"
     )
     assert engine.calls("kind") == []
@@ -439,7 +482,7 @@ def test_an_engine_that_hangs_is_none(engine, monkeypatch):
 def test_auto_is_kind_where_the_image_can_be_fetched(engine, here):
     (engine.folder / "images").write_text(f"{IMAGE}\n")
     said = _up(here, provider="auto")
-    assert said.lines == [f"Fetching {NODE_IMAGE}"]
+    assert (f"Fetching {NODE_IMAGE}", 0, 0) in said.steps
     assert _state(here)["provider"] == "kind"
     assert engine.calls("docker", "pull") == [["docker", "pull", "--quiet", NODE_IMAGE]]
 
@@ -458,7 +501,7 @@ def test_an_image_needs_processes_and_kind(engine, here, stowage):
     engine.fail({"docker version": (1, NO_ENGINE)})
     for more, told in (
         (["--no-run", "--provider=kind"], "--image runs both on the hub: leave out --no-run"),
-        (["--provider=local"], "--image needs kind: local control planes run no containers"),
+        (["--provider=local"], "--image needs kind: local clusters run no containers"),
         (["--provider=kind"], f"kind cannot be used: no Docker engine answers ({VERSION}"),
     ):
         outcome = stowage("playground", "up", f"--image={IMAGE}", f"--dir={here}", *more)
@@ -484,3 +527,123 @@ def test_an_image_that_cannot_be_built(engine, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(harness.Failed, match="No such file or directory: 'docker'"):
         harness.image_of(tmp_path)
+
+
+@pytest.mark.proves("Y3")
+@pytest.mark.usefixtures("hub")
+def test_limits_of_the_kernel_are_looked_at_before_anything_is_made(
+    engine, here, tmp_path, monkeypatch
+):
+    engine.add_cluster("somebody-elses")
+    limits(tmp_path, monkeypatch, instances=128, watches=524288)
+    told = (
+        "fs.inotify.max_user_instances is 128, and 5 nodes of kind on this host need 160: "
+        "`sudo sysctl -w fs.inotify.max_user_instances=512`"
+    )
+    with pytest.raises(StowageError) as caught:
+        _up(here, members=3)
+    assert str(caught.value) == f"kind cannot be used: {told}"
+    assert engine.calls("kind", "create") == []
+    _up(here, members=2)
+    with pytest.raises(StowageError) as caught:
+        _up(here, members=3)
+    assert str(caught.value) == told
+    limits(tmp_path, monkeypatch, instances=512, watches=8192)
+    with pytest.raises(StowageError, match=r"sysctl -w fs\.inotify\.max_user_watches=524288"):
+        _up(here, members=3)
+    # The limits of another machine are not ours to see.
+    monkeypatch.setenv("DOCKER_HOST", "tcp://elsewhere:2376")
+    _up(here, members=3)
+    assert len(engine.clusters) == 5
+
+
+KUBEADM = """Creating cluster "x" ...
+ \u2713 Preparing nodes
+ \u2717 Starting control-plane
+ERROR: failed to create cluster: failed to init node with kubeadm: exit status 1
+
+Command Output: I0102 03:04:05.678901 145 initconfiguration.go:255] loading configuration
+[kubelet-check] The kubelet is not healthy after 4m0.001s
+
+error: error execution phase wait-control-plane: failed while waiting for the kubelet to start
+could not initialize a Kubernetes cluster
+k8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/init.runWaitControlPlanePhase
+\tk8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/init/waitcontrolplane.go:110
+k8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/workflow.(*Runner).Run.func1
+\tk8s.io/kubernetes/cmd/kubeadm/app/cmd/phases/workflow/runner.go:262
+runtime.main
+\truntime/proc.go:283
+runtime.goexit
+\truntime/asm_amd64.s:1700
+"""
+
+
+@pytest.mark.proves("Y3", "Y10")
+@pytest.mark.usefixtures("hub")
+def test_the_cause_is_told_and_not_the_end_of_a_stack(engine, here):
+    engine.fail({"create cluster": (1, KUBEADM)})
+    with pytest.raises(StowageError) as caught:
+        _up(here)
+    message = str(caught.value)
+    assert (
+        "exit code 1: ERROR: failed to create cluster: failed to init node with kubeadm: exit "
+        "status 1 / error: error execution phase wait-control-plane: failed while waiting"
+    ) in message
+    assert "goexit" not in message
+    assert (here / "logs" / "kind-hub.log").read_text() == f"{KUBEADM}\n"
+    assert "runtime" not in commands.cause(KUBEADM.partition("could not")[2])
+
+
+@pytest.mark.proves("Y10")
+@pytest.mark.usefixtures("hub")
+def test_another_image_of_the_nodes(engine, here, stowage):
+    mirrored = "mirror.example/kindest/node:v1.36.4"
+    said = _Said()
+    ground.up(here, members=1, provider="kind", run=False, progress=said, node_image=mirrored)
+    assert engine.calls("docker", "pull") == [["docker", "pull", "--quiet", mirrored]]
+    ground.up(here, members=2, provider="kind", run=False, progress=said)
+    images = {call[5] for call in engine.calls("kind", "create")}
+    assert images == {f"--image={mirrored}"}
+    outcome = stowage(
+        "playground", "up", f"--node-image={mirrored}", "--provider=local", f"--dir={here}/2"
+    )
+    assert outcome.err == "error: --node-image needs kind: local clusters run no containers\n"
+
+
+@pytest.mark.proves("Y5")
+@pytest.mark.usefixtures("hub")
+def test_clusters_are_called_ready_only_when_they_answer(here):
+    said = _up(here)
+    order = [what for what, *_ in said.steps]
+    assert order.index("Clusters created") < order.index("Clusters ready")
+    ready = [done for what, done, _ in said.steps if what == "Clusters ready"]
+    assert ready == [3]
+    assert f"Copying {IMAGE} to hub" in order
+    assert order.index("Members ready") > order.index("Clusters ready")
+
+
+@pytest.mark.proves("Y2")
+def test_the_image_of_the_nodes_is_of_the_release_of_kind_that_is_built():
+    pinned = (binaries.GO_MODULE / "go.mod").read_text()
+    assert f"sigs.k8s.io/kind {kind.RELEASE} " in pinned
+    assert kind.NODE_IMAGE.startswith("kindest/node:v1.36.")
+    kubernetes = build.kubernetes_version().rpartition(".")[0]
+    assert f":{kubernetes}." in kind.NODE_IMAGE
+
+
+@pytest.mark.proves("Y3")
+def test_the_end_to_end_tests_make_one_set_of_clusters(tmp_path):
+    """Those that end processes run their own on the clusters that are there, and give them back."""
+    asked = []
+
+    def hub(*arguments, timeout=60):
+        asked.append(" ".join(arguments).removeprefix("-n stowage-system "))
+        return ""
+
+    ground_of_all = harness.Playground(tmp_path, "kind", hub, {})
+    both = "deployment/stowage-controller deployment/stowage-propagator"
+    with suppress(KeyError), harness.at_rest(ground_of_all):
+        assert asked[0] == f"scale {both} --replicas=0"
+        raise KeyError
+    assert f"scale {both} --replicas=2" in asked
+    assert len([line for line in asked if line.startswith("rollout status")]) == 2

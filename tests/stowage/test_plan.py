@@ -312,7 +312,10 @@ def test_a_foreign_namespace_is_noted(write: Write) -> None:
     files = write("w.yaml", workload("demo", targetNamespace="bank"))
     result = run("plan", "-f", files, "--fleet", write("fleet.yaml", cluster("a")))
     assert result.exit_code == 0
-    assert "shop/demo: the right to use namespace bank (spec.targetNamespace)" in result.stderr
+    assert (
+        "shop/demo: the right to use targetnamespaces.stowage.dev bank (spec.targetNamespace)"
+        in result.stderr
+    )
 
 
 def test_a_long_row_is_cut(write: Write) -> None:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from machinery.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
-from machinery.transport import ApiClient
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
 from stowage.cli import cli
+from stowage.planning import explain
 from tests.controller.live import World, deciding, install, placements, world_on
 from tests.controller.make import beside
 
@@ -37,7 +39,8 @@ def planning_hub(make_cluster: Callable[..., Any]) -> Any:
 
 
 @pytest.fixture
-async def world(planning_hub: Any) -> AsyncIterator[World]:
+async def world(planning_hub: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(explain, "CONTROLLER_SECONDS", 60.0)
     async with world_on(planning_hub, "shop") as world:
         for number, cpu in enumerate(("4", "2", "8")):
             await world.cluster(f"m{number}", cpu=cpu, labels={ZONE: f"z{number % 2}"})
@@ -56,14 +59,22 @@ class Recorder:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    found, real = Recorder(), ApiClient.request
+    found, real, plain = Recorder(), ApiClient.request, HTTPConnection.request
 
-    async def request(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+    def noted(method: str, path: str) -> None:
         if threading.current_thread() is not threading.main_thread():
             found.sent.append(f"{method} {path}")
+
+    async def request(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+        noted(method, path)
         return await real(self, method, path, **how)
 
+    def simple(self: HTTPConnection, method: str, url: str, **how: Any) -> None:
+        noted(method, url)
+        plain(self, method, url, **how)
+
     monkeypatch.setattr(ApiClient, "request", request)
+    monkeypatch.setattr(HTTPConnection, "request", simple)
     return found
 
 
@@ -248,7 +259,8 @@ async def test_explain_shows_a_token_where_one_is_asked_for(world: World, tmp_pa
         without = await run(world, "explain", *asked)
         with_it = await run(world, "explain", *asked, "--token-file", str(token))
     assert "a bearer token is needed" in without.stderr
-    assert (with_it.stderr, with_it.exit_code) == ("", 0)
+    said = f"note: http://127.0.0.1:{controller.port} gets the credential without TLS\n"
+    assert (with_it.stderr, with_it.exit_code) == (said, 0)
     assert with_it.stdout == without.stdout
 
 
@@ -264,6 +276,8 @@ async def test_explain_without_a_controller_says_the_same(world: World) -> None:
             here = ("--controller", f"http://127.0.0.1:{controller.port}", "-n", "shop")
             asked = await told(world, "explain", "wl/demo", *here)
             computed = await told(world, "explain", "wl/demo", *url)
+        (note,) = computed.pop("notes")
+        assert note.startswith(f"no answer of a controller at http://127.0.0.1:{port}")
         assert {**asked, "time": ""} == {**computed, "time": ""}
         result = await run(world, "explain", "wl/demo", *url)
         assert result.stderr.startswith(

@@ -7,16 +7,18 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from controller.cache.cache import known
 from controller.config import default_profile
-from controller.decision import Decision
-from controller.model import Workload
-from controller.world import known
-from machinery.objects import Key
-from stowage.rehearsal import Rehearsal
+from controller.explain.record import record
+from controller.model.objects import Workload
+from controller.scheduling.decision import Decision
+from machinery.types.metadata import Key
+from stowage.planning.simulator import Rehearsal
 from tests.controller.make import NOW, beside, cluster, workload
+from tests.examples import examples
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NAMES = ("p", "q", "r", "s", "t")
@@ -58,7 +60,7 @@ def several(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @pytest.mark.proves("C16")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(60, suppress_health_check=[HealthCheck.too_slow])
 @given(rooms=st.lists(st.integers(0, 8), min_size=1, max_size=4), asked=several())
 def test_a_plan_holds_and_is_final(rooms: list[int], asked: list[dict[str, Any]]) -> None:
     decisions = rehearse(rooms, [of(each) for each in asked])
@@ -78,4 +80,4 @@ def test_a_plan_holds_and_is_final(rooms: list[int], asked: list[dict[str, Any]]
     assert {k: dict(d.placements) for k, d in repeated.items()} == {
         k: dict(d.placements) for k, d in decisions.items()
     }
-    assert msgspec.json.encode([d.to_dict() for d in repeated.values()])
+    assert msgspec.json.encode([record(d) for d in repeated.values()])

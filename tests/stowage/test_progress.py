@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 
-from stowage.output import table
-from stowage.progress import Lines
+from stowage.console.output import table
+from stowage.console.progress import Lines
 
 
 class _Clock:

@@ -1,0 +1,185 @@
+"""From a decision to its write: PreBind, one PATCH, PostBind; and back where it comes to nothing.
+
+What is not written is as if it had never been decided: the informer's view of the Workload
+replaces what was assumed, the Reserve plugins give back, and the key comes again. Where nobody
+answers whether it was written, it may still land: until that is known it goes on counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from controller.binding.inwork import InWork
+from controller.binding.publisher import Publisher
+from controller.binding.refusals import Refusals
+from controller.binding.statuspatch import patch_of
+from controller.cache.cache import World
+from controller.framework import runtime
+from controller.framework.profile import Profile
+from controller.framework.status import Status
+from controller.framework.statuswriter import for_good
+from controller.model.objects import Workload
+from controller.queue.scheduling_queue import SchedulingQueue
+from controller.scheduling.decision import Decision
+from crds.workload import ScheduledReason
+from machinery.errors import Conflict, TransportError
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+
+
+class Binder:
+    """Writes decisions that are counted in the world and reserved with the plugins already."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        refusals: Refusals,
+        *,
+        queue: SchedulingQueue,
+        workloads: Informer[Workload],
+        world: World,
+        profiles: Mapping[str, Profile],
+        in_work: InWork,
+    ) -> None:
+        self._publisher = publisher
+        self._refusals = refusals
+        self._queue = queue
+        self._workloads = workloads
+        self._world = world
+        self._profiles = profiles
+        self._in_work = in_work
+        self._unknown: dict[Key, Decision] = {}  # written, as far as anybody knows, or not
+
+    async def commit(self, decisions: Sequence[Decision]) -> None:
+        """Write them one after the other; those that are not written are as if never decided.
+
+        Raises LeaseLost, and TransportError where trying again may help.
+        """
+        left = {decision.unit.key: decision for decision in decisions}
+        self._in_work.begin(left)
+        failed = beaten = False
+        given = set[Key]()  # back already, though it is not known yet why
+        try:
+            for decision in decisions:
+                if await self._settled(decision, given):
+                    del left[decision.unit.key]
+                    self._queue.active.forget(decision.unit.key)
+        except TransportError as e:
+            # After a conflict what is there now is known, and the decision is made anew at once.
+            failed, beaten = True, isinstance(e, Conflict)
+            raise
+        finally:
+            for key, decision in left.items():
+                unit, rank = decision.unit, self._world.rank(decision.unit)
+                held = self._workloads.get(key)
+                taken = decision.moves and key not in given
+                if failed and taken and held and self._publisher.doubtful(held):
+                    self._unknown[key] = decision
+                    self._world.assume(unit, _most(decision))
+                else:
+                    if taken:
+                        self.give_back(decision)
+                    self._world.restore(unit, decision.placements, held, at_once=beaten)
+                self._queue.park(rank, unit)
+                if failed:
+                    self._queue.retry(rank)
+                else:
+                    self._queue.again(rank)
+            self._world.offer(self._in_work.end(d.unit.key for d in decisions))
+
+    def unknown(self, key: Key) -> bool:
+        """Whether nobody knows if its last decision was written."""
+        return key in self._unknown
+
+    async def find_out(self, key: Key) -> None:
+        """Learn whether the last decision was written; what was not counts no longer.
+
+        Raises LeaseLost, and TransportError while nobody can say.
+        """
+        decision, workload = self._unknown.get(key), self._workloads.get(key)
+        if decision is None:
+            return
+        if workload is not None:
+            try:
+                await self._publisher.overtake(workload)
+            except TransportError as e:
+                if not for_good(e):  # else it is no status of ours that the hub would take
+                    raise
+        self._conclude(key)
+
+    def rest(self) -> None:
+        """The term of leadership is over: the next leader reads what was written."""
+        for key in list(self._unknown):
+            self._conclude(key)
+
+    def _conclude(self, key: Key) -> None:
+        decision, workload = self._unknown.pop(key, None), self._workloads.get(key)
+        if decision is None:
+            return
+        if workload is not None and workload.placements == dict(decision.placements):
+            profile = self._profiles[decision.unit.scheduler_name]
+            runtime.post_bind(profile, decision.cycle_state, decision.unit, decision.placements)
+        else:
+            self.give_back(decision)
+        self._world.restore(decision.unit, _most(decision), workload)
+
+    def give_back(self, decision: Decision) -> None:
+        """The decision comes to nothing: the plugins free what they reserved for it."""
+        if decision.moves:
+            profile = self._profiles[decision.unit.scheduler_name]
+            state, unit = decision.cycle_state, decision.unit
+            runtime.unreserve(profile, state, unit, decision.placements)
+
+    async def _settled(self, decision: Decision, given: set[Key]) -> bool:
+        """Bind it; where the hub refuses that for good, say so. False to try it again.
+
+        What is given back before somebody is told is noted in `given`.
+        """
+        try:
+            return await self._bind(decision, given)
+        except TransportError as e:
+            if not for_good(e):
+                raise
+            if decision.unit.key not in given:
+                self.give_back(decision)
+                given.add(decision.unit.key)
+            invalid = decision.reason is ScheduledReason.INVALID_WORKLOAD
+            await self._refusals.rest(decision, e, decision.message if invalid else "")
+            return True
+
+    async def _bind(self, decision: Decision, given: set[Key]) -> bool:
+        """PreBind, one write, and the news of it. False when it could not be written."""
+        unit = decision.unit
+        workload = self._workloads.get(unit.key)
+        if workload is None or workload.unit.version != unit.version:
+            return False  # edited while others of its set were written
+        patch = patch_of(decision, workload, anew=self._publisher.doubtful(workload))
+        if patch is None:
+            return True
+        about = (self._profiles[unit.scheduler_name], decision.cycle_state, unit)
+        if decision.moves:
+            status = await runtime.pre_bind(*about, decision.placements)
+            if not status.ok:
+                return await self._withheld(decision, status, given)
+        if not await self._publisher.write(unit.key, patch):
+            self.give_back(decision)  # of one that is gone
+            return True
+        if decision.moves:
+            runtime.post_bind(*about, decision.placements)
+        self._publisher.tell(decision, patch, workload)
+        return True
+
+    async def _withheld(self, decision: Decision, status: Status, given: set[Key]) -> bool:
+        """A PreBind plugin refuses. Where it says why, people are told; else it is decided anew."""
+        if not status.reasons:
+            return False
+        self.give_back(decision)
+        given.add(decision.unit.key)
+        await self._refusals.withhold(decision, status)
+        return True
+
+
+def _most(decision: Decision) -> dict[str, int]:
+    """The units that count on each cluster, whether the decision is written or not."""
+    before, after = decision.unit.present, decision.placements
+    return {name: max(before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}

@@ -1,0 +1,72 @@
+"""What set a change of placement off: told from what the status said before, and what is so now.
+
+The queue merges whatever woke a Workload while it waited, so the last event is not the reason of a
+change. What the present shares were decided on stands in the status: where a part of it differs,
+that part is the cause; where none does, what its units waited for has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.explain.steps import Occasion
+from controller.model.learnt import stored
+from controller.model.objects import Workload
+from controller.planner.learning import Limit
+from controller.scheduling.decision import Decision
+from crds.why import ChangeCause
+from crds.workload import ScheduledReason, WorkloadCondition
+from machinery.clock import timestamp
+
+_WAITED_FOR = {
+    ScheduledReason.REPLICAS_REACHED.value: ChangeCause.QUOTA_GROWN,
+    ScheduledReason.INSUFFICIENT_CAPACITY.value: ChangeCause.ROOM_GAINED,
+}
+
+
+def occasion(decision: Decision, workload: Workload) -> Occasion:
+    """When the shares changed, and why now."""
+    cause, name = _cause(decision, workload)
+    return Occasion(timestamp(decision.time), cause.value, name)
+
+
+def _cause(decision: Decision, workload: Workload) -> tuple[ChangeCause, str]:
+    unit, fleet = decision.unit, decision.fleet
+    present = workload.placements
+    if not present:
+        return ChangeCause.PLACED, ""
+    gone = [c for c in present if c not in fleet.row or fleet.deleting[fleet.row[c]]]
+    if gone and not decision.placements.keys() >= set(gone):
+        return ChangeCause.CLUSTER_GONE, gone[0]
+    constraints, demand, shape = unit.decided
+    if constraints and (constraints, shape) != (unit.constraints, unit.shape):
+        return ChangeCause.EDITED, ""
+    if demand and demand != unit.demand:
+        scaled = workload.status.desired != decision.desired
+        return (ChangeCause.SCALED if scaled else ChangeCause.EDITED), ""
+    added = [c for c in decision.placements if c not in present]
+    if unit.everywhere and added:
+        return ChangeCause.CLUSTER_ADDED, added[0]
+    return _learnt(stored(workload.status), unit.limits) or (_waited_for(workload), "")
+
+
+def _learnt(
+    before: Mapping[str, Limit], after: Mapping[str, Limit]
+) -> tuple[ChangeCause, str] | None:
+    """A limit that is lower than it was, or one that is higher or gone."""
+    for cluster, limit in sorted(after.items()):
+        if cluster not in before or limit.units < before[cluster].units:
+            return ChangeCause.LIMIT_LEARNT, cluster
+    for cluster, limit in sorted(before.items()):
+        if cluster not in after or after[cluster].units > limit.units:
+            return ChangeCause.LIMIT_LIFTED, cluster
+    return None
+
+
+def _waited_for(workload: Workload) -> ChangeCause:
+    """What the condition Scheduled said that its units lack."""
+    for condition in workload.status.conditions:
+        if condition["type"] == WorkloadCondition.SCHEDULED.value:
+            reason = condition.get("reason", "")
+            return _WAITED_FOR.get(reason, ChangeCause.FLEET_CHANGED)
+    return ChangeCause.FLEET_CHANGED

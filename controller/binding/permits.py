@@ -1,0 +1,165 @@
+"""Reserve and Permit of decisions: in the same breath as the pass, for a whole set at once.
+
+A set is reserved and permitted as one: where a plugin refuses one of its decisions, none is
+written; where one must wait, all wait. What waits stays counted in the world and reserved with the
+plugins until it is allowed; it is given back when it is rejected, when its time is over, when one
+of the set is edited or deleted, and when the term of leadership ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from controller.framework import runtime
+from controller.framework.profile import Profile
+from controller.framework.status import SUCCESS, Code, Status
+from controller.framework.waiting import Answer, UsesWaitingRoom, Waiting, WaitingRoom
+from controller.model.objects import Workload
+from controller.scheduling.decision import Decision
+from crds.workload import ScheduledReason
+from machinery import logs
+from machinery.types.metadata import Key
+
+LOG = logs.get(__name__)
+
+
+@dataclass(slots=True)
+class Held:
+    """Decisions that wait together, by key; `waits` are those that a plugin holds back."""
+
+    decisions: dict[Key, Decision]
+    waits: dict[Key, Waiting]
+
+    def answer(self, now: float) -> Answer:
+        """What has become of the set: the worst answer of any of it."""
+        answers = {waiting.answer(now) for waiting in self.waits.values()}
+        for worst in (Answer.REJECTED, Answer.TIMED_OUT, Answer.WAITING):
+            if worst in answers:
+                return worst
+        return Answer.ALLOWED
+
+    @property
+    def deadline(self) -> float:
+        """When the first plugin must have answered, on the room's monotonic clock."""
+        return min((w.deadline for w in self.waits.values() if w.plugins), default=0.0)
+
+    def refusal(self, now: float) -> Status:
+        """Why it is not written, of a set that was rejected or whose time is over."""
+        for key, waiting in self.waits.items():
+            about = f" of {'/'.join(key)}" if len(self.decisions) > 1 else ""
+            if waiting.rejected:
+                text = f"{waiting.objector} rejected the decision{about}: {waiting.objection}"
+                return Status(Code.UNSCHEDULABLE, (text,), waiting.objector)
+            late = [name for name, at in waiting.plugins.items() if now >= at]
+            if late:
+                spent = round(min(waiting.plugins.values()) - waiting.since)
+                text = f"{', '.join(late)} did not permit the decision{about} within {spent} s"
+                reason = ScheduledReason.SCHEDULE_TIMEOUT
+                return Status(Code.UNSCHEDULABLE, (text,), late[0], reason)
+        return SUCCESS
+
+
+class Permits:
+    """Which decisions may be written, for one term of leadership."""
+
+    def __init__(self, profiles: Mapping[str, Profile], room: WaitingRoom) -> None:
+        self._profiles = profiles
+        self._room = room
+        self._held: dict[Key, Held] = {}
+        for plugin in _users(profiles):
+            try:
+                plugin.use_waiting_room(room)
+            except Exception:  # it answers for nobody, and who waits for it waits in vain
+                LOG.exception("plugin %s did not take the waiting room", plugin.name)
+
+    def ask(self, decisions: Sequence[Decision]) -> tuple[Status, Held | None]:
+        """Reserve and permit these as one.
+
+        SUCCESS without a set: write them. SUCCESS with a set: it waits. A refusal: everything that
+        was reserved is given back.
+        """
+        moving = [decision for decision in decisions if decision.moves]
+        asked: dict[Key, Mapping[str, Status]] = {}
+        reserved: list[Decision] = []
+        for decision in moving:
+            status = runtime.reserve(*self._about(decision))
+            if status.ok:
+                reserved.append(decision)
+                status, asked[decision.unit.key] = runtime.permit(*self._about(decision))
+            if not status.ok:
+                for each in reversed(reserved):
+                    runtime.unreserve(*self._about(each))
+                return status, None
+        waits = {key: answers for key, answers in asked.items() if answers}
+        return SUCCESS, self._hold(decisions, waits) if waits else None
+
+    def held(self, key: Key) -> Held | None:
+        """The set that waits and that this Workload is one of."""
+        return self._held.get(key)
+
+    def follow(self, workload: Workload) -> Decision | None:
+        """The status of one that waits was written: its decision now stands on that version."""
+        held = self._held.get(workload.metadata.key)
+        if held is None:
+            return None
+        before = held.decisions[workload.metadata.key]
+        unit = replace(before.unit, version=workload.unit.version)
+        held.decisions[unit.key] = after = replace(before, unit=unit)
+        return after
+
+    def release(self, held: Held, *, written: bool) -> list[Decision]:
+        """Nobody waits for it any more; unless it is to be written, all that it took goes back."""
+        for key in held.decisions:
+            self._held.pop(key, None)
+            self._room.remove(key)
+        decisions = list(held.decisions.values())
+        if not written:
+            for decision in reversed(decisions):
+                if decision.moves:
+                    runtime.unreserve(*self._about(decision))
+        return decisions
+
+    def release_all(self) -> list[Decision]:
+        """The term of leadership is over: what waits is given back; the decisions."""
+        found: list[Decision] = []
+        while self._held:
+            found += self.release(next(iter(self._held.values())), written=False)
+        return found
+
+    def _hold(
+        self, decisions: Sequence[Decision], asked: Mapping[Key, Mapping[str, Status]]
+    ) -> Held:
+        by_key = {decision.unit.key: decision for decision in decisions}
+        waits = {
+            key: self._room.add(d.unit, d.placements, d.cycle_state, asked[key])
+            for key, d in by_key.items()
+            if key in asked
+        }
+        held = Held(by_key, waits)
+        self._held.update(dict.fromkeys(by_key, held))
+        return held
+
+    def _about(self, decision: Decision) -> runtime.About:
+        profile = self._profiles[decision.unit.scheduler_name]
+        return profile, decision.cycle_state, decision.unit, decision.placements
+
+
+def waiting_status(held: Held, key: Key) -> Status:
+    """What the condition says of one of a set that waits; it stays the same while it does."""
+    names = sorted({name for waiting in held.waits.values() for name in waiting.plugins})
+    spans = [at - w.since for w in held.waits.values() for at in w.plugins.values()]
+    said = [reason for waiting in held.waits.values() for reason in waiting.said]
+    others = [k for k in held.waits if k != key]
+    about = f" with {', '.join('/'.join(k) for k in others)}" if others else ""
+    text = f"waits{about} for {', '.join(names)}, {max(spans, default=0.0):.0f} s at most"
+    reasons = ("; ".join([text, *said]),)
+    return Status(Code.WAIT, reasons, reason=ScheduledReason.WAITING_ON_PERMIT)
+
+
+def _users(profiles: Mapping[str, Profile]) -> list[UsesWaitingRoom]:
+    """The plugins that answer for those that wait, each once."""
+    plugins = {
+        id(plugin): plugin for profile in profiles.values() for plugin in profile.every_plugin()
+    }
+    return [plugin for plugin in plugins.values() if isinstance(plugin, UsesWaitingRoom)]

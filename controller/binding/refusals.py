@@ -1,0 +1,130 @@
+"""Workloads that are not decided, or whose decision is not written: why, said on the object.
+
+The shares stay as they are. Three cases: admission would have refused the Workload, a plugin
+withholds the write or holds it back, the hub refuses the status itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.binding.publisher import Publisher
+from controller.binding.statuspatch import patch_of, short_patch
+from controller.cache.cache import World
+from controller.framework.status import Status
+from controller.framework.statuswriter import for_good
+from controller.model.objects import Workload
+from controller.model.unit import Unit
+from controller.queue.hints import Hints
+from controller.queue.scheduling_queue import SchedulingQueue
+from controller.scheduling.decision import Decision
+from controller.scheduling.refusal import untouched
+from crds.workload import ScheduledReason
+from machinery import logs
+from machinery.clock import Clock
+from machinery.errors import TransportError
+from machinery.runtime.informer import Informer
+
+LOG = logs.get(__name__)
+RETRY_SECONDS = {ScheduledReason.PLUGIN_ERROR: 30.0, ScheduledReason.SCHEDULE_TIMEOUT: 10.0}
+"""Nobody announces that a plugin works again, or that who did not answer in time would now."""
+
+
+class Refusals:
+    """Says on Workloads why nothing was written of them."""
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        *,
+        queue: SchedulingQueue,
+        workloads: Informer[Workload],
+        world: World,
+        hints: Mapping[str, Hints],
+        clock: Clock,
+    ) -> None:
+        self._publisher = publisher
+        self._queue = queue
+        self._workloads = workloads
+        self._world = world
+        self._hints = hints
+        self._clock = clock
+
+    async def say(self, decision: Decision) -> None:
+        """Write what was decided about a Workload as it is now; nothing where that is known.
+
+        A status that the hub refuses for good becomes a shorter one. Raises TransportError.
+        """
+        workload = self._workloads.get(decision.unit.key)
+        if workload is None or workload.unit.version != decision.unit.version:
+            return  # edited meanwhile: its turn comes again
+        patch = patch_of(decision, workload, anew=self._publisher.doubtful(workload))
+        if patch is None:
+            return
+        try:
+            await self._publisher.write(decision.unit.key, patch)
+        except TransportError as e:
+            if not for_good(e):
+                raise
+            await self.rest(decision, e, decision.message)
+        else:
+            self._publisher.tell(decision, patch, workload)
+
+    async def withhold(self, decision: Decision, status: Status) -> None:
+        """A plugin withholds a decision that was counted already: undo that, and say why.
+
+        Looked at again when that may help the plugin; after a fault, and where it did not answer
+        in time, also by the clock.
+        """
+        self.undo(decision, status)
+        await self.tell(decision, status)
+
+    def undo(self, decision: Decision, status: Status) -> None:
+        """It counts no longer, and waits for what could help the plugin that withholds it."""
+        unit, held = decision.unit, self._workloads.get(decision.unit.key)
+        self._world.restore(unit, decision.placements, held)
+        self.park(unit, status.reason, status.plugin)
+
+    async def tell(self, decision: Decision, status: Status) -> None:
+        """Say on the object why it was withheld. Raises TransportError."""
+        await self.say(untouched(decision.unit, self._world.fleet(), self._clock.now(), status))
+
+    def park(self, unit: Unit, reason: ScheduledReason, plugin: str = "") -> None:
+        """Wait for what could help that plugin; in vain only so long."""
+        rank, hints = self._world.rank(unit), self._hints[unit.scheduler_name]
+        self._queue.park(rank, unit, hints.of(frozenset({plugin})))
+        if reason in RETRY_SECONDS:
+            self._queue.add_after(rank, RETRY_SECONDS[reason])
+
+    def _invalid(self, unit: Unit, message: str) -> Decision:
+        status = Status(reasons=(message,), reason=ScheduledReason.INVALID_WORKLOAD)
+        return untouched(unit, self._world.fleet(), self._clock.now(), status)
+
+    async def rest(self, decision: Decision, error: TransportError, message: str = "") -> None:
+        """The hub takes no such status, now or later: say that, and wait for the next resync.
+
+        Only then, or when the Workload changes, is it tried again; the shares stay as they are.
+        """
+        unit = decision.unit
+        held = self._workloads.get(unit.key)
+        # First, or what comes back looks like another's edit.
+        self._world.restore(unit, decision.placements, held)
+        self._queue.rest(self._world.rank(unit), unit)
+        if held is None:
+            return
+        if held.metadata.resource_version != unit.version:  # not what was refused
+            self._queue.offer([self._world.rank(unit)])
+            return
+        about = {"object": "/".join(unit.key)}
+        LOG.warning("the hub refuses its status: %s", error, extra=about)
+        refusal = self._invalid(held.unit, message or f"the hub refuses its status: {error}")
+        patch = short_patch(refusal, held)
+        if patch is None:
+            return
+        try:
+            await self._publisher.write(unit.key, patch)
+        except TransportError as e:
+            if not for_good(e):
+                raise
+            LOG.warning("nor does it take a shorter one: %s", e, extra=about)
+        self._publisher.tell(refusal, patch, held)

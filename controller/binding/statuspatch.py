@@ -1,0 +1,265 @@
+"""From a decision to the one write that it needs: a merge patch of the controller's own fields.
+
+The patch carries the resourceVersion that was read, so it lands on that version or not at all; that
+is also what makes it safe to send the other writer's conditions back as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from controller.binding.cause import occasion
+from controller.explain import steps
+from controller.explain.history import lengthened
+from controller.model.learnt import stored, told
+from controller.model.objects import Workload
+from controller.model.why import Rule, kept
+from controller.planner.reasons import Reasons, Why
+from controller.scheduling.decision import Decision
+from crds.names import ANNOTATION_CLUSTERS, API_VERSION
+from crds.workload import WorkloadCondition, WorkloadState
+from machinery.clock import timestamp
+from machinery.types import conditions
+from machinery.types.bounds import MOST_UNITS
+from machinery.types.written_clusters import MemberRecord
+
+SUMMARY_LIMIT = 4096
+MESSAGE_LIMIT = 4096
+SELECTOR_LIMIT = 4096
+HASH_LIMIT = 128
+CONDITIONS_LIMIT = 32
+NAME_LIMIT = 317
+"""Of what a kept rule is about; two bounds that contradict each other may have longer names."""
+_OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.value})
+_KNOWN = frozenset(condition.value for condition in WorkloadCondition)
+
+
+def patch_of(
+    decision: Decision, workload: Workload, *, anew: bool = False
+) -> dict[str, Any] | None:
+    """The merge patch of the status subresource, or None when it would change nothing.
+
+    With `anew` it is made also then: its time makes a new version of the object.
+    """
+    status = _fields(decision, workload)
+    if not anew and _told(status, decision.fields, workload):
+        return None
+    return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
+
+
+def short_patch(decision: Decision, workload: Workload) -> dict[str, Any] | None:
+    """No more than the verdict, where the hub refuses the rest; None when it stands there already.
+
+    The shares stay as they are.
+    """
+    status: dict[str, Any] = {
+        "observedGeneration": workload.metadata.generation,
+        "conditions": _conditions(decision, workload),
+    }
+    old = workload.status
+    if not workload.placements:
+        status["state"] = decision.state.value
+    if (
+        status["observedGeneration"] == old.observed_generation
+        and status["conditions"] == old.conditions
+        and status.get("state", old.state) == old.state
+    ):
+        return None
+    return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
+
+
+def is_news(patch: Mapping[str, Any], workload: Workload) -> bool:
+    """Whether the patch says anything new to people: other shares, or another verdict."""
+    before = {c["type"]: c for c in workload.status.conditions}
+    after = patch["status"]["conditions"]
+    said = ("status", "reason", "message")
+    moved = "placements" in patch["status"] and _shares(patch["status"]) != workload.placements
+    return moved or any(
+        before.get(c["type"], {}).get(part) != c[part]
+        for c in after
+        if c["type"] in _OURS
+        for part in said
+    )
+
+
+def summary(placements: Mapping[str, int]) -> str:
+    """The CLUSTERS column: `member-a=1,host=3`, cut where it gets too long."""
+    text = ",".join(f"{cluster}={units}" for cluster, units in placements.items())
+    return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
+
+
+def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
+    placements = decision.placements
+    status: dict[str, Any] = {
+        "observedGeneration": workload.metadata.generation,
+        **_numbers(decision),
+        "selector": _selector(decision),
+        "placements": [{"cluster": c, "replicas": n} for c, n in placements.items()],
+        "clusterSummary": summary(placements),
+        "clusterRef": _reference(placements),
+        **decision.fields,
+        "decision": {"hash": _hash(decision, workload), "time": timestamp(decision.time)},
+        "conditions": _conditions(decision, workload),
+    }
+    if dict(placements) != workload.placements:
+        status |= _why(decision, workload)
+    status |= _footprint(placements, workload)
+    if decision.unit.limits or workload.status.limits:
+        status["limits"] = told(decision.unit.limits)
+    if not placements or not workload.placements:
+        # From the first placement on the state belongs to the propagator.
+        status["state"] = decision.state.value
+    return status
+
+
+def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, Any]:
+    """The clusters that may be sent something from now on, beside all that may have something.
+
+    In the very write that gives them their shares: so it is known before anything is sent, whoever
+    dies when, and the propagator needs no write of its own for that.
+    """
+    before = MemberRecord.read(workload.status.footprint.clusters)
+    noted = MemberRecord.read(workload.metadata.annotations.get(ANNOTATION_CLUSTERS, ""))
+    new = [name for name in placements if name not in before and name not in noted]
+    return {"footprint": {"clusters": before.adding(new).text()}} if new else {}
+
+
+def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
+    """The reasons of the shares and the history, with what this decision adds to them."""
+    before = kept(workload.status)
+    at, names = occasion(decision, workload), decision.fleet.names
+    ranking = [names[row] for row in decision.ranking[: 2 * steps.MOST_SHARES].tolist()]
+    shares = steps.Shares(workload.placements, decision.placements, ranking)
+    rules = partial(_rules, decision.fleet.row, decision.why)
+    reasons, counts = steps.carried(before.reasons, before.reason_counts, shares, at, rules)
+    changes = lengthened(before.history, shares, at, rules, decision.desired)
+    told = {"reasons": msgspec.to_builtins(reasons), "history": msgspec.to_builtins(changes)}
+    if counts or before.reason_counts:
+        told["reasonCounts"] = msgspec.to_builtins(counts)
+    return told
+
+
+_LEAST_TELLING = (Why.TIE, Why.REMAINDER)
+
+
+def _rules(row: Mapping[str, int], why: Reasons, cluster: str) -> list[Rule]:
+    """What made a number, beside what was there before; what only rounds it comes last."""
+    if cluster not in row:
+        return []
+    found = [reason for reason in why(row[cluster]) if reason.kind is not Why.KEPT]
+    found.sort(key=lambda reason: reason.kind in _LEAST_TELLING)
+    kept_rules = (msgspec.convert(reason.to_rule(), Rule) for reason in found)
+    return [msgspec.structs.replace(each, name=_cut(each.name)) for each in kept_rules]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= NAME_LIMIT else name[: NAME_LIMIT - 1] + "…"
+
+
+def _numbers(decision: Decision) -> dict[str, int]:
+    """How many units are wanted, placed and not; the sum holds, and so does that some are not."""
+    desired, pending = (min(n, MOST_UNITS) for n in (decision.desired, decision.pending))
+    return {"desired": desired, "assigned": desired - pending, "pending": pending}
+
+
+def _selector(decision: Decision) -> str:
+    """The pods' selector; none rather than a cut one, which would select others."""
+    text = decision.unit.pod_selector
+    return text if len(text) <= SELECTOR_LIMIT else ""
+
+
+def _message(decision: Decision) -> str:
+    """What was decided, and what the status cannot tell of it."""
+    long = len(decision.unit.pod_selector)
+    note = (
+        f"; status.selector is left out: the labels of the units make {long} characters, "
+        f"{SELECTOR_LIMIT} at most, so a HorizontalPodAutoscaler cannot find its pods"
+        if long > SELECTOR_LIMIT
+        else ""
+    )
+    return decision.message[: MESSAGE_LIMIT - len(note)] + note
+
+
+def _told(status: Mapping[str, Any], fields: Mapping[str, Any], workload: Workload) -> bool:
+    """Whether the Workload says all of it already, with the plugins' `fields`; time is no news."""
+    old = workload.status
+    return (
+        status["observedGeneration"] == old.observed_generation
+        and (status["desired"], status["assigned"], status["pending"])
+        == (old.desired, old.assigned, old.pending)
+        and status["selector"] == old.selector
+        and _shares(status) == workload.placements
+        and status["clusterSummary"] == old.cluster_summary
+        and old.says(fields)
+        and status.get("limits", []) == told(stored(old))
+        and status["decision"]["hash"] == old.decision.hash
+        and status["conditions"] == old.conditions
+        and status.get("state", old.state) == old.state
+    )
+
+
+def _shares(status: Mapping[str, Any]) -> dict[str, int]:
+    return {share["cluster"]: share["replicas"] for share in status["placements"]}
+
+
+def _hash(decision: Decision, workload: Workload) -> str:
+    """What the placements were decided on.
+
+    Shares that a refusal left in place are still the old decision's: so the edit that was refused
+    goes on being one.
+    """
+    kept = bool(decision.placements) and dict(decision.placements) == workload.placements
+    unit = decision.unit
+    if kept and not decision.scheduled and workload.status.decision.hash:
+        # Whose limits are written beside it.
+        return "-".join((*unit.decided[:-1], unit.shape))[-HASH_LIMIT:]
+    return unit.hash
+
+
+def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:
+    if len(placements) != 1:
+        return None
+    (cluster,) = placements
+    return {"apiVersion": API_VERSION, "kind": "MemberCluster", "name": cluster}
+
+
+def _conditions(decision: Decision, workload: Workload) -> list[dict[str, Any]]:
+    """Ours renewed, the propagator's as they are, each where it stood.
+
+    Failed stands there only while it is true: most Workloads never have it.
+    """
+    after = {condition["type"]: condition for condition in workload.status.conditions}
+    failed = after.pop(WorkloadCondition.FAILED.value, {})
+    scheduled = after.get(WorkloadCondition.SCHEDULED.value, {})
+    now = workload.metadata.generation
+    ours = [_condition(WorkloadCondition.SCHEDULED, decision.scheduled, scheduled, decision, now)]
+    if decision.state is WorkloadState.FAILED:
+        ours.append(_condition(WorkloadCondition.FAILED, True, failed, decision, now))
+    for condition in ours:
+        after[condition["type"]] = condition
+    strangers = [kind for kind in after if kind not in _KNOWN]
+    for kind in strangers[CONDITIONS_LIMIT - len(_KNOWN) :]:
+        del after[kind]
+    return list(after.values())
+
+
+def _condition(
+    kind: WorkloadCondition,
+    holds: bool,
+    old: Mapping[str, Any],
+    decision: Decision,
+    generation: int,
+) -> dict[str, Any]:
+    return conditions.renewed(
+        old,
+        type_=kind.value,
+        true=holds,
+        reason=decision.reason.value,
+        message=_message(decision),
+        now=decision.time,
+        generation=generation,
+    )

@@ -1,0 +1,190 @@
+"""The fleet while it changes: MemberClusters in, immutable snapshots out.
+
+A `FleetBuilder` takes one cluster at a time and remembers which rows it touched; `snapshot()`
+copies the columns of the last snapshot and writes those rows. Clusters that came are rows at the
+end, those that went are cut out, so that no change rebuilds a fleet of thousands. Room that was
+given away and is not yet counted by its cluster is kept beside (`assume`), and is the one column
+that changes with every decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from controller.cache import encode
+from controller.cache.columns import ABSENT, Codes, Column, Floats, Ints, Mask
+from controller.cache.encode import Changes, Row
+from controller.cache.inflight import NO_FLIGHTS, Load
+from controller.cache.nodegroups import UNLIMITED, NodeGroups
+from controller.cache.snapshot import Fleet
+from controller.model.objects import MemberCluster
+
+__all__ = [
+    "ABSENT",
+    "UNLIMITED",
+    "Codes",
+    "Column",
+    "Fleet",
+    "FleetBuilder",
+    "Floats",
+    "Ints",
+    "Mask",
+    "NodeGroups",
+    "narrowed",
+    "with_cluster",
+]
+
+
+STEP = 500
+"""Clusters that come in a row, as at the start, are taken into snapshots in steps of so many."""
+
+
+@dataclass(slots=True)
+class _Touched:
+    """Which clusters the next snapshot has to look at again."""
+
+    clusters: set[str] = field(default_factory=set)
+    flying: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.clusters or self.flying or self.gone)
+
+
+class FleetBuilder:
+    """The clusters as they are now. Not thread-safe; snapshots are."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+        self._last = _empty()
+        self._touched = _Touched()
+
+    def upsert(self, cluster: MemberCluster) -> None:
+        """Take a cluster, new or changed. A quantity that is none counts as no room."""
+        name = cluster.metadata.name
+        old = self._rows.get(name)
+        self._rows[name] = Row.of(cluster, old.flying if old else {})
+        self._touched.clusters.add(name)
+        self._touched.gone.discard(name)
+        if len(self._touched.clusters) >= STEP:
+            self.snapshot()
+
+    def remove(self, name: str) -> None:
+        """Forget a cluster, and what was assumed on it."""
+        if self._rows.pop(name, None) is not None:
+            self._touched.clusters.discard(name)
+            self._touched.flying.discard(name)
+            self._touched.gone.add(name)
+
+    def assume(self, name: str, load: Load, units: int) -> None:
+        """Count units (negative: no longer) that a cluster's status does not show yet."""
+        row = self._rows.get(name)
+        if row is None or not units:
+            return
+        row.flying[load] = row.flying.get(load, 0) + units
+        if not row.flying[load]:
+            del row.flying[load]
+        self._touched.flying.add(name)
+
+    def snapshot(self) -> Fleet:
+        """The fleet as it is now; the same object while nothing has changed."""
+        if self._touched:
+            self._last = self._next()
+            self._touched = _Touched()
+        return self._last
+
+    def _next(self) -> Fleet:
+        touched, last = self._touched, self._last
+        new = [name for name in touched.clusters if name not in last.row]
+        if new or touched.gone:
+            last = _resized(last, {n for n in touched.gone if n not in self._rows}, new)
+        if touched.clusters:
+            names = touched.clusters | touched.flying
+            return _written(last, [(last.row[name], self._rows[name]) for name in names])
+        changes = Changes.of([(last.row[name], self._rows[name]) for name in touched.flying])
+        return replace(last, flights=encode.flights(last.flights, changes, len(last)))
+
+
+def with_cluster(fleet: Fleet, cluster: MemberCluster) -> Fleet:
+    """A copy in which one cluster, known by its name, is as given: for a hook before Filter.
+
+    Raises KeyError for a cluster that is not in the fleet.
+    """
+    row = fleet.row[cluster.metadata.name]
+    return _written(fleet, [(row, Row.of(cluster, fleet.flights.on(row)))])
+
+
+def narrowed(fleet: Fleet, names: Collection[str]) -> Fleet:
+    """A fleet of some of the clusters alone."""
+    return _resized(fleet, {name for name in fleet.names if name not in names}, [])
+
+
+def _empty() -> Fleet:
+    nothing = np.zeros(0, dtype=np.int64)
+    groups = NodeGroups(nothing, nothing, {}, {}, np.zeros(0, dtype=np.int32), ())
+    columns: dict[str, Any] = {
+        name: np.zeros(0, dtype=kind) for name, (kind, _) in encode.PLAIN.items()
+    }
+    columns |= {name: Column.absent(0) for name in encode.TEXTS}
+    columns |= {name: {} for name in ("labels", "taints", *encode.AMOUNTS)}
+    return Fleet(
+        names=(), clusters=(), row={}, by_name=nothing, groups=groups, flights=NO_FLIGHTS, **columns
+    )
+
+
+def _written(last: Fleet, rows: Sequence[tuple[int, Row]]) -> Fleet:
+    """The same rows, some of them with other facts."""
+    changes, size = Changes.of(rows), len(last)
+    clusters = list(last.clusters)
+    for i, row in rows:
+        clusters[i] = row.cluster
+    columns: dict[str, Any] = {
+        name: encode.plain(name, getattr(last, name), changes) for name in encode.PLAIN
+    }
+    columns |= {name: encode.text(name, getattr(last, name), changes) for name in encode.TEXTS}
+    columns |= {
+        name: encode.amounts(name, getattr(last, name), changes, size) for name in encode.AMOUNTS
+    }
+    return replace(
+        last,
+        clusters=clusters,
+        labels=encode.labels(last.labels, changes, size),
+        taints=encode.taints(last.taints, changes, size),
+        groups=encode.groups(last.groups, changes),
+        flights=encode.flights(last.flights, changes, size),
+        **columns,
+    )
+
+
+def _resized(last: Fleet, gone: set[str], new: Iterable[str]) -> Fleet:
+    """Without the rows that went, and with empty ones at the end for those that came."""
+    keep = np.fromiter((n not in gone for n in last.names), dtype=np.bool_, count=len(last))
+    kept = [name for name in last.names if name not in gone]
+    names = [*kept, *sorted(new)]
+    extra = len(names) - len(kept)
+    by_name = np.empty(len(names), dtype=np.int64)
+    by_name[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    stay = [cluster for cluster, stays in zip(last.clusters, keep, strict=True) if stays]
+    columns: dict[str, Any] = {
+        name: {key: encode.resized(c, keep, extra) for key, c in getattr(last, name).items()}
+        for name in ("taints", *encode.AMOUNTS)
+    }
+    columns |= {name: encode.resized(getattr(last, name), keep, extra) for name in encode.PLAIN}
+    columns |= {
+        name: encode.resized_text(getattr(last, name), keep, extra) for name in encode.TEXTS
+    }
+    return replace(
+        last,
+        names=names,
+        row={name: i for i, name in enumerate(names)},
+        by_name=by_name,
+        clusters=[*stay, *[MemberCluster()] * extra],
+        labels={key: encode.resized_text(c, keep, extra) for key, c in last.labels.items()},
+        groups=encode.resized_groups(last.groups, keep),
+        flights=last.flights.kept(keep),
+        **columns,
+    )

@@ -1,0 +1,309 @@
+"""How a MemberCluster becomes cells of columns: a reader for each fact, a writer for each shape.
+
+Readers know the object, writers know numpy. A writer takes the columns of the last snapshot and the
+rows that changed, and returns new columns; it never writes to an array that it was given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.cache.columns import Codes, Column, Ints, Mask, Vocabulary
+from controller.cache.inflight import LEAST_LOADS, Flights, Load, entries, most_loads
+from controller.cache.nodegroups import NodeGroups
+from controller.model.objects import MemberCluster, NodeGroup, Taint
+from crds.names import ANNOTATION_COST, LABEL_PROVIDER, LABEL_VERSION
+from machinery.types import quantities
+from machinery.types.bounds import MOST_NODES, MOST_UNITS, RESOURCES, between
+
+Cell = TypeVar("Cell", bound=np.generic)
+UNKNOWN = -1
+"""Latency and reliability of a cluster that was never measured."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A cluster with its quantities read, and the units that are on their way to it."""
+
+    cluster: MemberCluster
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, int]
+    requested: Mapping[str, int]
+    groups: Sequence[tuple[NodeGroup, Mapping[str, int]]]
+    offers: frozenset[str]
+    flying: dict[Load, int]
+
+    @staticmethod
+    def of(cluster: MemberCluster, flying: dict[Load, int]) -> Row:
+        """The row of a cluster."""
+        capacity = cluster.status.capacity
+        groups = [(group, _amounts(group.free)) for group in cluster.status.node_groups]
+        return Row(
+            cluster,
+            cluster.labels,
+            _amounts(capacity.allocatable if capacity else {}),
+            _amounts(capacity.requested if capacity else {}),
+            groups,
+            frozenset(resource for _, free in groups for resource, n in free.items() if n),
+            flying,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows to be written anew, and their numbers as an array."""
+
+    rows: Sequence[tuple[int, Row]]
+    numbers: Ints
+
+    @staticmethod
+    def of(rows: Sequence[tuple[int, Row]]) -> Changes:
+        """The changes of these rows."""
+        return Changes(rows, np.array([i for i, _ in rows], dtype=np.int64))
+
+
+def _amounts(texts: Mapping[str, str]) -> dict[str, int]:
+    """What a member says, cut to what counts; a quantity that is none counts as nothing.
+
+    A resource that anybody names is a column of the whole fleet: only so many are listened to.
+    """
+    amounts: dict[str, int] = {}
+    for resource in texts if len(texts) <= RESOURCES else sorted(texts)[:RESOURCES]:
+        try:
+            amounts[resource] = quantities.bounded(resource, texts[resource])
+        except ValueError:
+            amounts[resource] = 0
+    return amounts
+
+
+def _cost(row: Row) -> float:
+    """The administrator's price; NaN where there is none, or no finite number."""
+    try:
+        cost = float(row.cluster.metadata.annotations[ANNOTATION_COST])
+    except (KeyError, ValueError):
+        return math.nan
+    return cost if math.isfinite(cost) else math.nan
+
+
+def _latency(row: Row) -> int:
+    latency = row.cluster.status.latency_milliseconds
+    return UNKNOWN if latency is None else between(0, latency, MOST_UNITS)
+
+
+def _reliability(row: Row) -> int:
+    known = row.cluster.status.reliability
+    return UNKNOWN if known is None else between(0, known.ready_percent, 100)
+
+
+PLAIN: Mapping[str, tuple[type[np.generic], Callable[[Row], Any]]] = {
+    "ready": (np.bool_, lambda row: row.cluster.ready),
+    "cordoned": (np.bool_, lambda row: row.cluster.spec.unschedulable),
+    "deleting": (np.bool_, lambda row: row.cluster.metadata.deleting),
+    "virtual": (np.bool_, lambda row: row.cluster.spec.virtual),
+    "cost": (np.float64, _cost),
+    "latency": (np.int64, _latency),
+    "reliability": (np.int64, _reliability),
+}
+"""Columns of numbers and flags: their type, and where a cell comes from."""
+
+
+def _provider(row: Row) -> str | None:
+    known = row.cluster.status.provider or row.labels.get(LABEL_PROVIDER, "")
+    return known.lower() or None
+
+
+def _version(row: Row) -> str | None:
+    known = row.cluster.status.version or row.labels.get(LABEL_VERSION, "")
+    return known.removeprefix("v") or None
+
+
+TEXTS: Mapping[str, Callable[[Row], str | None]] = {
+    "rules": lambda row: "\n".join(row.cluster.spec.namespaces.allow),
+    "kinds": lambda row: "\n".join(row.cluster.spec.allowed_kinds),
+    "provider": _provider,
+    "version": _version,
+    "secret_namespace": lambda row: row.cluster.spec.secret_ref.namespace or None,
+}
+"""Columns of texts that are no labels."""
+
+AMOUNTS: Mapping[str, Callable[[Row], Mapping[str, int]]] = {
+    "allocatable": lambda row: row.allocatable,
+    "requested": lambda row: row.requested,
+}
+"""Columns by resource."""
+
+
+def plain(name: str, column: NDArray[Cell], changes: Changes) -> NDArray[Cell]:
+    """One of PLAIN, with the changed rows written."""
+    _, read = PLAIN[name]
+    copy = column.copy()
+    copy[changes.numbers] = [read(row) for _, row in changes.rows]
+    return copy
+
+
+def text(name: str, column: Column, changes: Changes) -> Column:
+    """One of TEXTS, with the changed rows written."""
+    read, code = TEXTS[name], column.vocabulary.code
+    codes = column.codes.copy()
+    codes[changes.numbers] = [code(read(row)) for _, row in changes.rows]
+    return Column(codes, column.vocabulary).tidy()
+
+
+def labels(last: Mapping[str, Column], changes: Changes, size: int) -> Mapping[str, Column]:
+    """A column a label key; a changed row loses what it no longer has.
+
+    A key that no cluster carries any more is dropped.
+    """
+    columns = {key: Column(c.codes.copy(), c.vocabulary) for key, c in last.items()}
+    for column in columns.values():
+        column.codes[changes.numbers] = 0
+    for i, row in changes.rows:
+        for key, value in row.labels.items():
+            column = columns.get(key) or columns.setdefault(key, Column.absent(size))
+            column.codes[i] = column.vocabulary.code(value)
+    return {key: column.tidy() for key, column in columns.items() if column.codes.any()}
+
+
+def taints(last: Mapping[Taint, Mask], changes: Changes, size: int) -> Mapping[Taint, Mask]:
+    """A mask a taint; one that no cluster has any more is dropped."""
+    columns = {taint: mask.copy() for taint, mask in last.items()}
+    for mask in columns.values():
+        mask[changes.numbers] = False
+    for i, row in changes.rows:
+        for taint in row.cluster.spec.taints:
+            columns.setdefault(taint, np.zeros(size, dtype=np.bool_))[i] = True
+    return {taint: mask for taint, mask in columns.items() if mask.any()}
+
+
+def amounts(name: str, last: Mapping[str, Ints], changes: Changes, size: int) -> Mapping[str, Ints]:
+    """One of AMOUNTS; a changed row that does not name a resource has none of it.
+
+    A resource that no cluster has is dropped.
+    """
+    read = AMOUNTS[name]
+    columns = {resource: column.copy() for resource, column in last.items()}
+    for column in columns.values():
+        column[changes.numbers] = 0
+    for i, row in changes.rows:
+        for resource, amount in read(row).items():
+            columns.setdefault(resource, np.zeros(size, dtype=np.int64))[i] = amount
+    return {resource: column for resource, column in columns.items() if column.any()}
+
+
+def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
+    """The node groups with those of the changed rows exchanged.
+
+    Resources, labels and taints that no group has any more are dropped.
+    """
+    stay = ~np.isin(last.cluster, changes.numbers)
+    fresh = [(i, group, free) for i, row in changes.rows for group, free in row.groups]
+    old = int(stay.sum())
+    sets = {taints: code for code, taints in enumerate(last.taint_sets)}
+    told = [_taint_set(group.taints) for _, group, _ in fresh]
+    codes = np.array([sets.setdefault(t, len(sets)) for t in told], dtype=np.int32)
+    resources = {*last.free, *(resource for *_, free in fresh for resource in free)}
+    keys = {*last.labels, *(key for _, group, _ in fresh for key in group.labels)}
+    rows = np.concatenate([last.cluster[stay], _ints(i for i, *_ in fresh)])
+    order = np.argsort(rows, kind="stable")
+    count = np.concatenate([last.count[stay], _ints(_nodes(group) for _, group, _ in fresh)])
+    free = {
+        r: np.concatenate(
+            [_cut(last.free.get(r), stay, old), _ints(free.get(r, 0) for *_, free in fresh)]
+        )
+        for r in resources
+    }
+    columns = {
+        key: _joined(last.labels.get(key), stay, old, [g.labels.get(key) for _, g, _ in fresh])
+        for key in keys
+    }
+    taint_codes, taint_sets = _used(np.concatenate([last.taints[stay], codes])[order], tuple(sets))
+    return NodeGroups(
+        cluster=rows[order],
+        count=count[order],
+        free={resource: column[order] for resource, column in free.items() if column.any()},
+        labels={
+            key: Column(c.codes[order], c.vocabulary) for key, c in columns.items() if c.codes.any()
+        },
+        taints=taint_codes,
+        taint_sets=taint_sets,
+    )
+
+
+def flights(last: Flights, changes: Changes, size: int) -> Flights:
+    """The units on their way, with those of the changed rows exchanged.
+
+    Nothing is checked on a virtual cluster, so nobody counts what is on its way there.
+    """
+    fresh: list[tuple[int, Load, int]] = []
+    for i, row in changes.rows:
+        if row.flying and not row.cluster.spec.virtual:
+            most = LEAST_LOADS
+            if len(row.flying) > most:
+                most = most_loads(size, len(row.groups))
+            fresh += entries(i, row.flying, offers=row.offers, most=most)
+    return last.without(changes.numbers).plus(fresh)
+
+
+def _nodes(group: NodeGroup) -> int:
+    return between(0, group.count, MOST_NODES)
+
+
+def _used(
+    codes: Codes, sets: tuple[tuple[Taint, ...], ...]
+) -> tuple[Codes, tuple[tuple[Taint, ...], ...]]:
+    """The same without the sets that no group has."""
+    users = np.bincount(codes, minlength=len(sets)) > 0
+    if users.all():
+        return codes, sets
+    recoded: Codes = (np.cumsum(users, dtype=np.int32) - 1)[codes].astype(np.int32)
+    return recoded, tuple(each for each, used in zip(sets, users, strict=True) if used)
+
+
+def _taint_set(found: Iterable[Taint]) -> tuple[Taint, ...]:
+    return tuple(sorted(set(found), key=lambda t: (t.key, t.value, t.effect)))
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _cut(column: Ints | None, stay: Mask, size: int) -> Ints:
+    return np.zeros(size, dtype=np.int64) if column is None else column[stay]
+
+
+def _joined(column: Column | None, stay: Mask, size: int, values: Sequence[str | None]) -> Column:
+    vocabulary = Vocabulary() if column is None else column.vocabulary
+    kept = np.zeros(size, dtype=np.int32) if column is None else column.codes[stay]
+    fresh = np.array([vocabulary.code(value) for value in values], dtype=np.int32)
+    return Column(np.concatenate([kept, fresh]), vocabulary).tidy()
+
+
+def resized(column: NDArray[Cell], keep: Mask, extra: int) -> NDArray[Cell]:
+    """The kept rows, and `extra` rows of zeros."""
+    return np.concatenate([column[keep], np.zeros(extra, dtype=column.dtype)])
+
+
+def resized_text(column: Column, keep: Mask, extra: int) -> Column:
+    """The kept rows, and `extra` rows without a value."""
+    codes: Codes = resized(column.codes, keep, extra)
+    return Column(codes, column.vocabulary)
+
+
+def resized_groups(last: NodeGroups, keep: Mask) -> NodeGroups:
+    """The node groups of the kept rows, with their new numbers."""
+    stay = keep[last.cluster]
+    number = np.cumsum(keep) - 1
+    return NodeGroups(
+        cluster=number[last.cluster[stay]],
+        count=last.count[stay],
+        free={resource: free[stay] for resource, free in last.free.items()},
+        labels={key: Column(c.codes[stay], c.vocabulary) for key, c in last.labels.items()},
+        taints=last.taints[stay],
+        taint_sets=last.taint_sets,
+    )

@@ -1,0 +1,309 @@
+"""Units on their way: placed, but not yet counted in what their cluster says of its room.
+
+Where the member's own scheduler will put them nobody knows, so the room that is left for units of
+a template T is what is left in the worst case: it is never overstated. It is a bound and not the
+worst case itself, which is a packing problem; what it is made of:
+
+Let a node have F of each resource free, which holds U units of T, and let T ask for t of it. Then
+`spare = F - U * t` is free beside them. If units on their way take v of it, they cost
+
+    loss(v) = ceil((v - spare) / t), at least 0 and at most U
+
+units of T. How much can one of them, asking for s, have to do with that? Whichever is less:
+
+- `ceil(s / t)`: taking it away again gives back no more;
+- `s * slope`, with `slope = max(1 / (spare + 1), U / (F - t + 1))`: the first unit of T is lost
+  when more than `spare` is taken, the last when more than `F - t` is, and between them
+  `loss(v) / v` has no maximum, so that no v costs more than `v * slope`. (A v beyond F costs U,
+  which is less.)
+
+The two may be mixed: taking those of the first sort away one by one leaves a v of the others. Over
+all resources a node loses the greatest of its losses, no more than the sum over the units of their
+greatest share. So the shares of all units add up, whatever lies beside whatever: in units of T,
+a unit on its way takes the greatest share that it has on any group of nodes where it can lie, and
+all of one template together no more than those groups hold. A unit that can lie nowhere, or only
+where T cannot, takes nothing; a hundred small pods on a node whose one accelerator bounds T to one
+unit take next to nothing; a unit like those of T takes exactly one.
+
+Groups tell their room rounded down, but by less than half: a unit can lie where twice the room
+would hold it. And a cluster with very many different templates on their way counts the rest of them
+as if each asked for the most that any of them does, and could lie everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from controller.cache.columns import Floats, Ints, Mask
+from controller.cache.nodegroups import NodeGroups
+from controller.cache.saturating import CEILING, sums, times
+from controller.model.objects import Toleration
+
+Place: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]
+"""A node selector and tolerations."""
+
+MOST_PAIRS = 100_000
+"""Templates on their way, times the groups where each might lie, that a decision looks at."""
+MOST_FLYING = 2**50
+"""Units of one load on their way to one cluster; every Workload's together."""
+LEAST_LOADS = 4
+"""Templates that are told apart on each cluster, however large the fleet is."""
+_PLACES = 16
+"""Different node selectors and tolerations that are looked at; others could lie everywhere."""
+_EVERYWHERE = -1
+_SPARE_LOADS = 64
+_ROUNDING = 1e-9
+"""Floats are wrong by less: an estimate that is a little too high is cut to the same integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one unit asks for, and where it may lie: no `place` means everywhere."""
+
+    request: tuple[tuple[str, int], ...]
+    place: Place | None
+    resources: frozenset[str] = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Compute it once: a Workload on ten thousand clusters is looked up on each of them."""
+        object.__setattr__(self, "resources", frozenset(name for name, _ in self.request))
+        object.__setattr__(self, "_hash", hash((self.request, self.place)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @staticmethod
+    def of(
+        request: Mapping[str, int],
+        node_selector: Mapping[str, str] | None = None,
+        tolerations: Sequence[Toleration] = (),
+    ) -> Load:
+        """The load of a unit."""
+        place = (tuple(sorted((node_selector or {}).items())), tuple(tolerations))
+        return Load(tuple(sorted(request.items())), place)
+
+
+@dataclass(frozen=True, slots=True)
+class Flights:
+    """All units on their way, flat: an entry for each load on each cluster, in no order.
+
+    Args:
+        cluster: the row of the fleet that the units are on their way to.
+        load: the code of what each of them asks for.
+        units: how many, at least one.
+        codes: each distinct load once, with its code.
+        amounts: what one unit of each load asks for, by resource.
+        place: an index into `places` for each load, or -1 for one that could lie everywhere.
+        places: each distinct place once.
+    """
+
+    cluster: Ints
+    load: Ints
+    units: Ints
+    codes: Mapping[Load, int]
+    amounts: Mapping[str, Ints]
+    place: Ints
+    places: Sequence[Place]
+
+    def __len__(self) -> int:
+        return len(self.cluster)
+
+    def without(self, rows: Ints) -> Flights:
+        """Those of the other clusters."""
+        return self._where(~np.isin(self.cluster, rows))
+
+    def kept(self, keep: Mask) -> Flights:
+        """Those of the kept clusters, with their new rows."""
+        found = self._where(keep[self.cluster])
+        return replace(found, cluster=np.cumsum(keep)[found.cluster] - 1)
+
+    def plus(self, entries: Iterable[tuple[int, Load, int]]) -> Flights:
+        """These, and more of them: (row, load, units)."""
+        told = list(entries)
+        if not told:
+            return self
+        codes = dict(self.codes)
+        coded = (codes.setdefault(load, len(codes)) for _, load, _ in told)
+        fresh = [_ints(coded), _ints(row for row, _, _ in told), _ints(n for _, _, n in told)]
+        held = (self.load, self.cluster, self.units)
+        load, cluster, units = (np.concatenate(pair) for pair in zip(held, fresh, strict=True))
+        if len(codes) == len(self.codes):
+            return self._with(cluster, load, units)
+        if len(codes) > 2 * len(load) + _SPARE_LOADS:  # most of them have landed
+            used, load = np.unique(load, return_inverse=True)
+            loads = list(codes)
+            codes = {loads[old]: new for new, old in enumerate(used.tolist())}
+        return _coded(cluster, load, units, codes)
+
+    def on(self, row: int) -> dict[Load, int]:
+        """The units on their way to one cluster, by load."""
+        loads = list(self.codes)
+        found = np.flatnonzero(self.cluster == row).tolist()
+        return {loads[self.load[i]]: int(self.units[i]) for i in found}
+
+    def amount(self, resource: str, rows: int) -> Ints:
+        """Shape (rows,): what all these units ask for of a resource."""
+        each = self.amounts.get(resource)
+        if each is None or not len(self):
+            return np.zeros(rows, dtype=np.int64)
+        return sums(self.cluster, times(self.units, each[self.load]), rows)
+
+    def _where(self, mask: Mask) -> Flights:
+        return self._with(self.cluster[mask], self.load[mask], self.units[mask])
+
+    def _with(self, cluster: Ints, load: Ints, units: Ints) -> Flights:
+        """Other entries that refer to the same loads."""
+        return replace(self, cluster=cluster, load=load, units=units)
+
+
+def entries(
+    row: int, flying: Mapping[Load, int], *, offers: frozenset[str], most: int
+) -> list[tuple[int, Load, int]]:
+    """What is on its way to one cluster, as at most `most` different loads.
+
+    Those that ask for what none of its nodes `offers` can lie nowhere, and are left out.
+    """
+    told = [
+        (row, load, min(MOST_FLYING, n))
+        for load, n in flying.items()
+        if n > 0 and load.resources <= offers
+    ]
+    return told if len(told) <= most else _merged(row, told, most)
+
+
+def _merged(row: int, told: list[tuple[int, Load, int]], most: int) -> list[tuple[int, Load, int]]:
+    """The loads of the most units, and one that stands for the rest."""
+    told.sort(key=lambda entry: -entry[2])
+    told, rest = told[: most - 1], told[most - 1 :]
+    request: dict[str, int] = {}
+    for _, load, _ in rest:
+        for resource, amount in load.request:
+            request[resource] = max(request.get(resource, 0), amount)
+    units = min(sum(n for _, _, n in rest), MOST_FLYING)
+    return [*told, (row, Load(tuple(sorted(request.items())), None), units)]
+
+
+def most_loads(clusters: int, groups: int) -> int:
+    """How many loads a cluster of so many node groups tells apart in a fleet of that size."""
+    return max(LEAST_LOADS, MOST_PAIRS // max(clusters * groups, 1))
+
+
+def taken(
+    flights: Flights, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+) -> Ints:
+    """Units of a template that those on their way take at the most, shape (rows,).
+
+    Args:
+        flights: what is on its way.
+        groups: the room that does not count it.
+        units: of the template, that fit on a node of each group.
+        request: what one of them asks for.
+        rows: clusters of the fleet.
+    """
+    pairs = _Pairs.of(flights, groups, units, rows)
+    if pairs is None:
+        return np.zeros(rows, dtype=np.int64)
+    lies = pairs.lies()
+    each = np.where(lies, pairs.share(request), 0.0)
+    held = times(units, groups.count).astype(np.float64)[pairs.group]  # the sums would wrap
+    each = np.maximum.reduceat(each, pairs.first)
+    reach = np.add.reduceat(np.where(lies, held, 0.0), pairs.first)
+    cost = np.minimum(pairs.flights.units * each, reach)
+    total = np.bincount(pairs.flights.cluster, weights=cost, minlength=rows)
+    found: Ints = np.floor(np.minimum(total * (1 + _ROUNDING) + _ROUNDING, CEILING / 2)).astype(
+        np.int64
+    )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Each entry of some flights beside each group of its cluster that holds units of the template.
+
+    Nothing is lost on the others. `entry` and `group` are indices, `first` begins an entry's pairs.
+    """
+
+    flights: Flights
+    groups: NodeGroups
+    units: Ints
+    entry: Ints
+    group: Ints
+    first: Ints
+
+    @staticmethod
+    def of(flights: Flights, groups: NodeGroups, units: Ints, rows: int) -> _Pairs | None:
+        """All pairs; None where there is none."""
+        if not len(flights):
+            return None
+        open_ = np.flatnonzero((units > 0) & (groups.count > 0))
+        there = groups.cluster[open_]
+        bounds = np.searchsorted(there, np.arange(rows + 1))
+        begin = bounds[flights.cluster]
+        number = bounds[flights.cluster + 1] - begin
+        if not number.any():
+            return None
+        flights, begin = flights._where(number > 0), begin[number > 0]  # noqa: SLF001 - one module
+        number = number[number > 0]
+        first = np.cumsum(number) - number
+        entry = np.repeat(np.arange(len(number)), number)
+        group = open_[np.arange(len(entry)) - first[entry] + begin[entry]]
+        return _Pairs(flights, groups, units, entry, group, first)
+
+    def lies(self) -> Mask:
+        """Whether units of that entry could lie on a node of that group."""
+        load = self.flights.load[self.entry]
+        place = self.flights.place[load]
+        bound = place != _EVERYWHERE
+        mask = np.ones(len(load), dtype=np.bool_)
+        for resource, amounts in self.flights.amounts.items():
+            free = self.groups.free.get(resource)
+            room = 0 if free is None else 2 * free[self.group]
+            mask &= amounts[load] <= room
+        mask |= ~bound
+        for code, (selector, tolerations) in enumerate(self.flights.places[:_PLACES]):
+            lets_in = self.groups.open_to(dict(selector), tolerations)
+            mask &= (place != code) | lets_in[self.group]
+        return mask
+
+    def share(self, request: Mapping[str, int]) -> Floats:
+        """The units of the template that one of that entry takes on that group, at the most."""
+        load = self.flights.load[self.entry]
+        share = np.zeros(len(load), dtype=np.float64)
+        for resource, own in request.items():
+            amounts = self.flights.amounts.get(resource)
+            if amounts is None:
+                continue
+            free, units = self.groups.free[resource], self.units
+            spare = np.maximum(free - units * own, 0)
+            last = np.maximum(free - own + 1, 1)
+            slope = np.maximum(1.0 / (spare + 1.0), units / last)[self.group]
+            whole = -(-amounts // own)
+            np.maximum(share, np.minimum(whole[load], amounts[load] * slope), out=share)
+        return share
+
+
+def _ints(numbers: Iterable[int]) -> Ints:
+    return np.fromiter(numbers, dtype=np.int64)
+
+
+def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) -> Flights:
+    """Entries by code, with what their loads are made of as columns."""
+    resources = {resource for load in codes for resource, _ in load.request}
+    amounts = {r: np.zeros(len(codes), dtype=np.int64) for r in resources}
+    places: dict[Place, int] = {}
+    place = np.full(len(codes), _EVERYWHERE, dtype=np.int64)
+    for each, code in codes.items():
+        for resource, amount in each.request:
+            amounts[resource][code] = amount
+        if each.place is not None:
+            place[code] = places.setdefault(each.place, len(places))
+    return Flights(cluster, load, units, codes, amounts, place, tuple(places))
+
+
+_NOTHING: Ints = np.zeros(0, dtype=np.int64)
+NO_FLIGHTS = _coded(_NOTHING, _NOTHING, _NOTHING, {})

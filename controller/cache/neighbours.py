@@ -1,0 +1,26 @@
+"""The clusters beside other Workloads: what terms of workloadAffinity select."""
+
+from __future__ import annotations
+
+from controller.cache.columns import Mask
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.model.objects import WorkloadTerm
+from controller.model.unit import Unit
+
+
+def beside(unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
+    """The domains with a match. The first of a set that wants its own kind may go anywhere."""
+    mask = holding(unit, term, fleet, bound)
+    if term.label_selector.matches(unit.labels):
+        own = [cluster for cluster, units in unit.present.items() if units]
+        mask |= fleet.domain(term.topology_key, own)
+        if not mask.any():
+            return ~fleet.column(term.topology_key).missing()
+    return mask
+
+
+def holding(unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
+    """The domains of a term that hold units of another Workload that it selects."""
+    clusters = bound.clusters_of(unit.namespace, term.label_selector, but=(unit.key,))
+    return fleet.domain(term.topology_key, clusters)

@@ -1,0 +1,291 @@
+"""Where other Workloads run: what affinity between Workloads reads.
+
+A decision asks two things of all Workloads of its namespace: on which clusters do those run that a
+selector picks, and which clusters hold somebody who keeps me away. Both are counted as Workloads
+come, change and go: a table for each distinct selector that some Workload uses, found by one label
+pair that it demands. So a decision costs what its own terms ask for, however many Workloads the
+fleet has ever placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from controller.framework.ledger import Ledger
+from controller.framework.ledger import Placed as PlacedUnits
+from controller.model.objects import WorkloadTerm
+from controller.model.unit import Unit
+from machinery import logs
+from machinery.types.metadata import Key
+from machinery.types.selectors import LabelSelector
+
+LOG = logs.get(__name__)
+_FAILED = "the ledger %s failed: what it counts of this Workload is not known"
+Pair: TypeAlias = tuple[str, str]
+K = TypeVar("K")
+M = TypeVar("M")
+V = TypeVar("V")
+L = TypeVar("L", bound=Ledger)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A Workload as others see it: its labels, where its units are, what it asks for."""
+
+    key: Key
+    labels: Mapping[str, str]
+    clusters: frozenset[str]
+    asks: tuple[LabelSelector, ...]
+    repels: tuple[WorkloadTerm, ...]
+
+    @staticmethod
+    def of(unit: Unit, placements: Mapping[str, int]) -> Placed:
+        """What others see of a unit with these shares."""
+        holding = frozenset(cluster for cluster, units in placements.items() if units > 0)
+        sides = (unit.affinity, unit.anti_affinity)
+        terms = [term for side in sides for term in side.required]
+        terms += [each.workload_affinity_term for side in sides for each in side.preferred]
+        asks = tuple(term.label_selector for term in terms)
+        return Placed(unit.key, unit.labels, holding, asks, tuple(unit.anti_affinity.required))
+
+
+@dataclass(slots=True)
+class _Table:
+    """How many Workloads hold units on each cluster; `users` keep the table alive."""
+
+    selector: LabelSelector
+    topology_key: str = ""
+    users: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, clusters: Iterable[str], sign: int) -> None:
+        for cluster in clusters:
+            left = self.counts.get(cluster, 0) + sign
+            if left:
+                self.counts[cluster] = left
+            else:
+                del self.counts[cluster]
+
+    def without(self, others: Iterable[Placed]) -> set[str]:
+        """The clusters that somebody holds beside these, each of whom is counted here."""
+        less: dict[str, int] = {}
+        for placed in others:
+            for cluster in placed.clusters:
+                less[cluster] = less.get(cluster, 0) + 1
+        return {cluster for cluster, n in self.counts.items() if n > less.get(cluster, 0)}
+
+
+class _Tables:
+    """Tables by namespace and selector, found by a label pair that the selector demands."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[str, bytes], _Table] = {}
+        self._by_pair: dict[tuple[str, Pair | None], dict[bytes, _Table]] = {}
+
+    def get(self, namespace: str, about: LabelSelector | WorkloadTerm) -> _Table | None:
+        return self._tables.get((namespace, _name(about)))
+
+    def use(self, namespace: str, about: LabelSelector | WorkloadTerm) -> tuple[_Table, bool]:
+        """The table, and whether it is a new one that has to be filled."""
+        name = _name(about)
+        table = self._tables.get((namespace, name))
+        new = table is None
+        if table is None:
+            table = _Table(about) if isinstance(about, LabelSelector) else _of_term(about)
+            self._tables[namespace, name] = table
+            self._by_pair.setdefault((namespace, _anchor(table.selector)), {})[name] = table
+        table.users += 1
+        return table, new
+
+    def leave(self, namespace: str, about: LabelSelector | WorkloadTerm) -> None:
+        name = _name(about)
+        table = self._tables[namespace, name]
+        table.users -= 1
+        if not table.users:
+            del self._tables[namespace, name]
+            _remove(self._by_pair, (namespace, _anchor(table.selector)), name)
+
+    def selecting(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Table]:
+        """The tables whose selector picks these labels."""
+        for pair in (None, *labels.items()):
+            for table in self._by_pair.get((namespace, pair), {}).values():
+                if table.selector.matches(labels):
+                    yield table
+
+
+class Index:
+    """Every Workload, placed or not. Reading changes nothing. It feeds the ledgers of features."""
+
+    def __init__(self, ledgers: Iterable[Ledger] = ()) -> None:
+        self._all: dict[Key, Placed] = {}
+        self._by_pair: dict[tuple[str, Pair], dict[Key, Placed]] = {}
+        self._by_namespace: dict[str, dict[Key, Placed]] = {}
+        self._asked = _Tables()
+        self._repelling = _Tables()
+        self._ledgers = tuple(ledgers)
+        self.version = 0
+        """Another one after each change: who decides in steps sees that he has been overtaken."""
+
+    def put(self, unit: Unit, placements: Mapping[str, int], *, deleting: bool = False) -> None:
+        """Take a Workload with its shares; on its way out it counts in no ledger."""
+        self.version += 1
+        counted = {} if deleting else placements
+        for ledger in self._ledgers:
+            try:
+                ledger.put(unit, counted)
+            except Exception:  # the books of one feature: everybody else's go on
+                LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(unit.key)})
+        placed = Placed.of(unit, placements)
+        if self._all.get(placed.key) == placed:
+            return
+        self._forget(placed.key)
+        self._all[placed.key] = placed
+        self._by_namespace.setdefault(unit.namespace, {})[placed.key] = placed
+        for pair in placed.labels.items():
+            self._by_pair.setdefault((unit.namespace, pair), {})[placed.key] = placed
+        self._count(placed, 1)
+        for selector in placed.asks:
+            table, new = self._asked.use(unit.namespace, selector)
+            if new:
+                for other in self._selected(unit.namespace, selector):
+                    table.add(other.clusters, 1)
+        for term in placed.repels:
+            self._repelling.use(unit.namespace, term)[0].add(placed.clusters, 1)
+
+    def drop(self, key: Key) -> None:
+        """Forget a Workload."""
+        self.version += 1
+        for ledger in self._ledgers:
+            try:
+                ledger.drop(key)
+            except Exception:
+                LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(key)})
+        self._forget(key)
+
+    def ledger(self, kind: type[L]) -> L:
+        """The registered ledger of that type; an empty one where nobody has registered any."""
+        for ledger in self._ledgers:
+            if isinstance(ledger, kind):
+                return ledger
+        return kind()
+
+    def _forget(self, key: Key) -> None:
+        placed = self._all.pop(key, None)
+        if placed is None:
+            return
+        namespace = key[0]
+        self._count(placed, -1)
+        for selector in placed.asks:
+            self._asked.leave(namespace, selector)
+        for term in placed.repels:
+            table = self._repelling.get(namespace, term)
+            if table is not None:
+                table.add(placed.clusters, -1)
+            self._repelling.leave(namespace, term)
+        for pair in placed.labels.items():
+            _remove(self._by_pair, (namespace, pair), key)
+        _remove(self._by_namespace, namespace, key)
+
+    def clusters_of(
+        self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
+    ) -> set[str]:
+        """The clusters that hold units of the selected Workloads, some left out."""
+        table = self._asked.get(namespace, selector)
+        if table is None:
+            chosen = (p for p in self._selected(namespace, selector) if p.key not in but)
+            return {cluster for placed in chosen for cluster in placed.clusters}
+        apart = [self._all[key] for key in but if key in self._all and key[0] == namespace]
+        return table.without(placed for placed in apart if selector.matches(placed.labels))
+
+    def repelling(self, unit: Unit, *, but: Collection[Key]) -> Iterator[tuple[str, set[str]]]:
+        """Who keeps this Workload away: topology keys, with the clusters that are held."""
+        apart = [self._all[key] for key in but if key in self._all and key[0] == unit.namespace]
+        for table in self._repelling.selecting(unit.namespace, unit.labels):
+            own = [p for p in apart for t in p.repels if _same(t, table)]
+            held = table.without(own)
+            if held:
+                yield table.topology_key, held
+
+    def overlay(self, units: PlacedUnits) -> Overlay:
+        """What the index would be with these Workloads placed so; this one stays as it is."""
+        return Overlay(self, units)
+
+    def _count(self, placed: Placed, sign: int) -> None:
+        if placed.clusters:
+            for table in self._asked.selecting(placed.key[0], placed.labels):
+                table.add(placed.clusters, sign)
+
+    def _selected(self, namespace: str, selector: LabelSelector) -> Iterator[Placed]:
+        anchor = _anchor(selector)
+        found = (
+            self._by_namespace.get(namespace)
+            if anchor is None
+            else self._by_pair.get((namespace, anchor))
+        )
+        return (p for p in (found or {}).values() if selector.matches(p.labels))
+
+
+class Overlay(Index):
+    """A few Workloads placed otherwise, over an index that is not touched."""
+
+    def __init__(self, base: Index, units: PlacedUnits) -> None:
+        super().__init__()
+        self._base = base
+        self._hidden: frozenset[Key] = frozenset()
+        self._units: dict[Key, tuple[Unit, Mapping[str, int]]] = {}
+        self._over: dict[type[Any], Any] = {}
+        for unit, placements in units.values():
+            self.place(unit, placements)
+
+    def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        """One more Workload placed so."""
+        self._hidden |= {unit.key}
+        self._units[unit.key] = (unit, placements)
+        self._over.clear()
+        self.put(unit, placements)
+
+    def clusters_of(
+        self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
+    ) -> set[str]:
+        """Those of the overlay, and those of the base that it does not hide."""
+        own = super().clusters_of(namespace, selector, but=but)
+        return own | self._base.clusters_of(namespace, selector, but=self._hidden.union(but))
+
+    def ledger(self, kind: type[L]) -> L:
+        """That of the base, with the overlay's Workloads over it."""
+        if kind not in self._over:
+            self._over[kind] = self._base.ledger(kind).overlay(self._units)
+        found: L = self._over[kind]
+        return found
+
+    def repelling(self, unit: Unit, *, but: Collection[Key]) -> Iterator[tuple[str, set[str]]]:
+        """Those of the overlay, and those of the base that it does not hide."""
+        yield from super().repelling(unit, but=but)
+        yield from self._base.repelling(unit, but=self._hidden.union(but))
+
+
+def _of_term(term: WorkloadTerm) -> _Table:
+    return _Table(term.label_selector, term.topology_key)
+
+
+def _same(term: WorkloadTerm, table: _Table) -> bool:
+    return term.topology_key == table.topology_key and term.label_selector == table.selector
+
+
+def _name(about: LabelSelector | WorkloadTerm) -> bytes:
+    return msgspec.json.encode(about, order="deterministic")
+
+
+def _anchor(selector: LabelSelector) -> Pair | None:
+    return min(selector.match_labels.items(), default=None)
+
+
+def _remove(table: dict[K, dict[M, V]], entry: K, member: M) -> None:
+    members = table[entry]
+    del members[member]
+    if not members:
+        del table[entry]

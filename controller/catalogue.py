@@ -1,0 +1,35 @@
+"""Everything that comes with Stowage: the features, and the registry of their plugins and ours.
+
+The one place that knows all of them. An installed package adds a feature by an entry point of the
+group `stowage.features`, and a plugin by one of the group `stowage.plugins`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+
+from controller.features.workloadpolicy.feature import WorkloadPolicies
+from controller.framework.feature import Feature
+from controller.framework.registry import Registry
+from controller.plugins.defaults import BUILTIN, DEFAULTS
+
+FEATURES: Sequence[Callable[[], Feature]] = (WorkloadPolicies,)
+ENTRY_POINTS = "stowage.features"
+
+
+def features() -> list[Feature]:
+    """A new instance of each feature, for one process."""
+    found = [*FEATURES, *(point.load() for point in entry_points(group=ENTRY_POINTS))]
+    return [make() for make in found]
+
+
+def registry(of: Sequence[Feature] | None = None) -> Registry:
+    """The plugins that come with Stowage, and those of the features: new ones where none are given.
+
+    Raises ConfigurationError where two plugins have one name.
+    """
+    known = Registry(BUILTIN, DEFAULTS)
+    for feature in features() if of is None else of:
+        known.with_feature(feature)
+    return known

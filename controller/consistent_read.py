@@ -1,0 +1,86 @@
+"""What a new leader makes sure of before it decides: that it sees all that was written before.
+
+A watch may be seconds behind and look as healthy as any. Our own writes are safe all the same, as
+each is a compare-and-swap on the version that was read; but a decision stands on the quota, the
+room and the claims of other objects too. So once the lease is ours the names and versions of each
+kind are listed, which is a consistent read, and nothing is decided before the watches have brought
+as much. What the predecessor wrote until it lost the lease is among that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from machinery import logs
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import NotFound, TransportError
+from machinery.runtime.informer import Informer
+from machinery.runtime.list_and_watch import identity_of, taken_apart
+from machinery.runtime.store import order
+from machinery.types.metadata import Key
+
+LOG = logs.get(__name__)
+LOOK_SECONDS = 0.05
+RETRY_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Stored:
+    """The objects of one kind at one moment; `newest` is the latest change among them."""
+
+    version: str = ""
+    newest: str = ""
+    keys: set[Key] = field(default_factory=set)
+
+    def ahead_of(self, informer: Informer[Any]) -> bool:
+        """Whether the informer has still to hear of a change, or of an object that went."""
+        if order(informer.version, self.newest) == -1:
+            return True
+        return bool(informer.missing(self.keys, unless_after=self.version))
+
+
+async def caught_up(
+    client: Verbs, informers: Iterable[Informer[Any]], *, clock: Clock, within: float
+) -> bool:
+    """Return once the informers, each synced, hold what is stored now; whether within the seconds.
+
+    One list of metadata for each kind; kinds that the hub lacks are left out.
+    """
+    until = clock.monotonic() + within
+    for informer in informers:
+        try:
+            while (stored := await _stored(client, informer)) is None:
+                if clock.monotonic() >= until:
+                    return False
+                await clock.sleep(RETRY_SECONDS)
+        except NotFound:
+            continue
+        while stored.ahead_of(informer):
+            if clock.monotonic() >= until:
+                LOG.warning("the watch of %s lags behind the hub", informer.resource.plural)
+                return False
+            await clock.sleep(LOOK_SECONDS)
+    return True
+
+
+async def _stored(client: Verbs, informer: Informer[Any]) -> _Stored | None:
+    """What the hub holds of the kind; None where it cannot be asked now. Raises NotFound."""
+    found = _Stored()
+    try:
+        async for answer in client.pages(informer.resource, metadata_only=True):
+            page = taken_apart(answer)
+            found.version = page.metadata.resource_version
+            for raw in page.items or ():
+                meta = identity_of(raw).metadata
+                found.keys.add(meta.key)
+                if not found.newest or order(found.newest, meta.resource_version) == -1:
+                    found.newest = meta.resource_version
+    except NotFound:
+        raise
+    except TransportError as e:
+        LOG.warning("%s cannot be listed: %s", informer.resource.plural, e)
+        return None
+    return found

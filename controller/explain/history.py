@@ -1,0 +1,96 @@
+"""The last changes of a Workload's placement, each with what set it off, within bounds.
+
+The newest is the last. Each tells the shares that it changed, as many of them as there is room for:
+the older ones give way first, down to the number of clusters and units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from controller.explain.steps import MOST_RULES, Occasion, Rules, Shares
+from controller.model.why import Change, Move, Untold
+from machinery.types.bounds import MOST_UNITS
+
+MOST_CHANGES = 20
+MOST_MOVES = 20
+"""Shares that one change tells."""
+FEW_MOVES = 3
+"""Shares that an older one tells, where there is no room for more."""
+MOST_BYTES = 5 * 1024
+"""Of all of it, as JSON."""
+
+
+def lengthened(
+    history: Sequence[Change],
+    shares: Shares,
+    occasion: Occasion,
+    rules: Rules,
+    desired: int,
+) -> list[Change]:
+    """The history with one more change."""
+    moves, more = _moves(shares, rules)
+    newest = Change(
+        time=occasion.time,
+        cause=occasion.cause,
+        name=occasion.name,
+        desired=min(desired, MOST_UNITS),
+        assigned=min(sum(shares.after.values()), MOST_UNITS),
+        moves=moves,
+        more=more,
+    )
+    return _bounded([*history, newest][-MOST_CHANGES:])
+
+
+def _moves(shares: Shares, rules: Rules) -> tuple[list[Move], Untold | None]:
+    """The shares that changed, those by which most units moved first."""
+    before, after = shares.before, shares.after
+    moved = [c for c in {**before, **after} if before.get(c, -1) != after.get(c, -1)]
+    moved.sort(key=lambda cluster: (-abs(shares.grown(cluster)), cluster))
+    told, rest = moved[:MOST_MOVES], moved[MOST_MOVES:]
+    moves = [
+        Move(
+            cluster,
+            before.get(cluster, -1),
+            after.get(cluster, -1),
+            list(rules(cluster)[:MOST_RULES]) if cluster in after else [],
+        )
+        for cluster in told
+    ]
+    return moves, _untold(None, [shares.grown(cluster) for cluster in rest])
+
+
+def _untold(before: Untold | None, grown: Sequence[int]) -> Untold | None:
+    """What is not told one by one, with more that is not."""
+    if not grown:
+        return before
+    more = before or Untold(0)
+    came = more.came + sum(units for units in grown if units > 0)
+    went = more.went - sum(units for units in grown if units < 0)
+    clusters = min(more.clusters + len(grown), MOST_UNITS)
+    return Untold(clusters, min(came, MOST_UNITS), min(went, MOST_UNITS))
+
+
+def _bounded(history: list[Change]) -> list[Change]:
+    """Short enough: shorter moves from the oldest on, then none, then fewer changes."""
+    for most in (FEW_MOVES, 0):
+        for at in range(len(history)):
+            if _size(history) <= MOST_BYTES:
+                return history
+            history[at] = _shortened(history[at], most)
+    while _size(history) > MOST_BYTES:
+        history = history[1:]
+    return history
+
+
+def _shortened(change: Change, most: int) -> Change:
+    told, rest = change.moves[:most], change.moves[most:]
+    bare = [msgspec.structs.replace(move, because=[]) for move in told]
+    grown = [max(move.now, 0) - max(move.before, 0) for move in rest]
+    return msgspec.structs.replace(change, moves=bare, more=_untold(change.more, grown))
+
+
+def _size(history: list[Change]) -> int:
+    return len(msgspec.json.encode(history))

@@ -1,0 +1,69 @@
+"""A decision in full, as JSON values: each verdict, each score, each reason, and what would help.
+
+The record is the same on success and on failure. It is stored nowhere, and made when asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controller.explain.pending import obstacles
+from controller.explain.remedies import remedies
+from controller.scheduling.decision import FITS, Decision
+from machinery.clock import timestamp
+
+
+def record(decision: Decision) -> dict[str, Any]:
+    """The whole decision, ranked clusters first, then the refused by name."""
+    unit = decision.unit
+    return {
+        "namespace": unit.namespace,
+        "name": unit.name,
+        "uid": unit.uid,
+        "hash": unit.hash,
+        "time": timestamp(decision.time),
+        "desired": decision.desired,
+        "assigned": decision.assigned,
+        "pending": decision.pending,
+        "state": decision.state.value,
+        "reason": decision.reason.value,
+        "message": decision.message,
+        "placements": [
+            {"cluster": c, "replicas": n, "reasons": _why(decision, c)}
+            for c, n in decision.placements.items()
+        ],
+        "order": decision.assignment_order(),
+        "clusters": [_cluster(decision, row) for row in _rows(decision)],
+        "pendingReasons": [note.to_dict() for note in obstacles(decision)],
+        "binding": [bound.to_dict() for bound in decision.binding()],
+        "remedies": [note.to_dict() for note in remedies(decision)],
+    }
+
+
+def _rows(decision: Decision) -> list[int]:
+    verdicts, names = decision.verdicts, decision.fleet.names
+    refused = [row for row in range(len(verdicts)) if verdicts[row] != FITS]
+    return [*map(int, decision.ranking), *sorted(refused, key=lambda row: names[row])]
+
+
+def _cluster(decision: Decision, row: int) -> dict[str, Any]:
+    name, verdict = decision.fleet.names[row], int(decision.verdicts[row])
+    fits = verdict == FITS
+    refusal = None if fits else decision.refusals[verdict - 1]
+    scores = decision.scores if fits else {}
+    return {
+        "name": name,
+        "fits": fits,
+        "plugin": refusal.plugin if refusal else "",
+        "reason": refusal.text if refusal else "",
+        "score": decision.rank_score(row) if fits else None,
+        "total": int(decision.totals[row]) if fits else None,
+        "scores": {plugin: int(column[row]) for plugin, column in scores.items()},
+        "replicas": decision.placements.get(name, 0),
+        "reasons": _why(decision, name) if name in decision.placements else [],
+    }
+
+
+def _why(decision: Decision, cluster: str) -> list[dict[str, Any]]:
+    row = decision.fleet.row.get(cluster)
+    return [] if row is None else [reason.to_dict() for reason in decision.why(row)]

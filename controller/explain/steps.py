@@ -1,0 +1,208 @@
+"""How the reasons of a share are carried from decision to decision, within bounds.
+
+A share that stands keeps its steps as they are. One that changes gets a step with the rules of the
+pass that changed it; so the units of the steps always add up to the share. What somebody else has
+changed meanwhile, or what was placed before steps were kept, becomes a step without rules.
+
+Of more shares than a status can tell one by one, the largest and the best ranked are kept whole;
+the others are counted by the rule that made them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain, zip_longest
+
+import msgspec
+
+from controller.model.why import Rule, RuleCount, ShareSteps, Step
+from machinery.types.bounds import MOST_UNITS
+
+MOST_SHARES = 100
+"""Shares that are told one by one."""
+MOST_STEPS = 4
+"""Steps of one share; of more, the oldest become one."""
+MOST_RULES = 3
+"""Rules of one step."""
+MOST_COUNTS = 16
+"""Rules that the other shares are counted by."""
+MOST_READ = 1000
+"""Of those others, how many are asked for their rule in one decision: each costs some time."""
+MOST_BYTES = 10 * 1024
+"""Of the shares that are told, as JSON."""
+MOST_COUNT_BYTES = 900
+"""Of the counts, as JSON. All of it stays below 16 KiB, with the history and the fields' names."""
+UNTOLD = "Unrecorded"
+"""The rule of shares that nobody was asked about."""
+
+Rules = Callable[[str], Sequence[Rule]]
+"""The rules of a cluster's number, the most telling first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """A decision that changes shares: when, and what set it off."""
+
+    time: str
+    cause: str
+    name: str = ""
+
+    def step(self, units: int, rules: Sequence[Rule]) -> Step:
+        """The step that it makes of a share."""
+        return Step(units, self.time, self.cause, self.name, list(rules[:MOST_RULES]))
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The shares before and after a decision, and the clusters from the best on."""
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    ranking: Sequence[str] = ()
+
+    def grown(self, cluster: str) -> int:
+        """Units that come to a cluster; negative where some leave it."""
+        return self.after.get(cluster, 0) - self.before.get(cluster, 0)
+
+    def touched(self, cluster: str) -> bool:
+        """Whether the decision says anything about this cluster."""
+        return cluster not in self.before or bool(self.grown(cluster))
+
+
+def carried(
+    kept: Iterable[ShareSteps],
+    counts: Sequence[RuleCount],
+    shares: Shares,
+    occasion: Occasion,
+    rules: Rules,
+) -> tuple[list[ShareSteps], list[RuleCount]]:
+    """The steps of the shares after a decision, and the counts of those that are not told."""
+    known = {each.cluster: each.steps for each in kept}
+    told: list[ShareSteps] = []
+    size = 0
+    for cluster in _worth_telling(shares):
+        steps = _steps(known.get(cluster), cluster, shares, occasion, rules)
+        size += len(msgspec.json.encode(steps)) + len(cluster) + 32
+        if size > MOST_BYTES:
+            break
+        told.append(ShareSteps(cluster, steps))
+    names = {each.cluster for each in told}
+    others = [cluster for cluster in shares.after if cluster not in names]
+    told.sort(key=lambda each: each.cluster)
+    return told, _counted(counts, others, shares, rules) if others else []
+
+
+def _worth_telling(shares: Shares) -> list[str]:
+    """All of them, the largest first; of too many, the largest and the best ranked in turns."""
+    largest = sorted(shares.after, key=lambda cluster: (-shares.after[cluster], cluster))
+    if len(largest) <= MOST_SHARES:
+        return largest
+    best = (cluster for cluster in shares.ranking if cluster in shares.after)
+    turns = chain.from_iterable(zip_longest(largest, best))
+    return list(dict.fromkeys(each for each in turns if each is not None))[:MOST_SHARES]
+
+
+def _steps(
+    known: Sequence[Step] | None, cluster: str, shares: Shares, occasion: Occasion, rules: Rules
+) -> list[Step]:
+    """The steps of one share."""
+    steps = _as_they_stand(known or (), shares.before.get(cluster, 0))
+    if shares.touched(cluster):
+        steps.append(occasion.step(shares.grown(cluster), rules(cluster)))
+    return _folded(steps)
+
+
+def _as_they_stand(steps: Sequence[Step], units: int) -> list[Step]:
+    """The known steps, with one more where they do not add up to the units that are there.
+
+    Steps that no share can have gone through say nothing: what they add up to may be a number that
+    the hub refuses, and with it the placements.
+    """
+    sums = list(accumulate(step.units for step in steps))
+    if any(not 0 <= each <= MOST_UNITS for each in sums):
+        return [Step(units)] if units else []
+    missing = units - sums[-1] if sums else units
+    return [*steps, Step(missing)] if missing else list(steps)
+
+
+def _folded(steps: list[Step]) -> list[Step]:
+    """At most `MOST_STEPS`: first what left is taken from what came before it, then the oldest."""
+    while len(steps) > MOST_STEPS:
+        at = next((n for n, step in enumerate(steps) if n and step.units < 0), 1)
+        before, after = steps[at - 1], steps[at]
+        units = before.units + after.units
+        rules = before.because
+        if after.units > 0:
+            rules = [*rules, *after.because][:MOST_RULES]
+        one = msgspec.structs.replace(before, units=units, because=rules)
+        steps[at - 1 : at + 1] = [one] if units else []
+    return steps
+
+
+def _counted(
+    counts: Sequence[RuleCount], others: Sequence[str], shares: Shares, rules: Rules
+) -> list[RuleCount]:
+    """The counts carried on: what changed is counted by its rule, the rest as it was.
+
+    Clusters come to be told one by one and cease to be, so what does not add up is given to the
+    rule that most have, or taken from it.
+    """
+    clusters = Counter({each.rule: each.clusters for each in counts})
+    units = Counter({each.rule: each.units for each in counts})
+    changed = [cluster for cluster in others if shares.touched(cluster)]
+    for at, cluster in enumerate(changed):
+        rule = _first(rules(cluster)) if at < MOST_READ else UNTOLD
+        clusters[rule] += cluster not in shares.before
+        units[rule] += shares.grown(cluster)
+    _fit(clusters, len(others))
+    _fit(units, sum(shares.after[cluster] for cluster in others))
+    ranked = sorted(
+        (rule for rule in clusters.keys() | units.keys() if clusters[rule] or units[rule]),
+        key=lambda rule: (-units[rule], -clusters[rule], rule),
+    )
+    return _fitting([RuleCount(rule, clusters[rule], units[rule]) for rule in ranked])
+
+
+def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
+    """Those that there is room for; of more, one place is for what is not told: the sums stay.
+
+    A rule that somebody else has written may be as long as the schema allows, in any alphabet.
+    """
+    most = [msgspec.structs.replace(each, units=min(each.units, MOST_UNITS)) for each in counts]
+    if len(most) <= MOST_COUNTS and sum(map(_room, most)) <= MOST_COUNT_BYTES:
+        return most
+    told: list[RuleCount] = []
+    left = MOST_COUNT_BYTES - _room(RuleCount(UNTOLD, MOST_UNITS, MOST_UNITS))
+    for each in (count for count in most if count.rule != UNTOLD):
+        left -= _room(each)
+        if left < 0 or len(told) == MOST_COUNTS - 1:
+            break
+        told.append(each)
+    names = {each.rule for each in told}
+    rest = [each for each in counts if each.rule not in names]
+    clusters, units = sum(each.clusters for each in rest), sum(each.units for each in rest)
+    return [*told, RuleCount(UNTOLD, clusters, min(units, MOST_UNITS))]
+
+
+def _room(count: RuleCount) -> int:
+    """The bytes that it takes, with the comma after it."""
+    return len(msgspec.json.encode(count)) + 1
+
+
+def _fit(counts: Counter[str], total: int) -> None:
+    """Make them add up: what is too much is taken from the greatest, the missing given to it."""
+    for rule in counts:
+        counts[rule] = max(counts[rule], 0)
+    over = counts.total() - total
+    greatest = sorted(counts, key=lambda rule: (-counts[rule], rule)) or [UNTOLD]
+    counts[greatest[0]] += max(-over, 0)
+    for rule in greatest:
+        taken = min(max(over, 0), counts[rule])
+        counts[rule] -= taken
+        over -= taken
+
+
+def _first(rules: Sequence[Rule]) -> str:
+    return rules[0].rule if rules else UNTOLD

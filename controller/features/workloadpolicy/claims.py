@@ -1,0 +1,177 @@
+"""Claims on a quota: what schedulers in other processes have taken and nobody can see yet.
+
+Inside one process a decision counts for the next one in the same breath. A scheduler of another
+name, in a process of its own, learns of it only when the placements have been written and read. So
+quota is taken first: a claim goes into the policy's status, and only then are the placements
+written. A claim of somebody else counts as far as its Workload does not show those units yet,
+and for `CLAIM_SECONDS` at most, so that nothing is lost for ever to a scheduler that died between
+the two writes. That time runs from when we first saw it: no two clocks are compared.
+
+A decision stands on the claims that were known when it was made. `epoch` changes with whatever
+makes it stand no longer: a claim of somebody else, or another policy. No two ledgers ever say the
+same one, so that a policy made anew under the name of another does not pass for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeAlias
+
+import msgspec
+
+from controller.features.workloadpolicy.objects import Claim, WorkloadPolicy
+from crds.workloadpolicy import MOST_CLAIMS
+from machinery.types.bounds import MOST_UNITS, between
+from machinery.types.metadata import Key
+
+CLAIM_SECONDS = 60.0
+"""A claim whose units do not show up for so long is void."""
+LANDED_SECONDS = 15.0
+"""A claim whose units have shown up to us stays that much longer, until others have seen them."""
+WRITE_SECONDS = 20.0
+"""Placements are written so soon after their claim, or not at all: well before it may be void."""
+CLAIM_BYTES = 2**20
+"""What the claims on one policy may take: etcd keeps objects of 1.5 MiB, rules and history too."""
+
+Shares: TypeAlias = Mapping[str, int]
+Seen: TypeAlias = Callable[[Key, str], Shares | None]
+"""The placements of the Workload of that key and uid; None where it is known to be gone."""
+
+
+@dataclass(slots=True)
+class Taken:
+    """A claim, the moment since which we know it, and the one since which its units show.
+
+    `size` are the bytes that it takes in the status.
+    """
+
+    key: Key
+    uid: str
+    placements: Shares
+    holder: str
+    time: str
+    since: float
+    landed: float | None = None
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Weigh it once."""
+        self.size = len(msgspec.json.encode(self.to_dict()))
+
+    def missing(self, seen: Shares) -> dict[str, int]:
+        """The units by cluster that the Workload does not show."""
+        return {c: n - seen.get(c, 0) for c, n in self.placements.items() if n > seen.get(c, 0)}
+
+    def open(self, seen: Seen, now: float) -> bool:
+        """Whether it still has to be told; notes when its units have shown up."""
+        shows = seen(self.key, self.uid)
+        if shows is None or now - self.since >= CLAIM_SECONDS:
+            return False
+        if self.missing(shows):
+            self.landed = None
+            return True
+        self.landed = now if self.landed is None else self.landed
+        return now - self.landed < LANDED_SECONDS
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it stands in the status."""
+        shares = [{"cluster": c, "replicas": n} for c, n in self.placements.items()]
+        workload = "/".join(self.key)
+        return {
+            "workload": workload,
+            "uid": self.uid,
+            "placements": shares,
+            "holder": self.holder,
+            "time": self.time,
+        }
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The claims on one policy, those of others and our own, by the Workload's uid.
+
+    `epochs` are shared with the ledgers of all other policies, those that went included.
+    """
+
+    holder: str
+    epochs: Iterator[int] = field(default_factory=lambda: count(1))
+    epoch: int = field(init=False)
+    generation: int = 0
+    others: dict[str, Taken] = field(default_factory=dict)
+    own: dict[str, Taken] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin apart from all others."""
+        self.epoch = next(self.epochs)
+
+    def learn(self, policy: WorkloadPolicy, now: float) -> bool:
+        """Take what the policy says now; whether a decision made before stands no longer."""
+        told = {c.uid: c for c in policy.status.claims if c.holder != self.holder}
+        fresh = {uid for uid, claim in told.items() if not self._knows(claim)}
+        edited = policy.metadata.generation != self.generation
+        self.generation = policy.metadata.generation
+        self.others = {
+            uid: _taken(claim, now) if uid in fresh else self.others[uid]
+            for uid, claim in told.items()
+        }
+        if fresh or edited:
+            self.epoch = next(self.epochs)
+        return bool(fresh or edited)
+
+    def knows(self, uid: str) -> bool:
+        """Whether that Workload has a claim here."""
+        return uid in self.others or uid in self.own
+
+    def add(self, taken: Taken) -> None:
+        """A claim of our own that has been written."""
+        self.own[taken.uid] = taken
+
+    def ghosts(self, seen: Seen, now: float) -> dict[Key, dict[str, int]]:
+        """The units, by Workload and cluster, that others have taken and nobody shows."""
+        found = {}
+        for each in self.others.values():
+            shows = seen(each.key, each.uid)
+            if shows is not None and each.open(seen, now) and (more := each.missing(shows)):
+                found[each.key] = more
+        return found
+
+    def told(self, seen: Seen, now: float) -> list[Taken]:
+        """Everybody's that still have to be told, the oldest first; our others are forgotten."""
+        self.own = {uid: each for uid, each in self.own.items() if each.open(seen, now)}
+        theirs = [each for each in self.others.values() if each.open(seen, now)]
+        return sorted((*theirs, *self.own.values()), key=lambda each: (each.since, each.uid))
+
+    def _knows(self, claim: Claim) -> bool:
+        known = self.others.get(claim.uid)
+        return known is not None and (known.placements, known.time) == (_shares(claim), claim.time)
+
+
+def admitted(known: Iterable[Taken], wanted: Iterable[Taken]) -> set[str]:
+    """The uids of those wanted that a status has room for, beside the claims that are known.
+
+    The others wait until some of these have landed; a small one does not wait for a large one. One
+    that is too large for any room goes alone, and nobody overtakes it.
+    """
+    sizes, chosen = {each.uid: each.size for each in known}, set[str]()
+    total = sum(sizes.values())
+    for wish in wanted:
+        others = total - sizes.get(wish.uid, 0)
+        room = not others or others + wish.size <= CLAIM_BYTES
+        if room and (wish.uid in sizes or len(sizes) < MOST_CLAIMS):
+            chosen.add(wish.uid)
+            sizes[wish.uid] = wish.size
+            total = others + wish.size
+        if wish.size > CLAIM_BYTES:
+            break
+    return chosen
+
+
+def _taken(claim: Claim, now: float) -> Taken:
+    namespace, _, name = claim.workload.partition("/")
+    return Taken((namespace, name), claim.uid, _shares(claim), claim.holder, claim.time, now)
+
+
+def _shares(claim: Claim) -> dict[str, int]:
+    return {share.cluster: between(0, share.replicas, MOST_UNITS) for share in claim.placements}

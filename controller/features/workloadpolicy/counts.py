@@ -1,0 +1,206 @@
+"""The ledger of WorkloadPolicies: what counts against each of them, units by cluster.
+
+A decision reads one table, whatever the number of Workloads and shares behind it. Counted are the
+Workloads of the policy's namespace whose unit labels its selector picks, those that are being
+deleted left out; beside them, what schedulers in other processes have claimed (`haunt`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from controller.features.workloadpolicy.compiled import Policy
+from controller.framework.ledger import Placed
+from controller.model.unit import Unit
+from machinery.types.metadata import Key
+
+Units: TypeAlias = Mapping[str, int]
+Told: TypeAlias = Callable[[set[Key], set[Key]], None]
+"""Called with the policies that count differently now, and with those that may let in more than
+before: new, edited, or with fewer units somewhere.
+"""
+
+
+@dataclass(slots=True)
+class _Table:
+    """The units of all members of one policy by cluster, and those that others have claimed."""
+
+    policy: Policy
+    members: set[Key] = field(default_factory=set)
+    units: dict[str, int] = field(default_factory=dict)
+    ghosts: Mapping[Key, Units] = field(default_factory=dict)
+
+    def add(self, shares: Units, sign: int) -> None:
+        for cluster, n in shares.items():
+            left = self.units.get(cluster, 0) + sign * n
+            if left:
+                self.units[cluster] = left
+            else:
+                self.units.pop(cluster, None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    labels: Mapping[str, str]
+    shares: Units
+
+
+class Tally:
+    """Every policy with what counts against it; `told` hears of what has changed."""
+
+    def __init__(self, told: Told = lambda _touched, _eased: None) -> None:
+        self._told = told
+        self._tables: dict[str, dict[Key, _Table]] = {}
+        self._counted: dict[str, dict[Key, _Counted]] = {}
+        self._touched: set[Key] = set()
+        self._eased: set[Key] = set()
+
+    def put_policy(self, policy: Policy) -> None:
+        """Take a policy, new or changed."""
+        table = _Table(policy)
+        before = self._table(policy.key)
+        if before is not None:
+            table.ghosts = before.ghosts
+        for key, counted in self._counted.get(policy.key[0], {}).items():
+            if policy.picks(counted.labels):
+                table.members.add(key)
+                table.add(counted.shares, 1)
+        self._tables.setdefault(policy.key[0], {})[policy.key] = table
+        self._touched.add(policy.key)
+        self._eased.add(policy.key)
+        self._tell()
+
+    def drop_policy(self, key: Key) -> None:
+        """Forget a policy."""
+        self._tables.get(key[0], {}).pop(key, None)
+        self._eased.add(key)
+        self._tell()
+
+    def put(self, unit: Unit, placements: Units) -> None:
+        """Take a Workload with the shares of it that count."""
+        counted = _Counted(unit.unit_labels, dict(placements))
+        before = self._counted.get(unit.namespace, {}).get(unit.key)
+        if before == counted:
+            return
+        if before is not None:
+            self._take_out(unit.key, before)
+            if before.labels != counted.labels or _falls(before.shares, placements):
+                self._ease(unit.namespace, before)
+        self._counted.setdefault(unit.namespace, {})[unit.key] = counted
+        for table in self._picking(unit.namespace, counted.labels):
+            table.members.add(unit.key)
+            table.add(counted.shares, 1)
+            self._touched.add(table.policy.key)
+        self._tell()
+
+    def drop(self, key: Key) -> None:
+        """Forget a Workload."""
+        counted = self._counted.get(key[0], {}).pop(key, None)
+        if counted is None:
+            return
+        self._take_out(key, counted)
+        if counted.shares:
+            self._ease(key[0], counted)
+        self._tell()
+
+    def overlay(self, placed: Placed) -> Tally:
+        """The same counts with these Workloads placed so."""
+        return _Overlay(self, placed)
+
+    def policy(self, key: Key) -> Policy | None:
+        """The policy of that namespace and name."""
+        table = self._table(key)
+        return table.policy if table else None
+
+    def members(self, key: Key) -> int:
+        """How many Workloads a policy counts."""
+        table = self._table(key)
+        return len(table.members) if table else 0
+
+    def units_of(self, key: Key, *, but: Collection[Key] = ()) -> Units:
+        """The units by cluster that count against a policy, without those of some Workloads."""
+        table = self._table(key)
+        if table is None:
+            return {}
+        haunting = [units for of, units in table.ghosts.items() if of not in but]
+        leaving = [self._counted[key[0]][each].shares for each in table.members.intersection(but)]
+        if not haunting and not leaving:
+            return table.units
+        units = dict(table.units)
+        for sign, parts in ((1, haunting), (-1, leaving)):
+            for part in parts:
+                for cluster, n in part.items():
+                    units[cluster] = units.get(cluster, 0) + sign * n
+        return units
+
+    def haunt(self, key: Key, ghosts: Mapping[Key, Units]) -> bool:
+        """Count what others have claimed of a policy; whether that is anything new."""
+        table = self._table(key)
+        if table is None or table.ghosts == ghosts:
+            return False
+        before = sum(self.units_of(key).values())
+        table.ghosts = dict(ghosts)
+        self._touched.add(key)
+        if sum(self.units_of(key).values()) < before:
+            self._eased.add(key)
+        self._tell()
+        return True
+
+    def touch_all(self) -> None:
+        """Clusters belong to other domains than before, perhaps."""
+        self._touched |= {key for tables in self._tables.values() for key in tables}
+        self._tell()
+
+    def _tell(self) -> None:
+        """In the end of each change, when the counts are whole again."""
+        touched, self._touched = self._touched, set()
+        eased, self._eased = self._eased, set()
+        if touched or eased:
+            self._told(touched, eased)
+
+    def _take_out(self, key: Key, counted: _Counted) -> None:
+        for table in self._picking(key[0], counted.labels):
+            table.members.discard(key)
+            table.add(counted.shares, -1)
+            self._touched.add(table.policy.key)
+
+    def _ease(self, namespace: str, counted: _Counted) -> None:
+        self._eased |= {table.policy.key for table in self._picking(namespace, counted.labels)}
+
+    def _table(self, key: Key) -> _Table | None:
+        return self._tables.get(key[0], {}).get(key)
+
+    def _picking(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Table]:
+        for table in self._tables.get(namespace, {}).values():
+            if table.policy.picks(labels):
+                yield table
+
+
+class _Overlay(Tally):
+    """A few Workloads placed otherwise, over counts that are not touched."""
+
+    def __init__(self, base: Tally, placed: Placed) -> None:
+        super().__init__()
+        self._base = base
+        self._placed = placed
+
+    def policy(self, key: Key) -> Policy | None:
+        """That of the base."""
+        return self._base.policy(key)
+
+    def units_of(self, key: Key, *, but: Collection[Key] = ()) -> Units:
+        """Those of the base that the overlay does not hide, and its own."""
+        rules = self._base.policy(key)
+        found = dict(self._base.units_of(key, but={*self._placed, *but}))
+        for of, (unit, placements) in self._placed.items():
+            if of not in but and rules and rules.counts(unit):
+                for cluster, n in placements.items():
+                    found[cluster] = found.get(cluster, 0) + n
+        return found
+
+
+def _falls(before: Units, after: Units) -> bool:
+    """Whether some cluster holds fewer units."""
+    return any(after.get(cluster, 0) < units for cluster, units in before.items())

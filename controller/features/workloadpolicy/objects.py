@@ -1,0 +1,70 @@
+"""The kind WorkloadPolicy as the hub stores it, as far as the controller reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controller.model.objects import Placement
+from machinery.types.metadata import Object
+from machinery.types.selectors import LabelSelector
+
+
+class Allocation(msgspec.Struct, frozen=True):
+    """A domain, and its number of units."""
+
+    name: str
+    replicas: int
+
+
+class PolicySpec(msgspec.Struct, frozen=True, rename="camel"):
+    """WorkloadPolicy.spec, as `controller.features.workloadpolicy.compiled` reads it."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    allocation_policy: list[Allocation] = []
+    allocation_type: str = "Preferred"
+    allocation_method: str = ""
+    schedule_strategy: str = ""
+
+
+class Allocated(msgspec.Struct, frozen=True):
+    """What a domain holds."""
+
+    name: str
+    replicas: int
+    desired: int
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Quota that a scheduler has taken."""
+
+    workload: str
+    uid: str
+    holder: str
+    time: str
+    placements: list[Placement] = []
+
+
+class PolicyStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """WorkloadPolicy.status."""
+
+    observed_generation: int = 0
+    conditions: list[dict[str, Any]] = []
+    allocated: list[Allocated] = []
+    summary: str = ""
+    workloads: int = 0
+    claims: list[Claim] = []
+
+
+class WorkloadPolicy(Object, frozen=True):
+    """How many units go to each domain of a topology.
+
+    The spec is left as it is stored: what an older schema let in may be of any type, and a policy
+    that cannot be decoded would be as good as deleted.
+    `controller.features.workloadpolicy.compiled` makes sense of it.
+    """
+
+    spec: Any = msgspec.field(default_factory=dict)
+    status: PolicyStatus = PolicyStatus()

@@ -1,0 +1,328 @@
+"""WorkloadPolicy: so many units for each domain of a topology, shared by all that it counts.
+
+PreFilter binds the policy and takes a picture of what it counts; Filter refuses what a Required
+policy does not let in; Score is the column that people know; the order in which units go to domains
+is the policy's, before any other score (`controller.planner.unitcycle`). Each point can be switched
+off by itself: without PreFilter nothing of it happens, without Filter the numbers bind nobody,
+without Score the units stay within them but follow the other plugins' ranking. A policy that is
+edited moves nothing that is placed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from controller.cache.columns import Mask
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.features.workloadpolicy.compiled import Policy
+from controller.features.workloadpolicy.counts import Tally
+from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.explains import Kind, Note, Shortage, either
+from controller.framework.interface import (
+    NOTHING_REFUSED,
+    Candidates,
+    CycleState,
+    Refused,
+    Unplaced,
+)
+from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
+from controller.model.unit import Unit
+from controller.planner import unitcycle
+from controller.planner.indomain import Inside
+from controller.planner.problem import Problem
+from controller.planner.unitcycle import OUTSIDE, DomainOrder, Quota
+from controller.planner.webster import Ints
+from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster
+from crds.base import NAME as OBJECT_NAME
+from crds.workload import ScheduledReason
+from machinery.types.bounds import MOST_UNITS, between
+from machinery.types.metadata import Key
+
+NAME = "WorkloadPolicy"
+KIND = "WorkloadPolicy"
+_NAME = re.compile(rf"{OBJECT_NAME}(\.{OBJECT_NAME})*")
+_NAME_LIMIT = 253
+_VIEW = "WorkloadPolicy/view"
+_EPOCH = "WorkloadPolicy/epoch"
+_NO_DOMAIN = "not in a domain"
+NAMED_DOMAINS = 20
+"""Domains that a message names; the others are in the policy's status."""
+
+_OWN_RULES = (NamedCluster(), ClusterSelector(), ClusterAffinity())
+"""A cluster that the Workload itself excludes is neither chosen nor counted."""
+
+
+def policy_of(unit: Unit) -> Key | None:
+    """The one policy that bounds its shares; None without, and for kinds without replicas."""
+    return (unit.namespace, unit.bindings[0]) if unit.bound and len(unit.bindings) == 1 else None
+
+
+def _about(unit: Unit) -> Key:
+    """The policy that matters to it; of several that are named none does."""
+    return policy_of(unit) or (unit.namespace, "")
+
+
+_EVENTS = (
+    on(KIND, Action.every(), about=_about),
+    on(
+        MEMBER_CLUSTER,
+        # Which clusters the Workload's own rules exclude, and what of theirs counts, as well.
+        Action.ADDED | Action.DELETED | Action.LABELS | Action.SPEC | Action.VERSION,
+    ),
+)
+
+
+@dataclass(slots=True)
+class PolicyState:
+    """What one pass knows of the policy: nothing of it changes when the policy is edited.
+
+    `units` are the counted units by cluster.
+    """
+
+    policy: Policy
+    matches: bool
+    units: Mapping[str, int]
+    bound: Index
+
+    def domain(self, fleet: Fleet) -> Ints:
+        """The domain of each cluster, OUTSIDE where it is in no listed one."""
+        column = fleet.column(self.policy.topology_key)
+        table = np.full(len(column.vocabulary.values), OUTSIDE, dtype=np.int64)
+        for number, name in enumerate(self.policy.domains):
+            code = column.vocabulary.codes.get(name)
+            if code is not None:
+                table[code] = number
+        domains: Ints = table[column.codes]
+        return domains
+
+    def held(self, fleet: Fleet) -> Ints:
+        """The counted units of each cluster."""
+        held = np.zeros(len(fleet), dtype=np.int64)
+        for cluster, units in self.units.items():
+            row = fleet.row.get(cluster)
+            if row is not None:
+                held[row] = between(0, units, MOST_UNITS)
+        return held
+
+    def count(self, domain: Ints, held: Ints) -> Ints:
+        """The counted units of each listed domain."""
+        listed = domain != OUTSIDE
+        size = len(self.policy.domains)
+        return np.bincount(domain[listed], weights=held[listed], minlength=size).astype(np.int64)
+
+
+class Claims(Protocol):
+    """Who takes the quota of decisions before they are written."""
+
+    def epoch(self, unit: Unit) -> int | None:
+        """The claims that a decision of this moment stands on; None where it takes no quota."""
+
+    async def claim(self, unit: Unit, placements: Mapping[str, int], epoch: int | None) -> bool:
+        """Take the quota of a decision of that epoch; False when it must be decided anew."""
+
+    def withdraw(self, unit: Unit) -> None:
+        """The decision was not written: its quota is free again."""
+
+
+class WorkloadPolicy:
+    """The policy at PreFilter, Filter, Score, PostFilter, Assign, Reserve and PreBind.
+
+    Nothing is claimed without `claims`: in a plan, and by whoever only explains.
+    """
+
+    name = NAME
+    ignored_during_execution = True
+
+    def __init__(self) -> None:
+        self.claims: Claims | None = None
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Its policy, what that counts, and which clusters belong to which domain."""
+        return _EVENTS
+
+    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, bound: Index) -> Status:
+        """Bind the policy, or say why that cannot be done."""
+        if not unit.bound:
+            return SUCCESS
+        key = policy_of(unit)
+        if key is None:
+            names = ", ".join(unit.bindings)
+            text = f"labels bind it to several workload-policies: {names}; leave one"
+            return unschedulable(NAME, text, reason=ScheduledReason.AMBIGUOUS_POLICY)
+        counts = bound.ledger(Tally)
+        policy = counts.policy(key)
+        if policy is None:
+            text = "workload-policy {1} does not exist in namespace {0}".format(*key)
+            return unschedulable(NAME, text, reason=ScheduledReason.POLICY_NOT_FOUND)
+        if policy.fault:
+            text = f"workload-policy {policy.name}: {policy.fault}"
+            return unschedulable(NAME, text, reason=ScheduledReason.INVALID_POLICY)
+        units = dict(counts.units_of(key))
+        state.data[NAME] = PolicyState(policy, policy.picks(unit.unit_labels), units, bound)
+        return SUCCESS
+
+    def add_share(self, state: CycleState, _unit: Unit, cluster: str, units: int) -> None:
+        """Count these units there as well."""
+        known: PolicyState | None = state.data.get(NAME)
+        if known is not None:
+            more = {**known.units, cluster: max(known.units.get(cluster, 0) + units, 0)}
+            state.data[NAME] = PolicyState(known.policy, known.matches, more, known.bound)
+
+    def remove_share(self, state: CycleState, unit: Unit, cluster: str, units: int) -> None:
+        """Count them no longer."""
+        self.add_share(state, unit, cluster, -units)
+
+    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """What a Required policy does not let in; everything, for units that it does not mean."""
+        known: PolicyState | None = state.data.get(NAME)
+        if known is None:
+            return NOTHING_REFUSED
+        if not known.matches:
+            every = np.ones(len(fleet), dtype=np.bool_)
+            return Refused([(every, "didn't match the workload-policy constraints")])
+        if not known.policy.required:
+            return NOTHING_REFUSED
+        domain, held = _view(known, state, unit, fleet)
+        reached = known.count(domain, held) >= known.policy.desired
+        inside, name = domain != OUTSIDE, known.policy.name
+        full = inside.copy()
+        full[inside] = reached[domain[inside]]
+        return Refused(
+            [(~inside, f"{_NO_DOMAIN} of workload-policy {name}")],
+            [(full, f"reached the replicas of workload-policy {name}")],
+        )
+
+    def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
+        """The policy itself, its domain, or the labels that it counts by."""
+        policies = " and ".join(shortage.unit.bindings)
+        policy = f"WorkloadPolicy {policies}"
+        by_reason = {
+            ScheduledReason.POLICY_NOT_FOUND: f"{policy} in namespace {shortage.unit.namespace}",
+            ScheduledReason.INVALID_POLICY: f"{policy} as its rules say",
+            ScheduledReason.AMBIGUOUS_POLICY: "one label that binds a policy instead of several",
+        }
+        if shortage.reason in by_reason:
+            return by_reason[shortage.reason]
+        if text.startswith(_NO_DOMAIN):
+            where = f"spec.allocationPolicy of {policy}"
+            return f"its domain in {where}, or a label that puts it into one"
+        return f"labels on its units that spec.labelSelector of {policy} matches"
+
+    def remedies(self, shortage: Shortage) -> Sequence[Note]:
+        """A larger quota, where that is what is used up."""
+        key = policy_of(shortage.unit)
+        if key is None or shortage.reason is not ScheduledReason.REPLICAS_REACHED:
+            return ()
+        policy = key[1]
+        where = f" for {either(sorted(shortage.full))}" if shortage.full else ""
+        text = f"a larger quota in WorkloadPolicy {policy}{where}"
+        return (Note(Kind.QUOTA, shortage.pending, policy, text),)
+
+    def pre_score(
+        self, state: CycleState, _unit: Unit, _fleet: Fleet, _bound: Index, _feasible: Mask
+    ) -> Status:
+        """No column where no policy has a say."""
+        return SUCCESS if NAME in state.data else SKIP
+
+    def score(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+        """The policy's score for the next unit."""
+        known: PolicyState | None = state.data.get(NAME)
+        if known is None:
+            return np.zeros(len(fleet), dtype=np.int64)
+        domain, held = _view(known, state, unit, fleet)
+        column = np.append(unitcycle.scores(_quota(known, state, known.count(domain, held))), 0)
+        values: Ints = column[domain]  # OUTSIDE is the last one
+        return values
+
+    def divides(self, _unit: Unit, state: CycleState) -> bool:
+        """Whatever a policy bounds, unless PreFilter is switched off."""
+        return NAME in state.data
+
+    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+        """The order of the policy's domains and their numbers; inside them the rank decides."""
+        known: PolicyState | None = field.state.data.get(NAME)
+        if known is None:
+            return problem
+        domain, held = _view(known, field.state, unit, field.fleet)
+        if known.matches:
+            held = held - np.minimum(field.present - problem.present, held)
+        quota = _quota(known, field.state, known.count(domain, held))
+        # Units that the policy does not count cannot be taken from a domain's count: they go first.
+        uncounted = (problem.present > held) | (not known.matches)
+        order = DomainOrder(known.policy.domains, domain, quota, held, uncounted)
+        weight = np.ones_like(problem.weight)
+        return replace(problem, domains=order, inside=Inside.RANK, weight=weight)
+
+    def post_filter(
+        self, state: CycleState, _unit: Unit, _fleet: Fleet, _unplaced: Unplaced
+    ) -> Status:
+        """Name the domains that are full."""
+        known: PolicyState | None = state.data.get(NAME)
+        order = None if state.plan is None else state.plan.order
+        if known is None or order is None:
+            return SUCCESS
+        count, desired = order.quota.count, known.policy.desired
+        full = np.flatnonzero(count >= desired)
+        texts = [f"{order.names[d]} ({count[d]}/{desired[d]})" for d in full[:NAMED_DOMAINS]]
+        more = f" and {len(full) - NAMED_DOMAINS} more" if len(full) > NAMED_DOMAINS else ""
+        if not texts:
+            return SUCCESS
+        text = f"workload-policy {known.policy.name} reached {', '.join(texts)}{more}"
+        return Status(reasons=(text,), plugin=NAME)
+
+    def status_fields(self, unit: Unit) -> Mapping[str, Any]:
+        """policyRef: the policy that bounds it, where that can be the name of one."""
+        key = policy_of(unit)
+        named = key is not None and len(key[1]) <= _NAME_LIMIT and _NAME.fullmatch(key[1])
+        return {"policyRef": {"name": key[1]} if key and named else None}
+
+    def reserve(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
+        """Note on which claims the decision stands: with newer ones it is made anew."""
+        state.data[_EPOCH] = self.claims.epoch(unit) if self.claims is not None else None
+        return SUCCESS
+
+    async def pre_bind(
+        self, state: CycleState, unit: Unit, placements: Mapping[str, int]
+    ) -> Status:
+        """Take the quota; where somebody else was faster the Workload is decided anew."""
+        if self.claims is None or await self.claims.claim(unit, placements, state.data.get(_EPOCH)):
+            return SUCCESS
+        return unschedulable(NAME)
+
+    def unreserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
+        """Give the quota back."""
+        if self.claims is not None:
+            self.claims.withdraw(unit)
+
+
+def _quota(known: PolicyState, state: CycleState, count: Ints) -> Quota:
+    policy = known.policy
+    required = policy.required and state.has("filter", NAME)
+    return Quota(policy.desired, count, policy.method, required, state.has("score", NAME))
+
+
+def _view(known: PolicyState, state: CycleState, unit: Unit, fleet: Fleet) -> tuple[Ints, Ints]:
+    """The domain and the counted units of each cluster; computed once for a unit and a fleet."""
+    found = state.data.get(_VIEW)
+    if found is not None and found[0] is known and found[1] is unit and found[2] is fleet:
+        view: tuple[Ints, Ints] = found[3]
+        return view
+    domain, held = known.domain(fleet), known.held(fleet)
+    held[_excluded(state, unit, fleet, known.bound)] = 0
+    state.data[_VIEW] = (known, unit, fleet, (domain, held))
+    return domain, held
+
+
+def _excluded(state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Mask:
+    """The clusters that the Workload's own words exclude."""
+    out = np.zeros(len(fleet), dtype=np.bool_)
+    for rule in _OWN_RULES:
+        for mask, _ in rule.filter(state, unit, fleet, bound).reasons:
+            out |= mask
+    return out

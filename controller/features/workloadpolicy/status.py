@@ -1,0 +1,93 @@
+"""What a WorkloadPolicy says of itself: what its domains hold, the claims, whether it makes sense.
+
+A sum over all placements and claims, as they are now; nothing is added to what stood there before.
+Every field is kept within what the kind allows, as a status that the hub refuses says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from controller.cache.snapshot import Fleet
+from controller.features.workloadpolicy.claims import Taken
+from controller.features.workloadpolicy.compiled import Policy
+from controller.features.workloadpolicy.counts import Tally
+from controller.features.workloadpolicy.objects import WorkloadPolicy
+from crds.workloadpolicy import PolicyCondition, PolicyReadyReason
+from machinery.types import conditions
+from machinery.types.bounds import MOST_UNITS
+
+SUMMARY_LIMIT = 1024
+MESSAGE_LIMIT = 4096
+
+
+def status_of(
+    policy: WorkloadPolicy, claims: Iterable[Taken], counts: Tally, fleet: Fleet, now: datetime
+) -> dict[str, Any]:
+    """The whole status; of two claims for one Workload the later one counts."""
+    key, latest = policy.metadata.key, {claim.uid: claim for claim in claims}
+    rules = counts.policy(key)
+    fault = rules.fault if rules else ""
+    allocated = _allocated(rules, counts, fleet) if rules is not None and not fault else []
+    return {
+        "observedGeneration": policy.metadata.generation,
+        "allocated": allocated,
+        "summary": _summary(allocated),
+        "workloads": counts.members(key),
+        "claims": [claim.to_dict() for claim in latest.values()],
+        "conditions": [_condition(policy, fault, now)],
+    }
+
+
+def _allocated(rules: Policy, counts: Tally, fleet: Fleet) -> list[dict[str, Any]]:
+    """The domains, in the order of the policy, with their units, claimed ones included."""
+    held = _held(rules, counts, fleet)
+    return [
+        {
+            "name": name,
+            "replicas": min(held.get(name, 0), MOST_UNITS),
+            "desired": int(desired),
+        }
+        for name, desired in zip(rules.domains, rules.desired, strict=True)
+    ]
+
+
+def _held(rules: Policy, counts: Tally, fleet: Fleet) -> dict[str, int]:
+    """The counted units by domain, be it one that the policy names or not."""
+    held = dict[str, int]()
+    column = fleet.column(rules.topology_key)
+    for cluster, units in counts.units_of(rules.key).items():
+        row = fleet.row.get(cluster)
+        value = None if row is None else column.vocabulary.values[column.codes[row]]
+        if value is not None:
+            held[value] = held.get(value, 0) + units
+    return held
+
+
+def differs(status: Mapping[str, Any], policy: WorkloadPolicy) -> bool:
+    """Whether the policy does not say all of it already."""
+    stored = msgspec.to_builtins(policy.status)
+    return any(stored.get(name) != value for name, value in status.items())
+
+
+def _summary(allocated: list[dict[str, Any]]) -> str:
+    text = ",".join(f"{each['name']}={each['replicas']}/{each['desired']}" for each in allocated)
+    return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
+
+
+def _condition(policy: WorkloadPolicy, fault: str, now: datetime) -> dict[str, Any]:
+    """Ready: whether the policy can be followed."""
+    reason = PolicyReadyReason.INVALID_POLICY if fault else PolicyReadyReason.VALID
+    return conditions.renewed(
+        conditions.among(policy.status.conditions, PolicyCondition.READY.value),
+        type_=PolicyCondition.READY.value,
+        true=not fault,
+        reason=reason.value,
+        message=fault[:MESSAGE_LIMIT],
+        now=now,
+        generation=policy.metadata.generation,
+    )

@@ -1,0 +1,95 @@
+"""How a plugin words what it refuses: what to change, in the words of whoever wrote the Workload.
+
+Asked when somebody wants to know, never in a pass. A plugin that does not answer is named with what
+it said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, runtime_checkable
+
+from controller.cache.columns import Mask
+from controller.cache.snapshot import Fleet
+from controller.model.unit import Unit
+from crds.workload import ScheduledReason
+
+NAMED = 3
+"""Names that a sentence tells; of more it tells the number."""
+
+
+class Kind(Enum):
+    """What a note is about."""
+
+    REFUSED = "Refused"
+    NO_ROOM = "NoRoom"
+    NO_CLUSTER = "NoCluster"
+    LIFT = "Lift"
+    ROOM = "Room"
+    BOUND = "Bound"
+    QUOTA = "Quota"
+    SEVERAL = "Several"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One obstacle or remedy. `number` counts clusters, for the remedies Room and Quota units.
+
+    `name` is the plugin, object or resource that it is about.
+    """
+
+    kind: Kind
+    number: int
+    name: str
+    text: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The note as JSON values."""
+        return {
+            "kind": self.kind.value,
+            "number": self.number,
+            "name": self.name,
+            "text": self.text,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Units of a Workload that found no cluster.
+
+    `reason` is that of the condition, `full` are the domains that hold their number.
+    """
+
+    unit: Unit
+    fleet: Fleet
+    pending: int
+    reason: ScheduledReason
+    full: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Explains(Protocol):
+    """A plugin that knows what lifts its refusals."""
+
+    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
+        """What to change so that it says `text` of these clusters no longer: a noun phrase."""
+        ...
+
+
+@runtime_checkable
+class Remedies(Protocol):
+    """A plugin that knows of help beside lifting a refusal, such as a larger quota."""
+
+    def remedies(self, shortage: Shortage) -> Sequence[Note]:
+        """What would help by itself; nothing where the plugin is not what units lack."""
+        ...
+
+
+def either(names: Sequence[str], word: str = "or") -> str:
+    """`a`, `a or b`, `a, b or c`; of more the first ones and how many others."""
+    if len(names) > NAMED:
+        shown = ", ".join(names[: NAMED - 1])
+        return f"{shown} {word} {len(names) - NAMED + 1} others"
+    return f" {word} ".join(filter(None, (", ".join(names[:-1]), names[-1])))

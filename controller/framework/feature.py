@@ -1,0 +1,179 @@
+"""A feature: a kind of its own, with everything that belongs to it, in one folder.
+
+The process loops over its features and knows none by name: it watches their kinds, feeds their
+ledgers, makes their plugins, and runs what they have to do while this instance leads. A feature
+imports the framework; nothing of the scheduler or the queue imports a feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from controller.cache.snapshot import Fleet
+from controller.framework.events import Action
+from controller.framework.interface import Plugin
+from controller.framework.ledger import Ledger
+from machinery import logs
+from machinery.api.resources import Resource
+from machinery.clock import Clock
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+
+if TYPE_CHECKING:
+    from machinery.api.client import ApiClient
+
+LOG = logs.get(__name__)
+AGAIN_SECONDS = 10
+"""A feature whose work has failed is run again after that."""
+
+Factory: TypeAlias = Callable[..., Any]
+"""Takes the plugin's arguments from the configuration file."""
+Handler: TypeAlias = Callable[[Any, Any], None]
+"""(the object before, the object now): None for one that is new, or gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """A kind that a feature reads: decoded as `type_`, each change told to `handler`.
+
+    MemberClusters and Workloads are shared with the scheduler, which hears of a change first. A hub
+    may lack any other kind.
+    """
+
+    resource: Resource
+    type_: type[Any]
+    handler: Handler
+
+
+@dataclass(frozen=True, slots=True)
+class Enabled:
+    """A plugin of the default profile: at that point, ahead of the plugin `before`, or last."""
+
+    point: str
+    plugin: str
+    weight: int = 1
+    before: str = ""
+
+
+class Handle(Protocol):
+    """What a feature may ask of the process, leading or not."""
+
+    @property
+    def holder(self) -> str:
+        """The name of this process, as no other one has it."""
+        ...
+
+    @property
+    def plugins(self) -> Collection[Plugin]:
+        """Every plugin of every profile, once."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """What time it is, and how long things take."""
+        ...
+
+    def fleet(self) -> Fleet:
+        """The clusters as they are now."""
+        ...
+
+    def announce(
+        self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
+    ) -> None:
+        """Something happened to an object of the feature's: wake those who wait for that.
+
+        Where both versions are None no hint is asked.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term of leadership. `check` raises LeaseLost; call it right before each write.
+
+    `informer` is that of a kind among the feature's watches.
+    """
+
+    client: ApiClient
+    clock: Clock
+    check: Callable[[], None]
+    informer: Callable[[Resource], Informer[Any]]
+
+
+class Running(Protocol):
+    """What a feature does while this instance leads."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+
+class Feature(Protocol):
+    """One for each process. Its plugins are pure, but for what they ask of it around the write."""
+
+    @property
+    def plugins(self) -> Mapping[str, Factory]:
+        """Its plugins by name."""
+        ...
+
+    @property
+    def defaults(self) -> Sequence[Enabled]:
+        """Where the default profile enables them."""
+        ...
+
+    @property
+    def ledgers(self) -> Sequence[Ledger]:
+        """What the cache is to feed; at most one of a type."""
+        ...
+
+    @property
+    def watches(self) -> Sequence[Watch]:
+        """The kinds that it reads."""
+        ...
+
+    def attach(self, handle: Handle) -> None:
+        """Called once, before anything is watched; never where decisions are only rehearsed."""
+        ...
+
+    def lead(self, term: Term) -> Running | None:
+        """A term begins; None where there is nothing to do in it."""
+        ...
+
+    def rest(self) -> None:
+        """The term is over."""
+        ...
+
+
+def begin(features: Iterable[Feature], term: Term) -> list[tuple[str, Running]]:
+    """What each has to do in this term, by name. One that raises has nothing to do in it."""
+    found: list[tuple[str, Running]] = []
+    for feature in features:
+        name = type(feature).__name__
+        try:
+            running = feature.lead(term)
+        except Exception:
+            LOG.exception("the feature %s does nothing in this term", name)
+        else:
+            found += [(name, running)] if running is not None else []
+    return found
+
+
+async def keep_running(name: str, running: Running, *, clock: Clock) -> None:
+    """Run it until cancelled, or until it ends by itself; again in a while after it raised."""
+    while True:
+        try:
+            return await running.run()
+        except Exception:
+            LOG.exception("the feature %s failed, is run again in %d s", name, AGAIN_SECONDS)
+            await clock.sleep(AGAIN_SECONDS)
+
+
+def end(features: Iterable[Feature]) -> None:
+    """The term is over, for each of them."""
+    for feature in features:
+        try:
+            feature.rest()
+        except Exception:
+            LOG.exception("the feature %s did not end its term", type(feature).__name__)

@@ -1,0 +1,375 @@
+"""The extension points: one narrow protocol each, in the order in which a pass calls them.
+
+A plugin is an object with a `name` that implements one or more of them. All but the last five are
+pure: they read the fleet, the unit and what is bound, and answer with a value. Filters and scores
+work on whole columns; `controller.framework.percluster` lets a plugin be written for one
+cluster at a time, and only that plugin pays for the loop.
+
+    QueueSort → hooks → PreFilter → hooks → Filter → PostFilter → PreScore → hooks → Score →
+    NormalizeScore → Assign → Reserve → Permit → PreBind → Bind → PostBind
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.framework.events import EventHint
+from controller.framework.status import SUCCESS, Status
+from controller.model.unit import Unit
+from controller.planner.plan import Plan
+from controller.planner.problem import Problem
+from controller.planner.reasons import AssignmentOrder, Binding, Reasons, no_order, nothing_binds
+from crds.workload import ScheduledReason
+
+
+@dataclass(slots=True)
+class CycleState:
+    """What plugins hand on within one pass; each keeps its own under its name.
+
+    `enabled` names the plugins of the profile at each point: one that serves several points can
+    tell which of them take part. `plan` is there once units were divided.
+    """
+
+    data: dict[str, Any] = field(default_factory=dict)
+    enabled: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    plan: Plan | None = None
+
+    def clone(self) -> CycleState:
+        """A shallow copy for a what-if."""
+        return CycleState(dict(self.data), self.enabled, self.plan)
+
+    def has(self, point: str, plugin: str) -> bool:
+        """Whether the profile enables the plugin at that point."""
+        return plugin in self.enabled.get(point, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Which clusters a filter refuses: one mask for each reason; the first that holds counts.
+
+    `reached` are refusals of clusters that would do, were a quota not used up, `short` of those
+    that would, had they more room.
+    """
+
+    reasons: Sequence[tuple[Mask, str]]
+    reached: Sequence[tuple[Mask, str]] = ()
+    short: Sequence[tuple[Mask, str]] = ()
+
+
+NOTHING_REFUSED = Refused(())
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """What became of a pass that leaves units without a cluster; masks have one entry a cluster.
+
+    Args:
+        feasible: the clusters that nothing refused.
+        refusals: for each reason to refuse clusters the plugin, the text, and which it holds for.
+        shares: the units that did find a place, by row.
+        desired: the units wanted over all clusters.
+    """
+
+    feasible: Mask
+    refusals: Sequence[tuple[str, str, Mask]]
+    shares: Mapping[int, int]
+    desired: int
+
+
+class Plugin(Protocol):
+    """Anything with a name. The name is the one in the configuration."""
+
+    name: str
+
+
+@runtime_checkable
+class EventsToRegister(Plugin, Protocol):
+    """A plugin that says what could lift its refusals; one without it is woken by anything."""
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Every single event that could turn its refusal, or a shortage, into a placement.
+
+        Asked once. Nobody looks again at a refused Workload before one of them happens.
+        """
+        ...
+
+
+@runtime_checkable
+class QueueSort(Plugin, Protocol):
+    """Which Workload is decided first. Exactly one is enabled in a process."""
+
+    def rank(self, unit: Unit) -> tuple[Any, ...]:
+        """A sort key; the smaller goes first."""
+        ...
+
+
+@runtime_checkable
+class PreFilter(Plugin, Protocol):
+    """Called once, before any cluster is looked at; may refuse the whole Workload."""
+
+    def pre_filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Status:
+        """SUCCESS, or why no cluster can take it now."""
+        ...
+
+
+@runtime_checkable
+class PreFilterExtensions(Plugin, Protocol):
+    """A PreFilter whose state can be asked: what if a share came, or went?"""
+
+    def add_share(self, state: CycleState, unit: Unit, cluster: str, units: int) -> None:
+        """Count these units as present there."""
+        ...
+
+    def remove_share(self, state: CycleState, unit: Unit, cluster: str, units: int) -> None:
+        """Count them no longer; an unknown cluster is no fault."""
+        ...
+
+
+@runtime_checkable
+class Filter(Plugin, Protocol):
+    """Which clusters cannot take the Workload. `ignored_during_execution` spares present shares."""
+
+    ignored_during_execution: bool
+
+    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Refused:
+        """The refused clusters, with reasons that can be counted."""
+        ...
+
+
+@runtime_checkable
+class PostFilter(Plugin, Protocol):
+    """Called when units found no cluster; may add to the message."""
+
+    def post_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, unplaced: Unplaced
+    ) -> Status:
+        """A Status whose reasons are added to the message."""
+        ...
+
+
+@runtime_checkable
+class PreScore(Plugin, Protocol):
+    """Called once before scoring, with the clusters that are left."""
+
+    def pre_score(
+        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index, feasible: Mask
+    ) -> Status:
+        """Prepare what `score` needs; SKIP leaves the plugin's score out of this pass."""
+        ...
+
+
+@runtime_checkable
+class Score(Plugin, Protocol):
+    """How well each cluster suits, shape (n,). Without NormalizeScore the values are 0..100."""
+
+    def score(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Ints:
+        """Integers, the greater the better; entries of refused clusters do not matter."""
+        ...
+
+
+@runtime_checkable
+class NormalizeScore(Plugin, Protocol):
+    """Brings a Score plugin's own scale to 0..100."""
+
+    def normalize(self, state: CycleState, scores: Ints, feasible: Mask) -> Ints:
+        """Integers 0..100, shape (n,)."""
+        ...
+
+
+@runtime_checkable
+class Assign(Plugin, Protocol):
+    """AssignmentOrder the ranking into shares that are not divided."""
+
+    def serves(self, unit: Unit) -> bool:
+        """Whether this plugin decides for the unit's distribution; the first that does, does."""
+        ...
+
+    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+        """The shares; see `Candidates` for what is known."""
+        ...
+
+
+@runtime_checkable
+class Bounds(Plugin, Protocol):
+    """Has a say in how units are divided: bounds, weights, an order of domains.
+
+    All that are enabled at Assign are asked in turn, each for the problem that those before it
+    made. Then one planner solves it (`controller.planner.plan`), so that they all hold together.
+    """
+
+    def divides(self, unit: Unit, state: CycleState) -> bool:
+        """Whether units are divided because of this plugin, whatever their distribution."""
+        ...
+
+    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+        """The problem with this plugin's rules; itself where it has nothing to say."""
+        ...
+
+
+@runtime_checkable
+class Settle(Plugin, Protocol):
+    """A plugin at Assign that learns from what clusters make of the shares that it gave them."""
+
+    def settled(self, unit: Unit, now: datetime) -> Unit:
+        """The unit with what was learnt by now; itself where that is nothing new."""
+        ...
+
+    def next_look(self, unit: Unit, now: datetime) -> float | None:
+        """Seconds until `settled` may say something new though nothing is reported, or None."""
+        ...
+
+
+@runtime_checkable
+class Reserve(Plugin, Protocol):
+    """Sets aside what a decision takes, in the same breath as the decision itself.
+
+    Nothing is awaited between the pass and `reserve`, so the next decision finds it taken. Called
+    for decisions that change shares only.
+    """
+
+    def reserve(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+        """SUCCESS, or why the decision cannot be had; then nothing of it is written."""
+        ...
+
+    def unreserve(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> None:
+        """Give it back: the decision was not written. Also called when it was never reserved."""
+        ...
+
+
+@runtime_checkable
+class Permit(Plugin, Protocol):
+    """The last word before the write."""
+
+    def permit(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+        """SUCCESS, a refusal, or `status.wait`: asked once, then the waiting room is told."""
+        ...
+
+
+@runtime_checkable
+class PreBind(Plugin, Protocol):
+    """I/O that must have happened before the decision is written."""
+
+    async def pre_bind(
+        self, state: CycleState, unit: Unit, placements: Mapping[str, int]
+    ) -> Status:
+        """SUCCESS, or a refusal: the Workload is decided anew. May raise TransportError."""
+        ...
+
+
+@runtime_checkable
+class PostBind(Plugin, Protocol):
+    """Told after the decision was written."""
+
+    def post_bind(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> None:
+        """Nothing depends on the answer."""
+        ...
+
+
+@runtime_checkable
+class TellsStatus(Plugin, Protocol):
+    """A plugin with fields of its own in the Workload's status."""
+
+    def status_fields(self, unit: Unit) -> Mapping[str, Any]:
+        """The fields by their JSON names, as they shall stand there; None takes one away."""
+        ...
+
+
+@runtime_checkable
+class PreFilterHook(Plugin, Protocol):
+    """Before PreFilter: may change a copy of the unit, or refuse it."""
+
+    def before_pre_filter(self, unit: Unit) -> tuple[Unit, bool] | Status:
+        """(unit, whether it was changed), or a refusal."""
+        ...
+
+
+@runtime_checkable
+class FilterHook(Plugin, Protocol):
+    """Before Filter: may change a copy of the unit and of the fleet, or refuse it."""
+
+    def before_filter(self, unit: Unit, fleet: Fleet) -> tuple[Unit, Fleet, bool] | Status:
+        """(unit, fleet, whether either was changed), or a refusal."""
+        ...
+
+
+@runtime_checkable
+class ScoreHook(Plugin, Protocol):
+    """Before Score: may change a copy of the unit, take clusters out of the list, or refuse."""
+
+    def before_score(
+        self, unit: Unit, fleet: Fleet, feasible: Mask
+    ) -> tuple[Unit, Mask, bool] | Status:
+        """(unit, feasible clusters, whether either was changed), or a refusal."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What an Assign plugin knows. Arrays have one entry a cluster, counts are in units.
+
+    Args:
+        fleet: the clusters.
+        feasible: may take new units.
+        keeps: may keep what it has.
+        ranking: rows of the feasible clusters, the best first.
+        scores: the total scores.
+        room: units that the cluster can hold in all, its present ones included.
+        present: units placed now.
+        held: has a share now, be it one of no units.
+        reached: only quotas that are used up keep new units away, and their plugins give bounds.
+        state: what the plugins of this pass left for each other.
+    """
+
+    fleet: Fleet
+    feasible: Mask
+    keeps: Mask
+    ranking: Ints
+    scores: Ints
+    room: Ints
+    present: Ints
+    held: Mask
+    reached: Mask
+    state: CycleState
+
+    @property
+    def able(self) -> Mask:
+        """May take new units, or might if a quota of the plan let it."""
+        mask: Mask = self.feasible | self.reached
+        return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The shares by row, and the units wanted over all clusters; the rest stays pending.
+
+    `why` says for a row that holds units why its number is what it is; it is asked when somebody
+    wants to know, not in the pass. `short` is the condition's reason when units stay pending
+    although clusters are feasible; `notes` are added to its message. `full` are domains that hold
+    their number. The shares are told by name, or, where `in_order`, as they come. To who asks,
+    `assignment_order` tells the domains that the new units went to one after the other, where an
+    order of domains decided, and `binding` the bounds of a plan that keep units out. `choosing` is
+    what was found while domains were chosen: a constraint that cannot be met, choices that were not
+    tried. `shared_by` are the plugins that had a say, and `THE_PLAN` where one plan
+    made the shares.
+    """
+
+    shares: Mapping[int, int]
+    desired: int
+    why: Reasons
+    in_order: bool = False
+    full: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    assignment_order: AssignmentOrder = no_order
+    binding: Binding = nothing_binds
+    choosing: tuple[str, ...] = ()
+    short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
+    shared_by: tuple[str, ...] = ()
+
+
+__all__ = ["NOTHING_REFUSED", "SUCCESS", "Candidates", "CycleState", "Refused", "Status"]

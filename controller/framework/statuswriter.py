@@ -1,0 +1,166 @@
+"""One writer for the statuses of one kind: queue, compute, compare-and-swap.
+
+Whatever comes up while a status is written goes into the next write together, so that a burst costs
+a handful of writes. Every write is a compare-and-swap on the version that was read. On a conflict
+the newer version is read and the status computed on it; what the hub takes in no form is tried
+shorter, as long as its book knows how. However a turn ends, by cancellation too, its book is told,
+so that nobody waits for a write that will not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from machinery import logs
+from machinery.api.resources import Resource
+from machinery.api.verbs import MERGE_PATCH
+from machinery.clock import Clock
+from machinery.errors import ApiError, Conflict, Invalid, NotFound, TransportError
+from machinery.runtime.fair_queue import namespace_of
+from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.metadata import Key, Object
+
+if TYPE_CHECKING:
+    from machinery.api.client import ApiClient
+
+LOG = logs.get(__name__)
+WRITERS = 16
+"""Objects whose status is written at once."""
+_TOO_LARGE = 413
+
+T = TypeVar("T", bound=Object)
+T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
+
+
+def for_good(error: TransportError) -> bool:
+    """Whether the same write would be refused again: it breaks the schema, or is too large.
+
+    What is too large for etcd comes back as a fault of the server, told apart by its words alone.
+    """
+    return isinstance(error, Invalid) or (
+        isinstance(error, ApiError)
+        and (error.code == _TOO_LARGE or "request is too large" in str(error))
+    )
+
+
+class StatusBook(Protocol[T_contra]):
+    """What the statuses say. All but `prepare` answer at once: nothing is awaited in them."""
+
+    async def prepare(self, stored: T_contra) -> None:
+        """Called before each look, for what else of the object must be written first."""
+
+    def draft(self, stored: T_contra) -> Mapping[str, Any] | None:
+        """The fields of the status to write; None where the object says all of it already."""
+
+    def landed(self, key: Key) -> float | None:
+        """What was drafted stands there; seconds until it needs another look, or None."""
+
+    def missed(self, key: Key) -> None:
+        """Somebody else was faster: what he wrote is known by now, and the next draft follows."""
+
+    def shorter(self, key: Key, error: TransportError) -> bool:
+        """The hub takes no such status; whether the next draft, at once, is a shorter one."""
+
+    def given_up(self, key: Key, error: TransportError | None) -> None:
+        """The turn is over, and nothing of a draft that neither landed nor was missed stands."""
+
+
+class StatusWriter(Generic[T]):
+    """Writes the statuses of a kind for one term of leadership; one write for an object at a time.
+
+    `check` raises LeaseLost; `store` is the informer whose view is drafted on.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        resource: Resource,
+        type_: type[T],
+        book: StatusBook[T],
+        *,
+        store: Informer[T],
+        clock: Clock,
+        check: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._decoder = msgspec.json.Decoder(type_)
+        self._book = book
+        self._store = store
+        self._check = check
+        self._queue: WorkQueue[Key] = WorkQueue(
+            name=resource.kind.lower(), clock=clock, flow=namespace_of, seats=WRITERS
+        )
+
+    def add(self, key: Key, *, after: float = 0.0) -> None:
+        """Bring an object's status up to date, now or within so many seconds."""
+        if after:
+            self._queue.add_after(key, after)
+        else:
+            self._queue.add(key)
+
+    async def run(self) -> None:
+        """Write, until cancelled."""
+        try:
+            await work(self._queue, self.sync, workers=WRITERS, log=LOG)
+        finally:
+            self._queue.shut_down()
+
+    async def sync(self, key: Key) -> float | None:
+        """One turn of an object; seconds until it needs another look, or None.
+
+        Raises TransportError where trying again may help, and LeaseLost.
+        """
+        error: TransportError | None = None
+        try:
+            if (stored := self._store.get(key)) is not None:
+                await self._book.prepare(stored)
+            return await self._bring(key)
+        except TransportError as e:
+            error = e
+            raise
+        finally:
+            self._book.given_up(key, error)
+
+    async def _bring(self, key: Key) -> float | None:
+        while (stored := self._store.get(key)) is not None:
+            status = self._book.draft(stored)
+            if status is None:
+                return self._book.landed(key)
+            try:
+                await self._write(stored, status)
+            except Conflict:
+                await self._read(key)
+                self._book.missed(key)
+                self.add(key)
+                return None
+            except NotFound:
+                return None
+            except TransportError as e:
+                if not for_good(e):
+                    raise
+                if not self._book.shorter(key, e):
+                    about = {"object": "/".join(key)}
+                    LOG.warning("the hub refuses its status: %s", e, extra=about)
+                    return None
+            else:
+                return self._book.landed(key)
+        return None
+
+    async def _write(self, stored: T, status: Mapping[str, Any]) -> None:
+        self._check()
+        meta = stored.metadata
+        patch = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
+        path = self._resource.path(meta.namespace or None, meta.name, "status")
+        answer = await self._client.request("PATCH", path, body=patch, content_type=MERGE_PATCH)
+        self._store.upsert(self._decoder.decode(answer))
+
+    async def _read(self, key: Key) -> None:
+        with suppress(NotFound):
+            path = self._resource.path(key[0] or None, key[1])
+            self._store.upsert(self._decoder.decode(await self._client.request("GET", path)))

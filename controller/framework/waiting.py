@@ -1,0 +1,130 @@
+"""The waiting room: decisions that a Permit plugin holds back, who waits for whom, and until when.
+
+A Permit plugin that answers `wait` is not asked again. It keeps the room that it was given
+(`UsesWaitingRoom`) and says `allow` or `reject` when it knows; a decision that nobody has answered
+by its deadline counts as rejected. The room only keeps the answers: the scheduler, woken with the
+key, writes the decision or gives back what it took. One room serves one term of leadership.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol, runtime_checkable
+
+from controller.framework.interface import CycleState, Plugin
+from controller.framework.status import Status
+from controller.model.unit import Unit
+from machinery.clock import Clock
+from machinery.types.metadata import Key
+
+LONGEST_WAIT_SECONDS = 900.0
+"""As in kube-scheduler: what waits holds room that others could use."""
+
+
+class Answer(Enum):
+    """How far a waiting decision is."""
+
+    WAITING = "Waiting"
+    ALLOWED = "Allowed"
+    REJECTED = "Rejected"
+    TIMED_OUT = "TimedOut"
+
+
+@dataclass(slots=True)
+class Waiting:
+    """One decision that waits; `plugins` are those that have not allowed it yet, with deadlines.
+
+    Deadlines are moments of the room's monotonic clock, in seconds. `said` are the reasons of the
+    plugins that asked to wait, `objection` the words of the one that rejected it.
+    """
+
+    unit: Unit
+    placements: Mapping[str, int]
+    state: CycleState
+    since: float
+    plugins: dict[str, float] = field(default_factory=dict)
+    said: tuple[str, ...] = ()
+    objector: str = ""
+    objection: str = ""
+    rejected: bool = False
+
+    def answer(self, now: float) -> Answer:
+        """What has become of it by that moment."""
+        if self.rejected:
+            return Answer.REJECTED
+        if not self.plugins:
+            return Answer.ALLOWED
+        return Answer.TIMED_OUT if now >= self.deadline else Answer.WAITING
+
+    @property
+    def deadline(self) -> float:
+        """When the first of its plugins must have answered; now where all have."""
+        return min(self.plugins.values(), default=self.since)
+
+
+class WaitingRoom:
+    """Waiting decisions by the Workload's key; `wake` is called with a key that was answered."""
+
+    def __init__(self, *, clock: Clock, wake: Callable[[Key], None]) -> None:
+        self._clock = clock
+        self._wake = wake
+        self._waiting: dict[Key, Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(
+        self,
+        unit: Unit,
+        placements: Mapping[str, int],
+        state: CycleState,
+        asked: Mapping[str, Status],
+    ) -> Waiting:
+        """Keep a decision until each of the plugins, named with their answers, has allowed it."""
+        now = self._clock.monotonic()
+        until = {
+            name: now + min(max(status.seconds, 0.0), LONGEST_WAIT_SECONDS)
+            for name, status in asked.items()
+        }
+        said = tuple(reason for status in asked.values() for reason in status.reasons)
+        waiting = Waiting(unit, placements, state, now, until, said)
+        self._waiting[unit.key] = waiting
+        return waiting
+
+    def get(self, key: Key) -> Waiting | None:
+        """The decision of that Workload that waits, if there is one."""
+        return self._waiting.get(key)
+
+    def iterate(self) -> Iterator[Waiting]:
+        """All that wait, as they are now: answering one of them does not disturb the iteration."""
+        return iter(tuple(self._waiting.values()))
+
+    def allow(self, key: Key, plugin: str) -> None:
+        """The plugin has nothing against it any more. No effect where it does not wait for it."""
+        waiting = self._waiting.get(key)
+        if waiting is None or waiting.plugins.pop(plugin, None) is None:
+            return
+        if not waiting.plugins:
+            self._wake(key)
+
+    def reject(self, key: Key, plugin: str, message: str) -> None:
+        """The decision shall not be written; `message` becomes the condition's."""
+        waiting = self._waiting.get(key)
+        if waiting is not None and not waiting.rejected:
+            waiting.rejected, waiting.objector, waiting.objection = True, plugin, message
+            self._wake(key)
+
+    def remove(self, key: Key) -> Waiting | None:
+        """Take it out: it is written, or given back."""
+        return self._waiting.pop(key, None)
+
+
+@runtime_checkable
+class UsesWaitingRoom(Plugin, Protocol):
+    """A plugin that answers for those that wait."""
+
+    def use_waiting_room(self, room: WaitingRoom) -> None:
+        """Called when a term of leadership begins, before its first decision."""
+        ...

@@ -1,0 +1,1 @@
+"""The controller's HTTP face: who may ask it, and what it answers."""

@@ -1,0 +1,62 @@
+"""Who may ask the controller for a diagnosis from outside: whoever the hub's RBAC lets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from machinery.api.client import ApiClient
+from machinery.api.resources import TOKEN_REVIEWS
+from machinery.discovery.access_reviews import allowed, review
+
+REVIEWS_AT_ONCE = 2
+"""A flood of wrong tokens must not take the hub connections that decisions are written through."""
+
+
+PATH_PREFIX = "/stowage"
+"""Before our URL paths in the hub's RBAC: `/apis/*` itself is open to everybody who has a token,
+as that is where API servers tell what they serve (the role system:discovery)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why somebody may not: the HTTP status to answer with, and the sentence."""
+
+    status: int
+    message: str
+
+
+class Guard:
+    """Who may ask, on an address that others can reach: a bearer token, judged by the hub."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self._client = client
+        self._turns = asyncio.Semaphore(REVIEWS_AT_ONCE)
+
+    async def refusal(self, *, authorization: str, method: str, path: str) -> Refusal | None:
+        """None when the bearer may use that HTTP method on that path.
+
+        What is asked for is the non-resource URL `/stowage` + path. Raises TransportError.
+        """
+        scheme, _, token = authorization.partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            return Refusal(401, "a bearer token is needed")
+        async with self._turns:
+            status = await review(self._client, TOKEN_REVIEWS, {"token": token.strip()})
+            if not status.get("authenticated"):
+                return Refusal(401, "the token is not valid on the hub")
+            return await self._authorize(status.get("user", {}), method.lower(), path)
+
+    async def _authorize(self, user: Mapping[str, Any], verb: str, path: str) -> Refusal | None:
+        who = {
+            "user": user.get("username", ""),
+            "groups": user.get("groups", []),
+            "uid": user.get("uid", ""),
+            "extra": user.get("extra", {}),
+        }
+        wanted = {"path": f"{PATH_PREFIX}{path}", "verb": verb}
+        if await allowed(self._client, {**who, "nonResourceAttributes": wanted}):
+            return None
+        return Refusal(403, f"{who['user']} may not {verb} {wanted['path']}")

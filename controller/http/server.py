@@ -1,0 +1,185 @@
+"""The controller's HTTP face: health, metrics, debug switches, and why a Workload is where it is.
+
+The answers under `/apis/v1/` come from the leader's own state, the one its next decision will read;
+a standby says that it is one (503). Health and metrics answer anybody. Debug and diagnosis tell
+about every tenant's Workloads: on a loopback address they trust whoever reached it, anywhere else
+they ask for a bearer token, and the hub itself says whose it is (TokenReview) and what that user
+may do (SubjectAccessReview on the URL path behind `/stowage`, and the verb). Every error is
+`{"message": …}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from controller.http.guard import Guard
+from machinery import logs, metrics
+from machinery.errors import TransportError
+from machinery.http_server import HttpServer, Request, Response
+from machinery.types.metadata import Key
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+SERVICES = "/apis/v1/__services__"
+
+
+class Insight(Protocol):
+    """What the endpoints ask of the running controller; all of it answered from memory."""
+
+    @property
+    def leading(self) -> bool:
+        """True while this instance decides."""
+        ...
+
+    def unready(self) -> str:
+        """Why this instance cannot serve yet; empty when it can."""
+        ...
+
+    def cluster(self, name: str) -> dict[str, Any] | None:
+        """Labels, allocatable, requested (with assumed), remaining, shares, generation.
+
+        Or unknown.
+        """
+        ...
+
+    async def diagnosis(self, key: Key) -> dict[str, Any] | None:
+        """Each cluster's verdict and score for a Workload; None for one that does not exist."""
+        ...
+
+
+class Flags:
+    """Switches that may be turned while the process runs."""
+
+    def __init__(self, *, debug_scores: int = 0) -> None:
+        self.debug_scores = debug_scores
+
+    def set_scores(self, text: str) -> str:
+        """How many rows of scores each decision logs; 0 is none. Raises ValueError."""
+        self.debug_scores = _natural("debugTopNScores", text)
+        return f"successfully set debugTopNScores to {text}"
+
+    def set_verbosity(self, text: str) -> str:
+        """How much is logged, as klog counts it. Raises ValueError."""
+        logs.set_verbosity(_natural("klog.logging.verbosity", text))
+        return f"successfully set klog.logging.verbosity to {text}"
+
+
+def install(server: HttpServer, *, insight: Insight, flags: Flags, guard: Guard | None) -> None:
+    """Route every endpoint. Without a guard everybody who reaches the address may ask."""
+    endpoints = _Endpoints(server, insight, flags)
+
+    def ask(path: str, handler: Handler) -> None:
+        server.route("GET", path, _guarded(_leaders_only(handler, insight), guard))
+
+    server.route("GET", "/healthz", endpoints.healthz)
+    server.route("GET", "/readyz", endpoints.readyz)
+    server.route("GET", "/metrics", endpoints.metrics)
+    for method in ("PUT", "POST"):
+        server.route(method, "/debug/flags/s", _guarded(endpoints.scores, guard))
+        server.route(method, "/debug/flags/v", _guarded(endpoints.verbosity, guard))
+    ask(SERVICES, endpoints.services)
+    ask("/apis/v1/nodes/:name", endpoints.cluster)
+    ask("/apis/v1/clusters/:name", endpoints.cluster)
+    ask("/apis/v1/diagnosis/:namespace/:name", endpoints.diagnosis)
+
+
+class _Endpoints:
+    def __init__(self, server: HttpServer, insight: Insight, flags: Flags) -> None:
+        self._server = server
+        self._insight = insight
+        self._flags = flags
+
+    async def healthz(self, _request: Request) -> Response:
+        return _text("ok")
+
+    async def readyz(self, _request: Request) -> Response:
+        reason = self._insight.unready()
+        return failure(503, reason) if reason else _text("ok")
+
+    async def metrics(self, _request: Request) -> Response:
+        return Response(200, metrics.exposition(), metrics.CONTENT_TYPE)
+
+    async def scores(self, request: Request) -> Response:
+        return _set(self._flags.set_scores, request)
+
+    async def verbosity(self, request: Request) -> Response:
+        return _set(self._flags.set_verbosity, request)
+
+    async def services(self, _request: Request) -> Response:
+        routes = self._server.routes()
+        listed = {
+            m: sorted(p for p in paths if p.startswith("/apis/")) for m, paths in routes.items()
+        }
+        return _json(200, {method: paths for method, paths in listed.items() if paths})
+
+    async def cluster(self, request: Request) -> Response:
+        name = request.params["name"]
+        found = self._insight.cluster(name)
+        return failure(404, f"cannot find node {name}") if found is None else _json(200, found)
+
+    async def diagnosis(self, request: Request) -> Response:
+        namespace, name = request.params["namespace"], request.params["name"]
+        found = await self._insight.diagnosis((namespace, name))
+        if found is None:
+            return failure(404, f"cannot find workload {namespace}/{name}")
+        return _json(200, found)
+
+
+def failure(status: int, message: str) -> Response:
+    """An error as every endpoint gives it."""
+    return _json(status, {"message": message})
+
+
+def _guarded(handler: Handler, guard: Guard | None) -> Handler:
+    if guard is None:
+        return handler
+
+    async def checked(request: Request) -> Response:
+        try:
+            refusal = await guard.refusal(
+                authorization=_header(request, "authorization"),
+                method=request.method,
+                path=request.path,
+            )
+        except TransportError as fault:
+            return failure(503, f"the hub could not review the token: {type(fault).__name__}")
+        return failure(refusal.status, refusal.message) if refusal else await handler(request)
+
+    return checked
+
+
+def _leaders_only(handler: Handler, insight: Insight) -> Handler:
+    async def checked(request: Request) -> Response:
+        if not insight.leading:
+            return failure(503, "the instance is not leader")
+        return await handler(request)
+
+    return checked
+
+
+def _set(setter: Callable[[str], str], request: Request) -> Response:
+    try:
+        return _text(setter(request.body.decode(errors="replace").strip()))
+    except ValueError as fault:
+        return failure(400, str(fault))
+
+
+def _natural(flag: str, text: str) -> int:
+    if not text.isdecimal() or not text.isascii() or len(text) > 9:
+        raise ValueError(f"failed set {flag} {text[:40]}: not a number from 0 to 999999999")
+    return int(text)
+
+
+def _header(request: Request, name: str) -> str:
+    return next((value for key, value in request.headers.items() if key.lower() == name), "")
+
+
+def _text(text: str) -> Response:
+    return Response(200, text.encode(), "text/plain; charset=utf-8")
+
+
+def _json(status: int, body: Mapping[str, Any]) -> Response:
+    return Response(status, msgspec.json.encode(body), "application/json")

@@ -1,0 +1,1 @@
+"""The hub's objects as the controller reads them."""

@@ -1,0 +1,95 @@
+"""The limits in a Workload's status, and what its clusters report of their shares.
+
+A report that speaks of another number than the one that was decided is on its way, and says
+nothing. Limits are written in the status together with the decision that keeps to them, so that the
+next process, and whoever plans or explains, knows what this one has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from controller.model.objects import Workload, WorkloadStatus
+from controller.planner.learning import Limit
+from controller.planner.problem import UNBOUNDED
+from crds.workload import ShareState
+from machinery.clock import timestamp
+from machinery.types.bounds import MOST_UNITS, between
+
+_FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MOMENT = datetime(2970, 1, 1, tzinfo=UTC)
+_UNREACHABLE = ShareState.UNREACHABLE.value
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """How a cluster fares with its share: units asked of it, units that run, or wait for no node.
+
+    `since` is when the first of those that have no node began to wait; None where none does.
+    """
+
+    asked: int
+    runs: int
+    since: datetime | None
+
+    def believed(self, patience: timedelta) -> datetime | None:
+        """From when on its missing units count; None where none is missing."""
+        return self.since + patience if self.since is not None else None
+
+
+def stored(status: WorkloadStatus) -> dict[str, Limit]:
+    """The limits that the status tells, by cluster."""
+    return {
+        each.cluster: Limit(
+            between(0, each.replicas, UNBOUNDED),
+            _utc(each.until),
+            timedelta(seconds=between(0, each.hold_seconds, MOST_UNITS)),
+            each.doubted,
+        )
+        for each in status.limits
+    }
+
+
+def told(limits: Mapping[str, Limit]) -> list[dict[str, Any]]:
+    """The limits as the status tells them, by name."""
+    return [
+        {
+            "cluster": cluster,
+            "replicas": limit.units,
+            "until": timestamp(limit.expires),
+            "holdSeconds": int(limit.hold.total_seconds()),
+            "doubted": limit.doubted,
+        }
+        for cluster, limit in sorted(limits.items())
+    ]
+
+
+def shown(workload: Workload) -> dict[str, Shown]:
+    """The clusters that say something about limits: those with one, or with units without a node.
+
+    A pod that a rolling update adds beside those that run is not missing.
+    """
+    placed, limited = workload.placements, {each.cluster for each in workload.status.limits}
+    found = {}
+    for share in workload.status.clusters:
+        asked = placed.get(share.name)
+        if asked is None or asked != share.replicas or share.state == _UNREACHABLE:
+            continue
+        runs = between(0, max(share.scheduled, asked - share.unschedulable), asked)
+        if runs < asked and share.unschedulable_since is not None:
+            found[share.name] = Shown(asked, runs, _utc(share.unschedulable_since))
+        elif runs == asked == min(asked, share.scheduled) and share.name in limited:
+            found[share.name] = Shown(asked, asked, None)
+    return found
+
+
+def _utc(moment: datetime) -> datetime:
+    """The moment in UTC; one from beyond the ages of clusters is the nearest within them.
+
+    A member tells it, and at the ends of the calendar nothing could be added to it.
+    """
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return min(max(aware, _FIRST_MOMENT), _LAST_MOMENT).astimezone(UTC)

@@ -1,0 +1,370 @@
+"""Workloads and MemberClusters as the controller reads them: partial structs, decoded fast.
+
+`crds` holds the kinds in full. Here stands only what a decision reads; a Workload's template is
+decoded once, turned into a `controller.model.unit.Unit`, and dropped, so that a thousand large
+templates cost the memory of a thousand small records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from crds.names import LABEL_CLUSTER
+from machinery.types.bounds import MOST_UNITS, between
+from machinery.types.metadata import Object
+from machinery.types.selectors import LabelSelector, SelectorTerm
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """A taint of a cluster or of a node."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+
+class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Which taints do not matter; an empty key with Exists tolerates all, an empty effect any."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this taint does not matter."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.operator == "Exists":
+            return not self.key or self.key == taint.key
+        return self.key == taint.key and self.value == taint.value
+
+
+class Condition(msgspec.Struct, frozen=True, rename="camel"):
+    """A condition as we read it back."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+    observed_generation: int = 0
+
+
+class SecretRef(msgspec.Struct, frozen=True):
+    """Where the cluster's Secret lies."""
+
+    name: str = ""
+    namespace: str = ""
+
+
+class NamespaceRule(msgspec.Struct, frozen=True):
+    """Globs of the target namespaces that the cluster takes."""
+
+    allow: list[str] = msgspec.field(default_factory=lambda: ["*"])
+
+
+class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """MemberCluster.spec."""
+
+    secret_ref: SecretRef = SecretRef()
+    taints: list[Taint] = []
+    unschedulable: bool = False
+    virtual: bool = False
+    namespaces: NamespaceRule = NamespaceRule()
+    allowed_kinds: list[str] = []
+
+
+class NodeGroup(msgspec.Struct, frozen=True):
+    """Nodes that are alike; `free` is the room of each."""
+
+    count: int = 0
+    labels: dict[str, str] = {}
+    taints: list[Taint] = []
+    free: dict[str, str] = {}
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """Sums over all nodes."""
+
+    nodes: int = 0
+    allocatable: dict[str, str] = {}
+    requested: dict[str, str] = {}
+
+
+class Reliability(msgspec.Struct, frozen=True, rename="camel"):
+    """How often the cluster answers."""
+
+    ready_percent: int = 100
+
+
+class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """MemberCluster.status."""
+
+    conditions: list[Condition] = []
+    version: str = ""
+    provider: str = ""
+    node_groups: list[NodeGroup] = []
+    capacity: Capacity | None = None
+    latency_milliseconds: int | None = None
+    reliability: Reliability | None = None
+
+
+class MemberCluster(Object, frozen=True):
+    """A cluster of the fleet."""
+
+    spec: ClusterSpec = ClusterSpec()
+    status: ClusterStatus = ClusterStatus()
+
+    @property
+    def ready(self) -> bool:
+        """True while its Ready condition is."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels as rules read them: it is a domain of its own, also before it is labelled."""
+        return {**self.metadata.labels, LABEL_CLUSTER: self.metadata.name}
+
+
+class PreferredTerm(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A weighted preference for clusters."""
+
+    weight: int
+    preference: SelectorTerm
+
+
+class ClusterTerms(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Required terms, ORed."""
+
+    cluster_selector_terms: list[SelectorTerm] = []
+
+
+class ClusterAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """spec.clusterAffinity."""
+
+    required: ClusterTerms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class WorkloadTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Other Workloads, and the topology that `beside` is measured in."""
+
+    topology_key: str
+    label_selector: LabelSelector = LabelSelector()
+
+
+class WeightedWorkloadTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A weighted preference about other Workloads."""
+
+    weight: int
+    workload_affinity_term: WorkloadTerm
+
+
+class WorkloadAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
+    """spec.workloadAffinity and spec.workloadAntiAffinity."""
+
+    required: list[WorkloadTerm] = msgspec.field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WeightedWorkloadTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class TargetCluster(msgspec.Struct, frozen=True, omit_defaults=True):
+    """spec.targetCluster."""
+
+    name: str
+    namespace: str = ""
+
+
+class TemplateMeta(msgspec.Struct, frozen=True):
+    """A template's metadata, as it is stored: `controller.model.podtemplate` looks at the form."""
+
+    labels: Any = None
+
+
+class Template(msgspec.Struct, frozen=True, rename="camel"):
+    """The object to run; of a wrong form it must be decoded too, or nothing could be said of it."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: TemplateMeta | None = None
+    spec: Any = msgspec.field(default_factory=dict)
+
+
+class Manifest(msgspec.Struct, frozen=True, rename="camel"):
+    """Of an object that goes along, its kind alone."""
+
+    api_version: Any = ""
+    kind: Any = ""
+
+
+class DistributionWeight(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A static weight of Divided, with bounds for each share."""
+
+    weight: int
+    cluster_selector: LabelSelector = LabelSelector()
+    min_replicas: int = 0
+    max_replicas: int | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All that it says in numbers."""
+        return (self.weight, self.min_replicas, self.max_replicas or 0)
+
+
+class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Over how many domains of a topology key the shares go."""
+
+    topology_key: str
+    min_domains: int | None = None
+    max_domains: int | None = None
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All that it says in numbers."""
+        return (self.min_domains or 0, self.max_domains or 0)
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Workload.spec, as far as placement reads it."""
+
+    replicas: int | None = None
+    scheduler_name: str = ""
+    priority: int = 0
+    distribution: str = "Single"
+    distribution_weights: list[DistributionWeight] = []
+    packing: str = "Proportional"
+    spread_constraints: list[SpreadConstraint] = []
+    target_namespace: str = ""
+    target_cluster: TargetCluster | None = None
+    cluster_selector: dict[str, str] = {}
+    cluster_affinity: ClusterAffinity = msgspec.field(default_factory=ClusterAffinity)
+    workload_affinity: WorkloadAffinity = msgspec.field(default_factory=WorkloadAffinity)
+    workload_anti_affinity: WorkloadAffinity = msgspec.field(default_factory=WorkloadAffinity)
+    tolerations: list[Toleration] = []
+    target_deployment: Template | None = None
+    template: Template | None = None
+    manifests: list[Manifest] = []
+    replicas_path: str = ""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A share."""
+
+    cluster: str
+    replicas: int
+
+
+class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
+    """How one cluster is doing, as the propagator reports it."""
+
+    name: str
+    replicas: int = 0
+    scheduled: int = 0
+    finished: int = 0
+    unschedulable: int = 0
+    unschedulable_since: datetime | None = None
+    state: str = ""
+
+
+class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
+    """What a cluster was seen to run, and for how long that is believed."""
+
+    cluster: str
+    replicas: int
+    until: datetime
+    hold_seconds: int
+    doubted: bool = False
+
+
+class DecisionRef(msgspec.Struct, frozen=True):
+    """What the placements were decided on."""
+
+    hash: str = ""
+    time: str = ""
+
+
+class Review(msgspec.Struct, frozen=True):
+    """Workload.status.review: what was said of which generation. No refusal: it passed."""
+
+    generation: int = 0
+    refusal: str = ""
+
+
+class Footprint(msgspec.Struct, frozen=True):
+    """Where members may hold something: names as `machinery.types.written_clusters` keeps them."""
+
+    clusters: str = ""
+
+
+class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """Workload.status, as far as the controller reads it back."""
+
+    state: str = ""
+    observed_generation: int = 0
+    desired: int | None = None
+    assigned: int | None = None
+    pending: int | None = None
+    selector: str = ""
+    placements: list[Placement] = []
+    cluster_summary: str = ""
+    clusters: list[ClusterShare] = []
+    reasons: list[Any] = []
+    reason_counts: list[Any] = []
+    history: list[Any] = []
+    why: bytes = b""
+    """The three above as `controller.model.why` packs them, once the Workload is compiled."""
+    policy_ref: dict[str, Any] | None = None
+    limits: list[ClusterLimit] = []
+    footprint: Footprint = Footprint()
+    decision: DecisionRef = DecisionRef()
+    review: Review = Review()
+    conditions: list[dict[str, Any]] = []
+
+    def says(self, fields: Mapping[str, Any]) -> bool:
+        """Whether these fields, by their JSON names, stand there as given."""
+        return all(
+            msgspec.to_builtins(getattr(self, _ATTRIBUTES[name])) == value
+            for name, value in fields.items()
+        )
+
+
+_ATTRIBUTES = dict(
+    zip(WorkloadStatus.__struct_encode_fields__, WorkloadStatus.__struct_fields__, strict=True)
+)
+
+
+class Workload(Object, frozen=True):
+    """Something to place."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+    unit: Any = None
+    """The compiled `controller.model.unit.Unit`; `controller.cache.cache.known` sets it."""
+    fault: str = ""
+    """Why there is no unit."""
+
+    @property
+    def placements(self) -> dict[str, int]:
+        """The present shares by cluster; whoever wrote them, none is beyond what units can be.
+
+        There may be ten thousand: once it is compiled, its unit has them.
+        """
+        if self.unit is not None:
+            present: dict[str, int] = self.unit.present
+            return present
+        return {
+            share.cluster: between(0, share.replicas, MOST_UNITS)
+            for share in self.status.placements
+        }

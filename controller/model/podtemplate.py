@@ -1,0 +1,79 @@
+"""Whether a template has the form that its kind must have, as far as placement reads it.
+
+The hub stores what stands inside a template as it comes: only a member knows its kinds in full. So
+a text may stand where an object belongs, and whoever reads it as one would stumble over a Workload
+that could then not even be told what is wrong. Here it is told, with the field.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from controller.model.objects import Template, Toleration
+
+_CRON_JOB = "CronJob"
+
+
+class _Resources(msgspec.Struct):
+    requests: dict[str, Any] | None = None
+    limits: dict[str, Any] | None = None
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    resources: _Resources | None = None
+    restart_policy: Any = None
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    resources: _Resources | None = None
+    overhead: dict[str, Any] | None = None
+    node_selector: dict[str, str] | None = None
+    tolerations: list[Toleration] | None = None
+
+
+class _PodMeta(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Pods(msgspec.Struct):
+    metadata: _PodMeta | None = None
+    spec: _PodSpec | None = None
+
+
+class _Body(msgspec.Struct):
+    template: _Pods | None = None
+
+
+class _Job(msgspec.Struct):
+    spec: _Body | None = None
+
+
+class _CronBody(msgspec.Struct, rename="camel"):
+    job_template: _Job | None = None
+
+
+def labels_of(template: Template) -> dict[str, str]:
+    """The template's own labels. Raises ValueError, naming the field, for what are none."""
+    given = template.metadata.labels if template.metadata else None
+    return _read(given, dict[str, str] | None, "spec.template.metadata.labels") or {}
+
+
+def check(template: Template, *, pods: bool) -> None:
+    """Raise ValueError, naming the field, where the spec is of no such form.
+
+    `pods` says that its kind has them; any other kind is just some object.
+    """
+    body: Any = _CronBody if template.kind == _CRON_JOB else _Body
+    _read(template.spec, body if pods else dict[str, Any], "spec.template.spec")
+
+
+def _read(value: Any, form: Any, field: str) -> Any:
+    try:
+        return msgspec.convert(value, form)
+    except msgspec.ValidationError as e:
+        text, _, path = str(e).partition(" - at `$")
+        raise ValueError(f"{field}{path.removesuffix('`')}: {text}") from e

@@ -1,0 +1,88 @@
+"""What one pod of a template asks for: thousandths of cpu, whole units of every other resource.
+
+The sum is kube-scheduler's, so that a unit which fits here fits there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from machinery.types import quantities
+from machinery.types.bounds import MOST_AMOUNT, RESOURCES, quoted
+
+
+def request_of(pod: Mapping[str, Any]) -> dict[str, int]:
+    """What one pod asks for, as kube-scheduler computes it; always one of the pods' places.
+
+    Containers and sidecars add up; an init container needs its own beside the sidecars started
+    before it; the greater counts, or what the pod asks for as a whole, plus the overhead. Raises
+    ValueError, naming the field, for a quantity that is none or more than any node offers.
+    """
+    if not pod.get("containers"):
+        return {}
+    running: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for index, container in enumerate(pod.get("initContainers") or []):
+        wants = _container(container, f"initContainers[{index}].")
+        if container.get("restartPolicy") == "Always":
+            _add(running, wants)
+            _most(peak, running)
+        else:
+            _most(peak, {r: n + running.get(r, 0) for r, n in wants.items()})
+    for index, container in enumerate(pod["containers"]):
+        _add(running, _container(container, f"containers[{index}]."))
+    _most(running, peak)
+    whole = _container(pod, "")
+    running |= {resource: n for resource, n in whole.items() if _for_pods(resource)}
+    _add(running, _amounts(pod.get("overhead") or {}, "overhead"))
+    if len(running) >= RESOURCES:
+        text = f"its containers ask for {len(running)} resources; {RESOURCES - 1} at most"
+        raise ValueError(f"spec.template.spec.containers: {text}")
+    for resource, n in running.items():
+        _refuse_beyond(resource, n, "all containers together")
+    running = {resource: n for resource, n in running.items() if n > 0}
+    return {**running, "pods": 1}
+
+
+def _for_pods(resource: str) -> bool:
+    """The resources that a pod may ask for as a whole, whatever its containers say."""
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
+
+
+def _container(container: Mapping[str, Any], where: str) -> dict[str, int]:
+    resources = container.get("resources") or {}
+    limits = resources.get("limits") or {}
+    # A limit without a request is the request, as the API server defaults it.
+    return _amounts({**limits, **(resources.get("requests") or {})}, f"{where}resources")
+
+
+def _amounts(texts: Mapping[str, Any], where: str) -> dict[str, int]:
+    amounts = {}
+    for resource, text in texts.items():
+        try:
+            amounts[resource] = quantities.amount(resource, text)
+        except ValueError as e:
+            raise ValueError(f"spec.template.spec.{where}: {e}") from e
+        _refuse_beyond(resource, amounts[resource], where)
+    return amounts
+
+
+def _refuse_beyond(resource: str, amount: int, where: str) -> None:
+    """Raise ValueError for less than nothing, and for more than any node can offer."""
+    what = f"spec.template.spec.{where}: {quoted(resource)}"
+    if amount < 0:
+        raise ValueError(f"{what} is negative; ask for nothing or more")
+    if amount > MOST_AMOUNT:
+        most = quantities.render(resource, MOST_AMOUNT)
+        raise ValueError(f"{what} is more than any node offers ({most}); ask for less")
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for resource, n in more.items():
+        total[resource] = total.get(resource, 0) + n
+
+
+def _most(total: dict[str, int], other: Mapping[str, int]) -> None:
+    for resource, n in other.items():
+        total[resource] = max(total.get(resource, 0), n)

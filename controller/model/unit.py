@@ -1,0 +1,343 @@
+"""What a decision knows of a Workload: one unit of it, how many are wanted, and its rules.
+
+Compiled once for each generation. Templates of every kind are read here and nowhere else: how many
+units they ask for, what one unit requests, which labels it carries. A kind without replicas
+(DaemonSet, CronJob) counts one for each chosen cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from controller.cache.inflight import Load
+from controller.model import podtemplate, why
+from controller.model.learnt import Shown, shown, stored
+from controller.model.objects import (
+    ClusterAffinity,
+    DistributionWeight,
+    SpreadConstraint,
+    TargetCluster,
+    Template,
+    Toleration,
+    Workload,
+    WorkloadAffinity,
+    WorkloadSpec,
+)
+from controller.model.requests import request_of
+from controller.planner.learning import Limit
+from crds.admission.carried import guarded, kind_name
+from crds.names import BINDING_LABELS
+from crds.template import REPLICAS_PATHS
+from crds.workload import Distribution
+from machinery.types.bounds import MOST_UNITS, between, quoted
+from machinery.types.metadata import Key
+
+_PLACED_BY = (
+    "affinity",
+    "hostNetwork",
+    "nodeSelector",
+    "priorityClassName",
+    "runtimeClassName",
+    "schedulerName",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+)
+"""What a member's scheduler reads of a pod beside its requests; ports of the host left aside."""
+
+_NOTHING: Mapping[str, Any] = {}
+WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One Workload, ready to be placed.
+
+    `replicas` are the units wanted (on each cluster, where it is duplicated), `request` what one of
+    them asks for (thousandths of cpu, whole units of the rest), `present` the shares as they are.
+    `unit_labels` are those of its pods (a custom kind has no pods that we know: its own), and
+    `bindings` the names that its binding labels give: more than one is a mistake of the user's.
+    `guarded_kinds` are those that a cluster must list to take it, `<group>/<kind>`.
+    `constraints`, `demand` and `shape` are hashes of what placement reads, the last one of what the
+    members' own schedulers read; `decided` are those that the present placements were decided on.
+    Where clusters bound a divided Workload by what they ran of it, `limits` are the bounds, and
+    `shown` is what they report. `version` is that of the object that all of this was read from.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    created: str
+    scheduler_name: str
+    priority: int
+    labels: Mapping[str, str]
+    unit_labels: Mapping[str, str]
+    bindings: tuple[str, ...]
+    kind: str
+    replicas: int
+    counted: bool
+    request: Mapping[str, int]
+    node_selector: Mapping[str, str]
+    pod_tolerations: tuple[Toleration, ...]
+    pod_selector: str
+    target_namespace: str
+    guarded_kinds: tuple[str, ...]
+    target_cluster: TargetCluster | None
+    cluster_selector: Mapping[str, str]
+    cluster_affinity: ClusterAffinity
+    affinity: WorkloadAffinity
+    anti_affinity: WorkloadAffinity
+    tolerations: tuple[Toleration, ...]
+    distribution: str
+    weights: tuple[DistributionWeight, ...]
+    packing: str
+    spread: tuple[SpreadConstraint, ...]
+    present: Mapping[str, int]
+    constraints: str
+    demand: str
+    shape: str
+    decided: tuple[str, str, str]
+    limits: Mapping[str, Limit]
+    shown: Mapping[str, Shown]
+    version: str
+
+    @property
+    def key(self) -> Key:
+        """(namespace, name)."""
+        return (self.namespace, self.name)
+
+    @property
+    def load(self) -> Load:
+        """What one unit asks for, and where on a cluster it may lie."""
+        return Load.of(self.request, self.node_selector, self.pod_tolerations)
+
+    @property
+    def hash(self) -> str:
+        """What goes into status.decision.hash."""
+        return f"{self.constraints}-{self.demand}-{self.shape}"
+
+    @property
+    def edited(self) -> bool:
+        """True when the rules (not only the number) changed since the present placements."""
+        return bool(self.present) and self.decided[0] != self.constraints
+
+    @property
+    def bound(self) -> bool:
+        """True when its labels bind its units: they are divided then, whatever its distribution."""
+        return bool(self.bindings) and self.counted
+
+    @property
+    def everywhere(self) -> bool:
+        """True when every matching cluster runs it in full."""
+        return self.kind == "DaemonSet" or (self.distribution == "Duplicated" and not self.bound)
+
+    @property
+    def whole(self) -> bool:
+        """True when all units go to one cluster."""
+        return self.distribution == "Single" and not self.everywhere and not self.bound
+
+    def with_present(self, present: Mapping[str, int]) -> Unit:
+        """The same with other present shares."""
+        return replace(self, present=present)
+
+
+def compile_unit(workload: Workload) -> Unit:
+    """The unit of a Workload.
+
+    Raises ValueError, naming the field, for what the schema could not refuse, such as a quantity.
+    """
+    spec, meta = workload.spec, workload.metadata
+    template = spec.target_deployment or spec.template or Template()
+    pods = template.kind in REPLICAS_PATHS or template.kind in WITHOUT_REPLICAS
+    _refuse_numbers(spec)
+    podtemplate.check(template, pods=pods)
+    pod_meta, pod = _pod_template(template)
+    counted = template.kind not in WITHOUT_REPLICAS
+    labels = pod_meta.get("labels") or {}
+    request, bindings = (
+        request_of(pod),
+        _bindings(meta.labels, podtemplate.labels_of(template), labels),
+    )
+    shape = _hash([request, {field: pod[field] for field in _PLACED_BY if field in pod}])
+    decided = _parts(workload.status.decision.hash)
+    divided = counted and (spec.distribution == Distribution.DIVIDED or bool(bindings))
+    return Unit(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        created=meta.creation_timestamp,
+        scheduler_name=spec.scheduler_name,
+        priority=spec.priority,
+        labels={**labels, **meta.labels},
+        unit_labels=labels if pod_meta or pod else meta.labels,
+        bindings=bindings,
+        kind=template.kind,
+        replicas=_replicas(spec, template) if counted else 1,
+        counted=counted,
+        request=request,
+        node_selector=pod.get("nodeSelector") or {},
+        pod_tolerations=tuple(msgspec.convert(pod.get("tolerations") or [], list[Toleration])),
+        pod_selector=_selector(template),
+        target_namespace=spec.target_namespace or meta.namespace,
+        guarded_kinds=_guarded(spec),
+        target_cluster=spec.target_cluster,
+        cluster_selector=spec.cluster_selector,
+        cluster_affinity=spec.cluster_affinity,
+        affinity=spec.workload_affinity,
+        anti_affinity=spec.workload_anti_affinity,
+        tolerations=tuple(spec.tolerations),
+        distribution=spec.distribution,
+        weights=tuple(spec.distribution_weights),
+        packing=spec.packing,
+        spread=tuple(spec.spread_constraints),
+        present=workload.placements,
+        constraints=_hash(_rules(spec, meta.namespace)),
+        demand=_hash([_replicas(spec, template) if counted else 1, request]),
+        shape=shape,
+        decided=decided,
+        limits=stored(workload.status) if divided and decided[-1] == shape else _NOTHING,
+        shown=shown(workload) if divided else _NOTHING,
+        version=meta.resource_version,
+    )
+
+
+def _parts(text: str) -> tuple[str, str, str]:
+    """The three parts of a hash; empty those that an older release did not write."""
+    first, second, third = (*text.split("-", 2), "", "")[:3]
+    return first, second, third
+
+
+def _bindings(*places: Mapping[str, str]) -> tuple[str, ...]:
+    """The names that the labels give, each once; aliases count like the label itself."""
+    named = [labels[key] for labels in places for key in BINDING_LABELS if labels.get(key)]
+    return tuple(sorted(set(named)))
+
+
+def compact(workload: Workload) -> Workload:
+    """The same without the template's body: what a cache keeps once the unit is compiled."""
+    slim = msgspec.structs.replace(
+        workload.spec, target_deployment=None, template=None, manifests=[]
+    )
+    return msgspec.structs.replace(workload, spec=slim, status=why.compact(workload.status))
+
+
+def harmless(workload: Workload) -> Workload:
+    """One that cannot be compiled, without what could be wrong with it: where it runs it counts."""
+    spec = workload.spec
+    slim = msgspec.structs.replace(
+        spec,
+        replicas=None if spec.replicas is None else between(0, spec.replicas, MOST_UNITS),
+        priority=between(-MOST_UNITS, spec.priority, MOST_UNITS),
+        distribution_weights=[],
+        spread_constraints=[],
+        cluster_affinity=ClusterAffinity(required=spec.cluster_affinity.required),
+        workload_affinity=WorkloadAffinity(required=spec.workload_affinity.required),
+        workload_anti_affinity=WorkloadAffinity(required=spec.workload_anti_affinity.required),
+        target_deployment=None,
+        template=None,
+        manifests=[],
+    )
+    return msgspec.structs.replace(workload, spec=slim)
+
+
+def _guarded(spec: WorkloadSpec) -> tuple[str, ...]:
+    """The guarded kinds that it brings along, `<group>/<kind>`, as far as a name tells."""
+    named = [(body.api_version, body.kind) for body in spec.manifests]
+    if spec.template is not None:
+        named.append((spec.template.api_version, spec.template.kind))
+    kinds = {kind_name(str(api_version), str(kind)) for api_version, kind in named}
+    return tuple(sorted(kind for kind in kinds if guarded(kind)))
+
+
+def _rules(spec: WorkloadSpec, namespace: str) -> dict[str, Any]:
+    """What placement reads of the spec beside numbers, by names that never change."""
+    return {
+        "distribution": spec.distribution,
+        "weights": spec.distribution_weights,
+        "packing": spec.packing,
+        **({"spread": spec.spread_constraints} if spec.spread_constraints else {}),
+        "namespace": spec.target_namespace or namespace,
+        **({"kinds": kinds} if (kinds := _guarded(spec)) else {}),
+        "cluster": spec.target_cluster,
+        "selector": spec.cluster_selector,
+        "clusterAffinity": spec.cluster_affinity,
+        "affinity": spec.workload_affinity,
+        "antiAffinity": spec.workload_anti_affinity,
+        "tolerations": spec.tolerations,
+        "scheduler": spec.scheduler_name,
+    }
+
+
+def _hash(value: Any) -> str:
+    """Stable over restarts and releases, of Python and of ours: canonical JSON, sorted keys.
+
+    The structs leave out what has its default, so a field that a later release adds to them changes
+    the hash of no Workload that does not use it.
+    """
+    encoded = msgspec.json.encode(value, order="deterministic")
+    return hashlib.blake2b(encoded, digest_size=8).hexdigest()
+
+
+def _pod_template(template: Template) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The pods' metadata and spec; empty for a custom kind, which has no unit template."""
+    body: Mapping[str, Any] = template.spec
+    if template.kind == "CronJob":
+        body = (body.get("jobTemplate") or {}).get("spec") or {}
+    if template.kind not in REPLICAS_PATHS and template.kind not in WITHOUT_REPLICAS:
+        return {}, {}
+    pods = body.get("template") or {}
+    return pods.get("metadata") or {}, pods.get("spec") or {}
+
+
+def _replicas(spec: WorkloadSpec, template: Template) -> int:
+    if spec.replicas is not None:
+        return _units("spec.replicas", spec.replicas)
+    path = spec.replicas_path or REPLICAS_PATHS.get(template.kind, "spec.replicas")
+    value: Any = {"spec": template.spec}
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    if value is None:
+        return 1
+    return _units(f"spec.template.{path}", value)
+
+
+def _units(field: str, value: Any) -> int:
+    """A number of replicas. Raises ValueError, naming the field, for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{field}: {quoted(value)} is not a number of replicas")
+    if value > MOST_UNITS:
+        raise ValueError(f"{field}: {quoted(value)} is more than {MOST_UNITS} replicas")
+    return value
+
+
+def _refuse_numbers(spec: WorkloadSpec) -> None:
+    """Raise ValueError, naming the field, for a number that no version of the schema lets in.
+
+    What is stored may be older than its schema, and columns hold no number beyond int64.
+    """
+    both = (spec.workload_affinity, spec.workload_anti_affinity)
+    numbers = [
+        ("priority", spec.priority),
+        *(("distributionWeights", n) for rule in spec.distribution_weights for n in rule.numbers),
+        *(("spreadConstraints", n) for rule in spec.spread_constraints for n in rule.numbers),
+        *(("clusterAffinity", each.weight) for each in spec.cluster_affinity.preferred),
+        *(("workloadAffinity", each.weight) for side in both for each in side.preferred),
+    ]
+    for field, number in numbers:
+        least = -MOST_UNITS - 1 if field == "priority" else 0
+        if not least <= number <= MOST_UNITS:
+            raise ValueError(f"spec.{field}: {quoted(number)} is not from {least} to {MOST_UNITS}")
+
+
+def _selector(template: Template) -> str:
+    """The pods' selector as text, for the scale subresource; a custom kind's may be of any form."""
+    selector = template.spec.get("selector")
+    pairs = selector.get("matchLabels") if isinstance(selector, dict) else None
+    if not pairs or not isinstance(pairs, dict):
+        pairs = _pod_template(template)[0].get("labels") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(pairs.items()))

@@ -1,0 +1,132 @@
+"""What a Workload's status keeps of why it is where it is: the steps of its shares, its last moves.
+
+A decision is made once and stands for months; what it was made of (weights, quotas, room) changes
+meanwhile, so it cannot be computed again from the present. Therefore the rules of each unit are
+written with its share, as data, in the write that places it. These structs are read by the
+controller, which carries them on, and by the commands, which print them; neither needs more than
+this module for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from controller.model.objects import WorkloadStatus
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rule that made a number: one of `controller.planner.reasons.Why`, by its title."""
+
+    rule: str
+    numbers: dict[str, int] = {}
+    name: str = ""
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Units that came to a cluster in one decision, or left it: `units` is negative then.
+
+    `cause` is what set the decision off (`crds.workload.ChangeCause`), `name` what that is about.
+    Without a time it is not known when: the units were there before steps were kept.
+    """
+
+    units: int
+    time: str = ""
+    cause: str = ""
+    name: str = ""
+    because: list[Rule] = []
+
+
+class ShareSteps(msgspec.Struct, frozen=True):
+    """How one cluster's share came about; the units of the steps add up to it."""
+
+    cluster: str
+    steps: list[Step]
+
+
+class RuleCount(msgspec.Struct, frozen=True):
+    """Of the shares that are not told one by one, how many a rule made, and of how many units."""
+
+    rule: str
+    clusters: int
+    units: int
+
+
+class Move(msgspec.Struct, frozen=True, omit_defaults=True, rename={"before": "from", "now": "to"}):
+    """A cluster's share before and after; -1 where it had none, or has none."""
+
+    cluster: str
+    before: int = -1
+    now: int = -1
+    because: list[Rule] = []
+
+
+class Untold(msgspec.Struct, frozen=True):
+    """Moves that are not told one by one: the clusters, and the units that came and that went."""
+
+    clusters: int
+    came: int = 0
+    went: int = 0
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change of placement: when, what set it off, and each share that it changed."""
+
+    time: str
+    cause: str
+    name: str = ""
+    desired: int = 0
+    assigned: int = 0
+    moves: list[Move] = []
+    more: Untold | None = None
+
+
+class Why(msgspec.Struct, frozen=True):
+    """All of it, as one value."""
+
+    reasons: list[ShareSteps] = []
+    reason_counts: list[RuleCount] = []
+    history: list[Change] = []
+
+
+_decoder = msgspec.json.Decoder(Why)
+NOTHING = Why()
+
+
+def packed(reasons: Any, counts: Any, history: Any) -> bytes:
+    """The same as bytes, a tenth of what it takes as objects; empty where there is nothing."""
+    if not (reasons or counts or history):
+        return b""
+    fields = {"reasons": reasons, "reason_counts": counts, "history": history}
+    return msgspec.json.encode(fields)
+
+
+def unpacked(kept: bytes) -> Why:
+    """What `packed` was given; nothing where that is not of this form."""
+    if not kept:
+        return NOTHING
+    try:
+        return _decoder.decode(kept)
+    except msgspec.MsgspecError:
+        return NOTHING
+
+
+def of_status(status: Mapping[str, Any]) -> Why:
+    """What a Workload's status says, read from JSON values; nothing where that is not its form."""
+    keys = ("reasons", "reasonCounts", "history")
+    return unpacked(packed(*(status.get(key) or [] for key in keys)))
+
+
+def compact(status: WorkloadStatus) -> WorkloadStatus:
+    """The status with all of this as bytes: a cache holds ten thousand of them."""
+    if not (status.reasons or status.history):
+        return status
+    kept = packed(status.reasons, status.reason_counts, status.history)
+    return msgspec.structs.replace(status, why=kept, reasons=[], reason_counts=[], history=[])
+
+
+def kept(status: WorkloadStatus) -> Why:
+    """What a status that was read tells, compact or not."""
+    return unpacked(status.why or packed(status.reasons, status.reason_counts, status.history))

@@ -1,0 +1,266 @@
+"""Why a plan looks as it does: read off the finished shares, never remembered on the way.
+
+Every reason is a statement about the problem and the shares that can be checked without knowing how
+they were found: a bound that a share stands at, a group that is full, a share that lies over its
+exact part. So the planner carries nothing for it, and whoever wants the reasons pays for them: a
+few passes over the columns once, then each row by itself.
+
+Clusters that draw on the same units form a block: those whose innermost full group is the same, or
+that are in no full group. Within a block, the units of the clusters that nothing else stopped are
+divided by weight alone; against that division a share is exact or rounded. Two clusters of one
+block stood level when the last unit of the one and the next unit of the other have the same
+priority, `w / (2a - 1)` and `w' / (2a' + 1)`, compared as integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.planner.indomain import Inside
+from controller.planner.problem import UNBOUNDED, BoundKind, GroupBound, LastStep, Problem
+from controller.planner.reasons import Obstacle, Reason, Why
+from controller.planner.unitcycle import OUTSIDE
+from controller.planner.webster import Ints, Mask, sums
+
+_WHY = {BoundKind.DOMAIN_QUOTA: Why.DOMAIN_QUOTA, BoundKind.SUBSET_CAP: Why.SUBSET_CAP}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The columns that the reasons are read from, all of shape (n,) or one entry a block.
+
+    Args:
+        full: for each level of groups, each cluster's group and whether that is full; empty where
+            what stands over bounds was being cut, and groups no longer counted. Last the domains,
+            where they have an order: none draws on another's units.
+        block: the block of each cluster, 0 for those in no full group.
+        open: takes the next unit of its block when the weights say so.
+        free: open, and nothing but the weights made its share.
+        following: for each block with open clusters, the highest priority of a next unit. Whoever
+            stood level with the last unit of another is the highest of its block, so that most
+            clusters need no closer look.
+        units: for each block, the units of its free clusters.
+        weights: for each block, the weights of its free clusters.
+    """
+
+    problem: Problem
+    shares: Ints
+    last: LastStep
+    full: tuple[tuple[Ints, Mask], ...]
+    block: Ints
+    open: Mask
+    free: Mask
+    following: frozenset[float]
+    units: Ints
+    weights: Ints
+
+    @classmethod
+    def of(cls, problem: Problem, shares: Ints, last: LastStep) -> Account:
+        """The account of a finished plan."""
+        full = tuple(_full(problem, shares)) if last.bounded else ()
+        if problem.domains is not None:
+            place = problem.domains.place
+            full = (*full, (place, np.ones(len(place), dtype=np.bool_)))
+        block, blocks = np.zeros_like(shares), 1
+        for group, at in full:
+            block = np.where(at, blocks + group, block)
+            blocks += int(group.max(initial=0)) + 1
+        open_ = (shares < last.top) & (last.weight > 0)
+        free = open_ & ((shares > last.base) | (last.base == 0))
+        units = sums(block, np.where(free, shares, 0), blocks)
+        weights = sums(block, np.where(free, last.weight, 0), blocks)
+        following = np.zeros(blocks)
+        np.maximum.at(following, block[open_], (last.weight / (2 * shares + 1))[open_])
+        ahead = frozenset(following.tolist())
+        return cls(problem, shares, last, full, block, open_, free, ahead, units, weights)
+
+    def rounded(self) -> Mask:
+        """Shape (n,): the share lies over the exact part, which no product of three could hold."""
+        weights = np.maximum(self.weights, 1)[self.block]
+        return self.free & (self.shares > self.units[self.block] * self.last.weight // weights)
+
+    def reasons(self, row: int) -> tuple[Reason, ...]:
+        """What made one cluster's share: what was there, what the weights gave, the bounds."""
+        by_rule = self._by_weight if self.problem.inside is Inside.WEIGHT else self._by_order
+        return (*self._before(row), *by_rule(row), *self._of_domain(row), *self._stops(row))
+
+    def obstacles(self, placed: Callable[[Problem], int]) -> tuple[Obstacle, ...]:
+        """What keeps units out: bounds of clusters by kind, then full groups from the outermost.
+
+        Last the domains that hold their number. `placed` tells how many units a plan places.
+        """
+        of = self.problem
+        alone = of.domains is None and of.inside is Inside.WEIGHT and of.nests()
+        most = _most if alone else placed
+        found = (*self._own_obstacles(), *self._group_obstacles(), *self._quota_obstacles())
+        held = int(self.shares.sum())
+        return tuple(
+            Obstacle(reason, max(min(of.total, most(lifted)) - held, 0))
+            if isinstance(lifted, Problem)
+            else Obstacle(reason, min(of.total - held, lifted))
+            for reason, lifted in found
+        )
+
+    def _before(self, row: int) -> Iterator[Reason]:
+        problem, share = self.problem, int(self.shares[row])
+        kept = min(int(problem.present[row]), int(problem.learnt[row]), share)
+        if kept:
+            yield Reason(Why.KEPT, kept)
+        lower = int(problem.lower[row])
+        if lower and share == lower:
+            yield Reason(Why.LOWER, lower)
+        elif kept < share < lower:
+            yield Reason(Why.LOWER, share, of=lower)
+        elif max(kept, lower) < share == self.last.base[row]:
+            for bound in problem.groups:
+                group = int(bound.group[row])
+                if bound.lower[group]:
+                    yield Reason(Why.GROUP_LOWER, int(bound.lower[group]), bound.names[group])
+
+    def _by_weight(self, row: int) -> Iterator[Reason]:
+        share, weight = int(self.shares[row]), int(self.last.weight[row])
+        if not weight:
+            yield Reason(Why.NO_WEIGHT, 0)
+        if self.free[row]:
+            units, weights = (int(of[self.block[row]]) for of in (self.units, self.weights))
+            part, rest = divmod(units * weight, weights)
+            yield Reason(Why.WEIGHT, part, of=units)
+            if share * weights > units * weight:
+                yield Reason(Why.REMAINDER, share - part, of=100 * rest // weights)
+        level = self._level(row)
+        if level:
+            yield Reason(Why.TIE, level)
+
+    def _by_order(self, row: int) -> Iterator[Reason]:
+        problem, share = self.problem, int(self.shares[row])
+        kept = min(int(problem.present[row]), int(problem.learnt[row]), share)
+        if problem.inside is Inside.FEWEST and share > kept:
+            yield Reason(Why.PACKED, share - kept)
+
+    def _of_domain(self, row: int) -> Iterator[Reason]:
+        """What its domain counts, where it takes units in an order."""
+        order = self.problem.domains
+        if order is None or not self.shares[row] or order.domain[row] == OUTSIDE:
+            return
+        at = int(order.domain[row])
+        quota = order.after(self.shares - self.problem.present).quota
+        held, desired = int(quota.count[at]), int(quota.desired[at])
+        kind = Why.DOMAIN_QUOTA if held == desired else Why.DOMAIN
+        yield Reason(kind, held, name=order.names[at], of=desired)
+
+    def _level(self, row: int) -> int:
+        """How many clusters could have taken this one's last unit and stood as high in line.
+
+        A full group stops them from that only if this one is not in it.
+        """
+        share, weight = int(self.shares[row]), int(self.last.weight[row])
+        if not weight or share <= self.last.base[row]:
+            return 0
+        if weight / (2 * share - 1) not in self.following:
+            return 0
+        rivals = self.open
+        for group, full in self.full:
+            rivals = rivals & (~full | (group == group[row]))
+        level = self.last.weight * (2 * share - 1) == weight * (2 * self.shares + 1)
+        return int((rivals & level).sum())
+
+    def _stops(self, row: int) -> Iterator[Reason]:
+        problem, share = self.problem, int(self.shares[row])
+        for kind, own in _own_bounds(problem):
+            if share == own[row] < UNBOUNDED:
+                yield Reason(kind, share)
+        counted = problem.groups if self.last.bounded else ()
+        for bound, (group, full) in zip(counted, self.full, strict=False):
+            if full[row]:
+                at = int(group[row])
+                yield Reason(_WHY[bound.kind], int(bound.upper[at]), bound.names[at])
+
+    def _own_obstacles(self) -> Iterator[tuple[Reason, Problem]]:
+        problem = self.problem
+        for kind, bound in _own_bounds(problem):
+            at = (self.shares >= bound) & (self.last.weight > 0) & (bound < UNBOUNDED)
+            if at.any():
+                yield Reason(kind, int(bound[at].sum())), _without(problem, kind)
+        idle = problem.weight == 0
+        stopped = idle if idle.all() else idle & (self.shares < problem.cap())
+        if stopped.any():
+            lifted = replace(problem, weight=np.maximum(problem.weight, 1))
+            yield Reason(Why.NO_WEIGHT, int(stopped.sum())), lifted
+
+    def _group_obstacles(self) -> Iterator[tuple[Reason, Problem]]:
+        problem = self.problem
+        for depth, (bound, held) in enumerate(_held_by_groups(problem, self.shares)):
+            for group in map(int, np.flatnonzero(held >= bound.upper)):
+                upper = bound.upper.copy()
+                upper[group] = UNBOUNDED
+                groups = list(problem.groups)
+                groups[depth] = replace(bound, upper=upper)
+                reason = Reason(_WHY[bound.kind], int(bound.upper[group]), bound.names[group])
+                yield reason, replace(problem, groups=tuple(groups))
+
+    def _quota_obstacles(self) -> Iterator[tuple[Reason, Problem | int]]:
+        """Full domains, and the room in each; where groups bind too, the problem without it."""
+        of, order = self.problem, self.problem.domains
+        if order is None or not order.quota.required:
+            return
+        quota = order.after(self.shares - of.present).quota
+        room = order.by_domain(np.clip(_reach(of) - self.shares, 0, of.total))
+        for at in np.flatnonzero(quota.count >= quota.desired).tolist():
+            desired = order.quota.desired.copy()
+            desired[at] = UNBOUNDED
+            lifted = replace(order, quota=replace(order.quota, desired=desired))
+            reason = Reason(Why.DOMAIN_QUOTA, int(quota.desired[at]), order.names[at])
+            yield reason, replace(of, domains=lifted) if of.groups else int(room[at])
+
+
+def _own_bounds(problem: Problem) -> tuple[tuple[Why, Ints], ...]:
+    return (
+        (Why.UPPER, problem.upper),
+        (Why.ROOM, problem.room),
+        (Why.LEARNT, problem.learnt),
+    )
+
+
+def _without(problem: Problem, kind: Why) -> Problem:
+    """The problem with one of the three bounds on single clusters lifted everywhere."""
+    free = np.full_like(problem.upper, UNBOUNDED)
+    if kind is Why.UPPER:
+        return replace(problem, upper=free)
+    if kind is Why.ROOM:
+        return replace(problem, room=free)
+    return replace(problem, learnt=free)
+
+
+def _held_by_groups(problem: Problem, shares: Ints) -> Iterator[tuple[GroupBound, Ints]]:
+    for bound in problem.groups:
+        yield bound, sums(bound.group, shares, len(bound.upper))
+
+
+def _full(problem: Problem, shares: Ints) -> Iterator[tuple[Ints, Mask]]:
+    """For each level, each cluster's group, and whether that holds as much as it may."""
+    for bound, held in _held_by_groups(problem, shares):
+        yield bound.group, (held >= bound.upper)[bound.group]
+
+
+def _reach(problem: Problem) -> Ints:
+    """Shape (n,): the most that each cluster may hold; without weight its lower bound."""
+    cap = problem.cap()
+    return np.where(problem.weight > 0, cap, np.minimum(cap, problem.lower))
+
+
+def _most(problem: Problem) -> int:
+    """The most units that the bounds let in, what is held included; the total left aside."""
+    held = problem.settled()
+    reach, start = np.maximum(_reach(problem), held), held
+    place = np.arange(len(held))
+    for bound in reversed(problem.groups):
+        size = len(bound.upper)
+        outer = np.zeros(len(reach), dtype=np.int64)
+        outer[place] = bound.group
+        reach, start = sums(outer, reach, size), sums(outer, start, size)
+        reach = np.maximum(np.minimum(reach, bound.upper), start)
+        place = bound.group
+    return int(reach.sum())

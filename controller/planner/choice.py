@@ -1,0 +1,283 @@
+"""Which clusters take part, where the number of domains is bounded: maxDomains and minDomains.
+
+The counts narrow the clusters in the order in which they stand: first the regions, then the
+clusters in them. The best domains go first, by their best cluster's score, and each domain of an
+earlier count keeps a cluster through the later ones. Where the best ones have too little room for
+all units, or cannot keep to a later count, all counts are looked at together: as few of the best
+ones give way to roomier ones as must (`controller.planner.domains`). So units are pending only
+where no choice of domains could hold them, or where counts cross in more ways than one decision may
+take the time to try: then the best that was found counts, and `Choice.untried` says so.
+
+- Room is what a cluster may really take within all other bounds; nothing where its weight is 0. Of
+  clusters that share a quota the roomiest are thought to take it. A cluster that can take nothing,
+  and holds nothing, does not count as one of its domain.
+- What holds units stays, and may take more, also where that is more domains than `most`: nothing
+  that runs is moved because a rule was tightened, but no further domain is used.
+- Where there are fewer domains than `least`, or no choice keeps to all counts, nothing new is
+  placed. Where there are fewer units than `least`, each has a domain of its own.
+- A cluster in no domain keeps what it holds and gets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+from controller.planner.domains import Effort, Level, in_turn, largest_capacity, met
+from controller.planner.indomain import in_line
+from controller.planner.levels import first_of_each
+from controller.planner.problem import BoundKind, DomainCount, GroupBound, Problem
+from controller.planner.reasons import Contradiction, Reason, Why
+from controller.planner.webster import Ints, Mask, sums
+
+UNTRIED = (
+    "spreadConstraints allow more choices of domains than were tried: another may hold more units; "
+    "fewer constraints, or keys whose domains lie within each other, are tried through"
+)
+
+NAMED = 3
+"""Contradictions of one kind that are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The clusters that may take units, and those that shall have one before weights count.
+
+    `lacks` says which count cannot be met; then nothing is open. `untried` says that there may
+    be a choice with more room, as not all were looked at.
+    """
+
+    open: Mask
+    first: Mask
+    lacks: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
+
+    def within(self, problem: Problem) -> Problem:
+        """The problem for the chosen clusters."""
+        weight = np.where(self.open, problem.weight, 0)
+        room = np.where(self.open, problem.room, problem.present)
+        return replace(problem, weight=weight, room=room, counts=())
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """The clusters to choose from, shape (n,) each.
+
+    Args:
+        able: may take units.
+        held: in use.
+        most: units that each may hold; None where every cluster runs all units and nobody counts.
+        stays: units that each keeps.
+        score: the greater the better.
+        order: distinct, by which equals are taken.
+    """
+
+    able: Mask
+    held: Mask
+    most: Ints | None
+    stays: Ints
+    score: Ints
+    order: Ints
+
+
+def chosen(problem: Problem) -> Choice:
+    """The choice for a problem: of all clusters where it counts no domains."""
+    stays, most = problem.settled(), np.where(problem.weight > 0, problem.cap(), 0)
+    for bound in problem.caps():
+        most = _shared(most, stays, bound)
+    held = stays > 0
+    field = Field(most > 0, held, most, stays, problem.scored(), problem.order)
+    return choose(problem.counts, field, problem.total)
+
+
+def _shared(most: Ints, stays: Ints, bound: GroupBound) -> Ints:
+    """What each may hold when the roomiest of each group take what the group has left.
+
+    One that finds nothing left may still take a unit in place of another.
+    """
+    gap = np.maximum(bound.upper - sums(bound.group, stays, len(bound.upper)), 0)
+    open_ = np.maximum(most - stays, 0)
+    taken = in_line(np.lexsort((-open_, bound.group)), bound.group, open_, gap)
+    able = (open_ > 0) & (gap[bound.group] > 0)
+    return np.where(open_ > 0, stays + np.maximum(taken, able), most)
+
+
+def contradictions(
+    asked: Problem, choice: Choice | None, shares: Ints
+) -> tuple[Contradiction, ...]:
+    """The pairs of bounds that cannot both be kept to; of each kind the first few."""
+    return (
+        *islice(_of_lower_bounds(asked, choice, shares), NAMED),
+        *islice(_of_counts(asked, choice, shares), NAMED),
+    )
+
+
+def _of_lower_bounds(
+    asked: Problem, choice: Choice | None, shares: Ints
+) -> Iterator[Contradiction]:
+    """Lower bounds that another bound left unserved."""
+    left_out = np.zeros(len(shares), dtype=np.bool_) if choice is None else ~choice.open
+    full = _full(asked, shares)
+    for row in np.flatnonzero(shares < asked.lower).tolist():
+        name, share = asked.names[row] if asked.names else str(row), int(shares[row])
+        lower = Reason(Why.LOWER, int(asked.lower[row]), name)
+        stop = full.get(row)
+        for kind, own in ((Why.UPPER, asked.upper), (Why.LEARNT, asked.learnt)):
+            if share >= own[row]:
+                stop = Reason(kind, int(own[row]), name)
+        if stop is None and left_out[row] and share < asked.cap()[row]:
+            stop = _most(asked)
+        if stop is not None:
+            yield Contradiction(lower, stop, row)
+
+
+def _of_counts(asked: Problem, choice: Choice | None, shares: Ints) -> Iterator[Contradiction]:
+    """Domains that must be used and are full; quotas that only clusters left out could help."""
+    if choice is None:
+        return
+    free, full = (asked.weight > 0) & (shares < asked.cap()), _full(asked, shares)
+    for count in asked.counts:
+        used = {*count.domain[shares > 0].tolist()} - {0}
+        if len(used) < min(count.least, asked.total):
+            for row, quota in full.items():
+                if free[row] and count.domain[row] not in {*used, 0}:
+                    yield Contradiction(Reason(Why.MIN_DOMAINS, count.least, count.key), quota)
+                    used.add(int(count.domain[row]))
+    most, stopped = _most(asked), np.zeros_like(free)
+    stopped[list(full)] = True
+    if most is None or choice.lacks or int(shares.sum()) >= asked.total:
+        return
+    if (free & ~stopped & ~choice.open).any():
+        names = {quota: None for row, quota in full.items() if free[row] and choice.open[row]}
+        yield from (Contradiction(most, quota) for quota in names)
+
+
+def _full(asked: Problem, shares: Ints) -> dict[int, Reason]:
+    """The clusters of groups that are full, with the bound: the innermost of several."""
+    found: dict[int, Reason] = {}
+    for bound in asked.caps():
+        full = sums(bound.group, shares, len(bound.upper)) >= bound.upper
+        for row in np.flatnonzero(full[bound.group]).tolist():
+            group = int(bound.group[row])
+            kind = Why.DOMAIN_QUOTA if bound.kind is BoundKind.DOMAIN_QUOTA else Why.SUBSET_CAP
+            if bound.names[group]:
+                found[row] = Reason(kind, bound.told(group), bound.names[group])
+    return found
+
+
+def _most(asked: Problem) -> Reason | None:
+    """The first count that leaves domains out."""
+    return next(
+        (Reason(Why.MAX_DOMAINS, each.most, each.key) for each in asked.counts if each.most), None
+    )
+
+
+def choose(counts: Sequence[DomainCount], field: Field, units: int) -> Choice:
+    """What the counts leave of the clusters that may take units, and of those that hold some."""
+    left = field.able | field.held
+    if not counts or not left.any():
+        return Choice(left, np.zeros_like(left))
+    left = left & np.logical_and.reduce([each.domain > 0 for each in counts])
+    rows = _best_first(field, left, counts[0].domain)
+    levels = [Level(each.domain[rows], each.least, each.most or len(left)) for each in counts]
+    effort, held = Effort(), field.held[rows]
+    used = _used(levels, held, *_wanted(field, rows, units), effort)
+    lacks = (_lacks(counts, levels, effort),) if used is None else ()
+    untried = (UNTRIED,) if effort.short and used is not None else ()
+    chosen = np.zeros(len(rows), dtype=np.bool_) if used is None else used
+    first = _first(levels, held, chosen, units - int(field.stays.sum()))
+    return Choice(_mask(left, rows[chosen]), _mask(left, rows[first]), lacks, untried)
+
+
+def _wanted(field: Field, rows: Ints, units: int) -> tuple[Ints, int]:
+    """The units that each of these clusters may hold, and how many they shall hold together."""
+    if field.most is None:
+        return np.ones(len(rows), dtype=np.int64), 0
+    stays = field.stays
+    room = np.maximum(np.minimum(field.most[rows], max(units, 1)), stays[rows])
+    return room, units - int(stays.sum() - stays[rows].sum())
+
+
+def _best_first(field: Field, rows: Mask, domain: Ints) -> Ints:
+    """These clusters: what holds units, then by score; of equals those whose domain is the best.
+
+    That is the one that can take more, then the one with the greater scores in sum. Where every
+    cluster runs all units, a domain can take as many copies as it has clusters.
+    """
+    found = np.flatnonzero(rows)
+    better = field.score[found] + np.where(field.held[found], int(field.score.max()) + 1, 0)
+    takes = np.bincount(domain[found], None if field.most is None else field.most[found])
+    total = np.bincount(domain[found], weights=field.score[found])
+    ties = (field.order[found], -total[domain[found]], -takes[domain[found]])
+    line: Ints = found[np.lexsort((*ties, -better))]
+    return line
+
+
+def _used(
+    levels: Sequence[Level], held: Mask, room: Ints, need: int, effort: Effort
+) -> Mask | None:
+    """The best clusters if they hold what is needed, or else what all counts together say."""
+    best = in_turn(levels, held)
+    if met(levels, best) and int(room[best].sum()) >= need:
+        return best
+    return largest_capacity(levels, held, room, need, effort)
+
+
+def _first(levels: Sequence[Level], held: Mask, used: Mask, units: int) -> Ints:
+    """The best cluster of as many domains as must be used, those that hold units before others.
+
+    The coarsest level comes first, so that its clusters count for the others too; no more new ones
+    are named than there are `units` to place.
+    """
+    first = np.zeros(0, dtype=np.int64)
+    candidates = np.flatnonzero(used | held)
+    lines = [(candidates[first_of_each(each.domain[candidates])], each) for each in levels]
+    for line, level in sorted(lines, key=lambda pair: len(pair[0])):
+        covered = np.zeros(int(level.domain.max(initial=0)) + 1, dtype=np.bool_)
+        covered[level.domain[first]] = True
+        lacking = max(level.least - int(np.count_nonzero(covered)), 0)
+        added = line[~covered[level.domain[line]]][:lacking]
+        new = ~held[added]
+        added = added[~new | (np.cumsum(new) <= units)]
+        units -= int(np.count_nonzero(~held[added]))
+        first = np.concatenate((first, added))
+    return first
+
+
+def _mask(like: Mask, rows: Ints) -> Mask:
+    mask = np.zeros_like(like)
+    mask[rows] = True
+    return mask
+
+
+def _lacks(counts: Sequence[DomainCount], levels: Sequence[Level], effort: Effort) -> str:
+    """The count that has too few domains, or that no choice was found which meets them all."""
+    for count, level in zip(counts, levels, strict=True):
+        found = len(first_of_each(level.domain))
+        if found < level.least:
+            return (
+                f"spreadConstraints need {_domains(level.least, count)}, "
+                f"{found} {'has' if found == 1 else 'have'} clusters that would do"
+            )
+    bounds = " with ".join(_bounds(count) for count in counts)
+    if effort.short:
+        return (
+            "no choice of domains was found that meets all spreadConstraints, and there are more "
+            f"than could be tried: {bounds}; give fewer of them, or wider ones"
+        )
+    return f"spreadConstraints cannot be met together by the clusters that would do: {bounds}"
+
+
+def _bounds(count: DomainCount) -> str:
+    if count.most is None:
+        return f"at least {_domains(count.least, count)}"
+    if count.least == 1:
+        return f"at most {_domains(count.most, count)}"
+    return f"{count.least} to {_domains(count.most, count)}"
+
+
+def _domains(number: int, count: DomainCount) -> str:
+    return f"{number} domain{'s' if number > 1 else ''} of {count.key}"

@@ -1,0 +1,205 @@
+"""How the units of each domain go to its clusters: by rank, by weight, or on as few as hold them.
+
+Each rule is given, for all domains at once, how many units each takes (or gives back), and answers
+for all clusters at once; a problem without an order of domains is one domain.
+
+- By rank: the score decides, then how many counted units a cluster holds (most under Fill, least
+  under Balance), then its place in the order.
+- By weight: Webster, see `controller.planner.webster`.
+- Packed: clusters in use go before others, the fullest first; then the roomiest. Fewer units leave
+  clusters as a whole, the emptiest first. So no more clusters are used than the units need, given
+  what is there and the lower bounds.
+
+A rule follows from what is held alone, so units one by one end where all at once do. Pure; integers
+only; whole columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from controller.planner.unitcycle import DomainOrder, Method, Quota, decline, growth
+from controller.planner.webster import Ints, first_come, sums
+
+
+class Inside(Enum):
+    """What decides between the clusters of one domain."""
+
+    WEIGHT = "weight"
+    RANK = "rank"
+    FEWEST = "fewest"
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The clusters, shape (n,) each.
+
+    Args:
+        domain: an index into the quota's arrays, or OUTSIDE.
+        room: new units that it can take; 0 where it is not feasible.
+        present: units that it can give back.
+        held: units of all counted Workloads on it.
+        score: the rank score, the greater the better.
+        order: distinct, by name.
+    """
+
+    domain: Ints
+    room: Ints
+    present: Ints
+    held: Ints
+    score: Ints
+    order: Ints
+
+    def place(self, domains: int) -> Ints:
+        """The domain, those outside behind the listed ones."""
+        return np.where(self.domain < 0, domains, self.domain)
+
+
+def grow(quota: Quota, clusters: Clusters, units: int) -> Ints:
+    """By rank: units that each cluster takes; fewer in sum where nothing may take the rest."""
+    if not quota.ordered:
+        return _unordered(quota, clusters, units)
+    place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
+    taken = growth(quota, sums(place, clusters.room, size), units)
+    return taken_by_rank(clusters, place, taken, quota.method)
+
+
+def shrink(quota: Quota, clusters: Clusters, units: int) -> Ints:
+    """By rank: units that each cluster gives back of its present ones; at most `units`."""
+    place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
+    if not quota.ordered:
+        place, given = np.zeros_like(place), np.array([units], dtype=np.int64)
+    else:
+        given = decline(quota, sums(place, clusters.present, size), units)
+    return given_by_rank(clusters, place, given, quota.method)
+
+
+def taken_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) -> Ints:
+    """The units that each domain takes, over its clusters."""
+    of = clusters
+    tie = -of.held if method is Method.FILL else of.held
+    line = np.lexsort((of.order, tie, -of.score, place))
+    taken = in_line(line, place, of.room, units)
+    if method is Method.BALANCE:
+        _level(taken, of.held, of.room, place, of.score, of.order)
+    return taken
+
+
+def given_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) -> Ints:
+    """The units that each domain gives back, from its clusters' present ones."""
+    of = clusters
+    tie = of.held if method is Method.FILL else -of.held
+    line = np.lexsort((-of.order, tie, of.score, place))
+    given = in_line(line, place, of.present, units)
+    if method is Method.BALANCE:
+        # To take from those that hold most is to give to those that hold least, mirrored.
+        _level(given, -of.held, of.present, place, of.score, -of.order)
+    return given
+
+
+def taken_packed(
+    place: Ints, start: Ints, top: Ints, order: Ints, units: Ints, *, lowers: bool
+) -> Ints:
+    """Packed: units that each cluster takes; for lower bounds those that open the fewest."""
+    open_ = np.maximum(top - start, 0)
+    if lowers:
+        keys = (order, np.where(start > 0, 0, -open_), start == 0, place)
+    else:
+        keys = (order, -open_, -start, place)
+    return in_line(np.lexsort(keys), place, open_, units)
+
+
+def in_line(line: Ints, place: Ints, wanted: Ints, units: Ints) -> Ints:
+    """In this line, sorted by place: each as much as it wants of the units of its place."""
+    served = np.zeros_like(wanted)
+    if len(units) == 1:
+        served[line] = first_come(wanted[line], int(units[0]))
+        return served
+    asked, at = wanted[line], place[line]
+    totals = sums(place, wanted, len(units))
+    before = np.cumsum(asked) - asked - (np.cumsum(totals) - totals)[at]
+    served[line] = np.clip(units[at] - before, 0, asked)
+    return served
+
+
+def _level(taken: Ints, held: Ints, most: Ints, place: Ints, score: Ints, order: Ints) -> None:
+    """Where clusters of one domain and score got some of what they could: levels them, in place.
+
+    The units go to those that hold least, equals by the order. All such groups look for their
+    level at once, each between its own bounds.
+    """
+    if not len(taken):
+        return
+    group, size = _groups(place, score)
+    got, whole = sums(group, taken, size), sums(group, most, size)
+    partly = (got > 0) & (got < whole)
+    rows = np.flatnonzero(partly[group])
+    if not len(rows):
+        return
+    group = (np.cumsum(partly) - 1)[group[rows]]
+    held, most, units = held[rows], most[rows], got[partly]
+    level = _levels(held, most, group, units)[group]
+    some = np.clip(level - held, 0, most)
+    left = units - sums(group, some, len(units))
+    next_ = np.flatnonzero((held + some == level) & (some < most))
+    line = next_[np.lexsort((order[rows][next_], group[next_]))]
+    one = np.zeros_like(some)
+    one[next_] = 1
+    taken[rows] = some + in_line(line, group, one, left)
+
+
+def _levels(held: Ints, most: Ints, group: Ints, units: Ints) -> Ints:
+    """For each group the highest level that its units suffice for."""
+    low = np.full(len(units), np.iinfo(np.int64).max)
+    high = np.full(len(units), np.iinfo(np.int64).min)
+    np.minimum.at(low, group, held)
+    np.maximum.at(high, group, held + most)
+    while (low < high).any():
+        middle = (low + high + 1) >> 1
+        enough = sums(group, np.clip(middle[group] - held, 0, most), len(units)) <= units
+        low, high = np.where(enough, middle, low), np.where(enough, high, middle - 1)
+    return low
+
+
+def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:
+    """A number for each domain and score, and how many there are."""
+    line = np.lexsort((score, place))
+    new = np.ones(len(line), dtype=np.bool_)
+    new[1:] = (np.diff(place[line]) != 0) | (np.diff(score[line]) != 0)
+    group = np.empty(len(line), dtype=np.int64)
+    group[line] = np.cumsum(new) - 1
+    return group, int(new.sum())
+
+
+def _unordered(quota: Quota, clusters: Clusters, units: int) -> Ints:
+    """Without an order of domains: clusters by rank and name, within the quota."""
+    line = np.lexsort((clusters.order, -clusters.score))
+    wanted = clusters.room
+    if quota.required:
+        place = clusters.place(len(quota.desired))
+        by_place = line[np.argsort(place[line], kind="stable")]
+        wanted = in_line(by_place, place, wanted, quota.gap)
+    taken = np.zeros_like(wanted)
+    taken[line] = first_come(wanted[line], units)
+    return taken
+
+
+def ranked(order: DomainOrder, score: Ints, names: Ints, amount: Ints) -> Clusters:
+    """The clusters of an order, as the rules by rank want them; `amount` to take or to give."""
+    return Clusters(order.domain, amount, amount, order.held, score, names)
+
+
+__all__ = [
+    "Clusters",
+    "Inside",
+    "given_by_rank",
+    "grow",
+    "in_line",
+    "ranked",
+    "shrink",
+    "taken_by_rank",
+    "taken_packed",
+]

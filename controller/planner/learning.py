@@ -1,0 +1,119 @@
+"""What clusters were seen to run, and for how long that is believed: limits learnt and forgotten.
+
+A cluster may report units that found no node there, though its room said otherwise: quotas of
+its own, taints on nodes, volumes. What it did run is then its learnt limit, a bound for the planner
+like any other. A limit is believed until it expires, then doubled and tried again: a cluster that
+still cannot run more is believed for twice as long as before, so trying costs less and less; a
+cluster that can has its limit doubled each time, until there is none. A cluster whose limit was
+0 is tried with a single unit.
+
+Why the loop of planning, watching and learning ends, and never swings. Let clusters hold what they
+truly can (c), unknown to us, and let no limit expire. In one round the planner gives the shares s,
+cluster i runs r(i) = min(s(i), c(i)), and `learn` turns every s(i) > c(i) into the limit c(i).
+
+- The planner gives no cluster more than its limit: units above it are not held (`Problem.settled`)
+  and not handed out. So a cluster that was overcharged once never is again.
+- Hence each round that is not the last overcharges at least one cluster for the first time: after
+  at most n + 1 rounds for n clusters no cluster is overcharged, and nothing is learnt any more. A
+  plan that was followed is its own plan, so the shares stand still from there.
+- From the second round on, the units that run are kept: there are at most as many as wanted, so the
+  planner grows from them. r(i) never falls, therefore no unit goes back and forth.
+
+An expiry moves no unit that runs either: only pending units can go where a limit was lifted, and if
+they find no node there they were not running before. Pure; integers and datetimes in and out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from controller.planner.problem import UNBOUNDED
+from controller.planner.webster import Ints
+
+FIRST_HOLD = timedelta(minutes=5)
+LONGEST_HOLD = timedelta(hours=2)
+FORGOTTEN = 2**19
+"""A limit that was doubled up to this is none any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a cluster was seen to run.
+
+    Args:
+        units: the most it is given.
+        expires: when that is doubted.
+        hold: for how long it was believed this time.
+        doubted: it expired and was doubled since units were last seen without a node.
+    """
+
+    units: int
+    expires: datetime
+    hold: timedelta = FIRST_HOLD
+    doubted: bool = False
+
+
+def learn(
+    limits: Mapping[str, Limit],
+    *,
+    present: Mapping[str, int],
+    unschedulable: Mapping[str, int],
+    now: datetime,
+) -> dict[str, Limit]:
+    """The limits after one look at the clusters; equal to `limits` where nothing new was seen.
+
+    Args:
+        limits: what is believed, by cluster.
+        present: units that each cluster is asked to run; only clusters that said how they fare on
+            just this number, so that a report which is on its way is not read as a success.
+        unschedulable: of those, the units without a node; 0 where absent.
+        now: the time of the look.
+    """
+    learnt = {}
+    for cluster in {**limits, **present}:
+        asked = present.get(cluster, 0)
+        runs = max(asked - unschedulable.get(cluster, 0), 0)
+        limit = _failed if runs < asked else _ran
+        found = limit(limits.get(cluster), runs, now)
+        if found is not None and found.units < FORGOTTEN:
+            learnt[cluster] = found
+    return learnt
+
+
+def as_bounds(limits: Mapping[str, Limit], row: Mapping[str, int]) -> Ints:
+    """`Problem.learnt` for clusters in these rows: UNBOUNDED where nothing is known."""
+    learnt = np.full(len(row), UNBOUNDED, dtype=np.int64)
+    for cluster, limit in limits.items():
+        if cluster in row:
+            learnt[row[cluster]] = limit.units
+    return learnt
+
+
+def next_expiry(limits: Mapping[str, Limit]) -> datetime | None:
+    """When to look again though nothing was reported; None without limits."""
+    return min((limit.expires for limit in limits.values()), default=None)
+
+
+def _failed(old: Limit | None, runs: int, now: datetime) -> Limit:
+    """Units found no node: what runs is the limit, believed for longer when confirmed."""
+    if old is None:
+        return Limit(runs, now + FIRST_HOLD)
+    if old.units == runs and now < old.expires and not old.doubted:
+        return old
+    confirmed = old.doubted or now >= old.expires
+    hold = min(old.hold * 2, LONGEST_HOLD) if confirmed else old.hold
+    return Limit(runs, now + hold, hold)
+
+
+def _ran(old: Limit | None, runs: int, now: datetime) -> Limit | None:
+    """All that was asked runs: a limit is at least that, and is doubted once it has expired."""
+    if old is None:
+        return None
+    if now >= old.expires:
+        units = max(2 * old.units, runs, 1)
+        return Limit(units, now + old.hold, old.hold, doubted=True)
+    return old if runs <= old.units else replace(old, units=runs)

@@ -1,0 +1,237 @@
+"""Levels of domains: clusters sorted by a label, how many of its values may be used, and the cost.
+
+How much work a choice may cost is counted in steps, so that equal inputs end at the same place; a
+clock would make an answer depend on how busy the machine is. A step is an entry of a column that is
+looked at; each look at a column costs some more for itself.
+
+What two nested levels can hold at the most tells a table: a knapsack, of which the entry (2, 5) is
+the most room that two regions with five zones among them have. It grows region by region, each
+entry trying every number of the next region's zones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from controller.planner.webster import Ints, Mask
+
+STEPS = 2_000_000
+"""What one choice of domains may cost, all its parts together: some ten milliseconds."""
+
+LOOK = 500
+"""What it costs to look at a column at all."""
+
+FOLD = 12_000
+"""What it costs to join one more domain of a table, besides its entries."""
+
+_NONE = -(2**60)
+"""The entry of a number of domains that cannot be; sums with it stay below 0."""
+
+
+@dataclass(slots=True)
+class Effort:
+    """The steps that are left, and whether anything was left out for the lack of them."""
+
+    left: int = STEPS
+    short: bool = False
+
+    def spend(self, steps: int) -> bool:
+        """Whether there are steps enough; if so, they are gone."""
+        if steps > self.left:
+            self.short = True
+            return False
+        self.left -= steps
+        return True
+
+    def columns(self, number: int, length: int) -> bool:
+        """The same for so many columns of this length."""
+        return self.spend(number * (length + LOOK))
+
+
+def first_of_each(values: Ints) -> Ints:
+    """The place of the first one of each value, ascending; values are small and not negative."""
+    places = np.arange(len(values))
+    first = np.zeros(int(values.max(initial=0)) + 1, dtype=np.int64)
+    first[values[::-1]] = places[::-1]  # of equal values the last one written stays
+    found: Ints = np.flatnonzero(first[values] == places)
+    return found
+
+
+def distinct(values: Ints) -> Ints:
+    """Each value once, ascending; none is below 0.
+
+    `np.unique` loads numpy.ma when it is first called, which would stop an event loop for longer
+    than a whole choice may take.
+    """
+    line = np.sort(values)
+    found: Ints = line[np.diff(line, prepend=-1) > 0]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Domains, and how many to use. `domain` has one entry a cluster, a small number from 0 on."""
+
+    domain: Ints
+    least: int
+    most: int
+
+    def of(self, rows: Ints | Mask) -> Level:
+        """The same of some of the clusters."""
+        return replace(self, domain=self.domain[rows])
+
+    def count(self, rows: Mask) -> int:
+        """How many domains these clusters are in."""
+        return int(np.count_nonzero(np.bincount(self.domain[rows])))
+
+    def among(self, rows: Mask) -> Mask:
+        """The domains that these clusters are in."""
+        mask: Mask = np.bincount(self.domain[rows], minlength=self.size) > 0
+        return mask
+
+    def numbered(self) -> Level:
+        """The same with the domains numbered as they stand, without gaps."""
+        known = self.domain[first_of_each(self.domain)]
+        number = np.zeros(self.size, dtype=np.int64)
+        number[known] = np.arange(len(known))
+        return replace(self, domain=number[self.domain])
+
+    @property
+    def size(self) -> int:
+        """One more than the greatest number of a domain."""
+        return int(self.domain.max(initial=-1)) + 1
+
+
+def met(levels: Iterable[Level], used: Mask) -> bool:
+    """Whether enough domains of each level are used, and any at all."""
+    enough = (level.least <= 1 or level.count(used) >= level.least for level in levels)
+    return bool(used.any()) and all(enough)
+
+
+def nested(coarse: Level, fine: Level) -> bool:
+    """Whether each domain of the second lies in one of the first."""
+    return bool((parents(coarse, fine)[fine.domain] == coarse.domain).all())
+
+
+def parents(coarse: Level, fine: Level) -> Ints:
+    """The domain of `coarse` in which each domain of `fine` lies."""
+    found = np.zeros(fine.size, dtype=np.int64)
+    found[fine.domain] = coarse.domain
+    return found
+
+
+def tight(levels: Sequence[Level], held: Mask) -> list[Level]:
+    """The levels that bound anything, each once, as what is held allows; in their order.
+
+    Labels that sort the clusters alike are one level.
+    """
+    found: dict[bytes, Level] = {}
+    for level in levels:
+        one = level.numbered()
+        one = replace(one, most=min(max(level.most, level.count(held)), one.size))
+        twin = found.get(one.domain.tobytes(), one)
+        least, most = max(one.least, twin.least), min(one.most, twin.most)
+        found[one.domain.tobytes()] = replace(one, least=least, most=most)
+    return [each for each in found.values() if each.least > 1 or each.most < each.size]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The domains of the finer level: their room, whether they are held, and what they lie in.
+
+    `parent` is a number from 0 on without gaps, 0 for all where there is one level only.
+    """
+
+    room: Ints
+    held: Mask
+    parent: Ints
+
+    def line(self, rows: Ints | None = None) -> Ints:
+        """These leaves, or all: what is held, then the roomiest; equals as they stand."""
+        if rows is None:
+            return np.lexsort((-self.room, ~self.held))
+        return rows[np.lexsort((-self.room[rows], ~self.held[rows]))]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """`room` by the number of coarser and of finer domains.
+
+    `picks` tells for each coarser domain, and each entry after it was joined, how many of its
+    finer ones went in, and `lines` which they are, the first to be taken first.
+    """
+
+    room: Ints
+    lines: Sequence[Ints]
+    picks: Sequence[Ints]
+
+    def best(self, least: Sequence[int]) -> Ints | None:
+        """The leaves of the roomiest entry with at least so many domains on each level."""
+        allowed = self.room[least[0] :, least[1] :]
+        if not allowed.size or int(allowed.max()) < 0:
+            return None
+        coarse, fine = np.unravel_index(int(allowed.argmax()), allowed.shape)
+        return self._leaves(int(coarse) + least[0], int(fine) + least[1])
+
+    def _leaves(self, coarse: int, fine: int) -> Ints:
+        found: list[Ints] = []
+        for line, pick in zip(reversed(self.lines), reversed(self.picks), strict=True):
+            number = int(pick[coarse, fine])
+            if number:
+                found.append(line[:number])
+                coarse, fine = coarse - 1, fine - number
+        return np.concatenate(found)
+
+
+def work(most: Sequence[int], leaves: int, parts: int) -> int:
+    """About as many steps as a table costs: the entries, and the parts joined."""
+    return prod(number + 1 for number in most) * leaves + parts * FOLD
+
+
+def table(most: Sequence[int], leaves: Leaves, used: Mask | None = None) -> Table:
+    """The table of these leaves; `most` bounds the number on each level, the coarser first.
+
+    `used` are coarser domains that every entry uses, beside those that hold anything.
+    """
+    parent = leaves.parent
+    coarse = distinct(parent)
+    places = (np.flatnonzero(parent == each) for each in coarse)
+    lines = [leaves.line(rows)[: most[1]] for rows in places]
+    shape = min(most[0], len(lines)) + 1, min(most[1], len(parent)) + 1
+    room = np.full(shape, _NONE, dtype=np.int64)
+    room[0, 0] = 0
+    picks = []
+    for each, line in zip(coarse.tolist(), lines, strict=True):
+        room, pick = _with(room, leaves, line, used=used is not None and bool(used[each]))
+        picks.append(pick)
+    return Table(room, lines, picks)
+
+
+def _with(room: Ints, leaves: Leaves, line: Ints, *, used: bool) -> tuple[Ints, Ints]:
+    """The table with one more domain, and how many of its leaves it takes; all that are held."""
+    held = int(np.count_nonzero(leaves.held[line]))
+    part = np.concatenate(([_NONE], np.cumsum(leaves.room[line])))
+    part[1:held] = _NONE
+    grown = np.full_like(room, _NONE) if held or used else room.copy()
+    pick = np.zeros(room.shape, dtype=np.int64)
+    taken, number = _folded(room[:-1], part)
+    better = taken > np.maximum(grown[1:], -1)
+    grown[1:] = np.where(better, taken, grown[1:])
+    pick[1:] = np.where(better, number, 0)
+    return grown, pick
+
+
+def _folded(base: Ints, row: Ints) -> tuple[Ints, Ints]:
+    """Along the last axis the best sum of an entry of each, and the number taken from `row`."""
+    most = len(row) - 1
+    gap = np.full((*base.shape[:-1], most), _NONE, dtype=np.int64)
+    windows = sliding_window_view(np.concatenate((gap, base), axis=-1), most + 1, axis=-1)
+    sums = windows + row[::-1]
+    place: Ints = sums.argmax(axis=-1, keepdims=True)
+    taken: Ints = np.take_along_axis(sums, place, axis=-1)
+    return taken[..., 0], most - place[..., 0]

@@ -1,0 +1,250 @@
+"""How a number of replicas becomes shares: one planner for growing, shrinking and standing still.
+
+Weights, an order of domains with quotas, packing, the number of domains, learnt limits and bounds
+of every kind are parts of one `Problem`, in any combination. What it promises, for every input:
+
+- sum(shares) + pending == total, and no cluster gets more than its bounds, its room, the bounds of
+  its groups and the quota of its domain allow, except for what it holds already.
+- Without an order of domains, all units are placed where a placement within all upper bounds
+  exists; otherwise as many as can be. Where one exists that meets all lower bounds too, it meets
+  them. (Quotas that cross bounds on groups are served in order, which may waste some.)
+- What is placed does not move: growing starts from the present shares and hands out only the rest,
+  shrinking takes only from them. Among the same clusters, one more unit never takes one away, and
+  one fewer never adds one.
+- Above the lower bounds, domains take units in their order, and within a domain they follow the
+  weights, the rank or the packing (`controller.planner.indomain`). What stands over a bound shrinks
+  before anything else does, whatever its weight, and then what has no weight.
+- Equal inputs give equal shares: ties are decided by the injected order.
+
+A lower bound is a wish with precedence: the domains that must be used have their first unit, then
+lower bounds are served, in the same order as all units, as far as total and upper bounds allow;
+those of clusters before those of groups, and those of inner groups before those of outer ones,
+because what serves the inner counts for the outer too. Pure, integers only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from controller.planner.account import Account
+from controller.planner.choice import Choice, chosen, contradictions
+from controller.planner.indomain import Inside
+from controller.planner.problem import (
+    UNBOUNDED,
+    BoundKind,
+    DomainCount,
+    GroupBound,
+    LastStep,
+    Problem,
+    quotas,
+)
+from controller.planner.reasons import Contradiction, Obstacle, Reason
+from controller.planner.steps import decline_to, grow_by_rule
+from controller.planner.unitcycle import DomainOrder, assignment_order
+from controller.planner.webster import Ints, Mask, Nest, divide
+
+__all__ = ["UNBOUNDED", "BoundKind", "DomainCount", "GroupBound", "Plan", "Problem", "apportion"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The shares, shape (n,), and the units that no cluster may take; why, when somebody asks.
+
+    `asked` is the problem as it was given, `problem` that of the chosen clusters, `choice` says
+    which these are where the number of domains is bounded.
+    """
+
+    asked: Problem
+    problem: Problem
+    choice: Choice | None
+    shares: Ints
+    pending: int
+    last: LastStep
+
+    @cached_property
+    def account(self) -> Account:
+        """Everything that `reasons` and `binding` read, computed once when one of them is asked."""
+        return Account.of(self.problem, self.shares, self.last)
+
+    @cached_property
+    def contradictions(self) -> tuple[Contradiction, ...]:
+        """The pairs of bounds that cannot both be kept to."""
+        return contradictions(self.asked, self.choice, self.shares)
+
+    def reasons(self, row: int) -> tuple[Reason, ...]:
+        """What made one cluster's share, zero included."""
+        return self.account.reasons(row)
+
+    @property
+    def binding(self) -> tuple[Obstacle, ...]:
+        """What keeps the pending units out, and how many each would let in.
+
+        Empty where nothing is pending, and where there is no cluster.
+        """
+        return self.account.obstacles(_placed_by) if self.pending else ()
+
+    @property
+    def choosing(self) -> tuple[str, ...]:
+        """What was found while domains were chosen: counts that cannot be met, choices untried."""
+        return () if self.choice is None else (*self.choice.lacks, *self.choice.untried)
+
+    @property
+    def order(self) -> DomainOrder | None:
+        """The domains as they were given, with the counts that these shares leave."""
+        order = self.asked.domains
+        return None if order is None else order.after(self.shares - self.asked.present)
+
+    @property
+    def full(self) -> tuple[str, ...]:
+        """The listed domains that hold their number, or more."""
+        order = self.order
+        if order is None:
+            return ()
+        full = np.flatnonzero(order.quota.count >= order.quota.desired)
+        return tuple(order.names[at] for at in full.tolist())
+
+    @property
+    def beyond_quotas(self) -> bool:
+        """Whether more is wanted than the quotas of the domains that have clusters let in."""
+        order, held = self.asked.domains, self.asked.settled()
+        if order is None or not order.quota.required or order.uncounted.all():
+            return False
+        before = order.after(held - self.asked.present)
+        known = before.by_domain(np.ones_like(held)) > 0
+        return self.asked.total - int(held.sum()) > int(before.quota.gap[known].sum())
+
+    def assignment_order(self) -> list[int]:
+        """The listed domains, or OUTSIDE, that new units went to, one after the other."""
+        order, held = self.problem.domains, self.problem.settled()
+        if order is None or not order.quota.ordered:
+            return []
+        before = order.after(held - self.problem.present)
+        room = before.by_domain(np.maximum(_takes(self.problem, held) - held, 0))
+        return assignment_order(before.quota, room, self.problem.total - int(held.sum()))
+
+
+def _placed_by(problem: Problem) -> int:
+    """The units that a plan for the problem places."""
+    return int(_planned(problem).shares.sum())
+
+
+def apportion(problem: Problem) -> Plan:
+    """The plan for a problem; see the module for what it promises.
+
+    Raises:
+        ValueError: no problem at all, see `Problem.check`.
+    """
+    problem.check()
+    return _planned(problem)
+
+
+def _planned(problem: Problem) -> Plan:
+    within, choice = _unordered(problem), None
+    first = None
+    if problem.counts:
+        choice = chosen(within)
+        within = choice.within(within)
+        if choice.first.any():
+            first = choice.first
+            within = replace(within, lower=_served(within, first))
+    held = within.settled()
+    grows = within.total >= int(held.sum())
+    shares, last = _grow(within, held, first) if grows else _shrink(within, held)
+    return Plan(problem, within, choice, shares, problem.total - int(shares.sum()), last)
+
+
+def _unordered(problem: Problem) -> Problem:
+    """Where domains have no order and weights or packing decide, quotas are bounds on groups."""
+    order = problem.domains
+    if order is None or order.quota.ordered or problem.inside is Inside.RANK:
+        return problem
+    groups = (quotas(order, problem.present),) if order.quota.required else ()
+    return replace(problem, domains=None, groups=(*groups, *problem.groups))
+
+
+def _grow(problem: Problem, held: Ints, first: Mask | None) -> tuple[Ints, LastStep]:
+    return _fill(problem, start=held, top=np.maximum(problem.cap(), held), first=first)
+
+
+def _shrink(problem: Problem, held: Ints) -> tuple[Ints, LastStep]:
+    """Keep what is within all bounds, then what has no weight, then what stands over a bound."""
+    if not _by_weight_alone(problem):
+        return decline_to(problem, held, _nests(problem))
+    within = np.minimum(problem.cap(), held)
+    kept, last = _fill(problem, start=np.zeros_like(held), top=within)
+    weight = np.maximum(problem.weight, 1)
+    for top, bounded in ((within, True), (held, False)):
+        if int(kept.sum()) == problem.total:
+            break
+        last = LastStep(weight, kept, top, bounded)
+        kept = _divide(problem, weight, kept, top, _nests(problem) if bounded else ())
+    return kept, last
+
+
+def _fill(
+    problem: Problem, *, start: Ints, top: Ints, first: Mask | None = None
+) -> tuple[Ints, LastStep]:
+    """First units, lower bounds of clusters, then of groups from the innermost, then the rest."""
+    floor = np.minimum(top, problem.lower)
+    nests, base = _nests(problem), start
+    wished = np.where(problem.lower > 0, np.maximum(problem.weight, 1), problem.weight)
+    if first is not None:
+        base = _divide(problem, wished, base, np.minimum(floor, first), nests, lowers=True)
+    if (floor > base).any():
+        base = _divide(problem, wished, base, floor, nests, lowers=True)
+    for depth, bound in reversed(list(enumerate(problem.groups))):
+        if bound.lower.any():
+            least = Nest(bound.group, np.minimum(bound.lower, bound.upper))
+            base = _divide(
+                problem, problem.weight, base, top, [*nests[:depth], least, *nests[depth + 1 :]]
+            )
+    shares = _divide(problem, problem.weight, base, top, nests)
+    return shares, LastStep(problem.weight, base, top, bounded=True)
+
+
+def _nests(problem: Problem) -> list[Nest]:
+    return [Nest(bound.group, bound.upper) for bound in problem.groups]
+
+
+def _by_weight_alone(problem: Problem) -> bool:
+    """Whether weights decide between all clusters, within groups that nest."""
+    return problem.domains is None and problem.inside is Inside.WEIGHT and problem.nests()
+
+
+def _divide(
+    problem: Problem,
+    weight: Ints,
+    start: Ints,
+    top: Ints,
+    nests: Sequence[Nest],
+    *,
+    lowers: bool = False,
+) -> Ints:
+    """What each cluster holds once all units are handed out, or no more fit."""
+    if not _by_weight_alone(problem):
+        return grow_by_rule(problem, weight, start, top, nests, lowers=lowers)
+    return divide(
+        problem.total, weight=weight, start=start, top=top, order=problem.order, nests=nests
+    )
+
+
+def _takes(problem: Problem, held: Ints) -> Ints:
+    """Shape (n,): the most that each may hold."""
+    return np.where(problem.weight > 0, np.maximum(problem.cap(), held), held)
+
+
+def _served(problem: Problem, first: Mask) -> Ints:
+    """The lower bounds, with a unit for each of the first before any other bound is served."""
+    held, cap = problem.settled(), problem.cap()
+    grows = problem.total >= int(held.sum())
+    top = np.maximum(cap, held) if grows else np.minimum(cap, held)
+    start = np.maximum(held if grows else 0, np.minimum(top, first))
+    floor = np.maximum(np.minimum(top, problem.lower), start)
+    if int(floor.sum()) <= problem.total:
+        return np.maximum(problem.lower, first)
+    weight = np.maximum(problem.weight, 1)
+    return divide(problem.total, weight=weight, start=start, top=floor, order=problem.order)

@@ -1,0 +1,245 @@
+"""What the planner is asked: a total, what binds it, and how the last units were handed out.
+
+Kept apart from the planner so that the account of a plan can read the same values without calling
+the planner again. Columns of integers, one entry a cluster. What can be no problem is refused in
+one place, `Problem.check`, with the field and the value: a division would answer it with nonsense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import reduce
+
+import numpy as np
+
+from controller.planner.indomain import Inside
+from controller.planner.unitcycle import DomainOrder
+from controller.planner.webster import MAX_UNITS, MAX_WEIGHT, Ints
+
+UNBOUNDED = MAX_UNITS
+
+
+class BoundKind(Enum):
+    """What a bound on a group of clusters stands for."""
+
+    DOMAIN_QUOTA = "domain quota"
+    SUBSET_CAP = "subset cap"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBound:
+    """Disjoint groups of clusters with an upper and a lower bound each.
+
+    Args:
+        kind: what the bound is, for the reasons.
+        names: one for each group (a domain's value, a subset's name).
+        group: shape (n,), an index into the others for each cluster.
+        upper: shape (groups,), units.
+        lower: shape (groups,), units.
+        number: shape (groups,), what people know the upper bound by, where that counts the units
+            of others too; None where it is `upper`.
+    """
+
+    kind: BoundKind
+    names: Sequence[str]
+    group: Ints
+    upper: Ints
+    lower: Ints
+    number: Ints | None = None
+
+    def told(self, group: int) -> int:
+        """The upper bound as people know it."""
+        return int((self.upper if self.number is None else self.number)[group])
+
+
+@dataclass(frozen=True, slots=True)
+class DomainCount:
+    """Over how many domains of a topology the units go.
+
+    Args:
+        key: the topology, for the reasons.
+        domain: shape (n,), a number from 1 on for each cluster, 0 for one that is in no domain.
+        least: domains that must be used, at least 1.
+        most: domains that may be used; None for as many as there are.
+    """
+
+    key: str
+    domain: Ints
+    least: int
+    most: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A total and what binds it. All arrays have one entry a cluster, in units.
+
+    What divides is composed of rules that know nothing of each other: each takes a problem and
+    gives it back with its own bounds, weights or order (`controller.framework.interface.Bounds`).
+
+    Args:
+        total: units wanted.
+        weight: relative; 0 takes no unit beyond its lower bound.
+        lower: units to be served first.
+        upper: the rule's most.
+        room: units of this Workload that the cluster can hold in all, its present ones included.
+        learnt: units that the cluster was seen to hold when it had more; UNBOUNDED where unknown.
+            Present units above it do not run, and are free to go elsewhere.
+        present: units placed now.
+        order: distinct; of equal priorities the lowest goes first.
+        groups: bounds on groups, outermost first, each nested in the one before.
+        inside: what decides between the clusters of a domain; of all, where there is no order.
+        domains: the order in which domains take units, and their quotas. They may cross `groups`.
+        counts: how many domains of other topologies are used, in the order of their precedence.
+        score: how well each cluster suits, the greater the better; all alike without.
+        names: of the clusters, for the reasons.
+    """
+
+    total: int
+    weight: Ints
+    lower: Ints
+    upper: Ints
+    room: Ints
+    learnt: Ints
+    present: Ints
+    order: Ints
+    groups: tuple[GroupBound, ...] = ()
+    inside: Inside = Inside.WEIGHT
+    domains: DomainOrder | None = None
+    counts: tuple[DomainCount, ...] = ()
+    score: Ints | None = None
+    names: Sequence[str] = ()
+
+    def check(self) -> None:
+        """Refuse what cannot be: whoever divides calls this first.
+
+        Raises:
+            ValueError: names the field and the value.
+        """
+        if not 0 <= self.total <= MAX_UNITS:
+            raise ValueError(f"total: 0 to {MAX_UNITS} units, found {self.total}")
+        size = len(self.weight)
+        _check_columns({name: getattr(self, name) for name in _COLUMNS}, size)
+        for name, most in (("weight", MAX_WEIGHT), ("present", MAX_UNITS)):
+            _check_most(name, getattr(self, name), most)
+        _check_order(self.order, size)
+        before: GroupBound | None = None
+        for depth, bound in enumerate(self.groups):
+            _check_group(f"groups[{depth}]", bound, before, size)
+            before = bound
+
+    def cap(self) -> Ints:
+        """Shape (n,): the least of the three bounds on a single cluster."""
+        return np.minimum(np.minimum(self.upper, self.room), self.learnt)
+
+    def settled(self) -> Ints:
+        """Shape (n,): the present units that run, as far as is known."""
+        return np.minimum(self.present, self.learnt)
+
+    def scored(self) -> Ints:
+        """Shape (n,): the scores."""
+        return np.zeros_like(self.weight) if self.score is None else self.score
+
+    def nests(self) -> bool:
+        """Whether each group lies in one group of those before it; quotas may lie across them."""
+        inner = zip(self.groups, self.groups[1:], strict=False)
+        return all(_apart(bound, before) is None for before, bound in inner)
+
+    def caps(self) -> tuple[GroupBound, ...]:
+        """All bounds on groups: those given, and the quotas of a Required order of domains."""
+        if self.domains is None or not self.domains.quota.required:
+            return self.groups
+        return (*self.groups, quotas(self.domains, self.present))
+
+
+def quotas(order: DomainOrder, present: Ints) -> GroupBound:
+    """The quotas of an order as a bound on this Workload's own units: what it has, and the gap.
+
+    The clusters outside are the last group, which may hold what it holds.
+    """
+    own = order.by_domain(present)
+    upper = own + order.quota.gap
+    names = (*order.names, "")
+    number = np.append(order.quota.desired, 0)
+    none = np.zeros_like(upper)
+    return GroupBound(BoundKind.DOMAIN_QUOTA, names, order.place, upper, none, number)
+
+
+_COLUMNS = ("weight", "lower", "upper", "room", "learnt", "present")
+
+
+def _check_columns(columns: Mapping[str, Ints], size: int) -> None:
+    for name, values in columns.items():
+        if values.shape != (size,):
+            raise ValueError(f"{name}: one entry for each of {size}, found {len(values)}")
+    # The sign is a bit: one look at all of them tells whether any is negative.
+    if not size or int(reduce(np.bitwise_or, columns.values()).min()) >= 0:
+        return
+    for name, values in columns.items():
+        if int(values.min()) < 0:
+            at = int(values.argmin())
+            raise ValueError(f"{name}[{at}]: not below 0, found {int(values[at])}")
+
+
+def _check_most(name: str, values: Ints, most: int) -> None:
+    if len(values) and int(values.max()) > most:
+        at = int(values.argmax())
+        raise ValueError(f"{name}[{at}]: at most {most}, found {int(values[at])}")
+
+
+def _check_order(order: Ints, size: int) -> None:
+    if order.shape != (size,):
+        raise ValueError(f"order: one entry for each of {size}, found {len(order)}")
+    if not size:
+        return
+    least = int(order.min())
+    if int(order.max()) - least < 2 * size and int(np.bincount(order - least).max()) == 1:
+        return
+    places, counts = np.unique(order, return_counts=True)
+    if int(counts.max()) > 1:
+        twice = int(places[counts.argmax()])
+        first, second = np.flatnonzero(order == twice)[:2].tolist()
+        raise ValueError(f"order[{second}]: {twice} stands at order[{first}] already")
+
+
+def _check_group(where: str, bound: GroupBound, before: GroupBound | None, size: int) -> None:
+    groups = len(bound.names)
+    _check_columns({f"{where}.group": bound.group}, size)
+    _check_most(f"{where}.group", bound.group, groups - 1)
+    _check_columns({f"{where}.upper": bound.upper, f"{where}.lower": bound.lower}, groups)
+    if before is None:
+        return
+    apart = _apart(bound, before)
+    if apart is not None:
+        one, other = sorted(before.names[each] for each in apart[1:])
+        name = bound.names[apart[0]]
+        raise ValueError(f"{where}: {name} does not nest, it lies in {one} and in {other}")
+
+
+def _apart(bound: GroupBound, before: GroupBound) -> tuple[int, int, int] | None:
+    """A group, and two of the outer groups that it lies in; None where all of them nest."""
+    lies_in = np.zeros(len(bound.names), dtype=np.int64)
+    lies_in[bound.group] = before.group
+    apart = np.flatnonzero(lies_in[bound.group] != before.group)
+    if not len(apart):
+        return None
+    group = int(bound.group[apart[0]])
+    return group, int(lies_in[group]), int(before.group[apart[0]])
+
+
+@dataclass(frozen=True, slots=True)
+class LastStep:
+    """The step in which the last units were handed out by weight; what the account starts from.
+
+    Args:
+        weight: shape (n,), the weights of this step.
+        base: shape (n,), what each cluster held before it: kept, and served to lower bounds.
+        top: shape (n,), what each could hold at most.
+        bounded: whether bounds on groups held; they do not for what stands over them already.
+    """
+
+    weight: Ints
+    base: Ints
+    top: Ints
+    bounded: bool

@@ -1,0 +1,214 @@
+"""Why a share has the size that it has: data with its numbers, a sentence for each on demand.
+
+A `Reason` belongs to one cluster's number, an `Obstacle` to the units that have no cluster. Both
+are values that tests can check against the problem; words are made of them only when somebody
+reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+
+class Why(Enum):
+    """What made a share; the value is the sentence, with the numbers left out."""
+
+    KEPT = "{number} stay where they are"
+    WHOLE = "all {number} go to the best cluster"
+    EVERYWHERE = "{number} on every matching cluster"
+    PACKED = "{number} here, on as few clusters as hold them all"
+    WEIGHT = "its weight's share is {number}"
+    NO_WEIGHT = "its weight is 0"
+    LOWER = "at its lower bound of {number}"
+    GROUP_LOWER = "{name} has a lower bound of {number}, which goes before the weights"
+    UPPER = "at its upper bound of {number}"
+    ROOM = "it has room for {number}"
+    LEARNT = "it was seen to run {number} and no more"
+    DOMAIN = "domain {name} holds {number} of its {of}"
+    DOMAIN_QUOTA = "domain {name} is at its quota of {number}"
+    SUBSET_CAP = "subset {name} is at its cap of {number}"
+    REMAINDER = "rounded up by {number}: its exact share ends in {of} hundredths"
+    TIE = "as high in line as {number} more, and first in the order"
+    MIN_DOMAINS = "at least {number} domains of {name} are used"
+    MAX_DOMAINS = "at most {number} domains of {name} are used"
+    CONTRADICTION = "{name} contradict each other"
+
+    @property
+    def title(self) -> str:
+        """The name in records: DomainQuota."""
+        return self.name.title().replace("_", "")
+
+
+_WITH_SECOND = {
+    Why.WEIGHT: "its weight's share of {of} units is {number}",
+    Why.LOWER: "{number} of its lower bound of {of}",
+}
+"""Sentences that tell the second number, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One rule that made a share: its kind, its number in units, and what it is called, if at all.
+
+    Args:
+        kind: the rule.
+        number: in units; for TIE the other clusters that stood level.
+        name: the domain, subset or policy that the rule belongs to.
+        of: a second number. WEIGHT: the units divided by weight among the clusters that nothing
+            else stopped. LOWER: the whole bound, where only `number` of it could be served.
+            REMAINDER: hundredths of a unit by which the exact share passes a whole number.
+    """
+
+    kind: Why
+    number: int
+    name: str = ""
+    of: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The reason as JSON values."""
+        return {
+            "kind": self.kind.title,
+            "number": self.number,
+            "of": self.of,
+            "name": self.name,
+            "text": str(self),
+        }
+
+    def to_rule(self) -> dict[str, Any]:
+        """The reason as a Workload's status keeps it: `worded` makes words of it again."""
+        numbers = {"number": self.number, **({"of": self.of} if self.of else {})}
+        return {"rule": self.kind.title, "numbers": numbers, "name": self.name}
+
+    def __str__(self) -> str:
+        """The reason in words."""
+        text = _WITH_SECOND.get(self.kind, self.kind.value) if self.of else self.kind.value
+        return text.format(number=self.number, name=self.name, of=self.of)
+
+
+_NAMED = {
+    Why.LOWER: "minReplicas {number} of cluster {name}",
+    Why.UPPER: "maxReplicas {number} of cluster {name}",
+    Why.LEARNT: "the limit {number} of cluster {name}",
+    Why.DOMAIN_QUOTA: "quota {number} of {name}",
+    Why.SUBSET_CAP: "cap {number} of {name}",
+    Why.MIN_DOMAINS: "minDomains {number} of {name}",
+    Why.MAX_DOMAINS: "maxDomains {number} of {name}",
+}
+"""What a bound is called beside another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two bounds that cannot both be kept to: `one` was given up, or keeps units out with `other`.
+
+    `row` is the cluster whose share it is about; -1 where it is about all.
+    """
+
+    one: Reason
+    other: Reason
+    row: int = -1
+
+    @property
+    def reason(self) -> Reason:
+        """The pair as a rule of a share: the number of the bound that was kept."""
+        return Reason(
+            Why.CONTRADICTION, self.other.number, f"{_named(self.one)} and {_named(self.other)}"
+        )
+
+    def __str__(self) -> str:
+        """`minReplicas 4 of cluster a and quota 2 of zone-1 contradict each other`."""
+        return str(self.reason)
+
+
+def _named(reason: Reason) -> str:
+    return _NAMED[reason.kind].format(number=reason.number, name=reason.name)
+
+
+_BY_TITLE = {kind.title: kind for kind in Why}
+
+
+def worded(rule: str, numbers: Mapping[str, int], name: str = "") -> str:
+    """A kept rule in words; one of a release that we do not know by its name and numbers."""
+    kind, number = _BY_TITLE.get(rule), numbers.get("number", 0)
+    if kind is not None:
+        return str(Reason(kind, number, name, numbers.get("of", 0)))
+    told = ", ".join(f"{key} {value}" for key, value in numbers.items())
+    return " ".join(filter(None, (rule, name, f"({told})" if told else "")))
+
+
+def title_in_words(rule: str) -> str:
+    """A rule by itself, where only its title was kept: `weight`, `domain quota`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", rule).lower()
+
+
+_STOPS = {
+    Why.ROOM: "clusters that could take more have room for {number} in all",
+    Why.UPPER: "clusters that could take more are at their upper bounds, {number} in all",
+    Why.LEARNT: "clusters that could take more were seen to run {number} in all and no more",
+    Why.NO_WEIGHT: "{number} clusters have weight 0",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One bound that keeps pending units out, and how many more would be placed without it alone.
+
+    `reason` carries the bound: for ROOM, UPPER and LEARNT the sum over the clusters that stand at
+    it, for NO_WEIGHT the count of those that could take some, for a group its upper bound and name.
+    A `gain` of 0 means that the bound stops units which another bound would stop as well. A
+    CONTRADICTION names the two, and has no gain of its own.
+    """
+
+    reason: Reason
+    gain: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The obstacle as JSON values."""
+        return {
+            "kind": self.reason.kind.title,
+            "number": self.reason.number,
+            "name": self.reason.name,
+            "gain": self.gain,
+            "text": str(self),
+        }
+
+    def __str__(self) -> str:
+        """The obstacle in words, and what would help."""
+        if self.reason.kind is Why.CONTRADICTION:
+            return str(self.reason)
+        text = _STOPS.get(self.reason.kind, self.reason.kind.value)
+        told = text.format(number=self.reason.number, name=self.reason.name)
+        if not self.gain:
+            return f"{told}; to lift this alone would not help"
+        return f"{told}; without that, {self.gain} more could be placed"
+
+
+Reasons: TypeAlias = Callable[[int], tuple[Reason, ...]]
+"""The reasons of a row's number; empty for a row that holds nothing."""
+
+
+def no_reasons(_row: int) -> tuple[Reason, ...]:
+    """Where nothing was assigned."""
+    return ()
+
+
+Binding: TypeAlias = Callable[[], tuple[Obstacle, ...]]
+"""The bounds that keep pending units out."""
+
+
+def nothing_binds() -> tuple[Obstacle, ...]:
+    """Where no bounds were planned with, or nothing is pending."""
+    return ()
+
+
+AssignmentOrder: TypeAlias = Callable[[], list[str]]
+"""The domains that units went to, one after the other; the first ones, where there are many."""
+
+
+def no_order() -> list[str]:
+    """Where no order of domains decided."""
+    return []

@@ -1,0 +1,185 @@
+"""Growing and shrinking where more than weights decide: domains in their order, then inside them.
+
+Each step is one unit after the other to the first cluster in line that no bound stops, in closed
+form. Bounds on groups may lie across the domains. Then units are handed out up to the one at which
+a group is full, found by halving; its clusters take no more, and the rest goes on from there. That
+is what the loop over units does, as what follows depends only on what is held.
+
+Shrinking keeps layers: what leaves last is the lower bounds, then what is within all bounds, what
+has no weight, what stands over the bounds of groups, what stands over those of clusters. In the
+layer in which the total lies the domains give back in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.planner.indomain import (
+    Inside,
+    given_by_rank,
+    grow,
+    in_line,
+    ranked,
+    taken_by_rank,
+    taken_packed,
+)
+from controller.planner.problem import LastStep, Problem
+from controller.planner.unitcycle import decline, growth
+from controller.planner.webster import MAX_UNITS, Ints, Nest, sums, until_full
+
+
+def grow_by_rule(
+    problem: Problem, weight: Ints, start: Ints, top: Ints, nests: Sequence[Nest], *, lowers: bool
+) -> Ints:
+    """What each cluster holds once all units are handed out, or no more fit; see the module.
+
+    Args:
+        problem: total, rules, order.
+        weight: 0 takes nothing beyond its start.
+        start: shape (n,), what is held to begin with.
+        top: shape (n,), the most that a cluster may hold.
+        nests: bounds on groups, which may lie across the domains.
+        lowers: lower bounds are served, so that packing opens as few clusters as it can for them.
+    """
+    step = _Growth(problem, weight, lowers)
+    held, top = start, np.where(weight > 0, np.minimum(np.maximum(top, start), MAX_UNITS), start)
+    while True:
+        for nest in nests:
+            top = np.where((_inside(nest, held) >= nest.cap)[nest.group], held, top)
+        units = problem.total - int(held.sum())
+        after = step.taken(held, top, units)
+        if not _passes(nests, held, after):
+            return after
+        low, high = 0, int((after - held).sum())
+        while high - low > 1:
+            middle = (low + high) // 2
+            passes = _passes(nests, held, step.taken(held, top, middle))
+            low, high = (low, middle) if passes else (middle, high)
+        held = step.taken(held, top, low)
+
+
+def _inside(nest: Nest, held: Ints) -> Ints:
+    return sums(nest.group, held, len(nest.cap))
+
+
+def _passes(nests: Sequence[Nest], before: Ints, after: Ints) -> bool:
+    """Whether a group has got more than it may hold."""
+    return any(
+        bool((_inside(nest, after) > np.maximum(nest.cap, _inside(nest, before))).any())
+        for nest in nests
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Growth:
+    """One way to hand out units."""
+
+    problem: Problem
+    weight: Ints
+    lowers: bool
+
+    def taken(self, start: Ints, top: Ints, units: int) -> Ints:
+        """What each cluster holds after so many more units."""
+        problem, room = self.problem, np.maximum(top - start, 0)
+        if units <= 0:
+            return start
+        order = problem.domains
+        if order is None:
+            return self._inside(np.zeros_like(start), start, top, np.array([units]))
+        order = order.after(start - problem.present)
+        clusters = ranked(order, problem.scored(), problem.order, room)
+        if not order.quota.ordered:
+            return start + grow(order.quota, clusters, units)
+        by_domain = growth(order.quota, order.by_domain(room), units)
+        if problem.inside is Inside.RANK:
+            return start + taken_by_rank(clusters, order.place, by_domain, order.quota.method)
+        return self._inside(order.place, start, top, by_domain)
+
+    def _inside(self, place: Ints, start: Ints, top: Ints, units: Ints) -> Ints:
+        order = self.problem.order
+        if self.problem.inside is Inside.FEWEST:
+            return start + taken_packed(place, start, top, order, units, lowers=self.lowers)
+        cap = sums(place, start, len(units)) + units
+        return until_full(self.weight, start, np.maximum(top, start), order, place, cap)
+
+
+def decline_to(problem: Problem, held: Ints, nests: Sequence[Nest]) -> tuple[Ints, LastStep]:
+    """What is kept of `held` so that it is the total; see the module for what leaves first."""
+    weight = np.maximum(problem.weight, 1)
+    below = np.zeros_like(held)
+    for layer in _layers(problem, held, nests):
+        units = int(layer.top.sum()) - problem.total
+        if units >= 0:
+            kept = layer.top - _given(problem, weight, below, layer, units)
+            return kept, LastStep(weight, below, layer.top, bounded=layer.top is not held)
+        below = layer.top
+    raise AssertionError("more is wanted than is held: that is no shrinking")
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """What may be kept up to here, and, where clusters empty as a whole, which of them last."""
+
+    top: Ints
+    fullest: Ints
+    other: Ints
+
+
+def _layers(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Iterator[_Layer]:
+    """Rising: what is kept first comes first."""
+    within = np.minimum(problem.cap(), held)
+    floor = np.minimum(problem.lower, within)
+    mine = np.where(problem.weight > 0, within, floor)
+    inside = within
+    for nest in nests:
+        inside = _trimmed(problem, inside, floor, nest)
+    none = np.zeros_like(held)
+    floor, mine = np.minimum(floor, inside), np.minimum(mine, inside)
+    yield _Layer(floor, floor, none)
+    # A cluster that keeps a lower bound stays in use: what it has beside that empties no cluster.
+    yield _Layer(mine, mine, floor == 0)
+    if nests:
+        yield _Layer(inside, inside, none)
+    yield _Layer(within, within, none)
+    yield _Layer(held, within, none)
+
+
+def _trimmed(problem: Problem, held: Ints, floor: Ints, nest: Nest) -> Ints:
+    """What is left when each group gives back what it holds too much, its lower bounds last."""
+    weight, none = np.maximum(problem.weight, 1), np.zeros_like(held)
+    for group in np.flatnonzero(_inside(nest, held) > nest.cap).tolist():
+        inside = nest.group == group
+        for least in (np.minimum(floor, held), none):
+            units = int(held[inside].sum() - nest.cap[group])
+            if units <= 0:
+                break
+            below = np.where(inside, least, held)
+            units = min(units, int((held - below).sum()))
+            held = held - _given(problem, weight, below, _Layer(held, held, none), units)
+    return held
+
+
+def _given(problem: Problem, weight: Ints, below: Ints, above: _Layer, units: int) -> Ints:
+    """Shape (n,): so many units, of those between the two."""
+    own, order = above.top - below, problem.domains
+    if order is None:
+        place, by_domain = np.zeros_like(own), np.array([units], dtype=np.int64)
+    else:
+        order = order.after(above.top - problem.present)
+        clusters = ranked(order, problem.scored(), problem.order, own)
+        place, size = order.leaving, len(order.names) + 1
+        if not order.quota.ordered:
+            place, by_domain = np.zeros_like(own), np.array([units], dtype=np.int64)
+        else:
+            by_domain = decline(order.quota, sums(place, own, size), units)
+        if problem.inside is Inside.RANK:
+            return given_by_rank(clusters, place, by_domain, order.quota.method)
+    kept = sums(place, own, len(by_domain)) - by_domain
+    if problem.inside is Inside.FEWEST:
+        line = np.lexsort((problem.order, -above.fullest, above.other, place))
+        return own - in_line(line, place, own, kept)
+    cap = sums(place, below, len(by_domain)) + kept
+    return above.top - until_full(weight, below, above.top, problem.order, place, cap)

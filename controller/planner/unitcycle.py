@@ -1,0 +1,253 @@
+"""In which order domains take units: one scheduling cycle for each unit, in closed form.
+
+The rule, unit by unit. A listed domain below its number goes first: under Balance the one with the
+highest `100*(desired-count)//desired`, under Fill the one with the highest
+`100*count//desired`, equals in the order of the list. Beyond that only a Preferred policy goes on:
+to the listed domain with the lowest count/desired, and when none of them has room to the clusters
+that are in no listed domain. Taking away is the same backwards. Which cluster of the domain it is
+that takes the unit decides `controller.planner.indomain`.
+
+Nothing here counts units one by one. A domain's next units have scores that only ever fall under
+Balance, so all domains' units merge by a threshold on the 101 scores; under Fill a domain that was
+chosen stays the best until it is full; beyond the numbers, a threshold on count/desired leaves a
+handful of units to be sorted exactly. So a hundred thousand units cost as much as ten.
+
+Integers only; pure; standard library and numpy. The tests hold it against the loop over units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeAlias
+
+import numpy as np
+
+from controller.planner.webster import Ints, Mask, first_come, sums
+
+OUTSIDE = -1
+"""The domain of a cluster that is in no listed one."""
+_BEST = 100
+_FAR = 60
+"""Halvings after which a threshold is as exact as a float can be."""
+_FARTHEST = 2.0**60
+"""More units than there can be, and still an int64."""
+_PLACES = 31
+"""Binary places of a fraction that are computed at once."""
+
+
+_Rule: TypeAlias = Callable[[int, Ints, Ints, Ints], Ints]
+
+
+class Method(Enum):
+    """Which domain below its number takes the next unit."""
+
+    FILL = "Fill"
+    BALANCE = "Balance"
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """A policy at one moment. Arrays have one entry a listed domain, in the order of the list.
+
+    Args:
+        desired: the domains' numbers.
+        count: units of all counted Workloads, the one that is decided included.
+        method: Fill or Balance.
+        required: nothing goes beyond the numbers, nor to clusters outside.
+        ordered: domains are ranked by the policy; otherwise only clusters are, by their score.
+    """
+
+    desired: Ints
+    count: Ints
+    method: Method
+    required: bool
+    ordered: bool = True
+
+    @property
+    def gap(self) -> Ints:
+        """Units that each listed domain lacks, and none for the clusters outside."""
+        return np.append(np.maximum(self.desired - self.count, 0), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class DomainOrder:
+    """The domains of a problem, and the order in which they take its units.
+
+    Args:
+        names: the listed domains.
+        domain: shape (n,), an index into them, or OUTSIDE.
+        quota: their numbers, and what they count while the Workload has its present units.
+        held: shape (n,), units of all counted Workloads on each cluster; it decides between equals.
+        uncounted: shape (n,), where the Workload's present units are none of those; they leave
+            first, and no domain counts less for it.
+    """
+
+    names: Sequence[str]
+    domain: Ints
+    quota: Quota
+    held: Ints
+    uncounted: Mask
+
+    @property
+    def place(self) -> Ints:
+        """Shape (n,): the domain, those outside behind the listed ones."""
+        return np.where(self.domain == OUTSIDE, len(self.names), self.domain)
+
+    @property
+    def leaving(self) -> Ints:
+        """Shape (n,): `place` for units that leave."""
+        return np.where(self.uncounted, len(self.names), self.place)
+
+    def after(self, change: Ints) -> DomainOrder:
+        """The same when each cluster holds so many more units of the Workload, or fewer."""
+        counted = np.where(self.uncounted, np.maximum(change, 0), change)
+        count = np.maximum(self.quota.count + self.by_domain(counted)[:-1], 0)
+        return replace(self, held=self.held + change, quota=replace(self.quota, count=count))
+
+    def by_domain(self, values: Ints) -> Ints:
+        """Sums by listed domain, and last those of the clusters outside."""
+        return sums(self.place, values, len(self.names) + 1)
+
+
+def growth(quota: Quota, room: Ints, units: int) -> Ints:
+    """Units that each listed domain takes, and last the clusters outside.
+
+    Args:
+        quota: the numbers and the counts.
+        room: shape (domains + 1,), what the clusters of each can take, those outside last.
+        units: fewer are taken where nothing may take the rest.
+    """
+    below = np.minimum(np.maximum(quota.desired - quota.count, 0), room[:-1])
+    fill = _in_sequence if quota.method is Method.FILL else _in_balance
+    taken = fill(min(units, int(below.sum())), quota.desired, quota.count, below)
+    outside, left = 0, units - int(taken.sum())
+    if not quota.required and left:
+        rest = room[:-1] - taken
+        reached = quota.count + taken >= quota.desired
+        rest = np.where(reached, rest, 0)
+        more = _beyond(min(left, int(rest.sum())), quota.desired, quota.count + taken, rest)
+        taken = taken + more
+        outside = min(left - int(more.sum()), int(room[-1]))
+    return np.append(taken, outside)
+
+
+def decline(quota: Quota, own: Ints, units: int) -> Ints:
+    """Units that each listed domain gives back, and last the clusters outside.
+
+    `own` has the same shape, and says how many each has to give.
+    """
+    outside = min(units, int(own[-1]))
+    left = units - outside
+    over = np.minimum(np.maximum(quota.count - quota.desired, 0), own[:-1])
+    first = _kept_last(_beyond, min(left, int(over.sum())), quota.desired, quota.count, over)
+    left -= int(first.sum())
+    count, own_left = quota.count - first, np.minimum(own[:-1] - first, quota.count - first)
+    if quota.method is Method.FILL:
+        second = _out_of_sequence(min(left, int(own_left.sum())), quota.desired, count, own_left)
+    else:
+        wanted = min(left, int(own_left.sum()))
+        second = _kept_last(_in_balance, wanted, quota.desired, count, own_left)
+    return np.append(first + second, outside)
+
+
+def scores(quota: Quota) -> Ints:
+    """The column of the next unit by domain, 0..100; 0 for a domain that is reached."""
+    some = np.maximum(quota.desired, 1)
+    count = quota.count if quota.method is Method.FILL else quota.desired - quota.count
+    value: Ints = np.clip(_BEST * count // some, 0, _BEST)
+    return value * (quota.count < quota.desired)
+
+
+def assignment_order(quota: Quota, room: Ints, units: int, *, most: int = 64) -> list[int]:
+    """The domains (OUTSIDE last) that the first `most` units go to, one after the other."""
+    order: list[int] = []
+    before = np.zeros(len(quota.desired) + 1, dtype=np.int64)
+    for number in range(1, min(units, most) + 1):
+        after = growth(quota, room, number)
+        found = np.flatnonzero(after > before)
+        if not len(found):
+            break
+        order.append(int(found[0]) if found[0] < len(quota.desired) else OUTSIDE)
+        before = after
+    return order
+
+
+def _in_balance(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+    """The first units by falling score, equals by the list; a domain takes a whole level."""
+    levels = np.arange(_BEST + 1, -2, -1, dtype=np.int64)[:, None]
+    last = desired - -(-levels * desired // _BEST)
+    # Units whose score is at least the level's; below level 0 there is nothing that is left out.
+    reach = np.where(levels < 0, most, np.clip(last - count + 1, 0, most))
+    level = int(np.argmax(reach.sum(axis=1) >= units))
+    if level == 0:
+        return np.zeros_like(most)
+    sure: Ints = reach[level - 1]
+    return sure + first_come(reach[level] - sure, units - int(sure.sum()))
+
+
+def _in_sequence(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+    """One domain after the other, the fullest first, equals by the list."""
+    ratio = _BEST * count // np.maximum(desired, 1)
+    line = np.argsort(-ratio, kind="stable")
+    taken = np.zeros_like(most)
+    taken[line] = first_come(most[line], units)
+    return taken
+
+
+def _out_of_sequence(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+    """The reverse: the least full domain gives first, equals from the end of the list."""
+    ratio = np.where(count >= desired, _BEST, _BEST * count // np.maximum(desired, 1))
+    line = np.lexsort((-np.arange(len(most)), ratio))
+    given = np.zeros_like(most)
+    given[line] = first_come(most[line], units)
+    return given
+
+
+def _beyond(units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+    """The first units by rising count/desired, equals by the list; domains of number 0 last."""
+    taken = np.zeros_like(most)
+    if units <= 0:
+        return taken
+    known = desired > 0
+    low, high = 0.0, float((count + most + 1).max() / max(1, int(desired[known].min(initial=1))))
+    for _ in range(_FAR):
+        middle = (low + high) / 2
+        enough = _up_to(middle, desired, count, most, known).sum() >= units
+        low, high = (low, middle) if enough else (middle, high)
+    # One less of each is surely among the first, and one more surely not: floats round.
+    taken = np.maximum(_up_to(low, desired, count, most, known) - 1, 0)
+    near = np.where(known, np.minimum(_up_to(high, desired, count, most, known) + 1, most), 0)
+    taken = taken + _first_of(desired, count + taken, near - taken, units - int(taken.sum()))
+    nothing = np.where(known, 0, most)
+    return taken + first_come(nothing, units - int(taken.sum()))
+
+
+def _up_to(ratio: float, desired: Ints, count: Ints, most: Ints, known: Mask) -> Ints:
+    reach = np.floor(np.minimum(ratio * desired, _FARTHEST)).astype(np.int64) - count + 1
+    return np.where(known, np.clip(reach, 0, most), 0)
+
+
+def _first_of(desired: Ints, count: Ints, some: Ints, units: int) -> Ints:
+    """Of a few units of each domain the first by count/desired, compared to 62 binary places.
+
+    Two such fractions differ by more than that, or are equal, as no number has more than 31 bits.
+    """
+    domain = np.repeat(np.arange(len(some)), some)
+    unit = np.arange(len(domain)) - np.repeat(np.cumsum(some) - some, some)
+    number = desired[domain]
+    whole, rest = np.divmod(count[domain] + unit, number)
+    upper, rest = np.divmod(rest << _PLACES, number)
+    lower = (rest << _PLACES) // number
+    line = np.lexsort((domain, lower, upper, whole))[: max(units, 0)]
+    return np.bincount(domain[line], minlength=len(some))
+
+
+def _kept_last(rule: _Rule, units: int, desired: Ints, count: Ints, most: Ints) -> Ints:
+    """Of the last `most` units of each domain, those that the rule would have given last."""
+    if units <= 0:
+        return np.zeros_like(most)
+    keep = rule(int(most.sum()) - units, desired, count - most, most)
+    given: Ints = most - keep
+    return given

@@ -1,0 +1,225 @@
+"""Units handed out one at a time to the cluster most below its weight, in closed form.
+
+The rule is Webster's: a cluster of weight `w` that holds `a` units stands in line with the
+priority `w / (2a + 1)`, the highest takes the next unit, and equal priorities go by an injected
+order. Bounds only ever take a cluster out of the line. Because each unit is given without knowing
+how many will follow, one more unit never takes one away elsewhere (house monotonicity), and because
+the bounds are nested, giving greedily wastes nothing: whatever can be placed within them is placed.
+
+`divide` reaches the same result without the loop, in two steps that are each exact:
+
+- A cap on a group lets through the first units of the group's own line. How far each cluster gets
+  until the group is full depends on nobody outside, so the cap is replaced by a bound on each
+  cluster. Done from the innermost nest outwards, only bounds on clusters remain.
+- Within a block of clusters that draw on one number of units, the divisor is searched at which they
+  run out (`_around`): what stands clearly before it is taken at once, and only the few units
+  around it are sorted.
+
+Pure; integers in and out; standard library and numpy. Units, weights and their products stay below
+2**63: a priority turned over is (2a - 1) / w, with both below 2**32 and 2**31, and is compared as a
+number with 62 binary places, which tells any two of them apart. The tests hold all this against the
+plain loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+MAX_WEIGHT = 2**31 - 1
+MAX_UNITS = 2**31 - 1
+"""The most that a field of Kubernetes counts; products of the two fit into 63 bits."""
+
+_PLACES = 31
+"""Binary places of a divisor after the first one."""
+
+_LEAST, _MOST = 2.0**-32, 2.0**32 - 2.0
+"""A divisor at which no cluster gets a unit, and one at which every cluster reaches its top."""
+
+_CUT = 52 - _PLACES
+"""Bits of a float64 beyond those places."""
+
+_FEW = 512
+"""Units that are sorted rather than searched through; more, where there are many clusters."""
+
+_FARTHER = 4.0
+"""How much farther the search goes each time that it ends on the side where it came from."""
+
+_HASTE = 6
+"""Steps after which ties are thought to be the reason, and how often the search halves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Disjoint groups of clusters, each with the most units that it may hold in all.
+
+    `group` has one entry a cluster, an index into `cap`; every cluster is in exactly one group.
+    A sequence of nests goes from the outermost to the innermost; each group of a nest lies wholly
+    within one group of the nest before it.
+    """
+
+    group: Ints
+    cap: Ints
+
+
+def first_come(wanted: Ints, units: int) -> Ints:
+    """As they stand, each as much as it wants, until no unit is left; shape as `wanted`."""
+    before = np.cumsum(wanted) - wanted
+    served: Ints = np.clip(units - before, 0, wanted)
+    return served
+
+
+def divide(
+    total: int, *, weight: Ints, start: Ints, top: Ints, order: Ints, nests: Sequence[Nest] = ()
+) -> Ints:
+    """The units that each cluster holds once `total` are held in all, or no more fit.
+
+    Args:
+        total: units to be held in the end, those of `start` included.
+        weight: shape (n,), 0..MAX_WEIGHT; weight 0 takes no unit beyond its start.
+        start: shape (n,), units held to begin with; they stay, even above a cap.
+        top: shape (n,), the most that a cluster may hold; below its start means no more.
+        order: shape (n,), distinct; of equal priorities the lowest goes first.
+        nests: bounds on groups of clusters, outermost first.
+
+    Returns:
+        shape (n,), at least `start` everywhere.
+
+    Raises:
+        ValueError: a weight or a total beyond what is compared exactly.
+    """
+    if len(weight) and int(weight.max()) > MAX_WEIGHT:
+        raise ValueError(f"a weight is at most {MAX_WEIGHT}, found {int(weight.max())}")
+    if total > MAX_UNITS:
+        raise ValueError(f"at most {MAX_UNITS} units are divided at once, asked for {total}")
+    if total <= int(start.sum()):
+        return start.copy()
+    reach = np.where(weight > 0, np.maximum(start, np.minimum(top, MAX_UNITS)), start)
+    for nest in reversed(nests):
+        reach = until_full(weight, start, reach, order, nest.group, nest.cap)
+    whole = np.zeros(len(start), dtype=np.int64)
+    return until_full(weight, start, reach, order, whole, np.array([total], dtype=np.int64))
+
+
+def until_full(weight: Ints, start: Ints, top: Ints, order: Ints, group: Ints, cap: Ints) -> Ints:
+    """What each cluster holds when its group has as much as `cap` says, or its clusters can take.
+
+    Groups that can take no more than their cap need no division: their clusters reach the top.
+    """
+    tight = sums(group, top, len(cap)) > cap
+    if not tight.any():
+        return top
+    if len(cap) == 1:
+        return _share_out(weight, start, top, order, group, cap)
+    held = top.copy()
+    inside = np.flatnonzero(tight[group])
+    number = np.cumsum(tight) - 1
+    held[inside] = _share_out(
+        weight[inside], start[inside], top[inside], order[inside], number[group[inside]], cap[tight]
+    )
+    return held
+
+
+def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quota: Ints) -> Ints:
+    """Each block's quota over its clusters; every block can take more than its quota."""
+    sure, reach = _around(weight, start, top, block, quota)
+    left = np.maximum(quota - sums(block, sure, len(quota)), 0)
+    near = (reach > sure).nonzero()[0]
+    spare = (reach - sure)[near]
+    who = near.repeat(spare)
+    unit = sure[who] + np.arange(len(who)) - (spare.cumsum() - spare).repeat(spare)
+    whole, rest = np.divmod((2 * unit + 1) << _PLACES, weight[who])
+    keys = (order[who], (rest << _PLACES) // weight[who], whole)
+    if len(left) == 1:
+        taken = who[np.lexsort(keys)[: left[0]]]
+    else:
+        blocks = block[who]
+        line = np.lexsort((*keys, blocks))
+        counts = np.bincount(blocks, minlength=len(left))
+        before = counts.cumsum() - counts
+        taken = who[line][np.arange(len(who)) < (before + left)[blocks[line]]]
+    return sure + np.bincount(taken, minlength=len(sure))
+
+
+def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Ints, Ints]:
+    """What each cluster holds a little before its block's quota is out, and a little after.
+
+    At the divisor x a cluster holds each unit of which (2a - 1) / w is at most x. The search for
+    the x at which a block holds its quota goes along the slope of what it holds, and a little too
+    far, so that it soon has an x on each side; every sixth step halves what is between them.
+
+    It ends: an x is one of 2**37 numbers of 32 binary digits, so after 38 halvings the two stand
+    next to each other. Then w x differs by at most 2 between them, as w x is at most 2**32 where
+    a cluster is not at its top; hence no cluster has more than one unit in between, however many of
+    them tie, and there are no more units to be sorted than clusters: 6 * 38 steps at the most.
+    """
+    size, clusters = len(quota), len(weight)
+
+    def held_at(guess: Ints) -> tuple[Ints, Ints]:
+        units = _units(weight, (guess << _CUT).view(np.float64), block)
+        return units, np.minimum(np.maximum(units, start), top)
+
+    least, most = sums(block, start, size), sums(block, top, size)
+    low, high = np.full(size, _digits(_LEAST)), np.full(size, _digits(_MOST))
+    wanted = np.maximum(quota, least)
+    high = np.where(wanted > least, high, low)
+    rates = weight * 0.5
+    pace: NDArray[Any] = _sums(block, rates, size)
+    width = np.sqrt(np.bincount(block, minlength=size))
+    x, missing, before = np.zeros(size), wanted, np.zeros(size, dtype=np.bool_)
+    step = 0
+    while True:
+        step += 1
+        x = x + missing / np.maximum(pace, 0.5)
+        guess = _digits(np.minimum(np.maximum(x, _LEAST), _MOST))
+        halved = (guess <= low) | (guess >= high) | (step % _HASTE == 0)
+        guess = np.where(halved, (low + high) >> 1, guess)
+        x = (guess << _CUT).view(np.float64)
+        could, units = held_at(guess)
+        held = sums(block, units, size)
+        missing = wanted - held
+        under, over = missing >= 0, missing <= 0
+        low, high = np.where(under, guess, low), np.where(over, guess, high)
+        least, most = np.where(under, held, least), np.where(over, held, most)
+        apart = int((most - least).sum())
+        if apart <= (max(clusters >> 1, _FEW) if step < _HASTE else clusters):
+            other = held_at(np.where(under, high, low))[1]
+            return np.minimum(units, other), np.maximum(units, other)
+        pace = _sums(block, rates * ((could >= start) & (could < top)), size)
+        width = np.where(under == before, width * _FARTHER, width)
+        missing, before = missing + np.where(under, width, -width), under
+
+
+def _digits(x: Floats | float) -> Ints:
+    """The first 32 binary digits of a divisor and its power of two, as one number."""
+    digits: Ints = np.asarray(x, dtype=np.float64).view(np.int64) >> _CUT
+    return digits
+
+
+def _units(weight: Ints, x: Floats, block: Ints) -> Ints:
+    """How many units of each cluster stand before its block's divisor, or at it."""
+    part, power = np.frexp(x)
+    digits, places = (part * 2.0**32).astype(np.int64), 32 - power.astype(np.int64)
+    if len(x) > 1:
+        digits, places = digits[block], places[block]
+    units: Ints = ((weight * digits >> places) + 1) >> 1
+    return units
+
+
+def sums(group: Ints, values: Ints, size: int) -> Ints:
+    """Shape (size,): the values of each group, added up; exact below 2**53."""
+    return _sums(group, values, size).astype(np.int64)
+
+
+def _sums(group: Ints, values: NDArray[Any], size: int) -> NDArray[Any]:
+    if size == 1:
+        return np.array([values.sum()])
+    return np.bincount(group, weights=values, minlength=size)

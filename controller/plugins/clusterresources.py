@@ -1,0 +1,61 @@
+"""Room: how many units a cluster can hold, and how much of it is left afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from controller.cache.columns import Ints
+from controller.cache.placements import Index
+from controller.cache.saturating import CEILING, plus
+from controller.cache.snapshot import Fleet
+from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.room import needed, room, room_of
+from controller.model.unit import Unit
+
+MEASURED = ("cpu", "memory")
+"""The resources whose free share is scored."""
+
+
+class ClusterResources:
+    """Refuses clusters without room for what would have to go there, and prefers the emptier ones.
+
+    Room is the units that fit into the free node groups, less those decided but not yet counted
+    there, plus the ones of this Workload that are placed there. Single and Duplicated need room for
+    all units on a cluster, Divided for one. Virtual clusters, and kinds without replicas, are
+    not checked.
+    """
+
+    name = "ClusterResources"
+    ignored_during_execution = True
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A cluster comes, has more room, or shall be checked no more."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),)
+
+    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """The clusters with too little room, by the resources that are lacking."""
+        need = needed(unit)
+        full = room_of(state, unit, fleet) < need
+        if not full.any():
+            return NOTHING_REFUSED
+        lacking = {
+            resource: room(unit, fleet, only=resource) < need for resource in sorted(unit.request)
+        }
+        reasons = [(mask, f"insufficient {resource}") for resource, mask in lacking.items()]
+        return Refused((), short=[*reasons, (full, "insufficient room")])
+
+    def score(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+        """Percent that stays free after placing, averaged over cpu and memory."""
+        units = needed(unit)
+        total = np.zeros(len(fleet), dtype=np.int64)
+        nothing = np.zeros(len(fleet), dtype=np.int64)
+        for resource in MEASURED:
+            offered = fleet.allocatable.get(resource, nothing)
+            held, coming = fleet.requested.get(resource, nothing), fleet.coming(resource)
+            asked = min(unit.request.get(resource, 0) * units, CEILING)
+            left: Ints = np.maximum(offered - plus(plus(held, coming), asked), 0)
+            total += 100 * left // np.maximum(offered, 1)  # offered <= MOST_AMOUNT: exact
+        return np.minimum(total // len(MEASURED), 100)

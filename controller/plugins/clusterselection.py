@@ -1,0 +1,152 @@
+"""Which clusters a Workload asks for: by name, by equality of labels, by affinity to clusters.
+
+These are the author's own words, so a share on a cluster that no longer satisfies them after an
+edit of the Workload is placed anew. A cluster that is relabelled later moves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.explains import Shortage
+from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.model.objects import MemberCluster
+from controller.model.unit import Unit
+
+
+class NamedCluster:
+    """spec.targetCluster: this cluster, or none."""
+
+    name = "NamedCluster"
+    ignored_during_execution = False
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """The cluster of that name comes, or its Secret lies elsewhere."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _is_named),)
+
+    def pre_filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Status:
+        """Refuse at once when the cluster does not exist."""
+        target = unit.target_cluster
+        if target is None or target.name in fleet.row:
+            return SUCCESS
+        return unschedulable(self.name, f"cluster {target.name} not found")
+
+    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """Every other cluster, and this one if its Secret lies in another namespace."""
+        target = unit.target_cluster
+        if target is None:
+            return NOTHING_REFUSED
+        others = np.ones(len(fleet), dtype=np.bool_)
+        others[fleet.rows([target.name])] = False
+        if target.namespace:
+            others |= ~fleet.secret_namespace.equals(target.namespace)
+        return Refused([(others, "didn't match targetCluster")])
+
+    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+        """Another name, or a cluster of that name."""
+        return "another cluster in spec.targetCluster, or one that is registered by that name"
+
+
+class ClusterSelector:
+    """spec.clusterSelector: every pair must hold.
+
+    Reserved keys: clusterName, clusterNamespace (of the cluster's Secret), cloudProvider and its
+    alias clusterProvider (case does not matter), clusterVersion (a leading v does not matter). A
+    cluster's own label of that name counts too.
+    """
+
+    name = "ClusterSelector"
+    ignored_during_execution = False
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A cluster comes, or changes what a pair may be about."""
+        return (on(MEMBER_CLUSTER, _ABOUT_ITSELF),)
+
+    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """The clusters that fail any pair."""
+        if not unit.cluster_selector:
+            return NOTHING_REFUSED
+        mask = np.ones(len(fleet), dtype=np.bool_)
+        for key, value in unit.cluster_selector.items():
+            holds = fleet.column(key).equals(value)
+            reserved = _RESERVED.get(key)
+            mask &= holds | reserved(fleet, value) if reserved else holds
+        return Refused([(~mask, "didn't match clusterSelector")])
+
+    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+        """Other pairs, or other labels."""
+        return "other pairs in spec.clusterSelector, or these labels on the MemberCluster"
+
+
+def _named(fleet: Fleet, value: str) -> Mask:
+    mask = np.zeros(len(fleet), dtype=np.bool_)
+    mask[fleet.rows([value])] = True
+    return mask
+
+
+_RESERVED: Mapping[str, Callable[[Fleet, str], Mask]] = {
+    "clusterName": _named,
+    "clusterNamespace": lambda fleet, value: fleet.secret_namespace.equals(value),
+    "cloudProvider": lambda fleet, value: fleet.provider.equals(value.lower()),
+    "clusterProvider": lambda fleet, value: fleet.provider.equals(value.lower()),
+    "clusterVersion": lambda fleet, value: fleet.version.equals(value.removeprefix("v")),
+}
+
+
+def _is_named(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    target = unit.target_cluster
+    return target is not None and target.name == new.metadata.name
+
+
+_ABOUT_ITSELF = Action.ADDED | Action.LABELS | Action.SPEC | Action.VERSION
+
+
+class ClusterAffinity:
+    """spec.clusterAffinity: required terms are ORed; preferred ones add their weights up."""
+
+    name = "ClusterAffinity"
+    ignored_during_execution = False
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A cluster that a required term matches comes, or is labelled so."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS, _matches),)
+
+    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """The clusters that no required term matches."""
+        required = unit.cluster_affinity.required
+        if required is None:
+            return NOTHING_REFUSED
+        mask = np.zeros(len(fleet), dtype=np.bool_)
+        for term in required.cluster_selector_terms:
+            mask |= fleet.matches(term)
+        return Refused([(~mask, "didn't match clusterAffinity")])
+
+    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+        """Another term, or other labels."""
+        return "another required term in spec.clusterAffinity, or its labels on the MemberCluster"
+
+    def score(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+        """The sum of the weights of the preferred terms that match."""
+        total = np.zeros(len(fleet), dtype=np.int64)
+        for term in unit.cluster_affinity.preferred:
+            total += term.weight * fleet.matches(term.preference)
+        return total
+
+    def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
+        """In proportion to the best feasible cluster."""
+        best = int(scores[feasible].max(initial=0))
+        return 100 * scores // best if best else np.zeros_like(scores)
+
+
+def _matches(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    required = unit.cluster_affinity.required
+    terms = required.cluster_selector_terms if required else []
+    labels = new.labels
+    return any(term.matches(labels) for term in terms)

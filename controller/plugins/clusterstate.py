@@ -1,0 +1,176 @@
+"""What a cluster's own state says: is it ready, cordoned, tainted, does it take this Workload.
+
+None of these moves a share that is already there, except the rules on namespaces and kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.nodegroups import HARD, SOFT
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.explains import Shortage, either
+from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.model.objects import MemberCluster, Taint
+from controller.model.unit import Unit
+from crds.names import forbidden_namespace
+
+_CORDONED = "unschedulable"
+_NAMESPACES = "spec.namespaces.allow of the MemberCluster"
+
+
+class TargetNamespace:
+    """MemberCluster.spec.namespaces: which target namespaces the cluster takes."""
+
+    name = "TargetNamespace"
+    ignored_during_execution = False
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A cluster that takes the namespace comes, or its rule lets it in."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_namespace),)
+
+    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """Clusters whose rule leaves the namespace out.
+
+        All of them for one that is never a target.
+        """
+        target = unit.target_namespace
+        if forbidden_namespace(target):
+            nowhere = np.ones(len(fleet), dtype=np.bool_)
+            return Refused([(nowhere, f"namespace {target} is never a target")])
+
+        def refused(rule: str | None) -> bool:
+            return not _allowed(target, (rule or "").split("\n"))
+
+        return Refused([(fleet.rules.where(refused), f"namespace {target} is not allowed")])
+
+    def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
+        """The namespace in the cluster's rule."""
+        return f"namespace {shortage.unit.target_namespace} in {_NAMESPACES}"
+
+
+def _allowed(target: str, globs: Sequence[str]) -> bool:
+    return any(fnmatchcase(target, glob) for glob in globs)
+
+
+def _takes_namespace(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    target = unit.target_namespace
+    return not forbidden_namespace(target) and _allowed(target, new.spec.namespaces.allow)
+
+
+class AllowedKinds:
+    """MemberCluster.spec.allowedKinds: the guarded kinds that the cluster takes.
+
+    Of a custom kind only the member knows whether it has a namespace: the propagator looks again.
+    """
+
+    name = "AllowedKinds"
+    ignored_during_execution = False
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A cluster that takes all of its kinds comes, or lists them."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_kinds),)
+
+    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """Clusters that do not list every guarded kind that the Workload brings along."""
+        wanted = set(unit.guarded_kinds)
+        if not wanted:
+            return NOTHING_REFUSED
+
+        def refused(listed: str | None) -> bool:
+            return not wanted <= set((listed or "").split("\n"))
+
+        named = ", ".join(unit.guarded_kinds)
+        return Refused([(fleet.kinds.where(refused), f"{named} not in spec.allowedKinds")])
+
+    def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
+        """The kinds in the cluster's list."""
+        named = ", ".join(shortage.unit.guarded_kinds)
+        return f"{named} in spec.allowedKinds of the MemberCluster"
+
+
+def _takes_kinds(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    return set(unit.guarded_kinds) <= set(new.spec.allowed_kinds)
+
+
+class ClusterReady:
+    """A cluster takes new units only while it answers and is not about to be deleted."""
+
+    name = "ClusterReady"
+    ignored_during_execution = True
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A cluster answers, from the first moment or again."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.READY, _is_ready),)
+
+    def filter(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """Those being deleted, and those not ready."""
+        return Refused([(fleet.deleting, "being deleted"), (~fleet.ready, "not ready")])
+
+    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+        """Only the cluster itself can help."""
+        return "a cluster that is ready again"
+
+
+def _is_ready(_unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    return new.ready and not new.metadata.deleting
+
+
+class TaintToleration:
+    """spec.taints and the cordon of MemberClusters against spec.tolerations of the Workload."""
+
+    name = "TaintToleration"
+    ignored_during_execution = True
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A cluster comes without a cordon, its taints tolerated, or gets rid of them."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.TAINTS, _lets_in),)
+
+    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """Cordoned clusters, and those with a hard taint that is not tolerated."""
+        tainted = fleet.untolerated(unit.tolerations, HARD) > 0
+        return Refused(
+            [(fleet.cordoned, _CORDONED), (tainted, "had taints that were not tolerated")]
+        )
+
+    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
+        """An end of the cordon, or tolerations of the taints, as `key=value:effect`."""
+        if text == _CORDONED:
+            return "an end of the cordon (spec.unschedulable of the MemberCluster)"
+        return f"a toleration of {either(_taints(shortage, rows), 'and')} in spec.tolerations"
+
+    def score(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+        """How many soft taints are not tolerated."""
+        return fleet.untolerated(unit.tolerations, SOFT)
+
+    def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
+        """The fewer the better; 100 where there is none."""
+        worst = int(scores[feasible].max(initial=0))
+        return np.full_like(scores, 100) if not worst else 100 - 100 * scores // worst
+
+
+def _taints(shortage: Shortage, rows: Mask) -> list[str]:
+    """The hard taints on these clusters that nothing tolerates."""
+    mine = shortage.unit.tolerations
+    return sorted(
+        f"{taint.key}{'=' if taint.value else ''}{taint.value}:{taint.effect}"
+        for taint, mask in shortage.fleet.taints.items()
+        if taint.effect in HARD
+        and (mask & rows).any()
+        and not any(each.tolerates(taint) for each in mine)
+    )
+
+
+def _lets_in(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    borne = (any(t.tolerates(taint) for t in unit.tolerations) for taint in _hard(new))
+    return not new.spec.unschedulable and all(borne)
+
+
+def _hard(cluster: MemberCluster) -> list[Taint]:
+    return [taint for taint in cluster.spec.taints if taint.effect in HARD]

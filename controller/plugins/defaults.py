@@ -1,0 +1,76 @@
+"""Every plugin that belongs to no feature, and which of them the default profile enables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from controller.plugins.clustercriteria import ClusterCost, ClusterLatency, ClusterReliability
+from controller.plugins.clusterresources import ClusterResources
+from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster
+from controller.plugins.clusterstate import (
+    AllowedKinds,
+    ClusterReady,
+    TaintToleration,
+    TargetNamespace,
+)
+from controller.plugins.divided import Divided
+from controller.plugins.prioritysort import PrioritySort
+from controller.plugins.spreadconstraints import SpreadConstraints
+from controller.plugins.whole import Duplicated, Single
+from controller.plugins.workloadaffinity import WorkloadAffinity
+
+BUILTIN: Mapping[str, Callable[[], Any]] = {
+    plugin.name: plugin
+    for plugin in (
+        PrioritySort,
+        NamedCluster,
+        ClusterSelector,
+        ClusterAffinity,
+        TargetNamespace,
+        AllowedKinds,
+        ClusterReady,
+        TaintToleration,
+        WorkloadAffinity,
+        ClusterResources,
+        ClusterCost,
+        ClusterLatency,
+        ClusterReliability,
+        Single,
+        Duplicated,
+        Divided,
+        SpreadConstraints,
+    )
+}
+
+DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
+    "queueSort": (("PrioritySort", 1),),
+    "preFilter": (("NamedCluster", 1),),
+    "filter": tuple(
+        (name, 1)
+        for name in (
+            "NamedCluster",
+            "ClusterSelector",
+            "ClusterAffinity",
+            "TargetNamespace",
+            "AllowedKinds",
+            "ClusterReady",
+            "TaintToleration",
+            "WorkloadAffinity",
+            "ClusterResources",
+        )
+    ),
+    "score": (
+        ("ClusterAffinity", 2),
+        ("WorkloadAffinity", 2),
+        ("TaintToleration", 3),
+        ("ClusterResources", 1),
+    ),
+    "assign": (
+        ("Single", 1),
+        ("Duplicated", 1),
+        ("Divided", 1),
+        ("SpreadConstraints", 1),
+    ),
+}
+"""Enabled at each point, in order; the number is the weight of a score. Features add theirs."""

@@ -1,0 +1,100 @@
+"""Divided: shares by free room, by static weights, or packed on as few clusters as hold them.
+
+It gives the plan the weights and the bounds of `distributionWeights`, `packing`, and for whatever
+is divided, by a policy too, what clusters were seen to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.interface import Candidates, CycleState
+from controller.model import settled
+from controller.model.objects import MemberCluster
+from controller.model.unit import Unit
+from controller.planner.indomain import Inside
+from controller.planner.learning import as_bounds
+from controller.planner.problem import UNBOUNDED, Problem
+from crds.workload import Packing
+
+PATIENCE_SECONDS = 60
+"""How long units may have no node before a cluster counts as full: one that grows by itself needs
+a while."""
+
+
+class Divided:
+    """Split by static weights where there are any, otherwise by free room."""
+
+    name = "Divided"
+
+    def __init__(
+        self,
+        unschedulableSeconds: int = PATIENCE_SECONDS,  # noqa: N803 - as the file spells it
+    ) -> None:
+        if not isinstance(unschedulableSeconds, int) or unschedulableSeconds < 0:
+            raise ValueError("unschedulableSeconds: a whole number of seconds, 0 or more")
+        self._patience = timedelta(seconds=unschedulableSeconds)
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """More room; where rules are about labels, that these change."""
+        return (
+            on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
+            on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, _is_weighted),
+        )
+
+    def settled(self, unit: Unit, now: datetime) -> Unit:
+        """The unit with the limits that its clusters have shown by now."""
+        return settled.settled(unit, now, self._patience)
+
+    def next_look(self, unit: Unit, now: datetime) -> float | None:
+        """Seconds until `settled` may say something new without a report."""
+        return settled.next_look(unit, now, self._patience)
+
+    def divides(self, unit: Unit, _state: CycleState) -> bool:
+        """`distribution: Divided`, for kinds that have replicas."""
+        return unit.distribution == "Divided" and not unit.everywhere
+
+    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+        """Static weights with their bounds, packing, learnt limits."""
+        limits = np.minimum(problem.learnt, as_bounds(unit.limits, field.fleet.row))
+        problem = replace(problem, learnt=limits)
+        if not self.divides(unit, field.state):
+            return problem
+        if unit.weights:
+            problem = replace(_static(unit, field, problem), inside=Inside.WEIGHT)
+        if unit.packing == Packing.FEWEST.value:
+            weight = np.where(field.able, problem.weight, 0)
+            problem = replace(problem, weight=weight, inside=Inside.FEWEST)
+        return problem
+
+
+def _static(unit: Unit, field: Candidates, problem: Problem) -> Problem:
+    """The first rule that matches a cluster gives its weight and bounds; no rule, no units."""
+    size = len(field.fleet)
+    weight, lower = np.zeros((2, size), dtype=np.int64)
+    upper = np.full(size, UNBOUNDED, dtype=np.int64)
+    free = np.ones(size, dtype=np.bool_)
+    for rule in unit.weights:
+        mask = field.fleet.selected(rule.cluster_selector) & free
+        free &= ~mask
+        weight[mask] = rule.weight
+        lower[mask] = rule.min_replicas
+        if rule.max_replicas is not None:
+            upper[mask] = rule.max_replicas
+    weight = np.where(field.able, weight, 0)
+    return replace(
+        problem,
+        weight=weight,
+        room=np.where(weight > 0, problem.room, problem.present),
+        lower=np.maximum(problem.lower, lower),
+        upper=np.minimum(problem.upper, upper),
+    )
+
+
+def _is_weighted(unit: Unit, _old: MemberCluster, _new: MemberCluster | None) -> bool:
+    return bool(unit.weights)

@@ -1,0 +1,151 @@
+"""From a ranking to shares that are not divided: whole to the best cluster, or in full everywhere.
+
+What is placed stays where it may stay. Each share carries what made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.interface import Assignment, Candidates
+from controller.model.objects import MemberCluster
+from controller.model.unit import Unit
+from controller.planner.choice import Choice, Field, choose
+from controller.planner.reasons import Reason, Why, no_reasons
+from controller.plugins.spreadconstraints import counts
+from crds.workload import ScheduledReason
+
+
+class Single:
+    """All units on one cluster: where they are, if that will still do, else the best.
+
+    Shares on several clusters, as a policy leaves them that binds it no longer, stay where they are
+    until the Workload's own rules are edited.
+    """
+
+    name = "Single"
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """More room, or that its own cluster stops to answer: then it keeps the place there."""
+        return (
+            on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
+            on(MEMBER_CLUSTER, Action.READY | Action.DELETED, _is_home),
+        )
+
+    def serves(self, unit: Unit) -> bool:
+        """Everything that is neither divided nor duplicated."""
+        return unit.distribution == "Single" and not unit.everywhere
+
+    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+        """One share of all units, or none; the old share where no cluster takes the new number."""
+        want = unit.replicas
+        if not unit.edited and int((field.keeps & (field.present > 0)).sum()) > 1:
+            return _as_it_is(field, want)
+        home = self._home(unit, field)
+        if home is not None and self._holds(home, want, field):
+            kind = Why.KEPT if field.present[home] else Why.WHOLE
+            return _whole(home, want, want, kind)
+        if len(field.ranking):
+            best = int(field.ranking[0])
+            return _whole(best, want, want, Why.WHOLE)
+        if home is not None:
+            kept = min(int(field.present[home]), want)
+            return _whole(home, kept, want, Why.KEPT)
+        return Assignment({}, want, no_reasons)
+
+    def _home(self, unit: Unit, field: Candidates) -> int | None:
+        """The present cluster; of several (after an edit) the best ranked, then the fullest."""
+        rows = [field.fleet.row[n] for n in unit.present if n in field.fleet.row]
+        rows = [row for row in rows if field.keeps[row]]
+        if not rows:
+            return None
+        return min(rows, key=lambda r: (-field.scores[r], -field.present[r], field.fleet.names[r]))
+
+    def _holds(self, row: int, want: int, field: Candidates) -> bool:
+        """No growth needs nothing; growth needs a cluster that takes new units, and room.
+
+        A cluster that does not answer is not left for that: it gets the number when it is back.
+        """
+        if want <= field.present[row] or not field.fleet.ready[row]:
+            return True
+        return bool(field.feasible[row] and field.room[row] >= want)
+
+
+class Duplicated:
+    """The full number on every matching cluster, and where it is already."""
+
+    name = "Duplicated"
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """One more cluster is one more place; under spreadConstraints any that changes may be."""
+        return (
+            on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),
+            on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, is_spread),
+        )
+
+    def serves(self, unit: Unit) -> bool:
+        """`distribution: Duplicated`, and every DaemonSet."""
+        return unit.everywhere or unit.distribution == "Duplicated"
+
+    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+        """Desired counts every chosen cluster; where there is none, one that is looked for."""
+        held = field.keeps & field.held
+        choice = _choice(unit, field)
+        rows = np.flatnonzero((field.feasible & choice.open) | held)
+        shares = {int(row): unit.replicas for row in rows}
+        why = (Reason(Why.EVERYWHERE, unit.replicas),)
+        desired = unit.replicas * max(len(shares), 1)
+        return Assignment(
+            shares,
+            desired,
+            lambda row: why if row in shares else (),
+            notes=choice.lacks,
+            choosing=choice.lacks,
+            short=ScheduledReason.FAILED_TO_SCHEDULE
+            if choice.lacks
+            else ScheduledReason.INSUFFICIENT_CAPACITY,
+        )
+
+
+def _is_home(unit: Unit, old: MemberCluster, _new: MemberCluster | None) -> bool:
+    return old.metadata.name in unit.present
+
+
+def is_spread(unit: Unit, _old: MemberCluster, _new: MemberCluster | None) -> bool:
+    """Whether domains matter to it."""
+    return bool(unit.spread)
+
+
+def _choice(unit: Unit, field: Candidates) -> Choice:
+    """The clusters that spec.spreadConstraints leave; those that hold a copy count as in use."""
+    held = field.keeps & field.held
+    stays = held.astype(np.int64)
+    about = Field(field.feasible, held, None, stays, field.scores, field.fleet.by_name)
+    return choose(counts(unit, field.fleet), about, unit.replicas)
+
+
+def _as_it_is(field: Candidates, want: int) -> Assignment:
+    """The shares on several clusters; more go to the best one with room, fewer leave the least."""
+    present = np.where(field.keeps, field.present, 0)
+    shares = {int(row): int(present[row]) for row in np.flatnonzero(present)}
+    more = want - sum(shares.values())
+    if more > 0:
+        roomy = (int(r) for r in field.ranking if field.room[r] - field.present[r] >= more)
+        best = next(roomy, None)
+        if best is not None:
+            shares[best] = shares.get(best, 0) + more
+    for row in sorted(shares, key=lambda row: (shares[row], -field.fleet.by_name[row])):
+        taken = min(max(-more, 0), shares[row])
+        shares[row] -= taken
+        more += taken
+    kept = {row: units for row, units in shares.items() if units}
+    return Assignment(kept, want, lambda row: (Reason(Why.KEPT, kept[row]),) if row in kept else ())
+
+
+def _whole(row: int, units: int, desired: int, kind: Why) -> Assignment:
+    """One share on one cluster."""
+    why = (Reason(kind, units),)
+    return Assignment({row: units}, desired, lambda asked: why if asked == row else ())

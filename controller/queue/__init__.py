@@ -1,0 +1,1 @@
+"""Who is decided next, and which events bring a waiting Workload back."""

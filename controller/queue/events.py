@@ -1,0 +1,119 @@
+"""From two versions of an object to what happened to it: the events of Workloads and clusters.
+
+Pure. What could help nobody is no event: room that only gets tighter, an unchanged object.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from controller.framework.events import Action
+from controller.model.objects import MemberCluster, NodeGroup, Workload
+from machinery.types import quantities
+
+NOTHING = Action(0)
+
+
+def edited(old: Workload | None, new: Workload) -> bool:
+    """Whether something changed, shares apart, that a decision of its own depends on."""
+    return (
+        old is None
+        or old.metadata.generation != new.metadata.generation
+        or old.metadata.labels != new.metadata.labels
+        or old.metadata.annotations != new.metadata.annotations
+    )
+
+
+def of_workload(old: Workload | None, new: Workload | None) -> Action:
+    """What happened to a Workload, as others see it."""
+    if old is None or new is None:
+        return Action.ADDED if old is None else Action.DELETED
+    action = NOTHING
+    if old.unit.labels != new.unit.labels or old.unit.unit_labels != new.unit.unit_labels:
+        action |= Action.LABELS
+    if old.metadata.generation != new.metadata.generation or old.fault != new.fault:
+        action |= Action.SPEC
+    if _holding(old) != _holding(new):
+        action |= Action.SHARES
+    return action
+
+
+def freed(old: Workload, new: Workload | None) -> set[str]:
+    """The clusters where it takes less room than before: units went, ended, or ask for others.
+
+    That units are counted by the cluster itself frees nothing: it holds them now.
+    """
+    if new is None or old.unit.load != new.unit.load:
+        return {cluster for cluster, units in old.placements.items() if units}
+    after = new.placements
+    fewer = {cluster for cluster, units in old.placements.items() if after.get(cluster, 0) < units}
+    ended = {each.name: each.finished for each in old.status.clusters}
+    more = (e.name for e in new.status.clusters if e.finished > ended.get(e.name, 0))
+    return fewer.union(more)
+
+
+def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
+    """What happened to a cluster."""
+    if old is None or new is None:
+        return Action.ADDED if old is None else Action.DELETED
+    action = _of_spec(old, new)
+    told, tells = old.status, new.status
+    if old.metadata.labels != new.metadata.labels:
+        action |= Action.LABELS
+    if old.metadata.annotations != new.metadata.annotations:
+        action |= Action.ANNOTATIONS
+    if (told.version, told.provider) != (tells.version, tells.provider):
+        action |= Action.VERSION
+    if (old.ready, old.metadata.deleting) != (new.ready, new.metadata.deleting):
+        action |= Action.READY
+    if told.node_groups != tells.node_groups and _roomier(told.node_groups, tells.node_groups):
+        action |= Action.ROOM
+    return action
+
+
+def _of_spec(old: MemberCluster, new: MemberCluster) -> Action:
+    if old.spec == new.spec:
+        return NOTHING
+    one, other = (
+        msgspec.structs.replace(each.spec, taints=[], unschedulable=False) for each in (old, new)
+    )
+    action = Action.SPEC if one != other else NOTHING
+    if (old.spec.taints, old.spec.unschedulable) != (new.spec.taints, new.spec.unschedulable):
+        action |= Action.TAINTS
+    return action
+
+
+def _holding(workload: Workload) -> set[str]:
+    return {cluster for cluster, units in workload.placements.items() if units}
+
+
+def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
+    """Whether a unit might fit now that did not: more in sum, or more in one piece, or new nodes.
+
+    Nodes with other labels or taints are new ones. What only got tighter, which each placement of
+    ours makes it, wakes nobody.
+    """
+    kinds = {_kind(group) for group in before}
+    if any(_kind(group) not in kinds for group in after):
+        return True
+    was, now = _free(before), _free(after)
+    return any(amount > was.get(what, 0) for what, amount in now.items())
+
+
+def _kind(group: NodeGroup) -> bytes:
+    return msgspec.json.encode((group.labels, group.taints), order="deterministic")
+
+
+def _free(groups: list[NodeGroup]) -> dict[tuple[bytes, str, str], int]:
+    """Free amounts by kind of node and resource: in sum, and the largest of one node."""
+    free: dict[tuple[bytes, str, str], int] = {}
+    for group in groups:
+        for resource, text in group.free.items():
+            try:
+                each = quantities.bounded(resource, text)
+            except ValueError:
+                continue  # counts as no room, as in the fleet
+            total, most = (_kind(group), resource, "sum"), (_kind(group), resource, "most")
+            free[total] = free.get(total, 0) + each * group.count
+            free[most] = max(free.get(most, 0), each if group.count else 0)
+    return free

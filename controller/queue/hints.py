@@ -1,0 +1,94 @@
+"""Which events a refused Workload awaits: those of the plugins that refused it, put together.
+
+A plugin says once, for all Workloads, what could lift a refusal of its own; what a decision hands
+on is only names. The same names come again and again, so what they mean together is worked out once
+and shared by all that were refused by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from controller.framework.events import (
+    ANYTHING,
+    PLAN_EVENTS,
+    THE_PLAN,
+    About,
+    Action,
+    EventHint,
+    Hint,
+)
+from controller.framework.interface import EventsToRegister
+from controller.framework.profile import Profile
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Awaits:
+    """Events by the resource that they are about, and by what says about which object."""
+
+    hints: Mapping[tuple[str, About | None], Sequence[EventHint]]
+    _asked: dict[tuple[str, About | None, Action], Sequence[Hint] | None] = field(
+        default_factory=dict
+    )
+
+    @staticmethod
+    def of(hints: Iterable[EventHint]) -> Awaits:
+        """What these wait for together."""
+        found: dict[tuple[str, About | None], list[EventHint]] = {}
+        for each in dict.fromkeys(hints):
+            found.setdefault((each.event.resource, each.about), []).append(each)
+        return Awaits(found)
+
+    def ask(self, resource: str, about: About | None, action: Action) -> Sequence[Hint] | None:
+        """The hints to ask about such an event, any of which may say yes; None: all are woken."""
+        place = (resource, about, action)
+        if place not in self._asked:
+            matching = [h for h in self.hints[resource, about] if h.event.action & action]
+            asked = tuple(each.hint for each in matching if each.hint is not None)
+            self._asked[place] = asked if len(asked) == len(matching) else None
+        return self._asked[place]
+
+
+NOBODY = Awaits({})
+"""Nothing that happens helps: it waits for an edit of its own, or for the next look at all."""
+EVERYTHING = Awaits.of(ANYTHING)
+
+
+class Hints:
+    """What the plugins of one profile have registered."""
+
+    def __init__(self, profile: Profile) -> None:
+        refusing, hooks = profile.refusing(), profile.hooks()
+        self._hooks = [plugin.name for plugin in hooks]
+        registered = {plugin.name: _registered(plugin) for plugin in (*refusing, *hooks)}
+        self._registered = {THE_PLAN: PLAN_EVENTS, **registered}
+        self._all = frozenset({THE_PLAN, *(plugin.name for plugin in refusing)})
+        self._known: dict[frozenset[str], Awaits] = {}
+
+    def of(self, plugins: frozenset[str]) -> Awaits:
+        """What could lift the refusals of these plugins.
+
+        Hooks have changed what the plugins saw, so they have always had a say; and a hint, which is
+        given the Workload as it is, is not asked where there are any.
+        """
+        known = self._known.get(plugins)
+        if known is None:
+            names = [*plugins, *self._hooks]
+            hints = chain(*(self._registered.get(name, ANYTHING) for name in names))
+            known = Awaits.of(map(_unasked, hints) if self._hooks else hints)
+            self._known[plugins] = known
+        return known
+
+    def all(self) -> Awaits:
+        """What could lift any refusal of the profile."""
+        return self.of(self._all)
+
+
+def _registered(plugin: object) -> Sequence[EventHint]:
+    return plugin.events_to_register() if isinstance(plugin, EventsToRegister) else ANYTHING
+
+
+def _unasked(hint: EventHint) -> EventHint:
+    return EventHint(hint.event)

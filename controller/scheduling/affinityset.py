@@ -1,0 +1,294 @@
+"""Workloads that require each other: all find places beside each other, or none does.
+
+The clusters of the first one are tried in the order of its ranking. From there the others follow,
+those that a placed one waits for before the rest, each bound to the domains where it is waited for.
+The number of passes is linear in the size of the set, and every pass is a step of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import islice
+
+import msgspec
+import numpy as np
+
+from controller.cache.columns import Mask
+from controller.cache.neighbours import beside
+from controller.cache.placements import Index, Overlay
+from controller.cache.saturating import sums, times
+from controller.cache.seekers import Seekers
+from controller.cache.snapshot import Fleet
+from controller.framework.profile import Profile
+from controller.model.objects import ClusterTerms, WorkloadAffinity, WorkloadTerm
+from controller.model.unit import Unit
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import FITS, Decision
+from controller.scheduling.steps import Steps
+from crds.names import LABEL_CLUSTER
+from machinery.types.metadata import Key
+from machinery.types.selectors import Requirement, SelectorTerm
+
+_STARTS = 64
+"""Clusters tried for the first of a set. A set that has no place by then waits for a change: one
+that is hard to place must not keep all the other Workloads from being decided."""
+_PASSES = 4
+"""Passes for each of a set, over all starts."""
+
+
+def decide_together(
+    fleet: Fleet, units: Sequence[Unit], bound: Index, profile: Profile, now: datetime
+) -> Steps[list[Decision]]:
+    """One decision for each of the units: all find places beside each other, or none does.
+
+    Where none does, each is given what it gets alone: a refusal, as it waits for another one.
+    """
+    search = _Search(fleet, units, bound, profile, now)
+    starts = yield from search.starts()
+    for row in starts:
+        found = yield from search.beginning_at(fleet.names[row])
+        if found:
+            return [found[unit.key] for unit in units]
+        if search.passes > _PASSES * len(units) + _STARTS:
+            break
+    alone: list[Decision] = []
+    for unit in units:
+        alone.append(decide(fleet, unit, bound, profile, now))
+        yield
+    return alone
+
+
+def found_again(
+    fleet: Fleet, found: Sequence[Decision], bound: Index, profile: Profile, now: datetime
+) -> Steps[bool]:
+    """Whether the members of a set come to the same places in this fleet, beginning at the same.
+
+    Where the search begins is not looked for once more, which is half of its work.
+    """
+    search = _Search(fleet, [decision.unit for decision in found], bound, profile, now)
+    places = {decision.unit.key: decision.placements for decision in found}
+    anew = yield from search.beginning_at(next(iter(places[search.first]), fleet.names[0]))
+    return bool(anew) and all(anew[key].placements == there for key, there in places.items())
+
+
+@dataclass(slots=True)
+class _Open:
+    """A required term of a placed unit that does not hold yet: who is to make it hold, and where.
+
+    `there` are the rows of the unit's clusters, `selected` the others of the set that may.
+    """
+
+    unit: Unit
+    there: Mapping[str, int]
+    term: WorkloadTerm
+    selected: frozenset[Key]
+
+    def met(self, fleet: Fleet, view: Index) -> bool:
+        """Whether it holds on each of the unit's clusters."""
+        rows, unit = fleet.rows(self.there), self.unit.with_present(self.there)
+        return bool(beside(unit, self.term, fleet, view)[rows].all())
+
+    def domains(self, fleet: Fleet) -> tuple[str, tuple[str, ...]]:
+        """The topology key, and its values on the unit's clusters."""
+        column = fleet.column(self.term.topology_key)
+        codes = sorted(set(column.codes[fleet.rows(self.there)].tolist()))
+        values = [v for c in codes if (v := column.vocabulary.values[c]) is not None]
+        return self.term.topology_key, tuple(values)
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """A set half placed: what the next pass reads, and what is still owed."""
+
+    fleet: Fleet
+    view: Overlay
+    left: dict[Key, Unit]
+    decisions: dict[Key, Decision] = field(default_factory=dict)
+    open: list[_Open] = field(default_factory=list)
+
+    def following(self) -> Unit:
+        """Whom somebody waits for and nobody else can help, then whom anybody waits for."""
+        waited: Unit | None = None
+        for owed in self.open:
+            able = [key for key in self.left if key in owed.selected]
+            if len(able) == 1:
+                return self.left.pop(able[0])
+            waited = waited or (self.left[able[0]] if able else None)
+        unit = waited or next(iter(self.left.values()))
+        return self.left.pop(unit.key)
+
+    def owed_by(self, unit: Unit, *, strictly: bool) -> list[_Open]:
+        """The open terms that the unit may make hold; `strictly`: that nobody else can."""
+        mine = [owed for owed in self.open if unit.key in owed.selected]
+        return [o for o in mine if not (strictly and o.selected & self.left.keys())]
+
+
+class _Search:
+    """The search for places of one set. `passes` counts how often a unit was decided."""
+
+    def __init__(
+        self, fleet: Fleet, units: Sequence[Unit], bound: Index, profile: Profile, now: datetime
+    ) -> None:
+        self.passes = 0
+        self._fleet = fleet
+        self._bound = bound
+        self._profile = profile
+        self._now = now
+        self._turns = sorted(units, key=lambda unit: (not unit.whole, unit.key))
+        self._seekers = Seekers(units)
+        self._selected: dict[Key, list[frozenset[Key]]] = {}
+
+    @property
+    def first(self) -> Key:
+        """The one that the search begins with."""
+        return self._turns[0].key
+
+    def starts(self) -> Steps[list[int]]:
+        """The first unit's ranking without the clusters beside which the others have no place.
+
+        One that takes several clusters needs no choice of them: its ranking is not gone through.
+        """
+        first, fleet = self._turns[0], self._fleet
+        everybody = {unit.key for unit in self._turns}
+        opened = self._decide(fleet, _without(first, self._terms(first), everybody), self._bound)
+        masks: dict[Key, Mask] = {first.key: opened.verdicts == FITS}
+        one = self._one_cluster()
+        asked = everybody if one else {key for keys in self._terms(first) for key in keys}
+        for unit in self._turns[1:]:
+            yield
+            if unit.key in asked:
+                free = _without(unit, self._terms(unit), everybody)
+                masks[unit.key] = self._decide(fleet, free, self._bound).verdicts == FITS
+        possible = np.ones(len(fleet), dtype=np.bool_)
+        for term, keys in zip(first.affinity.required, self._terms(first), strict=True):
+            selected = [masks[key] for key in keys]
+            possible &= beside(first, term, fleet, self._bound) | _around(fleet, term, selected)
+            yield
+        if one:
+            possible &= np.all(list(masks.values()), axis=0) & _roomy(fleet, self._turns)
+        rows = [row for row in map(int, opened.ranking) if possible[row]]
+        return list(islice(rows, _STARTS if first.whole else 1))
+
+    def beginning_at(self, cluster: str) -> Steps[dict[Key, Decision]]:
+        """Decisions with the first unit on that cluster; empty when one of them finds no place."""
+        left = {unit.key: unit for unit in self._turns}
+        attempt = _Attempt(self._fleet, self._bound.overlay({}), left)
+        unit = left.pop(self._turns[0].key)
+        pairs = {**unit.cluster_selector, LABEL_CLUSTER: cluster}
+        start = replace(unit, cluster_selector=pairs) if unit.whole else unit
+        while True:
+            yield
+            if not self._place(attempt, unit, start):
+                return {}
+            if not left:
+                return {} if attempt.open else attempt.decisions
+            yield
+            unit = start = attempt.following()
+
+    def _place(self, attempt: _Attempt, unit: Unit, asked: Unit) -> bool:
+        """Decide one beside those that are placed; False where it finds no place."""
+        asked = _without(asked, self._terms(unit), attempt.left.keys())
+        decision = None
+        for strictly in (False, True):
+            owed = attempt.owed_by(unit, strictly=strictly)
+            if strictly and len(owed) == len(attempt.owed_by(unit, strictly=False)):
+                break  # the same question
+            found = self._decide(attempt.fleet, _bound_to(asked, owed, attempt.fleet), attempt.view)
+            if found.scheduled:
+                decision = found
+                break
+        if decision is None:
+            return False
+        self._take(attempt, unit, decision)
+        return True
+
+    def _take(self, attempt: _Attempt, unit: Unit, decision: Decision) -> None:
+        """Count it in what the next pass reads, and note what it owes and is owed."""
+        there = decision.placements
+        attempt.decisions[unit.key] = replace(decision, unit=unit)
+        attempt.view.place(unit, there)
+        attempt.fleet = attempt.fleet.assuming(unit.load, _more(unit, there))
+        fleet, view = attempt.fleet, attempt.view
+        attempt.open = [
+            o for o in attempt.open if unit.key not in o.selected or not o.met(fleet, view)
+        ]
+        for term, keys in zip(unit.affinity.required, self._terms(unit), strict=True):
+            owed = _Open(unit, there, term, keys)
+            if not keys.isdisjoint(attempt.left) and not owed.met(fleet, view):
+                attempt.open.append(owed)
+
+    def _terms(self, unit: Unit) -> list[frozenset[Key]]:
+        """For each required term the others of the set that it selects."""
+        if unit.key not in self._selected:
+            self._selected[unit.key] = [
+                frozenset(other.key for other in self._seekers.selected(unit, t.label_selector))
+                - {unit.key}
+                for t in unit.affinity.required
+            ]
+        return self._selected[unit.key]
+
+    def _one_cluster(self) -> bool:
+        """Whether all of them can only be on one and the same cluster."""
+        return all(
+            unit.whole and all(t.topology_key == LABEL_CLUSTER for t in unit.affinity.required)
+            for unit in self._turns
+        )
+
+    def _decide(self, fleet: Fleet, unit: Unit, view: Index) -> Decision:
+        self.passes += 1
+        return decide(fleet, unit, view, self._profile, self._now)
+
+
+def _around(fleet: Fleet, term: WorkloadTerm, masks: Iterable[Mask]) -> Mask:
+    rows = np.flatnonzero(np.any([np.zeros(len(fleet), dtype=np.bool_), *masks], axis=0))
+    return fleet.domain(term.topology_key, (fleet.names[int(row)] for row in rows))
+
+
+def _roomy(fleet: Fleet, units: Iterable[Unit]) -> Mask:
+    """The clusters whose nodes have at least as much free, in sum, as all of the units ask for."""
+    asked: dict[str, int] = {}
+    for unit in units:
+        for resource, amount in unit.request.items() if unit.counted else ():
+            asked[resource] = asked.get(resource, 0) + amount * unit.replicas
+    mask = np.ones(len(fleet), dtype=np.bool_)
+    groups = fleet.groups
+    for resource, amount in asked.items():
+        free = groups.free.get(resource)
+        if free is None:
+            mask &= amount == 0
+        else:
+            mask &= sums(groups.cluster, times(free, groups.count), len(fleet)) >= amount
+    return mask | fleet.virtual
+
+
+def _more(unit: Unit, placements: Mapping[str, int]) -> dict[str, int]:
+    """The units that take room which is not taken yet."""
+    return {name: n - unit.present.get(name, 0) for name, n in placements.items()}
+
+
+def _bound_to(unit: Unit, owed: Iterable[_Open], fleet: Fleet) -> Unit:
+    """The unit, bound to the domains of placed ones that wait for it."""
+    for key, values in dict.fromkeys(each.domains(fleet) for each in owed):
+        unit = _within(unit, Requirement(key, "In", list(values)))
+    return unit
+
+
+def _within(unit: Unit, requirement: Requirement) -> Unit:
+    """The unit with one more requirement on clusters. An empty term still matches nothing."""
+    required = unit.cluster_affinity.required or ClusterTerms([SelectorTerm({}, [])])
+    terms = [
+        SelectorTerm(term.match_labels, [*term.match_expressions, requirement])
+        for term in required.cluster_selector_terms
+        if term.match_labels or term.match_expressions or unit.cluster_affinity.required is None
+    ]
+    affinity = msgspec.structs.replace(unit.cluster_affinity, required=ClusterTerms(terms))
+    return replace(unit, cluster_affinity=affinity)
+
+
+def _without(unit: Unit, selected: Sequence[frozenset[Key]], later: Iterable[Key]) -> Unit:
+    """The unit without the required terms that others, still to come, may meet."""
+    terms = zip(unit.affinity.required, selected, strict=True)
+    left = [term for term, keys in terms if keys.isdisjoint(later)]
+    return replace(unit, affinity=WorkloadAffinity(left, unit.affinity.preferred))

@@ -1,0 +1,134 @@
+"""What was decided, and everything that it was decided on: kept as arrays, rendered on demand.
+
+The record is the same on success and on failure: each cluster's verdict, each score, the ranking,
+the reasons of each number, and for what is pending what stands in its way and what would help. It
+is written nowhere in full: the status carries a summary, and whoever wants the whole computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.snapshot import Fleet
+from controller.framework.interface import CycleState
+from controller.model.unit import Unit
+from controller.planner.reasons import (
+    AssignmentOrder,
+    Binding,
+    Reasons,
+    no_order,
+    no_reasons,
+    nothing_binds,
+)
+from crds.workload import ScheduledReason, WorkloadState
+from machinery.types.metadata import Key
+
+FITS = 0
+"""The verdict of a cluster that nothing refused; others are 1 + an index into `refusals`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A reason to refuse a cluster, and the plugin that gave it.
+
+    `reached` when only a quota stands in the way, `short` when only room does.
+    """
+
+    plugin: str
+    text: str
+    reached: bool = False
+    short: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One pass. `verdicts`, `scores` and `totals` have one entry a row of `fleet`.
+
+    `masks` says for each of the `refusals` which clusters it holds for, whether or not another one
+    came before it; there are none where the Workload was refused as a whole.
+    `placements` are the shares by cluster, zero shares of Single included;
+    sum(placements) + pending == desired. `full` are the domains that hold their number, `choosing`
+    is what was found while its spreadConstraints chose domains. `shared_by` names the plugins that
+    made the shares, or that bounded the plan which made them. `plugins` are those of the profile by
+    name: they know how to word what they said, and `fields` is what they tell in the Workload's
+    status. `cycle_state` is what the plugins of the pass left for those around the write.
+    `incomplete` are Workloads that run without it though all of them require each other.
+    """
+
+    unit: Unit
+    fleet: Fleet
+    time: datetime
+    placements: Mapping[str, int]
+    desired: int
+    reason: ScheduledReason
+    state: WorkloadState
+    message: str
+    refusals: Sequence[Refusal] = ()
+    masks: Sequence[Mask] = ()
+    verdicts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
+    scores: Mapping[str, Ints] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+    totals: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    ranking: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    why: Reasons = no_reasons
+    full: tuple[str, ...] = ()
+    assignment_order: AssignmentOrder = no_order
+    binding: Binding = nothing_binds
+    choosing: tuple[str, ...] = ()
+    shared_by: tuple[str, ...] = ()
+    plugins: Mapping[str, Any] = field(default_factory=dict)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    cycle_state: CycleState = field(default_factory=CycleState)
+    incomplete: tuple[Key, ...] = ()
+
+    @property
+    def assigned(self) -> int:
+        """Units that have a cluster."""
+        return sum(self.placements.values())
+
+    @property
+    def pending(self) -> int:
+        """Units that have none."""
+        return self.desired - self.assigned
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether every unit has its place."""
+        return self.reason is ScheduledReason.SCHEDULED
+
+    @property
+    def moves(self) -> bool:
+        """Whether it changes any share; only then are the points around the write called."""
+        return dict(self.placements) != dict(self.unit.present)
+
+    def rank_score(self, row: int) -> int:
+        """The published score of a feasible cluster, 1..10."""
+        most = 100 * max(sum(self.weights.values()), 1)
+        return 1 + 9 * (100 * int(self.totals[row]) // most) // 100
+
+    def refused_by(self) -> frozenset[str]:
+        """The plugins that refused a cluster, or the whole Workload."""
+        return frozenset(refusal.plugin for refusal in self.refusals)
+
+    def kept_out_by(self) -> frozenset[str]:
+        """The plugins that may have kept units from clusters: by a refusal, or by the shares."""
+        return self.refused_by().union(self.shared_by)
+
+    def table(self, rows: int) -> str:
+        """The best `rows` clusters as a markdown table: place, Workload, cluster, total, scores."""
+        plugins = sorted(self.scores)
+        head = ["#", "Pod", "Node", "Score", *plugins]
+        lines = [head, ["---:", "---", "---", "---:", *["---:"] * len(plugins)]]
+        for place, row in enumerate(self.ranking[:rows], start=1):
+            weighted = [int(self.scores[p][row]) * self.weights[p] for p in plugins]
+            name = self.fleet.names[row]
+            numbers = [str(n) for n in (int(self.totals[row]), *weighted)]
+            lines.append([str(place), "/".join(self.unit.key), name, *numbers])
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)

@@ -1,0 +1,206 @@
+"""From candidates to shares: divided by one plan that all plugins bound, or as one plugin says.
+
+Where a plugin divides the units, every plugin at Assign that gives bounds is asked in turn, and one
+planner solves what they made together. Elsewhere the first that serves the Workload's distribution
+decides alone.
+
+Where rules and not only room keep units out, the message says so: the clusters that nothing refuses
+are counted by what stops them from taking more. FailedToSchedule means that no cluster may take any
+unit; where some have, the others lack capacity, whatever it is that bounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.cache.columns import Mask
+from controller.framework.events import THE_PLAN
+from controller.framework.interface import Assignment, Bounds, Candidates
+from controller.framework.profile import Profile
+from controller.framework.runtime import guarded
+from controller.model.unit import Unit
+from controller.planner.plan import UNBOUNDED, Plan, Problem, apportion
+from controller.planner.reasons import Obstacle, Reason
+from controller.planner.unitcycle import OUTSIDE
+from controller.planner.webster import MAX_WEIGHT, Ints
+from crds.workload import ScheduledReason
+
+
+def assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | None:
+    """The shares; None where no plugin of the profile serves the distribution."""
+    for plugin in profile.bounds:
+        with guarded(plugin, "Assign"):
+            divides = plugin.divides(unit, field.state)
+        if divides:
+            return divided(profile.bounds, unit, field)
+    for assigner in profile.assigners:
+        with guarded(assigner, "Assign"):
+            if assigner.serves(unit):
+                return replace(assigner.assign(unit, field), shared_by=(assigner.name,))
+    return None
+
+
+def divided(bounds: Sequence[Bounds], unit: Unit, field: Candidates) -> Assignment:
+    """The shares of one plan within the bounds of all; what no cluster may take stays pending."""
+    problem = asked(unit, field)
+    said = [THE_PLAN]
+    for plugin in bounds:
+        before = problem
+        with guarded(plugin, "Assign"):
+            problem = plugin.bound(unit, field, before)
+        if problem is not before:
+            said.append(plugin.name)
+    plan = apportion(problem)
+    field.state.plan = plan
+    given = {int(row): int(plan.shares[row]) for row in _in_order(plan, field)}
+    short = Shortfall(unit, field, plan)
+    return Assignment(
+        given,
+        unit.replicas,
+        lambda row: _why(plan, row) if row in given else (),
+        in_order=problem.domains is not None,
+        full=plan.full,
+        notes=short.notes(),
+        assignment_order=lambda: _assignment_order(plan),
+        binding=lambda: _binding(plan),
+        choosing=plan.choosing,
+        short=ScheduledReason.REPLICAS_REACHED if plan.beyond_quotas else short.reason(),
+        shared_by=tuple(said),
+    )
+
+
+def asked(unit: Unit, field: Candidates) -> Problem:
+    """The problem before any plugin had a say: free room gives the weights."""
+    size = len(field.fleet)
+    present = np.where(field.keeps, field.present, 0)
+    room = np.where(field.able, np.minimum(field.room, UNBOUNDED), present)
+    order = np.empty(size, dtype=np.int64)
+    order[np.lexsort((field.fleet.by_name, -field.scores))] = np.arange(size)
+    unbounded = np.full(size, UNBOUNDED, dtype=np.int64)
+    return Problem(
+        total=unit.replicas,
+        weight=np.where(field.able, np.minimum(room, MAX_WEIGHT), 0),
+        lower=np.zeros(size, dtype=np.int64),
+        upper=unbounded,
+        room=room,
+        learnt=unbounded,
+        present=present,
+        order=order,
+        score=field.scores,
+        names=field.fleet.names,
+    )
+
+
+def _why(plan: Plan, row: int) -> tuple[Reason, ...]:
+    """What made the share, and which of its bounds contradict each other."""
+    pairs = (each.reason for each in plan.contradictions if each.row == row)
+    return (*plan.reasons(row), *pairs)
+
+
+def _binding(plan: Plan) -> tuple[Obstacle, ...]:
+    """What keeps units out, and the bounds that contradict each other, pending units or not."""
+    return (*plan.binding, *(Obstacle(each.reason, 0) for each in plan.contradictions))
+
+
+def _in_order(plan: Plan, field: Candidates) -> Ints:
+    """The rows that hold units; by domain, in their order, where they have one, then by name."""
+    rows = np.flatnonzero(plan.shares)
+    order = plan.asked.domains
+    if order is None:
+        return rows
+    sorted_: Ints = rows[np.lexsort((field.fleet.by_name[rows], order.place[rows]))]
+    return sorted_
+
+
+def _assignment_order(plan: Plan) -> list[str]:
+    """Each new unit's domain, in the order in which they were given; `-` for none of the list."""
+    order = plan.asked.domains
+    names = () if order is None else order.names
+    return ["-" if turn == OUTSIDE else names[turn] for turn in plan.assignment_order()]
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """What was asked and what came of it."""
+
+    unit: Unit
+    field: Candidates
+    plan: Plan
+
+    @property
+    def asked(self) -> Problem:
+        """The problem before the choice of domains."""
+        return self.plan.asked
+
+    @property
+    def shares(self) -> Ints:
+        """Shape (n,), the units that each cluster holds."""
+        return self.plan.shares
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """The bound on the number of domains that cannot be met."""
+        return () if self.plan.choice is None else self.plan.choice.lacks
+
+    def reason(self) -> ScheduledReason:
+        """FailedToSchedule where no cluster may take any unit, InsufficientCapacity elsewhere."""
+        without = self.field.feasible.any() and not (self.asked.weight.any() or self.shares.any())
+        if self.lacks or without:
+            return ScheduledReason.FAILED_TO_SCHEDULE
+        return ScheduledReason.INSUFFICIENT_CAPACITY
+
+    def notes(self) -> tuple[str, ...]:
+        """What the rules keep out; empty where none of them does."""
+        if self.plan.pending <= 0:
+            return ()
+        untried = () if self.plan.choice is None else self.plan.choice.untried
+        pairs = (str(each) for each in self.plan.contradictions)
+        found = [*self.lacks, *self._unweighted(), *self._bounds(), *pairs, *untried]
+        full = self._full()
+        if found and full.any():
+            found.append(f"{_clusters(full, 'has', 'have')} no room for more")
+        return tuple(found)
+
+    def _unweighted(self) -> Iterator[str]:
+        """Clusters that would do, and static rules that give them no weight."""
+        without = self.field.feasible & (self.asked.weight == 0)
+        if self.unit.distribution != "Divided" or not self.unit.weights or not without.any():
+            return
+        ruled = np.zeros_like(without)
+        for rule in self.unit.weights:
+            ruled |= self.field.fleet.selected(rule.cluster_selector)
+        if not (ruled & self.field.feasible).any():
+            yield "no rule of distributionWeights matches a cluster that would do"
+        elif (without & ~ruled).any():
+            yield f"no rule of distributionWeights matches {_clusters(without & ~ruled)}"
+        if (without & ruled).any():
+            yield f"distributionWeights give weight 0 to {_clusters(without & ruled)}"
+
+    def _bounds(self) -> Iterator[str]:
+        """Clusters with room: at a rule's bound, at a learnt one, outside the chosen domains."""
+        spare = self.field.feasible & (self.asked.weight > 0) & ~self._full()
+        bound = spare & (self.shares >= self.asked.upper)
+        if bound.any():
+            yield f"{_clusters(bound, 'is', 'are')} at the maxReplicas of distributionWeights"
+        learnt = spare & ~bound & (self.shares >= self.asked.learnt)
+        if learnt.any():
+            yield f"{_clusters(learnt, 'was', 'were')} seen to run no more, though with room"
+        bound |= learnt
+        if self.plan.choice is None or self.lacks:
+            return
+        out = spare & ~bound & ~self.plan.choice.open
+        if out.any():
+            yield f"spreadConstraints leave out {_clusters(out)} with room"
+
+    def _full(self) -> Mask:
+        meant = self.field.feasible & (self.asked.weight > 0)
+        mask: Mask = meant & (self.shares >= self.asked.room)
+        return mask
+
+
+def _clusters(mask: Mask, one: str = "", many: str = "") -> str:
+    number = int(mask.sum())
+    return f"1 cluster {one}".rstrip() if number == 1 else f"{number} clusters {many}".rstrip()

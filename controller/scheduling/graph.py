@@ -1,0 +1,63 @@
+"""Workloads that wait for each other: who has to be decided together.
+
+An edge goes from a Workload to each one that its required affinity selects. A strongly connected
+set can only be placed together or not at all: each of its members waits for another one.
+
+networkx takes most of a second to import and few Workloads need it, so `plan` and `explain` load it
+with the first set; a controller has it before its loop runs (`controller.scheduling.scheduler`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, product
+
+from controller.cache.seekers import Seekers
+from controller.model.unit import Unit
+from controller.scheduling.steps import Steps
+from machinery.types.metadata import Key
+
+MOST_TOGETHER = 200
+"""Workloads that a set is looked for in. Where more reach each other they are decided one by one:
+who asks for such a thing must not keep all the others from being decided."""
+
+
+def together(
+    unit: Unit, *among: Seekers, partner: Callable[[Key], bool] = lambda _: True
+) -> Steps[list[Unit]]:
+    """The Workloads, this one included, that require each other, by key; alone where none does.
+
+    Only those that it reaches are looked at, and whoever requires nobody reaches nobody. `partner`
+    says whether another one may be decided with it.
+    """
+    reached, front = {unit.key: unit}, [unit]
+    edges: list[tuple[Key, Key]] = []
+    while front:
+        by = front.pop()
+        for other in _wanted(by, among):
+            if other.key != unit.key and not partner(other.key):
+                continue
+            edges.append((by.key, other.key))
+            if other.key not in reached:
+                reached[other.key] = other
+                front.append(other)
+        if len(reached) > MOST_TOGETHER:
+            return [unit]
+        yield
+    if len(reached) == 1:
+        return [unit]
+    import networkx as nx  # noqa: PLC0415 - see above
+
+    graph = nx.DiGraph(edges)
+    graph.add_node(unit.key)
+    found = next(each for each in nx.strongly_connected_components(graph) if unit.key in each)
+    return [reached[key] for key in sorted(found)]
+
+
+def _wanted(unit: Unit, among: Sequence[Seekers]) -> Iterable[Unit]:
+    """Those that its terms select, each once; a few more than a set may have are enough."""
+    found: dict[Key, Unit] = {}
+    for term, seekers in product(unit.affinity.required, among):
+        chosen = islice(seekers.selected(unit, term.label_selector), MOST_TOGETHER + 1)
+        found |= {other.key: other for other in chosen}
+    return found.values()

@@ -1,0 +1,92 @@
+"""What the condition Scheduled says: from a pass to a reason, a state and one sentence.
+
+FailedToSchedule and the state Failed mean that no cluster takes any unit; where only room or a
+quota is lacking the Workload is Pending; one that holds units stays Scheduled in its state, and
+says in the condition what it lacks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.framework.interface import Assignment
+from controller.framework.status import Status
+from controller.scheduling.decision import FITS, Refusal
+from crds.workload import ScheduledReason, WorkloadState
+
+_FAILING = frozenset({ScheduledReason.FAILED_TO_SCHEDULE, ScheduledReason.INVALID_WORKLOAD})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The condition's reason and message, and the state that goes with them."""
+
+    reason: ScheduledReason
+    state: WorkloadState
+    message: str
+
+
+def of_refusal(clusters: int, status: Status, *, holding: bool) -> Verdict:
+    """The Workload as a whole was refused; `holding` says that it keeps units meanwhile."""
+    state = without_units(status.reason)
+    text = "; ".join(status.reasons)
+    return Verdict(
+        status.reason,
+        WorkloadState.SCHEDULED if holding else state,
+        f"0/{clusters} clusters: {text}",
+    )
+
+
+def of_assignment(
+    assignment: Assignment,
+    verdicts: NDArray[np.int16],
+    refusals: Sequence[Refusal],
+    said: Sequence[str],
+    *,
+    holds: bool,
+) -> Verdict:
+    """The clusters were filtered and shares assigned.
+
+    `said` is what stands in the way beside the refusals; `holds` that there were shares before.
+    """
+    assigned, desired = sum(assignment.shares.values()), assignment.desired
+    feasible = int((verdicts == FITS).sum())
+    if assigned == desired and (assignment.shares or holds or (feasible and not desired)):
+        message = f"{assigned} of {desired} units have a cluster"
+        return Verdict(ScheduledReason.SCHEDULED, WorkloadState.SCHEDULED, message)
+    counted = tally(verdicts, refusals)
+    if not (counted or said):
+        counted = "no room for more" if feasible else "none registered"
+    told = "; ".join((counted, *said) if counted else said)
+    message = f"{feasible}/{len(verdicts)} clusters: {told}"
+    room = [code for code, r in enumerate(refusals, start=1) if r.short]
+    full = [code for code, r in enumerate(refusals, start=1) if r.reached]
+    reason = ScheduledReason.FAILED_TO_SCHEDULE
+    if feasible or np.isin(verdicts, room).any():
+        reason = assignment.short
+    elif np.isin(verdicts, full).any():
+        reason = ScheduledReason.REPLICAS_REACHED
+    if not assigned:
+        return Verdict(reason, without_units(reason), message)
+    message = f"{assigned} of {desired} units have a cluster; {message}"
+    return Verdict(reason, WorkloadState.SCHEDULED, message)
+
+
+def without_units(reason: ScheduledReason) -> WorkloadState:
+    """The state of a Workload that holds nothing, refused for that reason."""
+    return WorkloadState.FAILED if reason in _FAILING else WorkloadState.PENDING
+
+
+def tally(verdicts: NDArray[np.int16], refusals: Sequence[Refusal]) -> str:
+    """`2 didn't match clusterSelector, 1 not ready`: the greatest count first, then by text."""
+    counts: Counter[str] = Counter()
+    numbers = np.bincount(verdicts, minlength=len(refusals) + 1)[1:]
+    for refusal, number in zip(refusals, numbers, strict=True):
+        counts[refusal.text] += int(number)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{number} {text}" for text, number in ordered if number)

@@ -1,0 +1,43 @@
+"""Work in steps: a pass over many Workloads that lets the loop do other things in between.
+
+A generator yields wherever it may be interrupted; who wants the answer at once takes all steps in
+one go, who serves others meanwhile takes them in slices of time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import TypeAlias, TypeVar
+
+from machinery.clock import stopwatch
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[None, None, T]
+
+SLICE_SECONDS = 0.01
+"""Steps are taken for so long before everything else has its turn."""
+
+
+def at_once(steps: Steps[T]) -> T:
+    """Take all steps; the answer."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+
+
+async def in_slices(steps: Steps[T], *, now: Callable[[], float] = stopwatch) -> T:
+    """Take all steps, and let the loop go on after each slice; the answer."""
+    began = now()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        if now() - began >= SLICE_SECONDS:
+            await asyncio.sleep(0)
+            began = now()

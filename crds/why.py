@@ -1,0 +1,160 @@
+"""What a Workload's status keeps of why it is where it is.
+
+What it was decided on, what its clusters were seen to run, the steps of its shares, the changes of
+its placement: all of it has one writer, the controller. Steps and changes are written with the
+placements and bounded there to 16 KiB; the schema only says how long each part may be.
+`controller.model.why` reads and writes them; the rules themselves are those of the planner.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from crds.base import Count, DnsName, Int32, Int64, Model, Timestamp, atomic
+
+Word = Annotated[str, Field(max_length=64)]
+"""One word for programs."""
+About = Annotated[str, Field(max_length=317)]
+"""What a rule or a cause is about: a domain, a subset, a cluster."""
+
+
+class ChangeCause(StrEnum):
+    """What set a change of placement off."""
+
+    PLACED = "Placed"
+    """It had no place before."""
+    SCALED = "Scaled"
+    """Another number of units is wanted."""
+    EDITED = "Edited"
+    """Its rules, or what one of its units asks for, were edited."""
+    CLUSTER_GONE = "ClusterGone"
+    """A cluster that it used was taken out of the fleet."""
+    CLUSTER_ADDED = "ClusterAdded"
+    """It runs on every cluster that matches, and one more does."""
+    QUOTA_GROWN = "QuotaGrown"
+    """Units waited for a quota, and it lets more in."""
+    ROOM_GAINED = "RoomGained"
+    """Units waited for room, and there is some."""
+    LIMIT_LEARNT = "LimitLearnt"
+    """A cluster was seen to run fewer units than it was given."""
+    LIMIT_LIFTED = "LimitLifted"
+    """What a cluster was seen to run is doubted after a while, and more is tried."""
+    FLEET_CHANGED = "FleetChanged"
+    """Something else in the fleet: a label, a taint, a Workload that it waits for."""
+
+
+class DecisionReference(Model):
+    """What the present placements were decided on; a restart moves nothing while it is the same."""
+
+    hash: Annotated[str, Field(max_length=128)]
+    """Of the part of the spec that placement reads."""
+    time: Timestamp
+    """When it was decided."""
+
+
+class ClusterLimit(Model):
+    """What a cluster was seen to run of a divided Workload, while it was asked for more."""
+
+    cluster: DnsName
+    """The MemberCluster's name."""
+    replicas: Count
+    """The most units that it is given."""
+    until: Timestamp
+    """When that is doubted, and more is tried."""
+    hold_seconds: Count
+    """For how long it was believed this time."""
+    doubted: bool = False
+    """Whether it is a guess, beyond what was seen: it was believed for its time, and raised."""
+
+
+class PlacementRule(Model):
+    """A rule that made a number, as data."""
+
+    rule: Word
+    """Which: Whole, Weight, Lower, DomainQuota, Room …"""
+    numbers: Annotated[dict[str, Int64], Field(max_length=4)] = Field(default_factory=dict)
+    """Its numbers: `number` in units, and with some rules `of`."""
+    name: About | None = None
+    """The domain, subset or bound that it belongs to."""
+
+
+class PlacementStep(Model):
+    """Units that came to a cluster in one decision, or left it."""
+
+    units: Int32
+    """How many; negative where they left."""
+    time: Timestamp | None = None
+    """When; nothing for what was placed before reasons were kept."""
+    cause: Word | None = None
+    """What set it off: Placed, Scaled, Edited, ClusterGone …"""
+    name: About | None = None
+    """What the cause is about."""
+    because: list[PlacementRule] = atomic(3)
+    """What made the number."""
+
+
+class PlacementReasons(Model):
+    """How one cluster's share came about."""
+
+    cluster: DnsName
+    """The MemberCluster's name."""
+    steps: list[PlacementStep] = atomic(8)
+    """From the oldest on; their units add up to the share."""
+
+
+class ReasonCount(Model):
+    """Of the shares that are not told one by one, those that a rule made."""
+
+    rule: Word
+    """Which."""
+    clusters: Count
+    """How many shares."""
+    units: Count
+    """How many units they have."""
+
+
+class PlacementMove(Model):
+    """A cluster's share before and after a change."""
+
+    cluster: DnsName
+    """The MemberCluster's name."""
+    # `from` is a word of Python.
+    before: Annotated[Int32 | None, Field(alias="from")] = None
+    """Its units before; nothing where it had no share."""
+    now: Annotated[Int32 | None, Field(alias="to")] = None
+    """Its units after; nothing where it has none any more."""
+    because: list[PlacementRule] = atomic(3)
+    """What made the number."""
+
+
+class UntoldMoves(Model):
+    """The shares that a change moved beside those that it tells."""
+
+    clusters: Count
+    """How many."""
+    came: Count = 0
+    """Units that came to them."""
+    went: Count = 0
+    """Units that left them."""
+
+
+class PlacementChange(Model):
+    """One change of placement."""
+
+    time: Timestamp
+    """When it was decided."""
+    cause: Word
+    """What set it off."""
+    name: About | None = None
+    """What the cause is about."""
+    desired: Count = 0
+    """Units wanted since."""
+    assigned: Count = 0
+    """Units that have a cluster since."""
+    moves: list[PlacementMove] = atomic(20)
+    """The shares that it changed, the greatest changes first."""
+    more: UntoldMoves | None = None
+    """Those that are not told."""

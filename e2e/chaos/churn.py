@@ -1,0 +1,206 @@
+"""The users of a chaos run: they make, edit, scale and delete Workloads, and insist.
+
+Every edit is repeated until the hub has surely taken it, so that what is wanted is known at each
+moment whatever broke meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from e2e.chaos import wishes
+from e2e.chaos.stage import MEMBERS, ChaosStage
+from e2e.chaos.wishes import NAMESPACES, Wish
+from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
+from machinery.api.resources import SECRETS, WORKLOAD_POLICIES, WORKLOADS
+from machinery.errors import AlreadyExists, NotFound, TransportError
+from machinery.types.metadata import Key
+from stowage.playground.processes import ProcessFailed
+
+MOST = 60
+"""Workloads at the same time."""
+
+
+class NotTaken(AssertionError):
+    """The hub said no to a user for very long, though nothing is broken any more."""
+
+
+class Churn:
+    """`wanted` holds the Workloads that must exist; a key that is `busy` is being edited.
+
+    Those that the run itself asked for (`want`) are left alone by the users.
+    """
+
+    def __init__(self, stage: ChaosStage, *, seed: int) -> None:
+        self.wanted: dict[Key, Wish] = {}
+        self.busy: set[Key] = set()
+        self.edits = 0
+        self._ours: set[Key] = set()
+        self._begun: set[asyncio.Task[None]] = set()
+        self._stage = stage
+        self._chance = random.Random(f"users {seed}")
+        self._numbers = 0
+
+    async def prepare(self) -> None:
+        """Namespaces, the Secrets that travel along, and the policies."""
+        for namespace in NAMESPACES:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            with suppress(AlreadyExists):
+                await self._stage.hub.create(NAMESPACE_KIND, body)
+            await self._secret(namespace)
+            await self._policy(wishes.policy(namespace, self._chance))
+            await self._policy(wishes.strict_policy(namespace))
+
+    async def run(self) -> None:
+        """Edit until cancelled, a few users at once."""
+        async with asyncio.TaskGroup() as users:
+            for _ in range(4):
+                users.create_task(self._user())
+
+    async def finished(self, *, seconds: float) -> None:
+        """Return when each edit that was begun has been taken; users go, what they asked stays.
+
+        Raises NotTaken after that time.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*self._begun)
+        except TimeoutError:
+            raise NotTaken(f"after {seconds:.0f} s still edited: {sorted(self.busy)}") from None
+
+    async def want(self, key: Key, wish: Wish) -> None:
+        """One more Workload, which no user touches."""
+        self._ours.add(key)
+        await self._apply(key, wish)
+
+    async def end(self) -> None:
+        """Delete every Workload that is there."""
+        for key in list(self.wanted):
+            await self._delete(key)
+
+    async def _user(self) -> None:
+        while True:
+            await asyncio.sleep(self._chance.uniform(0.05, 0.8))
+            # Whoever is cancelled in the middle of an edit would leave it unknown.
+            edit = asyncio.create_task(self._edit())
+            self._begun.add(edit)
+            await asyncio.shield(edit)
+            self._begun.discard(edit)
+
+    async def _edit(self) -> None:
+        what = self._chance.random()
+        idle = sorted(self.wanted.keys() - self.busy - self._ours)
+        if (what < 0.4 and len(self.wanted) < MOST) or not idle:
+            self._numbers += 1
+            key = (self._chance.choice(NAMESPACES), f"w{self._numbers}")
+            await self._apply(key, wishes.made(self._chance))
+        elif what < 0.75:
+            key = self._chance.choice(idle)
+            await self._apply(key, wishes.changed(self.wanted[key], self._chance))
+        elif what < 0.85:
+            await self._delete(self._chance.choice(idle))
+        elif what < 0.92:
+            key = self._chance.choice(idle)
+            await self._delete(key)  # and another one of the same name, maybe before the first went
+            await self._apply(key, wishes.made(self._chance))
+        elif what < 0.97:
+            await self._secret(self._chance.choice(NAMESPACES))
+        else:
+            await self._policy(wishes.policy(self._chance.choice(NAMESPACES), self._chance))
+        self.edits += 1
+
+    async def _apply(self, key: Key, wish: Wish) -> None:
+        self.busy.add(key)
+        self.wanted[key] = wish
+        namespace, name = key
+        body = wishes.manifest(namespace, name, wish)
+
+        async def once() -> bool:
+            found = await self._stage.hub.apply(
+                WORKLOADS, body, name=name, namespace=namespace, field_manager="chaos", force=True
+            )
+            if found["metadata"].get("deletionTimestamp"):
+                return False  # the one before is still on its way out
+            if wish.mode == "Placed":
+                await self._place(key, wish)
+            return True
+
+        try:
+            await insist(once)
+        finally:
+            self.busy.discard(key)
+
+    async def _place(self, key: Key, wish: Wish) -> None:
+        """As an external scheduler does: any split over any of the members."""
+        shares = dict.fromkeys(self._chance.sample(MEMBERS, self._chance.randint(1, 3)), 0)
+        for _ in range(wish.replicas):
+            shares[self._chance.choice(list(shares))] += 1
+        placements = [{"cluster": c, "replicas": n} for c, n in sorted(shares.items())]
+        status = {"placements": placements, "desired": wish.replicas, "pending": 0}
+        await self._stage.hub.merge_patch(
+            WORKLOADS, key[1], {"status": status}, namespace=key[0], subresource="status"
+        )
+
+    async def _delete(self, key: Key) -> None:
+        self.busy.add(key)
+        self.wanted.pop(key, None)
+
+        async def once() -> bool:
+            with suppress(NotFound):
+                await self._stage.hub.delete(WORKLOADS, key[1], namespace=key[0])
+            return True
+
+        try:
+            await insist(once)
+        finally:
+            self.busy.discard(key)
+
+    async def _secret(self, namespace: str) -> None:
+        value = base64.b64encode(str(self._chance.random()).encode()).decode()
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": wishes.SECRET, "namespace": namespace},
+            "data": {"value": value},
+        }
+
+        async def once() -> bool:
+            await self._stage.hub.apply(
+                SECRETS, body, name=wishes.SECRET, namespace=namespace, field_manager="chaos"
+            )
+            return True
+
+        await insist(once)
+
+    async def _policy(self, body: dict[str, Any]) -> None:
+        name, namespace = body["metadata"]["name"], body["metadata"]["namespace"]
+
+        async def once() -> bool:
+            await self._stage.hub.apply(
+                WORKLOAD_POLICIES,
+                body,
+                name=name,
+                namespace=namespace,
+                field_manager="chaos",
+                force=True,
+            )
+            return True
+
+        await insist(once)
+
+
+async def insist(once: Callable[[], Awaitable[bool]]) -> None:
+    """Repeat until it answers True; a server that is away or says no now is asked again.
+
+    Without an end: while things break, a Workload may wait for its predecessor as long as they do.
+    """
+    while True:
+        with suppress(TransportError, ProcessFailed, OSError):  # OSError: a time-out too
+            if await once():
+                return
+        await asyncio.sleep(0.3)

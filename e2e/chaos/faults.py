@@ -1,0 +1,239 @@
+"""What breaks in a chaos run: each fault is made, stands for a while, and is mended again.
+
+Two faults never meet on the same thing, so that each is surely undone; any number of different ones
+may stand at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import signal
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Any
+
+from crds.names import LABEL_MANAGED
+from e2e.chaos.churn import insist
+from e2e.chaos.judgement import owners
+from e2e.chaos.stage import INSTANCES, MEMBERS, ChaosStage
+from machinery.api.resources import Resource
+from machinery.errors import StowageError
+
+Say = Callable[[str], None]
+_DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+_HANDS = 3
+"""Faults that stand at the same time."""
+
+
+class Faults:
+    """Breaks things until cancelled; then everything is whole again."""
+
+    def __init__(self, stage: ChaosStage, *, seed: int, say: Say) -> None:
+        self._stage = stage
+        self._chance = random.Random(f"faults {seed}")
+        self._say = say
+        self._taken: set[str] = set()
+        self._over = asyncio.Event()
+        self.made = 0
+        self.meddled: set[str] = set()
+        """UIDs of the objects on members that this run deleted itself."""
+        self.spoilt: set[str] = set()
+        """UIDs of the Workloads of which it deleted or scaled an object."""
+        self.away: dict[str, float] = {}
+        """When each member that was ever deregistered was so last; `inf` while it is."""
+
+    async def run(self) -> None:
+        """Until cancelled; and then until what is broken is mended, which nothing interrupts."""
+        hands = [asyncio.create_task(self._hand()) for _ in range(_HANDS)]
+        try:
+            await asyncio.gather(*(asyncio.shield(hand) for hand in hands))
+        finally:
+            self._over.set()
+            await asyncio.gather(*hands)
+
+    async def _hand(self) -> None:
+        while not self._over.is_set():
+            await self._pass(self._chance.uniform(0.2, 2.5))
+            subject, name, fault = self._choose()
+            if subject in self._taken or self._over.is_set():
+                continue
+            self._taken.add(subject)
+            try:
+                await self._stand(f"{name} {subject}", fault(subject))
+            finally:
+                self._taken.discard(subject)
+
+    async def _stand(self, title: str, fault: AbstractAsyncContextManager[float]) -> None:
+        self.made += 1
+        async with fault as seconds:
+            self._say(f"{title} for {seconds:.1f} s")
+            await self._pass(seconds)
+        self._say(f"{title}: mended")
+
+    async def _pass(self, seconds: float) -> None:
+        """Let that time pass, or what is left of the run."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+
+    def _choose(self) -> tuple[str, str, Callable[[str], AbstractAsyncContextManager[float]]]:
+        faults = [
+            (12, INSTANCES, "kill", self._kill),
+            (4, INSTANCES, "pause", self._pause),
+            (4, INSTANCES, "skew the clock of", self._skew),
+            (6, INSTANCES, "cut the road of", self._cut),
+            (4, INSTANCES, "stall the road of", self._stall),
+            (6, MEMBERS, "cut the road to", self._cut),
+            (5, MEMBERS, "stall the road to", self._stall),
+            (5, MEMBERS, "freeze", self._freeze),
+            (5, MEMBERS, "restart", self._restart),
+            (2, ("hub",), "freeze", self._freeze),
+            (3, ("hub",), "restart", self._restart),
+            (3, ("etcd",), "compact", self._compact),
+            (4, MEMBERS, "deregister", self._deregister),
+            (4, MEMBERS, "rotate the token of", self._rotate),
+            (5, MEMBERS, "meddle on", self._meddle),
+        ]
+        weights = [weight for weight, *_ in faults]
+        _, subjects, name, fault = self._chance.choices(faults, weights)[0]
+        return self._chance.choice(subjects), name, fault
+
+    @asynccontextmanager
+    async def _kill(self, instance: str) -> AsyncIterator[float]:
+        await asyncio.to_thread(self._stage.kill, instance)
+        try:
+            yield self._chance.uniform(0, 4)
+        finally:
+            self._stage.run(instance)
+
+    @asynccontextmanager
+    async def _pause(self, instance: str) -> AsyncIterator[float]:
+        self._stage.processes[instance].send(signal.SIGSTOP)
+        try:
+            yield self._chance.uniform(2, 20)
+        finally:
+            self._stage.processes[instance].send(signal.SIGCONT)
+
+    @asynccontextmanager
+    async def _skew(self, instance: str) -> AsyncIterator[float]:
+        self._stage.skew(instance, self._chance.choice((-1, 1)) * self._chance.uniform(5, 7200))
+        try:
+            yield self._chance.uniform(5, 30)
+        finally:
+            self._stage.skew(instance, 0)
+
+    @asynccontextmanager
+    async def _cut(self, road: str) -> AsyncIterator[float]:
+        for _ in range(self._chance.randint(1, 6)):
+            self._stage.roads[road].cut()
+            await asyncio.sleep(self._chance.uniform(0, 1))
+        yield 0
+
+    @asynccontextmanager
+    async def _stall(self, road: str) -> AsyncIterator[float]:
+        self._stage.roads[road].stall()
+        try:
+            yield self._chance.uniform(1, 20)
+        finally:
+            self._stage.roads[road].flow()
+
+    @asynccontextmanager
+    async def _freeze(self, cluster: str) -> AsyncIterator[float]:
+        self._stage.cluster(cluster).freeze()
+        try:
+            yield self._chance.uniform(1, 12 if cluster == "hub" else 25)
+        finally:
+            self._stage.cluster(cluster).thaw()
+
+    @asynccontextmanager
+    async def _restart(self, cluster: str) -> AsyncIterator[float]:
+        await asyncio.to_thread(self._stage.cluster(cluster).kill)
+        try:
+            yield self._chance.uniform(0, 5)
+        finally:
+            await insist(lambda: self._restarted(cluster))
+
+    async def _restarted(self, cluster: str) -> bool:
+        """Start it again; somebody else may hold its port for a while (ProcessFailed)."""
+        await asyncio.to_thread(self._stage.cluster(cluster).restart)
+        return True
+
+    @asynccontextmanager
+    async def _compact(self, _etcd: str) -> AsyncIterator[float]:
+        """Forget all history; an API server that starts afterwards knows none of it either."""
+
+        async def compacted() -> bool:
+            await asyncio.to_thread(compact, self._stage)
+            return True
+
+        await insist(compacted)
+        yield 0
+
+    @asynccontextmanager
+    async def _deregister(self, member: str) -> AsyncIterator[float]:
+        async def away() -> bool:
+            await self._stage.deregister(member)
+            return True
+
+        self.away[member] = math.inf
+        try:
+            await insist(away)
+            yield self._chance.uniform(1, 15)
+        finally:
+            await self._registered(member)
+            self.away[member] = asyncio.get_running_loop().time()
+
+    @asynccontextmanager
+    async def _rotate(self, member: str) -> AsyncIterator[float]:
+        await self._registered(member)
+        yield 0
+
+    async def _registered(self, member: str) -> None:
+        async def there() -> bool:
+            await self._stage.register(member)
+            return True
+
+        await insist(there)
+
+    @asynccontextmanager
+    async def _meddle(self, member: str) -> AsyncIterator[float]:
+        """Somebody with rights on the member scales or deletes what is ours."""
+        with suppress(StowageError):
+            await self._meddled(member)
+        yield 0
+
+    async def _meddled(self, member: str) -> None:
+        client = self._stage.members[member]
+        found = await client.list(_DEPLOYMENTS, label_selector=f"{LABEL_MANAGED}=true")
+        if not found["items"]:
+            return
+        meta = self._chance.choice(found["items"])["metadata"]
+        where: dict[str, Any] = {"namespace": meta["namespace"]}
+        self.spoilt |= owners(meta.get("annotations", {})).keys()
+        if self._chance.random() < 0.5:
+            self.meddled.add(meta["uid"])
+            await client.delete(_DEPLOYMENTS, meta["name"], **where)
+        else:
+            scale = {"spec": {"replicas": self._chance.randint(0, 9)}}
+            await client.merge_patch(_DEPLOYMENTS, meta["name"], scale, **where)
+
+
+def compact(stage: ChaosStage) -> None:
+    """Have etcd forget every revision but the present one."""
+    revision = _etcd(stage, "maintenance/status", {})["header"]["revision"]
+    _etcd(stage, "kv/compaction", {"revision": revision})
+
+
+def _etcd(stage: ChaosStage, what: str, body: dict[str, Any]) -> Any:
+    request = urllib.request.Request(
+        f"{stage.planes.endpoint}/v3/{what}",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    context = stage.planes.etcd_client()
+    with urllib.request.urlopen(request, timeout=10, context=context) as answer:
+        return json.load(answer)

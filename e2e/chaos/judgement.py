@@ -1,0 +1,154 @@
+"""What may be said and done at each moment of a chaos run, as questions about single objects. Pure.
+
+`watchman` asks them on the way, of each state of an object that its watches show; `promises` at the
+end. Each answers in sentences, none where all is well.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from crds.names import OWNER_PREFIX
+from e2e.chaos import wishes
+from machinery.types.metadata import Object
+
+Body = Mapping[str, Any]
+
+
+class Whole(Object, frozen=True):
+    """An object as a watch shows it."""
+
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        """As it would be read, as far as it is looked at here."""
+        meta: dict[str, Any] = {
+            "namespace": self.metadata.namespace,
+            "name": self.metadata.name,
+            "uid": self.metadata.uid,
+            "resourceVersion": self.metadata.resource_version,
+            "generation": self.metadata.generation,
+            "labels": self.metadata.labels,
+            "annotations": self.metadata.annotations,
+        }
+        if self.metadata.deletion_timestamp is not None:
+            meta["deletionTimestamp"] = self.metadata.deletion_timestamp
+        return {"metadata": meta, "spec": self.spec, "status": self.status}
+
+
+def owners(annotations: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """The Workloads that an object on a member belongs to: key by UID."""
+    found = {}
+    for annotation, owner in annotations.items():
+        if annotation.startswith(OWNER_PREFIX):
+            namespace, _, name = owner.partition("/")
+            found[annotation.removeprefix(OWNER_PREFIX)] = (namespace, name)
+    return found
+
+
+def placed(workload: Body) -> dict[str, int]:
+    """Units by cluster."""
+    return {p["cluster"]: p["replicas"] for p in workload["status"].get("placements", [])}
+
+
+def disagreements(workload: Body) -> Iterator[str]:
+    """What a Workload says of itself that cannot be true."""
+    meta, status = workload["metadata"], workload.get("status", {})
+    name = f"{meta['namespace']}/{meta['name']}"
+    if meta.get("deletionTimestamp"):
+        return  # its successor's user may have edited it already
+    sum_placed = sum(p["replicas"] for p in status.get("placements", []))
+    ours = workload["spec"]["schedulerName"] != wishes.SCHEDULER
+    if ours and "desired" in status:
+        if sum_placed + status.get("pending", 0) != status["desired"]:
+            yield f"{name}: {sum_placed} placed and {status.get('pending')} pending of {status}"
+        if status.get("assigned") != sum_placed:
+            yield f"{name}: assigned {status.get('assigned')}, placed {sum_placed}"
+        if status["desired"] < 0 or status.get("pending", 0) < 0:
+            yield f"{name}: negative numbers in {status}"
+    for condition in status.get("conditions", []):
+        if condition.get("observedGeneration", 0) > meta["generation"]:
+            yield f"{name}: {condition['type']} speaks of a generation that is not there yet"
+    clusters = [share["name"] for share in status.get("clusters", [])]
+    if len(clusters) != len(set(clusters)):
+        yield f"{name}: a cluster stands twice in {clusters}"
+
+
+def over_quota(workloads: Iterable[Body]) -> Iterator[str]:
+    """Where more units are placed under a strict policy than it lets in, at one moment.
+
+    Those of a Workload that is being deleted count no more: its quota is free at once.
+    """
+    held: Counter[tuple[str, str]] = Counter()
+    for workload in workloads:
+        leaving = "deletionTimestamp" in workload["metadata"]
+        if wishes.mode_of(workload) == "Strict" and not leaving:
+            for cluster, units in placed({"status": {}, **workload}).items():
+                held[workload["metadata"]["namespace"], cluster] += units
+    for (namespace, cluster), units in held.items():
+        if units > wishes.QUOTA:
+            yield f"{namespace}: {units} units on {cluster}, the policy lets {wishes.QUOTA} in"
+
+
+def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[str]:
+    """Clusters that lost a Workload which nobody scaled down, and were registered all the time."""
+    same = before["metadata"]["uid"] == after["metadata"]["uid"]
+    if not same or after["metadata"].get("deletionTimestamp"):
+        return
+    if wishes.mode_of(after) == "Placed" or wishes.mode_of(before) == "Placed":
+        return
+    old, new = placed(before), placed(after)
+    scaled = after["status"].get("desired", 0) < before["status"].get("desired", 0)
+    for cluster in sorted(old.keys() - new.keys() - set(excused)):
+        if not scaled and old[cluster]:
+            name = f"{after['metadata']['namespace']}/{after['metadata']['name']}"
+            yield f"{name}: moved from {cluster}, which never went: {old} became {new}"
+
+
+def claims(workload: Body) -> list[str]:
+    """The clusters of which it says that its present generation runs there."""
+    meta, status = workload["metadata"], workload.get("status", {})
+    said = {c["type"]: c for c in status.get("conditions", [])}.get("Propagated", {})
+    if meta.get("deletionTimestamp") or said.get("status") != "True":
+        return []
+    if said.get("observedGeneration") != meta["generation"]:
+        return []
+    wanted = placed({"status": {}, **workload})
+    return [
+        share["name"]
+        for share in status.get("clusters", [])
+        if share.get("state") == "Running" and wanted.get(share["name"]) == share["replicas"]
+    ]
+
+
+def main_of(workload: Body) -> tuple[str, str]:
+    """(kind, image) of what runs the units."""
+    spec = workload["spec"]
+    template = spec.get("targetDeployment") or spec["template"]
+    return template.get("kind", "Deployment"), image_of(template)
+
+
+def image_of(copy: Body) -> str:
+    """What the units of a Deployment or StatefulSet run."""
+    return str(copy["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def ready(copy: Body) -> bool:
+    """Whether a unit of that Deployment or StatefulSet is ready."""
+    return bool(copy.get("status", {}).get("readyReplicas", 0))
+
+
+def made_ready(pod: Body) -> list[dict[str, Any]]:
+    """The conditions that a pod should have whose containers are ready; none where it has them."""
+    conditions = pod["status"].get("conditions", [])
+    said = {each["type"]: each["status"] for each in conditions}
+    if pod["metadata"].get("deletionTimestamp") or said.get("Ready") != "False":
+        return []
+    if said.get("ContainersReady") != "True":
+        return []
+    return [{**each, "status": "True"} if each["type"] == "Ready" else each for each in conditions]

@@ -1,0 +1,299 @@
+"""The promises of the design, checked on hub and members themselves after a chaos run.
+
+What is wanted is there, exactly once, as wanted, and nothing else of ours; statuses and the books
+of the policies say so; then nothing moves any more, also while both processes start anew; and when
+all is deleted, nothing is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from crds.names import LABEL_MANAGED, OWNER_PREFIX
+from e2e.chaos import wishes
+from e2e.chaos.churn import Churn
+from e2e.chaos.judgement import disagreements, over_quota, placed
+from e2e.chaos.stage import INSTANCES, MEMBERS, ChaosStage, not_ready
+from e2e.chaos.wishes import NAMESPACES, QUOTA, ZONES, Wish
+from machinery.errors import TransportError
+from machinery.types.metadata import Key
+from stowage.playground.processes import ProcessFailed
+
+PROBE = ("default", "after-the-restart")
+_ALL = "deployments,statefulsets,configmaps,secrets,services"
+_QUIET_SECONDS = 10.0
+_NOISE = 90.0
+"""So long there may be writes still after all is as wanted: what was asked for late, a back-off."""
+
+_WRITES_AT_START = 20
+"""What each member is asked by POST after a start, and the objects of the probe."""
+
+
+class Broken(AssertionError):
+    """A promise was broken."""
+
+
+async def settled(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
+    """Return when all is as wanted. Raises Broken with what is not, after that time."""
+    await _until(lambda: _whole(stage, churn.wanted), seconds)
+
+
+async def quiet(stage: ChaosStage) -> None:
+    """Raises Broken when somebody still writes though nothing changes."""
+
+    async def same() -> None:
+        before, writes = await _versions(stage), await stage.member_writes()
+        await asyncio.sleep(_QUIET_SECONDS)
+        moved = _differing(before, await _versions(stage))
+        written = await stage.member_writes() - writes
+        if moved or written:
+            raise Broken(f"nothing changes, but {written:.0f} writes on members, new: {moved}")
+
+    await _until(same, _NOISE)
+
+
+async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
+    """Start both processes anew, have one more Workload placed, and see that nothing else moved.
+
+    Raises Broken.
+    """
+    before = await _versions(stage)
+    for instance in INSTANCES:
+        await asyncio.to_thread(stage.processes[instance].end, signal.SIGTERM)
+        stage.run(instance)
+    await churn.want(PROBE, wishes.PROBE)
+    await settled(stage, churn, seconds=seconds)
+    after = {k: v for k, v in (await _versions(stage)).items() if k[2:] != PROBE}
+    waiting = await _waiting(stage)
+    moved = [key for key in _differing(before, after) if key not in waiting]
+    if moved:
+        raise Broken(f"a restart in which nothing changed wrote {moved}")
+    there = sum([len(await _managed(stage, member)) for member in MEMBERS])
+    written = await stage.member_writes()  # also those that a server takes and finds nothing new in
+    if written > _WRITES_AT_START + there / 10:
+        raise Broken(f"a restart in which nothing changed: {written:.0f} writes, {there} objects")
+
+
+async def _waiting(stage: ChaosStage) -> set[Any]:
+    """The Workloads that wait for quota, as in `_versions`.
+
+    Why they wait is told anew after a start: nobody looks at them while it only gets worse.
+    """
+    listed = await stage.lists("hub", "workloads.stowage.dev -A")
+    return {("hub", "Workload", *_key(each)) for each in listed if each["status"].get("pending")}
+
+
+def _differing(before: Mapping[Any, str], after: Mapping[Any, str]) -> list[Any]:
+    return sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
+
+
+async def cleared(stage: ChaosStage, *, seconds: float) -> None:
+    """Return when no Workload and no object of ours is left. Raises Broken after that time."""
+    await _until(lambda: _empty(stage), seconds)
+
+
+async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
+    if away := await not_ready(stage.hub):
+        raise Broken(f"not all members are Ready: {'; '.join(away)}")
+    found = {_key(w): w for w in await stage.lists("hub", "workloads.stowage.dev -A")}
+    if found.keys() != wanted.keys():
+        raise Broken(
+            f"lost {wanted.keys() - found.keys()}, too many {found.keys() - wanted.keys()}"
+        )
+    there = {member: await _managed(stage, member) for member in MEMBERS}
+    secrets = {_key(s): s["data"] for s in await stage.lists("hub", "secrets -A")}
+    for key, wish in wanted.items():
+        if wish.mode == "Taken":
+            _refused(found[key])
+            continue
+        _true(found[key], wish)
+        _landed(found[key], wish, there, secrets)
+    _strict(found, wanted)
+    for policy in await stage.lists("hub", "workloadpolicies.stowage.dev -A"):
+        _counted(policy, found)
+    expected: dict[str, set[tuple[str, str, str]]] = {member: set() for member in MEMBERS}
+    for key, wish in wanted.items():
+        for share in found[key]["status"]["placements"]:
+            expected[share["cluster"]] |= _objects(key, wish)
+    for member in MEMBERS:
+        left = there[member].keys() - expected[member]
+        if left:
+            raise Broken(f"{member}: nobody wants {sorted(left)}")
+
+
+def _true(workload: Mapping[str, Any], wish: Wish) -> None:
+    """The status says what is, of the generation that is."""
+    key, status = _key(workload), workload.get("status", {})
+    if workload["spec"]["replicas"] != wish.replicas:
+        raise Broken(f"{key}: spec.replicas is {workload['spec']['replicas']}, not {wish.replicas}")
+    wrong = list(disagreements(workload))
+    if wrong:
+        raise Broken("; ".join(wrong))
+    shares = placed({"status": {}, **workload})
+    units = wish.replicas * (3 if wish.mode == "Duplicated" else 1)
+    if wish.mode == "Strict":
+        units -= status.get("pending", 0)  # as many as the quota leaves: see _strict
+    if sum(shares.values()) != units:
+        raise Broken(f"{key}: {wish} is placed as {shares}")
+    if wish.mode != "Placed":
+        _says(workload, "Scheduled", "False" if status.get("pending") else "True")
+    if not shares:
+        return  # no units, and under a policy no share of none either
+    for kind in ("Propagated", "Ready"):
+        _says(workload, kind, "True")
+    if status.get("ready") != units:
+        raise Broken(f"{key}: ready {status.get('ready')} of {units}")
+    if {c["name"] for c in status["clusters"]} != shares.keys():
+        raise Broken(f"{key}: placed on {shares}, but speaks of {status['clusters']}")
+
+
+def _says(workload: Mapping[str, Any], kind: str, word: str) -> dict[str, Any]:
+    """The condition of that type, of the present generation. Raises Broken where it is not so."""
+    conditions = workload["status"].get("conditions", [])
+    said: dict[str, Any] = next((c for c in conditions if c["type"] == kind), {})
+    if said.get("status") != word:
+        shares = workload["status"].get("clusters")
+        raise Broken(f"{_key(workload)}: {kind} is {said} of {shares}")
+    if said.get("observedGeneration") != workload["metadata"]["generation"]:
+        raise Broken(f"{_key(workload)}: {kind} is of an older generation: {said}")
+    return said
+
+
+def _refused(workload: Mapping[str, Any]) -> None:
+    """Its place is taken on each member by an object of somebody else, and it says so."""
+    if (reason := _says(workload, "Propagated", "False")["reason"]) != "AlreadyExists":
+        raise Broken(f"{_key(workload)}: Propagated=False for {reason}, not AlreadyExists")
+
+
+def _strict(found: Mapping[Key, Mapping[str, Any]], wanted: Mapping[Key, Wish]) -> None:
+    """Under the strict policies lies as much as they let in, and no more."""
+    if over := list(over_quota(found.values())):
+        raise Broken("; ".join(over))
+    for namespace in NAMESPACES:
+        of = [k for k, wish in wanted.items() if k[0] == namespace and wish.mode == "Strict"]
+        asked = sum(wanted[key].replicas for key in of)
+        there = sum(sum(placed({"status": {}, **found[key]}).values()) for key in of)
+        if there != min(asked, QUOTA * len(ZONES)):
+            raise Broken(f"{namespace}: {there} of {asked} units under the strict policy {of}")
+
+
+def _counted(policy: Mapping[str, Any], found: Mapping[Key, Mapping[str, Any]]) -> None:
+    """Its status has the sums of what is placed."""
+    meta, status = policy["metadata"], policy.get("status", {})
+    held: Counter[str] = Counter()
+    for key, workload in found.items():
+        if key[0] == meta["namespace"] and wishes.counts(meta["name"], workload):
+            for cluster, units in placed({"status": {}, **workload}).items():
+                held[cluster.replace("member", "zone")] += units
+    told = {each["name"]: each["replicas"] for each in status.get("allocated", [])}
+    if told != {zone: held[zone] for zone in ZONES} or status.get("claims"):
+        raise Broken(f"{_key(policy)} tells of {told}, placed are {held}: {status}")
+    if status.get("observedGeneration") != meta["generation"]:
+        raise Broken(f"{_key(policy)}: its status is of an older generation")
+
+
+def _landed(
+    workload: Mapping[str, Any],
+    wish: Wish,
+    there: Mapping[str, Any],
+    secrets: Mapping[Key, Mapping[str, str]],
+) -> None:
+    """On each member that has a share lies just what is wanted there."""
+    key = _key(workload)
+    for share in workload["status"]["placements"]:
+        objects = there[share["cluster"]]
+        missing = _objects(key, wish) - objects.keys()
+        if missing:
+            raise Broken(f"{share['cluster']}: missing {sorted(missing)}")
+        main = objects[wish.kind, *key]
+        if OWNER_PREFIX + workload["metadata"]["uid"] not in main["metadata"]["annotations"]:
+            raise Broken(f"{share['cluster']}: {key} belongs to another UID")
+        runs = main["spec"]["template"]["spec"]["containers"][0]["image"]
+        if main["spec"]["replicas"] != share["replicas"] or runs != wishes.image(wish):
+            raise Broken(f"{share['cluster']}: {key} is {main['spec']['replicas']} of {runs}")
+        if wish.config is not None:
+            config = objects["ConfigMap", key[0], f"{key[1]}-config"]
+            if config["data"] != {"value": str(wish.config)}:
+                raise Broken(f"{share['cluster']}: {key} has the ConfigMap {config['data']}")
+        if wish.secret:
+            secret = objects["Secret", key[0], wishes.SECRET]
+            if secret["data"] != secrets[key[0], wishes.SECRET]:
+                raise Broken(f"{share['cluster']}: {key} has an old Secret")
+
+
+def _objects(key: Key, wish: Wish) -> set[tuple[str, str, str]]:
+    """(kind, namespace, name) of all that a Workload is on a member."""
+    namespace, name = key
+    if wish.mode == "Taken":
+        return set()
+    objects = {(wish.kind, namespace, name)}
+    if wish.config is not None:
+        objects.add(("ConfigMap", namespace, f"{name}-config"))
+    if wish.secret:
+        objects.add(("Secret", namespace, wishes.SECRET))
+    return objects
+
+
+async def _empty(stage: ChaosStage) -> None:
+    left = [_key(w) for w in await stage.lists("hub", "workloads.stowage.dev -A")]
+    if left:
+        raise Broken(f"Workloads that do not go: {left}")
+    for member in MEMBERS:
+        objects = await _managed(stage, member)
+        if objects:
+            raise Broken(f"{member}: left behind: {sorted(objects)}")
+
+
+async def _managed(stage: ChaosStage, member: str) -> dict[tuple[str, str, str], dict[str, Any]]:
+    items = await stage.lists(member, f"{_ALL} -A -l {LABEL_MANAGED}=true")
+    return {(each["kind"], *_key(each)): each for each in items}
+
+
+async def _versions(stage: ChaosStage) -> dict[Any, str]:
+    """resourceVersions of all that we write, but Leases, and what probes measure of members."""
+    versions: dict[Any, str] = {}
+    for where, path in (
+        ("hub", "workloads.stowage.dev,workloadpolicies.stowage.dev -A"),
+        *((m, f"{_ALL} -A -l {LABEL_MANAGED}=true") for m in MEMBERS),
+    ):
+        for each in await stage.lists(where, path):
+            meta = each["metadata"]
+            key = (where, each["kind"], meta.get("namespace", ""), meta["name"])
+            versions[key] = meta["resourceVersion"]
+    return versions
+
+
+async def _until(check: Any, seconds: float) -> None:
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        try:
+            await check()
+        except (Broken, KeyError, TransportError, ProcessFailed) as broken:
+            if asyncio.get_running_loop().time() > deadline:
+                raise Broken(f"after {seconds:.0f} s: {broken}") from broken
+            await asyncio.sleep(1)
+        else:
+            return
+
+
+def _key(found: Mapping[str, Any]) -> Key:
+    return found["metadata"]["namespace"], found["metadata"]["name"]
+
+
+def log_faults(text: str) -> list[str]:
+    """Lines of a process's log that tell of a bug: an exception that nobody expected."""
+    bad = []
+    for line in text.splitlines():
+        with suppress(ValueError):
+            said = json.loads(line)
+            if said.get("level") in ("error", "critical"):
+                bad.append(line[:2000])
+            continue
+        bad.append(line[:500])  # no JSON: a traceback, or a warning of the interpreter
+    return bad

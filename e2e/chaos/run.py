@@ -1,0 +1,133 @@
+"""One chaos run, from an empty machine to an empty machine."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from e2e.chaos import promises, wishes
+from e2e.chaos.churn import Churn, NotTaken
+from e2e.chaos.faults import Faults
+from e2e.chaos.stage import ChaosStage, chaos_stage
+from e2e.chaos.watchman import Watchman
+
+_SETTLE_SECONDS = 300.0
+"""Patience costs nothing: whatever is checked is there sooner, or never."""
+
+
+class Found(AssertionError):
+    """What broke, in a few lines."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """How much was done to the product."""
+
+    edits: int
+    faults: int
+    workloads: int
+    looks: int
+    states: int
+    claims: int
+    removals: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.edits} edits, {self.faults} faults, {self.workloads} Workloads at the end, "
+            f"checked: {self.looks} looks at all statuses, {self.states} states of Workloads, "
+            f"{self.claims} claims of what runs where, {self.removals} removals on members"
+        )
+
+
+async def run(
+    directory: Path, *, seed: int, seconds: float, say: Callable[[str], object], least: int = 0
+) -> Made:
+    """Break, settle, rest, clear. Raises Found.
+
+    Things break for that many seconds, and until so many faults and edits were made at `least`.
+    """
+    started = time.monotonic()
+
+    def tell(text: str) -> None:
+        say(f"{time.monotonic() - started:6.1f} {text}")
+
+    async with chaos_stage(directory) as stage:
+        tell("hub, members and two of each process are at work")
+        return await _run(stage, seed=seed, seconds=seconds, tell=tell, least=least)
+
+
+async def _run(
+    stage: ChaosStage, *, seed: int, seconds: float, tell: Callable[[str], None], least: int
+) -> Made:
+    churn = Churn(stage, seed=seed)
+    faults = Faults(stage, seed=seed, say=tell)
+    watchman = Watchman(stage, churn, faults)
+    await churn.prepare()
+    await watchman.prepare()
+    await churn.want(wishes.FOREIGN, wishes.TAKEN)
+    looking = [asyncio.create_task(each) for each in (watchman.run(), stage.play_kubelets())]
+    try:
+        loops = [asyncio.create_task(churn.run()), asyncio.create_task(faults.run())]
+        await asyncio.wait(loops, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        while min(churn.edits, faults.made) < least and not any(loop.done() for loop in loops):
+            await asyncio.wait(loops, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+        await _end(loops)
+        await churn.finished(seconds=_SETTLE_SECONDS)
+        tell(f"all is whole again; {len(churn.wanted)} Workloads are wanted")
+        await promises.settled(stage, churn, seconds=_SETTLE_SECONDS)
+        tell("all is as wanted")
+        await promises.quiet(stage)
+        tell("and rests")
+        await promises.restarted(stage, churn, seconds=_SETTLE_SECONDS)
+        tell("also while both processes start anew")
+        workloads = len(churn.wanted)
+        touched = await watchman.left_alone()
+        await churn.end()
+        await promises.cleared(stage, seconds=_SETTLE_SECONDS)
+        touched += await watchman.left_alone()
+        tell("all is gone")
+        await watchman.judged()
+    except (promises.Broken, NotTaken) as broken:
+        await stage.record()
+        said = [str(broken), *watchman.findings[:5], *stage.ended(), *_logged(stage)[:5]]
+        raise Found("; ".join(said)) from broken
+    finally:
+        ended = [repr(task.exception()) for task in looking if task.done()]
+        for task in looking:
+            task.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
+    wrong = [f"the test itself looked no more: {fault}" for fault in ended]
+    wrong += [*watchman.findings, *touched, *stage.ended(), *_logged(stage)]
+    if wrong:
+        raise Found(f"{len(wrong)} findings: " + "; ".join(wrong[:5]))
+    return Made(
+        edits=churn.edits,
+        faults=faults.made,
+        workloads=workloads,
+        looks=watchman.looks,
+        states=watchman.states,
+        claims=watchman.claims,
+        removals=watchman.removals,
+    )
+
+
+async def _end(loops: list[asyncio.Task[None]]) -> None:
+    """Have these mend what they broke; a fault of theirs is ours."""
+    for loop in loops:
+        loop.cancel()
+    async with asyncio.timeout(_SETTLE_SECONDS):  # mending asks for no more than clusters that run
+        done = await asyncio.gather(*loops, return_exceptions=True)
+    for ended in done:
+        if isinstance(ended, BaseException) and not isinstance(ended, asyncio.CancelledError):
+            raise ended  # also what went wrong while it mended what it had broken
+
+
+def _logged(stage: ChaosStage) -> list[str]:
+    return [
+        f"{instance} logged: {line}"
+        for instance in stage.processes
+        for line in promises.log_faults(stage.log(instance))
+    ]

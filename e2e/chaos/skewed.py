@@ -1,0 +1,31 @@
+"""Runs `stowage` with a wall clock that is wrong by the number of seconds in a file.
+
+`python -m e2e.chaos.skewed FILE controller …`. The file is read at every look at the clock, so that
+a test makes the clock of a running process jump. Durations (`monotonic`) are not touched: no jump
+of a wall clock touches them on a real machine either.
+"""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from machinery.clock import SystemClock
+from stowage.cli import main
+
+
+def skew(file: Path) -> None:
+    """Have every `SystemClock` of this process be wrong by what the file says now."""
+    honest = SystemClock.now
+
+    def now(self: SystemClock) -> datetime:
+        text = file.read_text() if file.exists() else ""
+        return honest(self) + timedelta(seconds=float(text or 0))
+
+    SystemClock.now = now  # type: ignore[method-assign] # the one clock of the process under test
+
+
+if __name__ == "__main__":
+    skew(Path(sys.argv.pop(1)))
+    main()

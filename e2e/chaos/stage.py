@@ -1,0 +1,269 @@
+"""A playground of which every part may break: clusters, roads between them, processes, clocks.
+
+Each process reaches the hub by a relay of its own, and the members are registered by the addresses
+of relays too. The test itself talks to every API server directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
+from e2e.chaos import judgement
+from e2e.harness import stowage
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS
+from machinery.config.member_kubeconfig import parse_kubeconfig
+from machinery.errors import NotFound, TransportError
+from stowage.playground.cluster import Cluster
+from stowage.playground.controlplanes import ControlPlanes
+from stowage.playground.local import load_planes
+from stowage.playground.probes import free_port
+from stowage.playground.processes import Process
+from tests.relay import Relay
+
+MEMBERS = ("member-1", "member-2", "member-3")
+ROLES = ("controller", "propagator")
+INSTANCES = tuple(f"{role}-{letter}" for role in ROLES for letter in "ab")
+ZONE = "topology.kubernetes.io/zone"
+_tokens = itertools.count(1)
+
+
+class ChaosStage:
+    """Made by `chaos_stage`. `hub` and `members` are the test's own, unbroken ways in."""
+
+    def __init__(self, directory: Path, planes: ControlPlanes) -> None:
+        self.directory = directory
+        self.planes = planes
+        self.hub = self._client("hub")
+        self.members = {name: self._client(name) for name in MEMBERS}
+        self.roads = {
+            **{name: Relay(planes.clusters["hub"].port) for name in INSTANCES},
+            **{name: Relay(planes.clusters[name].port) for name in MEMBERS},
+        }
+        self.processes: dict[str, Process] = {}
+        self.ports: dict[str, int] = {}
+        self._accounts: dict[str, str] = {}
+
+    def cluster(self, name: str) -> Cluster:
+        """The control plane of the hub or of a member."""
+        return self.planes.clusters[name]
+
+    # --- processes --------------------------------------------------------------------------------
+
+    def run(self, instance: str) -> None:
+        """Start a process, or start it again, on a port that is free now."""
+        self.processes[instance] = self._process(instance)
+        self.processes[instance].start(detached=False)
+
+    def kill(self, instance: str) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self.processes[instance].end(signal.SIGKILL)
+
+    def ended(self) -> list[str]:
+        """The processes that should run and do not, each with its last words."""
+        gone = [process for process in self.processes.values() if not process.alive()]
+        return [f"{process.name} ended by itself: {process.tail(5)}" for process in gone]
+
+    def skew(self, instance: str, seconds: float) -> None:
+        """Set the wall clock of a process wrong by that much."""
+        self._skew_file(instance).write_text(str(seconds))
+
+    def log(self, instance: str) -> str:
+        """All that a process ever logged."""
+        path = self.processes[instance].log
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    async def member_writes(self) -> float:
+        """Changes that members took from all processes since these started."""
+        return sum([await self._member_writes(name) for name in self.processes])
+
+    async def _member_writes(self, instance: str) -> float:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.ports[instance])
+        writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        text = (await reader.read()).decode()
+        writer.close()
+        done = r'code="2..",verb="(?:POST|PUT|PATCH|DELETE)"'
+        samples = re.findall(rf"stowage_api_requests_total\{{(.*{done})\}} (.*)", text)
+        return sum(float(value) for labels, value in samples if 'client="hub"' not in labels)
+
+    def _process(self, instance: str) -> Process:
+        role = instance.partition("-")[0]
+        kubeconfig = self.directory / f"{instance}.kubeconfig"
+        own = f"127.0.0.1:{self.cluster('hub').port}"
+        road = f"127.0.0.1:{self.roads[instance].port}"
+        kubeconfig.write_text(self.cluster("hub").admin_kubeconfig.replace(own, road))
+        self.ports[instance] = free_port()
+        arguments = [
+            sys.executable, "-m", "e2e.chaos.skewed", str(self._skew_file(instance)),
+            role, f"--http-port={self.ports[instance]}", f"--kubeconfig={kubeconfig}",
+        ]  # fmt: skip
+        return Process(instance, arguments, self.directory / f"{instance}.log")
+
+    def _skew_file(self, instance: str) -> Path:
+        return self.directory / f"{instance}.skew"
+
+    # --- members ----------------------------------------------------------------------------------
+
+    async def register(self, member: str) -> None:
+        """Register a member with the token of a new account; the one before ends."""
+        before = self._accounts.get(member)
+        account = self._accounts[member] = f"chaos-{next(_tokens)}"
+        token = await asyncio.to_thread(self._token, member, account)
+        cluster = self.cluster(member)
+        data = {
+            "endpoint": f"https://127.0.0.1:{self.roads[member].port}",
+            "clusterCA": cluster.ca.decode(),
+            "token": token,
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": member,
+                "namespace": SYSTEM_NAMESPACE,
+                "labels": {LABEL_REGISTER: "true", ZONE: f"zone-{member[-1]}"},
+            },
+            "data": {key: base64.b64encode(text.encode()).decode() for key, text in data.items()},
+        }
+        await self.hub.apply(
+            SECRETS, body, name=member, namespace=SYSTEM_NAMESPACE, field_manager="chaos"
+        )
+        if before is not None:
+            await asyncio.to_thread(
+                cluster.kubectl, "delete", "serviceaccount", before, check=False
+            )
+
+    async def deregister(self, member: str) -> None:
+        """Take the Secret and the MemberCluster away; nothing on the member is touched."""
+        for resource, namespace in ((SECRETS, SYSTEM_NAMESPACE), (MEMBER_CLUSTERS, None)):
+            with suppress(NotFound):
+                await self.hub.delete(resource, member, namespace=namespace)
+
+    def _token(self, member: str, account: str) -> str:
+        kubectl = self.cluster(member).kubectl
+        kubectl("create", "serviceaccount", account)
+        kubectl(
+            "create", "clusterrolebinding", account,
+            "--clusterrole=cluster-admin", f"--serviceaccount=default:{account}",
+        )  # fmt: skip
+        return kubectl("create", "token", account, "--duration=24h").strip()
+
+    def _client(self, name: str) -> ApiClient:
+        connection = parse_kubeconfig(self.cluster(name).kubeconfig.read_bytes())
+        return ApiClient(connection, name=f"test {name}", timeout=5)
+
+    # --- pods -------------------------------------------------------------------------------------
+
+    async def play_kubelets(self) -> None:
+        """Until cancelled: say that a pod is ready whose containers are, and start what ended.
+
+        A member that is away for long loses its nodes, and their pods are unready from then on. A
+        kubelet that is heard again says otherwise, kwok does not. A scheduler or a
+        controller-manager ends by itself when its API server was away, and kubelets start it again.
+        """
+        while True:
+            for name in ("hub", *MEMBERS):
+                await asyncio.to_thread(self.cluster(name).revive)
+            for client in self.members.values():
+                with suppress(TransportError):
+                    for pod in (await client.list(PODS))["items"]:
+                        if conditions := judgement.made_ready(pod):
+                            meta, patch = pod["metadata"], {"status": {"conditions": conditions}}
+                            where = {"namespace": meta["namespace"], "subresource": "status"}
+                            with suppress(NotFound):
+                                await client.merge_patch(PODS, meta["name"], patch, **where)
+            await asyncio.sleep(5)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    async def lists(self, where: str, path: str) -> list[dict[str, Any]]:
+        """The items of a list by kubectl, which shares no code with what is tested."""
+        text = await asyncio.to_thread(self.cluster(where).kubectl, "get", *path.split(), "-o=json")
+        items: list[dict[str, Any]] = json.loads(text)["items"]
+        return items
+
+    async def record(self) -> None:
+        """Write down what lies where, beside the logs: what was found is looked into with it."""
+        kinds = "deployments,statefulsets,replicasets,pods,configmaps,nodes"
+        for name in ("hub", *MEMBERS):
+            what = "workloads,memberclusters,workloadpolicies" if name == "hub" else kinds
+            text = await asyncio.to_thread(
+                self.cluster(name).kubectl, "get", what, "-A", "-o=json", check=False
+            )
+            (self.directory / f"{name}.json").write_text(text)
+            for process in self.cluster(name).processes.values():
+                tail = process.tail(2000)
+                (self.directory / f"{process.name.replace(' ', '-')}.tail").write_text(tail)
+
+
+@asynccontextmanager
+async def chaos_stage(directory: Path) -> AsyncIterator[ChaosStage]:
+    """Hub, members and both processes twice, all at work; everything goes at the end."""
+    try:
+        await asyncio.to_thread(
+            stowage, "playground", "up", "--members=3", "--provider=local", f"--dir={directory}",
+            "--no-run",
+        )  # fmt: skip
+        stage = ChaosStage(directory, load_planes(directory))
+        try:
+            yield await _at_work(stage)
+        finally:
+            for process in stage.processes.values():
+                process.end(signal.SIGKILL)
+            for road in stage.roads.values():
+                await road.stop()
+            for client in (stage.hub, *stage.members.values()):
+                await client.close()
+            for name in ("hub", *MEMBERS):
+                stage.cluster(name).thaw()
+    finally:
+        await asyncio.to_thread(stowage, "playground", "down", f"--dir={directory}")
+
+
+async def _at_work(stage: ChaosStage) -> ChaosStage:
+    for road in stage.roads.values():
+        await road.start()
+    for member in MEMBERS:
+        await stage.register(member)
+    for instance in INSTANCES:
+        stage.run(instance)
+    async with asyncio.timeout(300):
+        while not await all_ready(stage.hub):  # noqa: ASYNC110 - a server's state, not ours
+            await asyncio.sleep(0.5)
+    return stage
+
+
+async def all_ready(hub: ApiClient) -> bool:
+    """Whether every member is registered and Ready."""
+    return not await not_ready(hub)
+
+
+async def not_ready(hub: ApiClient) -> list[str]:
+    """The members that are not registered or not Ready, each with what is said of it."""
+    try:
+        listed = (await hub.list(MEMBER_CLUSTERS))["items"]
+    except TransportError as e:
+        return [f"the hub: {e}"]
+    said = {c["metadata"]["name"]: _ready(c) for c in listed}
+    words = {name: said.get(name, "not registered") for name in MEMBERS}
+    return [f"{name}: {text}" for name, text in words.items() if text]
+
+
+def _ready(cluster: Mapping[str, Any]) -> str:
+    """Empty for a Ready cluster, else its condition in a few words."""
+    conditions = cluster.get("status", {}).get("conditions", [])
+    ready = next((c for c in conditions if c["type"] == "Ready"), None)
+    if ready is None:
+        return "nothing is said of it"
+    return "" if ready["status"] == "True" else f"{ready['reason']}: {ready['message']}"

@@ -1,0 +1,267 @@
+"""Who looks on while everything breaks: watches on the hub and on each member, by direct roads.
+
+Every state of a Workload that the hub shows is judged, alone and beside the one before it; each
+object that leaves a member is asked about; and every second it is looked whether the hub says of a
+member what is not so. What may be explained by a fault of the run's own is asked once more of the
+servers themselves before it is a finding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from typing import Any
+
+from crds.names import LABEL_MANAGED
+from e2e.chaos import judgement
+from e2e.chaos.churn import Churn
+from e2e.chaos.faults import Faults
+from e2e.chaos.judgement import Whole
+from e2e.chaos.stage import ChaosStage
+from e2e.chaos.wishes import FOREIGN, NAMESPACES
+from e2e.harness import deployment
+from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
+from machinery.api.resources import WORKLOADS, Resource
+from machinery.errors import AlreadyExists, NotFound, TransportError
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+
+KINDS = {
+    "Deployment": Resource("apps", "v1", "deployments", "Deployment"),
+    "StatefulSet": Resource("apps", "v1", "statefulsets", "StatefulSet"),
+}
+_RECENT_SECONDS = 60.0
+"""A copy that was ready so shortly ago was one to rely on: roads stall for a third of that."""
+_AWAY_SECONDS = 120.0
+"""So long after a deregistration a move may still be its consequence."""
+_RETURN_SECONDS = 15.0
+"""So long after it was registered again a member is spoken of as it was before, at the most."""
+_ASK_SECONDS = 60.0
+Place = tuple[str, str, Key]
+"""(member, kind, key)."""
+
+
+class Watchman:
+    """What it finds is in `findings`."""
+
+    def __init__(self, stage: ChaosStage, churn: Churn, faults: Faults) -> None:
+        self.findings: list[str] = []
+        self.looks = 0
+        self.states = 0
+        self.removals = 0
+        self.claims = 0
+        self._stage = stage
+        self._churn = churn
+        self._faults = faults
+        self._foreign: dict[str, tuple[str, int]] = {}
+        self._workloads = Informer(stage.hub, WORKLOADS, Whole)
+        self._copies = {
+            (member, kind): Informer(
+                client, resource, Whole, label_selector=f"{LABEL_MANAGED}=true"
+            )
+            for member, client in stage.members.items()
+            for kind, resource in KINDS.items()
+        }
+        self._was_ready: dict[Place, float] = {}
+        self._questions: set[asyncio.Task[None]] = set()
+        self._told: set[tuple[str, str]] = set()
+
+    async def prepare(self) -> None:
+        """An object of nobody on each member, named like a Workload that comes later."""
+        for member, client in self._stage.members.items():
+            for namespace in NAMESPACES:
+                body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+                with suppress(AlreadyExists):
+                    await client.create(NAMESPACE_KIND, body)
+            namespace, name = FOREIGN
+            foreign = deployment(name, replicas=1)
+            foreign["metadata"]["namespace"] = namespace
+            made = await client.create(KINDS["Deployment"], foreign, namespace=namespace)
+            self._foreign[member] = _identity(made)
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        self._workloads.add_handler(self._workload_changed)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._workloads.run())
+            for place, informer in self._copies.items():
+                informer.add_handler(self._handler(*place))
+                tasks.create_task(informer.run())
+            tasks.create_task(self._look())
+
+    async def judged(self) -> None:
+        """Return when each question that came up is answered."""
+        while self._questions:
+            await asyncio.wait(self._questions)
+
+    async def left_alone(self) -> list[str]:
+        """Whose object was touched that belongs to nobody of ours."""
+        wrong = []
+        for member, client in self._stage.members.items():
+            namespace, name = FOREIGN
+            found = await client.get(KINDS["Deployment"], name, namespace=namespace)
+            if _identity(found) != self._foreign[member]:
+                wrong.append(f"{member}: the object of nobody was touched: {found['metadata']}")
+        return wrong
+
+    def _ask(self, question: Coroutine[Any, Any, None]) -> None:
+        async def asked() -> None:
+            with suppress(TimeoutError):  # nobody can be asked: nothing can be said
+                async with asyncio.timeout(_ASK_SECONDS):
+                    await question
+
+        task = asyncio.create_task(asked())
+        self._questions.add(task)
+        task.add_done_callback(self._answered)
+
+    def _answered(self, task: asyncio.Task[None]) -> None:
+        self._questions.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self.findings.append(f"the test itself: {fault!r}")
+
+    # --- what the hub says ------------------------------------------------------------------------
+
+    def _workload_changed(self, old: Whole | None, new: Whole | None) -> None:
+        if new is None:
+            return
+        self.states += 1
+        body = new.body()
+        self.findings += judgement.disagreements(body)
+        if old is not None:
+            away = self._away(_AWAY_SECONDS)
+            self.findings += judgement.moved(old.body(), body, excused=away)
+
+    def _away(self, since: float) -> set[str]:
+        """The members that are deregistered, or were within so many seconds."""
+        now = asyncio.get_running_loop().time()
+        return {member for member, when in self._faults.away.items() if now < when + since}
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(1)
+            with suppress(TransportError, TimeoutError):
+                listed = (await self._stage.hub.list(WORKLOADS))["items"]
+                self.looks += 1
+                for each in listed:
+                    self.findings += judgement.disagreements(each)
+                    self._compare(each)
+                self.findings += judgement.over_quota(listed)
+
+    def _compare(self, workload: Mapping[str, Any]) -> None:
+        """What it says of members beside what the watches show of them."""
+        meta = workload["metadata"]
+        state = (meta["uid"], meta["resourceVersion"])
+        if meta["uid"] in self._faults.spoilt or state in self._told:
+            return
+        kind, image = judgement.main_of(workload)
+        returning = self._away(_RETURN_SECONDS)
+        for member in judgement.claims(workload):
+            if member in returning:
+                continue
+            self.claims += 1
+            copy = self._copies[member, kind].get((meta["namespace"], meta["name"]))
+            if copy is None or judgement.image_of(copy.body()) != image:
+                self._told.add(state)
+                self._ask(self._verify(member, workload))
+
+    async def _verify(self, member: str, workload: Mapping[str, Any]) -> None:
+        """The watch may lag behind: ask the member, and then whether the hub says so still."""
+        meta = workload["metadata"]
+        kind, image = judgement.main_of(workload)
+        key = (meta["namespace"], meta["name"])
+        copy = await _patiently(self._stage.members[member], KINDS[kind], key)
+        if copy is not None and judgement.image_of(copy) == image:
+            return
+        again = await _patiently(self._stage.hub, WORKLOADS, key)
+        if again is None or again["metadata"]["resourceVersion"] != meta["resourceVersion"]:
+            return
+        if meta["uid"] not in self._faults.spoilt:
+            there = "is not there" if copy is None else f"runs {judgement.image_of(copy)}"
+            self.findings.append(
+                f"{key}: says that generation {meta['generation']} ({image}) runs on {member}, "
+                f"where it {there}"
+            )
+
+    # --- the last copy ----------------------------------------------------------------------------
+
+    def _handler(self, member: str, kind: str) -> Any:
+        def changed(old: Whole | None, new: Whole | None) -> None:
+            now = asyncio.get_running_loop().time()
+            if new is not None and judgement.ready(new.body()):
+                self._was_ready[member, kind, new.metadata.key] = now
+            if old is None or new is not None or old.metadata.uid in self._faults.meddled:
+                return
+            self.removals += 1
+            for uid, key in judgement.owners(old.metadata.annotations).items():
+                others = self._relied_on(member, kind, old, now)
+                self._ask(self._judge(member, uid, key, (kind, old), others))
+
+        return changed
+
+    def _relied_on(self, member: str, kind: str, gone: Whole, now: float) -> list[str]:
+        """The other members whose copy is ready as far as is seen, or was so a moment ago."""
+        there = []
+        for other in self._stage.members:
+            place = (other, kind, gone.metadata.key)
+            copy = self._copies[other, kind].get(gone.metadata.key)
+            fresh = now - self._was_ready.get(place, -_RECENT_SECONDS) < _RECENT_SECONDS
+            if other != member and (fresh or (copy and judgement.ready(copy.body()))):
+                there.append(other)
+        return there
+
+    async def _judge(
+        self, member: str, uid: str, key: Key, gone: tuple[str, Whole], others: list[str]
+    ) -> None:
+        """A copy of that Workload went; there must be a ready one, or no wish for any."""
+        copy = gone[1]
+        if others or key in self._churn.busy:
+            return
+        held = await self._holders(uid, gone)
+        workload = await _patiently(self._stage.hub, WORKLOADS, key)
+        if workload is None or workload["metadata"]["uid"] != uid:
+            return
+        status = workload.get("status", {})
+        placed = status.get("placements", [])
+        # Placed nowhere, as when its only cluster was unregistered, it goes from everywhere.
+        nowhere = any(not change.get("assigned") for change in status.get("history", [])[-2:])
+        unwanted = workload["metadata"].get("deletionTimestamp") or not placed or nowhere
+        if unwanted or workload["spec"]["replicas"] == 0 or key in self._churn.busy:
+            return
+        if copy.metadata.uid in self._faults.meddled or uid in self._faults.spoilt:
+            return
+        healthy = judgement.ready(copy.body())
+        if any(held.values()) or (held and not healthy):
+            return
+        what = "healthy copy" if healthy else "copy"
+        self.findings.append(
+            f"{key}: its last {what} was removed from {member}; it is placed on {placed}, "
+            f"and lies on {sorted(held)}"
+        )
+
+    async def _holders(self, uid: str, gone: tuple[str, Whole]) -> dict[str, bool]:
+        """The members that have a copy of it, and whether that is ready."""
+        kind, copy = gone
+        held = {}
+        for member, client in self._stage.members.items():
+            found = await _patiently(client, KINDS[kind], copy.metadata.key)
+            if found and uid in judgement.owners(found["metadata"].get("annotations", {})):
+                held[member] = judgement.ready(found)
+        return held
+
+
+async def _patiently(client: Any, resource: Resource, key: Key) -> dict[str, Any] | None:
+    """The object, None where there is none; a server that does not answer is asked again."""
+    while True:
+        try:
+            found: dict[str, Any] = await client.get(resource, key[1], namespace=key[0])
+        except NotFound:
+            return None
+        except TransportError:
+            await asyncio.sleep(0.5)
+        else:
+            return found
+
+
+def _identity(found: Mapping[str, Any]) -> tuple[str, int]:
+    return found["metadata"]["uid"], found["metadata"]["generation"]

@@ -1,0 +1,163 @@
+"""What the users of a chaos run want: the Workloads that must exist at its end, and how they look.
+
+Pure: a wish is made and changed by a random generator that the seed began, and rendered as the
+manifest that a user would apply.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crds.names import LABEL_POLICY
+from e2e.harness import deployment, pod_template
+
+NAMESPACES = ("chaos-a", "chaos-b", "chaos-c")
+ZONES = ("zone-1", "zone-2", "zone-3")
+"""Each is one member, of the same number."""
+SECRET = "credential"
+POLICY = "zones"
+STRICT = "strict"
+QUOTA = 4
+"""Units that the strict policy of a namespace lets into each zone; nobody ever edits it."""
+SCHEDULER = "chaos"
+"""Of the Workloads that the test itself places, as an external scheduler does."""
+MODES = ("Single", "Divided", "Duplicated", "Policy", "Strict", "Placed")
+_POLICIES = {"Policy": POLICY, "Strict": STRICT}
+_PARTS = {"Strict": "strict"}
+_MOST_UNITS = 5
+FOREIGN = (NAMESPACES[0], "somebody-elses")
+"""The Workload whose place is taken on each member, by a Deployment of somebody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """One Workload as its user wants it now. `config` is the ConfigMap's value, None: none."""
+
+    mode: str
+    kind: str
+    replicas: int
+    tag: str
+    config: int | None
+    secret: bool
+
+
+TAKEN = Wish("Taken", "Deployment", 1, "3.1", config=None, secret=False)
+PROBE = Wish("Duplicated", "Deployment", 1, "3.1", config=None, secret=False)
+
+
+def made(chance: random.Random) -> Wish:
+    """Any Workload."""
+    return Wish(
+        mode=chance.choice(MODES),
+        kind=chance.choice(("Deployment", "Deployment", "StatefulSet")),
+        replicas=chance.randint(1, _MOST_UNITS),
+        tag=_tag(chance),
+        config=chance.choice((None, chance.randint(0, 9))),
+        secret=chance.random() < 0.3,
+    )
+
+
+def changed(wish: Wish, chance: random.Random) -> Wish:
+    """The same Workload after an edit of its user."""
+    match chance.randrange(4):
+        case 0:
+            return replace(wish, replicas=chance.randint(0, _MOST_UNITS))
+        case 1:
+            return replace(wish, tag=_tag(chance))
+        case 2:
+            return replace(wish, config=chance.choice((None, chance.randint(0, 9))))
+        case _:
+            return replace(wish, secret=not wish.secret)
+
+
+def manifest(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
+    """The Workload that the user applies."""
+    spec: dict[str, Any] = {"replicas": wish.replicas, **_template(name, wish)}
+    labels = {"app": name}
+    if wish.mode == "Placed":
+        spec["schedulerName"] = SCHEDULER
+    elif wish.mode in _POLICIES:
+        labels[LABEL_POLICY] = _POLICIES[wish.mode]
+    else:
+        spec["distribution"] = "Duplicated" if wish.mode == "Taken" else wish.mode
+    if wish.config is not None:
+        data = {"value": str(wish.config)}
+        meta = {"name": f"{name}-config"}
+        spec["manifests"] = [
+            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
+        ]
+    if wish.secret:
+        spec["resources"] = [{"name": SECRET}]
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": spec,
+    }
+
+
+def policy(namespace: str, chance: random.Random) -> dict[str, Any]:
+    """The policy of a namespace that is edited: soft, so that no unit is left out."""
+    quotas = [chance.randint(0, 6) for _ in ZONES]
+    return _policy(namespace, POLICY, "unit", quotas, "Preferred")
+
+
+def strict_policy(namespace: str) -> dict[str, Any]:
+    """The policy of a namespace that stands, and lets nothing in beyond its numbers."""
+    return _policy(namespace, STRICT, _PARTS["Strict"], [QUOTA] * len(ZONES), "Required")
+
+
+def _policy(
+    namespace: str, name: str, part: str, quotas: list[int], allocation: str
+) -> dict[str, Any]:
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "topologyKey": "topology.kubernetes.io/zone",
+            "labelSelector": {"matchLabels": {"part": part}},
+            "allocationType": allocation,
+            "allocationPolicy": [
+                {"name": zone, "replicas": quota} for zone, quota in zip(ZONES, quotas, strict=True)
+            ],
+        },
+    }
+
+
+def counts(policy: str, workload: Mapping[str, Any]) -> bool:
+    """Whether the units of a Workload count for the policy of that name."""
+    return (policy == STRICT) == (mode_of(workload) == "Strict")
+
+
+def mode_of(workload: Mapping[str, Any]) -> str:
+    """The mode of the Workload's wish."""
+    policy = workload["metadata"].get("labels", {}).get(LABEL_POLICY)
+    if workload["spec"].get("schedulerName") == SCHEDULER:
+        return "Placed"
+    bound = {name: mode for mode, name in _POLICIES.items()}
+    return bound.get(policy) or str(workload["spec"].get("distribution"))
+
+
+def image(wish: Wish) -> str:
+    """What the containers run."""
+    return f"registry.k8s.io/pause:{wish.tag}"
+
+
+def _tag(chance: random.Random) -> str:
+    return f"3.{chance.randint(1, 10)}"
+
+
+def _template(name: str, wish: Wish) -> dict[str, Any]:
+    pods = pod_template(name, cpu="20m", image=image(wish))
+    pods["metadata"]["labels"]["part"] = _PARTS.get(wish.mode, "unit")
+    body = deployment(name)
+    body["spec"] = {"selector": {"matchLabels": {"app": name}}, "template": pods}
+    if wish.kind == "Deployment":
+        return {"targetDeployment": body}
+    body["kind"] = "StatefulSet"
+    body["spec"] |= {"serviceName": name, "podManagementPolicy": "Parallel"}
+    return {"template": body}

@@ -1,0 +1,26 @@
+"""One short seed of the chaos in every run of the tests; `make chaos` runs it for longer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from e2e.chaos.run import run
+
+SECONDS = 20.0
+LEAST = 10
+"""Faults, and edits, on a machine where each takes its time."""
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.proves("R1", "R2", "R5", "C32", "D3")
+async def test_whatever_breaks_the_promises_hold(provider: str, tmp_path: Path) -> None:
+    if provider != "local":
+        pytest.skip("breaks etcd and the roads to API servers, which only local ones let it do")
+    made = await run(tmp_path, seed=7, seconds=SECONDS, say=print, least=LEAST)
+    assert made.faults >= LEAST
+    assert made.edits >= LEAST
+    assert made.states > made.workloads
+    assert made.claims
+    assert made.looks

@@ -1,0 +1,269 @@
+"""The checks of the chaos are checked: each finds the breach that it stands for, and no other.
+
+The watchman runs against servers of its own making here, so that each case is one state of things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crds.names import OWNER_PREFIX
+from e2e.chaos import judgement, promises, wishes
+from e2e.chaos.faults import Faults
+from e2e.chaos.judgement import Whole
+from e2e.chaos.stage import MEMBERS
+from e2e.chaos.watchman import Watchman
+from machinery.errors import NotFound
+from machinery.types.memory_budget import Holding
+from machinery.types.metadata import Meta
+from tests.fakeclock import settle
+
+KEY = ("chaos-a", "w1")
+NEW, OLD = wishes.image(wishes.PROBE), "registry.k8s.io/pause:old"
+
+
+def workload(
+    placed: Mapping[str, int], *, mode: str = "Divided", generation: int = 2, **status: Any
+) -> dict[str, Any]:
+    wish = wishes.Wish(mode, "Deployment", sum(placed.values()), "3.1", config=None, secret=False)
+    body = wishes.manifest(*KEY, wish)
+    body["metadata"] |= {"uid": "u1", "generation": generation, "resourceVersion": "5"}
+    body["spec"].setdefault("schedulerName", "stowage")
+    body["status"] = {
+        "placements": [{"cluster": c, "replicas": n} for c, n in placed.items()],
+        "desired": sum(placed.values()),
+        "assigned": sum(placed.values()),
+        "pending": 0,
+        "clusters": [{"name": c, "replicas": n, "state": "Running"} for c, n in placed.items()],
+        "conditions": [{"type": "Propagated", "status": "True", "observedGeneration": generation}],
+        **status,
+    }
+    return body
+
+
+def test_numbers_that_do_not_add_up_are_found() -> None:
+    assert not list(judgement.disagreements(workload({"member-1": 2})))
+    assert list(judgement.disagreements(workload({"member-1": 2}, pending=1)))
+    assert list(judgement.disagreements(workload({"member-1": 2}, desired=3)))
+    assert list(judgement.disagreements(workload({"member-1": 2}, assigned=1)))
+    twice = [{"name": "member-1"}, {"name": "member-1"}]
+    assert list(judgement.disagreements(workload({"member-1": 2}, clusters=twice)))
+
+
+def test_a_condition_ahead_of_its_time_is_found() -> None:
+    ahead = [{"type": "Ready", "status": "True", "observedGeneration": 3}]
+    assert list(judgement.disagreements(workload({"member-1": 2}, conditions=ahead)))
+
+
+def test_a_unit_over_the_quota_is_found() -> None:
+    full = [workload({"member-1": wishes.QUOTA}, mode="Strict")]
+    assert not list(judgement.over_quota(full))
+    assert not list(judgement.over_quota([*full, workload({"member-1": 1}, mode="Policy")]))
+    more = workload({"member-1": 1}, mode="Strict")
+    assert list(judgement.over_quota([*full, more]))
+    more["metadata"]["deletionTimestamp"] = "2026-11-22T00:00:00Z"
+    assert not list(judgement.over_quota([*full, more]))
+
+
+def test_a_move_without_cause_is_found() -> None:
+    before, after = workload({"member-1": 2}), workload({"member-2": 2})
+    assert list(judgement.moved(before, after, excused=()))
+    assert not list(judgement.moved(before, after, excused={"member-1"}))
+    assert not list(judgement.moved(before, workload({"member-2": 1}), excused=()))
+    placed = [workload({f"member-{n}": 2}, mode="Placed") for n in (1, 2)]
+    assert not list(judgement.moved(*placed, excused=()))
+
+
+def test_only_what_is_said_of_the_present_generation_is_a_claim() -> None:
+    assert judgement.claims(workload({"member-1": 2})) == ["member-1"]
+    older = [{"type": "Propagated", "status": "True", "observedGeneration": 1}]
+    assert not judgement.claims(workload({"member-1": 2}, conditions=older))
+    creating = [{"name": "member-1", "replicas": 2, "state": "Creating"}]
+    assert not judgement.claims(workload({"member-1": 2}, clusters=creating))
+
+
+def test_less_than_a_quota_lets_in_is_found() -> None:
+    wish = wishes.Wish("Strict", "Deployment", 3, "3.1", config=None, secret=False)
+    promises._strict({KEY: workload({"member-1": 3}, mode="Strict")}, {KEY: wish})
+    with pytest.raises(promises.Broken, match="2 of 3"):
+        promises._strict({KEY: workload({"member-1": 2}, mode="Strict")}, {KEY: wish})
+
+
+def test_books_of_a_policy_that_are_not_true_are_found() -> None:
+    there = {KEY: workload({"member-1": 2}, mode="Policy")}
+    books = [{"name": zone, "replicas": 0} for zone in wishes.ZONES]
+    books[0]["replicas"] = 2
+    meta = {"namespace": KEY[0], "name": wishes.POLICY, "generation": 1}
+    status: dict[str, Any] = {"allocated": books, "observedGeneration": 1}
+    promises._counted({"metadata": meta, "status": status}, there)
+    books[0]["replicas"] = 3
+    with pytest.raises(promises.Broken, match="tells of"):
+        promises._counted({"metadata": meta, "status": status}, there)
+
+
+def test_a_pod_is_said_to_be_ready_when_its_containers_are() -> None:
+    def pod(ready: str, containers: str) -> dict[str, Any]:
+        said = {"Ready": ready, "ContainersReady": containers}
+        conditions = [{"type": kind, "status": status} for kind, status in said.items()]
+        return {"metadata": {}, "status": {"conditions": conditions}}
+
+    wanted = pod("True", "True")["status"]["conditions"]
+    assert judgement.made_ready(pod("False", "True")) == wanted
+    assert not judgement.made_ready(pod("True", "True"))
+    assert not judgement.made_ready(pod("False", "False"))
+
+
+# --- the watchman on servers of the test's own ----------------------------------------------------
+
+
+class Server:
+    """An API server that holds a few objects by kind and key."""
+
+    def __init__(self) -> None:
+        self.holding = Holding()
+        self.objects: dict[tuple[str, tuple[str, str]], dict[str, Any]] = {}
+
+    async def get(self, resource: Any, name: str, *, namespace: str) -> dict[str, Any]:
+        try:
+            return self.objects[resource.kind, (namespace, name)]
+        except KeyError:
+            raise NotFound(code=404, reason="NotFound", message="not there") from None
+
+
+def copy(*, ready: int, image: str = NEW, uid: str = "c1") -> Whole:
+    return Whole(
+        metadata=Meta(
+            namespace=KEY[0],
+            name=KEY[1],
+            uid=uid,
+            resource_version="1",
+            annotations={f"{OWNER_PREFIX}u1": "/".join(KEY)},
+        ),
+        spec={"template": {"spec": {"containers": [{"image": image}]}}},
+        status={"readyReplicas": ready},
+    )
+
+
+class Scene:
+    """Two members, one Workload on the hub, and a watchman who sees what is put there."""
+
+    def __init__(self, hub: Mapping[str, Any]) -> None:
+        self.hub, self.members = Server(), {"member-1": Server(), "member-2": Server()}
+        self.hub.objects["Workload", KEY] = dict(hub)
+        self.faults = SimpleNamespace(meddled=set(), spoilt=set(), away={})
+        churn = SimpleNamespace(busy=set())
+        stage = SimpleNamespace(hub=self.hub, members=self.members)
+        self.watchman = Watchman(stage, churn, self.faults)  # type: ignore[arg-type] # as much as it asks
+
+    def put(self, member: str, there: Whole) -> None:
+        self.members[member].objects["Deployment", KEY] = there.body()
+        self.watchman._copies[member, "Deployment"].observe(there)
+        self.watchman._handler(member, "Deployment")(None, there)
+
+    async def removed(self, member: str, gone: Whole) -> list[str]:
+        del self.members[member].objects["Deployment", KEY]
+        self.watchman._handler(member, "Deployment")(gone, None)
+        return await self.found()
+
+    async def found(self) -> list[str]:
+        await self.watchman.judged()
+        return self.watchman.findings
+
+
+@pytest.mark.parametrize(
+    ("gone", "other", "breach"),
+    [
+        (1, 1, False),  # the other one is ready
+        (1, 0, True),  # the other one is there, and not ready
+        (1, None, True),  # there is no other one
+        (0, None, True),  # also while it was not ready itself
+        (0, 0, False),  # nothing healthy was lost
+    ],
+)
+async def test_a_last_copy_that_goes_is_found(
+    gone: int, other: int | None, *, breach: bool
+) -> None:
+    scene = Scene(workload({"member-2": 1}))
+    leaving = copy(ready=gone)
+    scene.put("member-1", leaving)
+    if other is not None:
+        scene.put("member-2", copy(ready=other, uid="c2"))
+    assert bool(await scene.removed("member-1", leaving)) is breach
+
+
+async def test_a_last_copy_that_nobody_wants_may_go() -> None:
+    scene = Scene(workload({}))
+    leaving = copy(ready=1)
+    scene.put("member-1", leaving)
+    assert not await scene.removed("member-1", leaving)
+
+
+async def test_what_the_run_itself_deleted_is_no_finding() -> None:
+    scene = Scene(workload({"member-1": 1}))
+    leaving = copy(ready=1)
+    scene.put("member-1", leaving)
+    scene.faults.meddled.add(leaving.metadata.uid)
+    assert not await scene.removed("member-1", leaving)
+
+
+@pytest.mark.parametrize(
+    ("image", "breach"), [(NEW, False), (OLD, True), (None, True)], ids=["new", "old", "none"]
+)
+async def test_a_claim_that_is_not_so_is_found(image: str | None, *, breach: bool) -> None:
+    claimed = workload({"member-1": 1})
+    scene = Scene(claimed)
+    if image is not None:
+        scene.put("member-1", copy(ready=1, image=image))
+    scene.watchman._compare(claimed)
+    assert bool(await scene.found()) is breach
+
+
+async def test_a_claim_that_the_hub_took_back_meanwhile_is_none() -> None:
+    claimed = workload({"member-1": 1})
+    scene = Scene(claimed)
+    scene.hub.objects["Workload", KEY]["metadata"] = {**claimed["metadata"], "resourceVersion": "6"}
+    scene.watchman._compare(claimed)
+    assert not await scene.found()
+
+
+async def test_a_fault_of_a_question_is_no_silence() -> None:
+    scene = Scene(workload({}))
+
+    async def wrong() -> None:
+        await asyncio.sleep(0)
+        raise KeyError("a field")
+
+    scene.watchman._ask(wrong())
+    assert "the test itself" in (await scene.found())[0]
+
+
+# --- the faults -----------------------------------------------------------------------------------
+
+
+async def test_what_is_being_mended_at_the_end_is_mended() -> None:
+    """Registering a member takes several requests: the end of the run waits for all of them."""
+    registered, asked = dict.fromkeys(MEMBERS, True), asyncio.Event()
+
+    async def deregister(member: str) -> None:
+        registered[member] = False
+
+    async def register(member: str) -> None:
+        asked.set()
+        await settle()
+        registered[member] = True
+
+    stage: Any = SimpleNamespace(deregister=deregister, register=register)
+    faults = Faults(stage, seed=1, say=lambda _: None)
+    faults._choose = lambda: ("member-1", "deregister", faults._deregister)  # type: ignore[method-assign] # only that
+    faults._chance.uniform = lambda *_: 0.001  # type: ignore[method-assign] # at once
+    running = asyncio.create_task(faults.run())
+    await asked.wait()
+    running.cancel()
+    await asyncio.wait([running])
+    assert running.cancelled()
+    assert all(registered.values())

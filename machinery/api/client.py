@@ -1,0 +1,396 @@
+"""The one place that speaks HTTP to an API server.
+
+`ApiClient` carries the verbs of `machinery.api.verbs` over aiohttp, and promises:
+
+- every request ends within its time limit, and every fault is one of `machinery.errors`;
+- a retry happens only where it can do no harm: a GET that got no answer or a 5xx, any verb that the
+  server put off (429, never sooner than it asked), any verb whose connection was refused; a change
+  that got no answer is never sent again, not even by aiohttp, whatever its method;
+- right before each attempt of a change `before_write` is asked, which raises when the right to
+  write is gone: a lease may end in line, between two attempts, or while a token is fetched;
+- requests wait in line here (`machinery.api.lanes`), outside of their time limit, so that a burst
+  of ours is never taken for a silent server; watches stand in no line and starve nobody;
+- no answer is larger than what was asked for can be, none is inflated, and of all that one server
+  sends at a time only one answer or line may be large (`machinery.types.bounds`);
+- a server that talks without end gets a bounded part of the loop's time (`machinery.pace`);
+- no redirect is followed, no secret reaches a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import io
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from multidict import CIMultiDict
+from yarl import URL
+
+from machinery.api.client_metrics import NO_ANSWER, Meter
+from machinery.api.connections import (
+    FAULTS,
+    Chunks,
+    NotSent,
+    body_of,
+    check_head,
+    fault_of,
+    hang_up,
+    open_pool,
+    route,
+    silent_for,
+    within,
+)
+from machinery.api.credentials import acting, client_context, current_token, identity
+from machinery.api.lanes import OBJECT, Errand, Lane, Line
+from machinery.api.line_stream import split_lines
+from machinery.api.resources import Resource
+from machinery.api.retry import persist
+from machinery.api.status_errors import refusal
+from machinery.api.verbs import JSON, METADATA, Verbs, selection
+from machinery.clock import Clock, SystemClock
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import (
+    ServerError,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+    Unreachable,
+)
+from machinery.pace import Pace, Stint
+from machinery.types import bounds
+from machinery.types.bounds import TooMuch
+from machinery.types.memory_budget import Holding
+
+WATCH_SLACK = 10.0
+"""Seconds of silence beyond the time a watch was asked for, until its connection counts as dead."""
+STREAMED_BODY = 1024 * 1024
+"""Larger bodies are sent in pieces, so that other tasks run in between."""
+FAREWELL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request, ready to be sent any number of times."""
+
+    method: str
+    url: URL
+    body: bytes | None
+    content_type: str | None
+    accept: str
+    timeout: aiohttp.ClientTimeout
+    errand: Errand
+    acting_as: str | None = None
+
+
+class ApiClient(Verbs):
+    """A client of one API server, as one identity; `machinery.api.acting` asks as others by it.
+
+    `name` labels metrics. `limit` bounds the requests under way at once, watches not counted.
+    `timeout` bounds one attempt, in seconds; retries start within as much again. `requests` counts
+    what was sent, for tests and benchmarks. `before_write` is called right before each attempt of
+    anything but a GET; what it raises comes out of the request, and nothing was sent.
+    Raises KubeconfigError when the connection's certificates cannot be used.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        clock: Clock | None = None,
+        name: str = "hub",
+        limit: int = 32,
+        timeout: float = 10.0,
+        user_agent: str = "stowage",
+        before_write: Callable[[], None] | None = None,
+        pace: Pace | None = None,
+        holding: Holding | None = None,
+    ) -> None:
+        self.clock = clock or SystemClock()
+        super().__init__(self.clock, pace or Pace(self.clock), holding or Holding())
+        self.connection = connection
+        self.name = name
+        self.requests = 0
+        self._base = connection.server.rstrip("/")
+        self._ssl = client_context(connection)
+        self._lines = {
+            Lane.WORK: Line(limit),
+            Lane.PROBE: Line(bounds.PROBES),
+            Lane.DISCOVERY: Line(bounds.DISCOVERIES, each=1),
+        }
+        self._large = asyncio.Lock()
+        self._timeout = timeout
+        self._before_write = before_write
+        self._identity = identity(connection, user_agent)
+        self._headers: dict[tuple[str | None, str, str | None], CIMultiDict[str]] = {}
+        self._route = route(connection)
+        self._pool: aiohttp.ClientSession | None = None
+        self._closed = False
+        self._meter = Meter.of(name)
+
+    async def __aenter__(self) -> Self:
+        """The client itself; connections are made when they are needed."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """As `close`."""
+        await self.close()
+
+    async def close(self) -> None:
+        """Close every connection; what is under way fails as Unreachable. May be called again.
+
+        Whoever is cancelled here, as processes are that end, leaves no connection open.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._meter.release()
+        if self._pool is not None:
+            await asyncio.shield(self._end(self._pool))
+
+    async def _end(self, pool: aiohttp.ClientSession) -> None:
+        await pool.close()
+        # What cancelled requests left behind says farewell by itself, if it is given the time.
+        await asyncio.sleep(FAREWELL_SECONDS)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | Mapping[str, Any] | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call
+        acting_as: str | None = None,
+        errand: Errand = OBJECT,
+    ) -> bytes:
+        """Send one request, return the body of a 2xx answer.
+
+        `path` is absolute and already quoted. A body that is not bytes is sent as JSON.
+        `timeout` bounds one attempt, in seconds. `acting_as` is the user to impersonate. `errand`
+        says which lane the request takes and how large the answer may be.
+        Raises the tree of `machinery.errors`, TooMuch among it.
+        """
+        if body is not None and not isinstance(body, bytes):
+            body = msgspec.json.encode(body)
+        call = _Call(
+            method=method,
+            url=self._url(path, params),
+            body=body,
+            content_type=None if body is None else content_type,
+            accept=accept,
+            timeout=within(timeout or self._timeout),
+            errand=errand,
+            acting_as=acting_as,
+        )
+        try:
+            return await self._send(call)
+        except TransportError as fault:
+            worthwhile = functools.partial(self._worthwhile, method)
+            if not worthwhile(fault):
+                raise
+            return await persist(
+                functools.partial(self._send, call),
+                fault,
+                worthwhile=worthwhile,
+                clock=self.clock,
+                seconds=timeout or self._timeout,
+            )
+
+    @asynccontextmanager
+    async def watch(
+        self,
+        res: Resource,
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+        timeout_seconds: int = 300,
+        acting_as: str | None = None,
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The events after `resource_version`, one line of JSON each, bookmarks among them.
+
+        Ends when the server ends it, at the latest after `timeout_seconds`. Raises what `request`
+        raises, at the start or between two lines; a refusal inside of the stream (410 as an event
+        of type ERROR) is a line like any other.
+        """
+        params = selection(
+            label_selector,
+            field_selector,
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            timeoutSeconds=str(timeout_seconds),
+        )
+        call = _Call(
+            method="GET",
+            url=self._url(res.path(namespace), params),
+            body=None,
+            content_type=None,
+            accept=METADATA if metadata_only else JSON,
+            timeout=silent_for(self._timeout, timeout_seconds + WATCH_SLACK),
+            errand=OBJECT,
+            acting_as=acting_as,
+        )
+        response = await self._open(call)
+        lines = split_lines(
+            Chunks(response, functools.partial(fault_of, self._base)),
+            stint=Stint(self.pace),
+            large=self._large,
+            seconds=self._timeout,
+        )
+        try:
+            yield lines
+        except TooMuch:
+            self.refuse("watch")
+            raise
+        finally:
+            await lines.aclose()
+            hang_up(response)
+
+    def refuse(self, what: str) -> None:
+        """As `Verbs.refuse`."""
+        self._meter.refused(what)
+
+    def _worthwhile(self, method: str, fault: BaseException) -> bool:
+        """True where another attempt may help and can do no harm."""
+        if self._closed:
+            return False
+        if isinstance(fault, TooManyRequests | NotSent):
+            return True
+        return method == "GET" and isinstance(fault, Unreachable | ServerError)
+
+    async def _send(self, call: _Call) -> bytes:
+        """One attempt; with a token that changes, two where the first one's was refused."""
+        source = self.connection.token_source
+        if source is None:
+            return await self._attempt(call, None)
+        token = await current_token(source)
+        try:
+            return await self._attempt(call, token)
+        except Unauthorized:
+            renewed = await current_token(source, rejected=token)
+            if renewed == token:
+                raise
+            return await self._attempt(call, renewed)
+
+    async def _attempt(self, call: _Call, token: str | None) -> bytes:
+        async with self._lines[call.errand.lane].turn():
+            if self._before_write is not None and call.method != "GET":
+                self._before_write()
+            started = self.clock.monotonic()
+            status = NO_ANSWER
+            self.requests += 1
+            try:
+                async with self._start(call, token) as response:
+                    most = call.errand.most if response.status < 300 else bounds.REFUSAL_BYTES
+                    answer = await self._read(response, most)
+                    status = response.status
+            except FAULTS as e:
+                raise fault_of(self._base, e) from e
+            finally:
+                self._meter.count(call.method, status)
+                self._meter.took(self.clock.monotonic() - started)
+        if status >= 300:
+            raise refusal(status, response.headers, answer)
+        return answer
+
+    async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
+        """The body. Raises TooMuch, and hangs up, as soon as it shows that it is not taken."""
+        try:
+            check_head(response, most)
+            return await body_of(response, most, self._large, Stint(self.pace))
+        except TooMuch as e:
+            self.refuse("answer")
+            hang_up(response)
+            raise TooMuch(f"{self._base}: {e}") from e
+
+    async def _open(self, call: _Call) -> aiohttp.ClientResponse:
+        """The response of a watch, its events still to come."""
+        source = self.connection.token_source
+        token = await current_token(source) if source else None
+        status = NO_ANSWER
+        self.requests += 1
+        try:
+            async with asyncio.timeout(self._timeout):
+                response = await self._start(call, token)
+                status = response.status
+                async with AsyncExitStack() as unless_taken:
+                    unless_taken.push_async_exit(response)
+                    if status >= 300:
+                        said = await self._read(response, bounds.REFUSAL_BYTES)
+                        raise refusal(status, response.headers, said)
+                    check_head(response, None)
+                    unless_taken.pop_all()
+                return response
+        except FAULTS as e:
+            raise fault_of(self._base, e) from e
+        finally:
+            self._meter.count("WATCH", status)
+
+    def _start(self, call: _Call, token: str | None) -> aiohttp.client._RequestContextManager:
+        body = call.body
+        return self._connections().request(
+            call.method,
+            call.url,
+            data=body if body is None or len(body) < STREAMED_BODY else io.BytesIO(body),
+            headers=self._headers_for(call, token),
+            timeout=call.timeout,
+            allow_redirects=False,
+            **self._route,
+        )
+
+    def _headers_for(self, call: _Call, token: str | None) -> CIMultiDict[str]:
+        """Made once for each kind of request; of a token that changes, only the last is kept."""
+        key = (call.content_type, call.accept, token)
+        known = self._headers.get(key)
+        if known is None:
+            if any(held != token for _, _, held in self._headers):
+                self._headers.clear()
+            known = self._headers[key] = CIMultiDict(self._identity)
+            known["Accept"] = call.accept
+            if call.content_type:
+                known["Content-Type"] = call.content_type
+            if token:
+                known["Authorization"] = f"Bearer {token}"
+        return acting(known, call.acting_as) if call.acting_as else known
+
+    def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
+        query = f"?{urlencode(params)}" if params else ""
+        return URL(f"{self._base}{path}{query}", encoded=True)
+
+    def _connections(self) -> aiohttp.ClientSession:
+        """The pool, made in the loop that uses it first."""
+        if self._closed:
+            raise Unreachable(f"{self._base}: the client is closed")
+        if self._pool is None:
+            self._pool = open_pool(self._ssl, self._once, self.pace)
+        return self._pool
+
+    async def _once(
+        self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        """Send a request, and keep from aiohttp that the server hung up.
+
+        It would send GET, PUT and DELETE a second time by itself, though the server may have done
+        what the first asked for. What may be sent again is decided and counted by us alone.
+        """
+        try:
+            return await send(request)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as e:
+            raise fault_of(self._base, e) from e

@@ -1,0 +1,81 @@
+"""What the requests to API servers cost, as metrics: how many, with which outcome, how long.
+
+One meter for each client name, shared by the clients that carry it one after the other. Its series
+go when the last of them closes: clusters come and go, and their names must not pile up.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import Counter
+
+from machinery import metrics
+
+REQUESTS = metrics.counter(
+    "stowage_api_requests",
+    "Requests to API servers by client, verb and HTTP code (0: no answer)",
+    ("client", "verb", "code"),
+)
+SECONDS = metrics.histogram(
+    "stowage_api_request_seconds", "Time until an API server's answer was read", ("client",)
+)
+
+REFUSED = metrics.counter(
+    "stowage_refused_input",
+    "What API servers sent and we did not take, as it exceeded a bound, by client and kind",
+    ("client", "what"),
+)
+INPUT = ("answer", "watch", "list", "object")
+"""The kinds of what may be refused: an answer, a line of a watch, a list without end, an object."""
+
+NO_ANSWER = 0
+
+_meters: dict[str, Meter] = {}
+
+
+class Meter:
+    """The bound children of one client's metrics. Make it by `of`, give it back by `release`."""
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+        self.users = 0
+        self._outcomes: dict[tuple[str, int], Counter] = {}
+        self._observe = SECONDS.labels(client).observe
+        self._refused = {what: REFUSED.labels(client, what) for what in INPUT}
+        self._outcome("GET", 200)
+        self._outcome("GET", NO_ANSWER)
+
+    @classmethod
+    def of(cls, client: str) -> Meter:
+        """The one meter of that client name."""
+        meter = _meters.setdefault(client, cls(client))
+        meter.users += 1
+        return meter
+
+    def count(self, verb: str, code: int) -> None:
+        """One request ended with this HTTP code, or with NO_ANSWER."""
+        (self._outcomes.get((verb, code)) or self._outcome(verb, code)).inc()
+
+    def took(self, seconds: float) -> None:
+        """One answer needed this long, waiting in line here not counted."""
+        self._observe(seconds)
+
+    def refused(self, what: str) -> None:
+        """Something of this server's was not taken; `what` is one of INPUT."""
+        self._refused[what].inc()
+
+    def release(self) -> None:
+        """A client of this name is closed; with the last one its series end."""
+        self.users -= 1
+        if self.users:
+            return
+        del _meters[self._client]
+        SECONDS.remove(self._client)
+        for what in INPUT:
+            REFUSED.remove(self._client, what)
+        for verb, code in self._outcomes:
+            REQUESTS.remove(self._client, verb, str(code))
+
+    def _outcome(self, verb: str, code: int) -> Counter:
+        child = REQUESTS.labels(self._client, verb, str(code))
+        self._outcomes[verb, code] = child
+        return child

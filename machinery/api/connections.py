@@ -1,0 +1,199 @@
+"""Connections to an API server: one pool for everything, small while they idle, ended at once.
+
+A process holds thousands of connections that say next to nothing, so what one of them keeps is what
+the process needs. Lists, watches and writes share a pool, so that a watch goes on over the
+connection of the list before it, without another handshake. What a connection receives lands in one
+buffer of its thread, as it is taken out within the same breath.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import socket
+import ssl
+import threading
+from asyncio import sslproto
+from contextlib import AsyncExitStack
+from typing import Any, Self
+
+import aiohttp
+
+from machinery.api.credentials import proxy
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import TLSVerificationFailed, TransportError, Unreachable
+from machinery.pace import CRUMB_BYTES, CRUMB_SECONDS, Pace, Stint
+from machinery.types import bounds
+from machinery.types.bounds import TooMuch
+
+READ_BUFFER = 16 * 1024
+"""Half of the bytes that may wait unread before a connection is slowed down."""
+IDLE_SECONDS = 30.0
+"""Kept shorter than any server's own limit, so that no request meets a connection just closed."""
+TLS_BUFFER = 16 * 1024
+"""Bytes that are read from a connection at once: one record of TLS. asyncio takes sixteen times as
+many, and keeps them for each of thousands of idle watches."""
+FAULTS = (aiohttp.ClientError, OSError, UnicodeError)
+"""What aiohttp raises; TimeoutError and ssl.SSLError are OSErrors."""
+
+
+class NotSent(Unreachable):
+    """No connection, so nothing of the request reached the server: any verb may try again."""
+
+
+class _ReadBuffer(threading.local):
+    """What all connections of a thread read into: its loop reads from one at a time."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray(TLS_BUFFER)
+        self.view = memoryview(self.bytes)
+
+
+_read_buffer = _ReadBuffer()
+
+
+def _shared_buffer(protocol: Any, _wanted: int) -> memoryview:
+    """In place of SSLProtocol.get_buffer: what came is taken out before anything else is read."""
+    protocol._ssl_buffer = _read_buffer.bytes  # noqa: SLF001 - where its buffer_updated looks
+    protocol._ssl_buffer_view = _read_buffer.view  # noqa: SLF001
+    return _read_buffer.view
+
+
+sslproto.SSLProtocol.max_size = TLS_BUFFER
+sslproto.SSLProtocol.get_buffer = _shared_buffer  # type: ignore[method-assign, assignment] # typeshed has self twice
+
+
+def open_pool(
+    context: ssl.SSLContext, middleware: aiohttp.ClientMiddlewareType, pace: Pace
+) -> aiohttp.ClientSession:
+    """A pool without a bound: the line in front of requests is ours (`lanes`)."""
+    connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
+    turns = aiohttp.TraceConfig()
+    turns.on_connection_create_start.append(lambda *_: pace.connect())
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=READ_BUFFER,
+        auto_decompress=False,
+        middlewares=(middleware,),
+        trace_configs=[turns],
+    )
+
+
+def route(connection: Connection) -> dict[str, Any]:
+    """How to get there, as aiohttp takes it: the name to verify, and the proxy."""
+    found: dict[str, Any] = {}
+    if connection.tls_server_name:
+        found["server_hostname"] = connection.tls_server_name
+    if connection.proxy_url:
+        found["proxy"], found["proxy_headers"] = proxy(connection.proxy_url)
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def within(seconds: float) -> aiohttp.ClientTimeout:
+    """For a request that has to end in that time."""
+    return aiohttp.ClientTimeout(total=seconds, sock_connect=seconds / 2)
+
+
+@functools.lru_cache(maxsize=64)
+def silent_for(connect: float, read: float) -> aiohttp.ClientTimeout:
+    """For a stream, which may be silent for `read` seconds and go on for ever."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect / 2, sock_read=read)
+
+
+def hang_up(response: aiohttp.ClientResponse) -> None:
+    """End a stream at once.
+
+    A farewell of TLS would keep the connection until the server answers, and nobody waits for that.
+    """
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
+
+
+class Chunks:
+    """The body of a response as it arrives, vendor exceptions wrapped. A plain iterator: small."""
+
+    def __init__(self, response: aiohttp.ClientResponse, fault: Any) -> None:
+        self._content = response.content
+        self._fault = fault
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            found = await chunk(self._content)
+        except FAULTS as e:
+            raise self._fault(e) from e
+        if not found:
+            raise StopAsyncIteration
+        return found
+
+
+async def chunk(content: aiohttp.StreamReader) -> bytes:
+    """The next bytes of a body, empty at its end. Raises one of FAULTS."""
+    try:
+        return await content.readany()
+    except RuntimeError as e:  # so says aiohttp when the client was closed between two reads
+        raise aiohttp.ServerDisconnectedError(str(e)) from e
+
+
+def check_head(response: aiohttp.ClientResponse, most: int | None) -> None:
+    """Raises TooMuch for an answer that announces more than is taken, or has to be inflated.
+
+    Nothing but the plain text was asked for, and what is inflated has no size that one can trust.
+    """
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise TooMuch(
+            f"the answer is encoded ({bounds.clean(encoding, 20)}), which nobody asked for"
+        )
+    if most is not None and (response.content_length or 0) > most:
+        raise TooMuch(f"the answer is larger than {most} bytes")
+
+
+async def body_of(
+    response: aiohttp.ClientResponse, most: int, large: asyncio.Lock, stint: Stint
+) -> bytes:
+    """The whole body. Once it is more than modest, it waits for `large`. Raises TooMuch."""
+    parts: list[bytes] = []
+    size = 0
+    async with AsyncExitStack() as held:
+        while piece := await chunk(response.content):
+            modest, size = size <= bounds.MODEST_BYTES, size + len(piece)
+            if size > most:
+                raise TooMuch(f"the answer is larger than {most} bytes")
+            parts.append(piece)
+            if modest and size > bounds.MODEST_BYTES:
+                await held.enter_async_context(large)
+            if size > bounds.MODEST_BYTES and len(piece) < CRUMB_BYTES:
+                stint.begin()
+                await stint.pause(besides=CRUMB_SECONDS)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def fault_of(server: str, e: Exception) -> TransportError:
+    """What a vendor's exception means, in words that stay the same from try to try."""
+    if isinstance(e, aiohttp.ClientConnectorCertificateError):
+        e = e.certificate_error
+    if isinstance(e, ssl.SSLCertVerificationError):
+        return TLSVerificationFailed(f"{server}: {bounds.clean(e.verify_message)}")
+    if isinstance(e, aiohttp.ClientConnectorError):
+        return NotSent(f"{server}: {_words(e.os_error)}")
+    if isinstance(e, aiohttp.ConnectionTimeoutError):
+        return NotSent(f"{server}: no connection in time")
+    if isinstance(e, TimeoutError):
+        return Unreachable(f"{server}: no answer in time")
+    cause_text = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
+    return Unreachable(f"{server}: {bounds.clean(cause_text, 256) or type(e).__name__}")
+
+
+def _words(e: OSError) -> str:
+    """The cause alone: asyncio's own sentence about a connection tells the address again."""
+    if e.errno and not isinstance(e, ssl.SSLError | socket.gaierror):
+        return os.strerror(e.errno)
+    return e.strerror or str(e) or type(e).__name__

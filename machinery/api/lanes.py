@@ -1,0 +1,158 @@
+"""Who may have how many requests under way at one server: lanes, and a fair line before each.
+
+A request is on an *errand*: its lane, and how large the answer may be. Probes and discovery have
+lanes of their own, so that whatever else hangs, the server is seen to be there and kinds are found.
+Within the lane of work nobody takes everything: a namespace gets another connection only while it
+holds fewer than are free. One that is alone so reaches half of them, a second one half of the rest,
+and there is one left for whoever comes next. A single Workload has a fixed number besides, however
+many objects it brings.
+
+For whom a request is made is not handed through every call: whoever begins to work for a Workload
+says so once (`working_for`), and all that is sent on the way counts for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from machinery.types import bounds
+from machinery.types.metadata import Key
+
+K = TypeVar("K", bound=Hashable)
+
+NOBODY: Key = ("", "")
+"""For whom requests are made that no Workload asked for: lists, the lease."""
+
+_worker_for: ContextVar[Key] = ContextVar("worker_for", default=NOBODY)
+
+
+class Lane(Enum):
+    """Connections of one purpose."""
+
+    WORK = "work"
+    PROBE = "probe"
+    DISCOVERY = "discovery"
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a request is for, as far as it decides how it is treated."""
+
+    lane: Lane
+    most: int
+    """Bytes of the answer."""
+
+
+OBJECT = Errand(Lane.WORK, bounds.OBJECT_BYTES)
+LIST = Errand(Lane.WORK, bounds.PAGE_BYTES)
+FACT = Errand(Lane.PROBE, bounds.FACT_BYTES)
+DISCOVERY = Errand(Lane.DISCOVERY, bounds.DISCOVERY_BYTES)
+
+
+@contextmanager
+def working_for(key: Key) -> Iterator[None]:
+    """Whatever is sent within counts for that Workload, in tasks that begin within too."""
+    before = _worker_for.set(key)
+    try:
+        yield
+    finally:
+        _worker_for.reset(before)
+
+
+def works_for(key: Key) -> bool:
+    """Whether the caller does so."""
+    return _worker_for.get() == key
+
+
+class Line:
+    """The fair line of one lane: `most` at once, `each` of them for one Workload."""
+
+    def __init__(self, most: int, *, each: int = bounds.FOR_ONE_WORKLOAD) -> None:
+        self._most = most
+        self._each = each
+        self._held: Counter[Key] = Counter()
+        self._by_namespace: Counter[str] = Counter()
+        self._total = 0
+        self._waiting: dict[Key, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """One place in the lane, for whomever the caller works."""
+        who = _worker_for.get()
+        await self._enter(who)
+        try:
+            yield
+        finally:
+            self._leave(who)
+
+    async def _enter(self, who: Key) -> None:
+        if who not in self._waiting and self._may(who):
+            self._take(who)
+            return
+        ticket = asyncio.get_running_loop().create_future()
+        queue = self._waiting.setdefault(who, deque())
+        queue.append(ticket)
+        try:
+            await ticket
+        except asyncio.CancelledError:
+            if ticket.done() and not ticket.cancelled():
+                self._leave(who)  # it was let in at the very moment
+            elif ticket in queue:  # a cancelled one may have been passed over already
+                queue.remove(ticket)
+                if not queue and self._waiting.get(who) is queue:
+                    del self._waiting[who]
+            raise
+
+    def _may(self, who: Key) -> bool:
+        free = self._most - self._total
+        if who == NOBODY:
+            return free > 0
+        return self._by_namespace[who[0]] < free and self._held[who] < self._each
+
+    def _take(self, who: Key) -> None:
+        self._total += 1
+        self._held[who] += 1
+        self._by_namespace[who[0]] += 1
+
+    def _leave(self, who: Key) -> None:
+        self._total -= 1
+        _less(self._held, who)
+        _less(self._by_namespace, who[0])
+        self._admit()
+
+    def _admit(self) -> None:
+        """Let in whoever may go, in turns: after one of a Workload's the next Workload's."""
+        going = True
+        while going and self._total < self._most:
+            going = False
+            for who in list(self._waiting):
+                going |= self._call(who)
+
+    def _call(self, who: Key) -> bool:
+        """Let the first in line of a Workload in, if it may."""
+        if not self._may(who):
+            return False
+        queue = self._waiting.pop(who)
+        ticket = queue.popleft()
+        if queue:
+            self._waiting[who] = queue  # behind the others
+        if ticket.done():
+            return True
+        self._take(who)
+        ticket.set_result(None)
+        return True
+
+
+def _less(counts: Counter[K], key: K) -> None:
+    """One less; what falls to zero is forgotten."""
+    if counts[key] > 1:
+        counts[key] -= 1
+    else:
+        del counts[key]

@@ -1,0 +1,88 @@
+"""Lines out of the chunks of a stream: how long one may be, how long it may take, whose turn it is.
+
+A stream reader's own `readline` gives up at the size of its buffer; a watch event may be megabytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+
+from machinery.errors import Unreachable
+from machinery.pace import Stint
+from machinery.types import bounds
+from machinery.types.bounds import TooMuch
+
+
+async def split_lines(
+    chunks: AsyncIterator[bytes],
+    *,
+    stint: Stint,
+    large: asyncio.Lock,
+    seconds: float,
+    most: int = bounds.LINE_BYTES,
+) -> AsyncGenerator[bytes, None]:
+    r"""Every non-empty line, without its `\n`.
+
+    What is done with a line counts for `stint`, which decides when the next one comes. A line that
+    is more than modest waits for `large`, and has to end within `seconds` from then on.
+    Raises TooMuch for a line above `most` bytes, and Unreachable when the stream ends in the middle
+    of one, or a large one does not end in time. The pieces of a long line are joined once.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    long = _Long(large, seconds)
+    try:
+        while chunk := await long.next(chunks):
+            stint.begin()
+            head, *lines = chunk.split(b"\n")
+            pieces.append(head)
+            size += len(head)
+            await long.grow(size, most)
+            if not lines:
+                continue
+            if size:
+                yield b"".join(pieces)
+            long.end()
+            tail = lines.pop()
+            for line in filter(None, lines):
+                if stint.due():
+                    await stint.pause()
+                yield line
+            await stint.pause()
+            pieces, size = [tail], len(tail)
+    finally:
+        long.end()
+    if size:
+        raise Unreachable("the stream ended in the middle of a line")
+
+
+class _Long:
+    """A line that grows beyond what each stream may hold: who may, and until when it has to end."""
+
+    def __init__(self, large: asyncio.Lock, seconds: float) -> None:
+        self._large = large
+        self._seconds = seconds
+        self._deadline: float | None = None  # set while the lock is held
+
+    async def grow(self, size: int, most: int) -> None:
+        """The line is that long now. Raises TooMuch."""
+        if size > most:
+            raise TooMuch(f"a line is longer than {most} bytes")
+        if size > bounds.MODEST_BYTES and self._deadline is None:
+            await self._large.acquire()
+            self._deadline = asyncio.get_running_loop().time() + self._seconds
+
+    def end(self) -> None:
+        """The line ended, or the stream."""
+        if self._deadline is not None:
+            self._deadline = None
+            self._large.release()
+
+    async def next(self, chunks: AsyncIterator[bytes]) -> bytes:
+        """The next chunk, empty at the end. Raises Unreachable when it does not come in time."""
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                return await anext(chunks, b"")
+        except TimeoutError as e:
+            raise Unreachable("a long line did not end in time") from e

@@ -1,0 +1,156 @@
+"""The addresses of Kubernetes resources: which URL path a kind, a namespace and a name live at.
+
+One table for cluster-scoped and namespaced kinds alike, so that no caller builds a path by hand.
+Names may come from a tenant or a member. Quoting alone does not keep one in its place: an API
+server takes a path apart after it has unquoted it, so `a%2Fstatus` is the status of `a`. What
+Kubernetes allows in no name is therefore refused, and the rest is quoted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from machinery.errors import BadRequest
+from machinery.types import bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A resource type of an API server. `group` is empty for the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """`apps/v1`, or `v1` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """The URL path of a collection (no name), an object, or its subresource.
+
+        A namespaced resource without a namespace means the collection over all namespaces.
+        Raises ValueError for a namespace on a cluster-scoped resource, and BadRequest for what no
+        path can hold, an empty name among it: it would mean all objects.
+        """
+        if namespace and not self.namespaced:
+            raise ValueError(f"{self.kind} is cluster-scoped, it has no namespace {namespace!r}")
+        parts = [group_path(self.group, self.version)]
+        if namespace:
+            parts += ["namespaces", segment(namespace)]
+        parts.append(segment(self.plural))
+        if name is not None:
+            parts.append(segment(name))
+        if subresource is not None:
+            parts.append(segment(subresource))
+        return "/".join(parts)
+
+
+def group_of(api_version: str) -> str:
+    """`apps` of `apps/v1`, empty for the core group."""
+    return group_version(api_version)[0]
+
+
+def group_version(api_version: str) -> tuple[str, str]:
+    """("apps", "v1") of `apps/v1`, ("", "v1") of `v1`."""
+    group, _, version = api_version.rpartition("/")
+    return group, version
+
+
+def group_path(group: str, version: str) -> str:
+    """Where the kinds of a group and version live. Raises BadRequest as `segment` does."""
+    return f"/apis/{segment(group)}/{segment(version)}" if group else f"/api/{segment(version)}"
+
+
+def segment(name: str) -> str:
+    """A name as one part of a path. Raises BadRequest where it would become something else.
+
+    The rule is Kubernetes' own (IsValidPathSegmentName), and a bound on the length.
+    """
+    flaw = _flaw(name)
+    if flaw:
+        message = f"{bounds.clean(name, 64)!r} cannot be part of an address: {flaw}"
+        raise BadRequest(code=400, reason="BadRequest", message=message)
+    return quote(name, safe="", errors="replace")
+
+
+def _flaw(name: str) -> str:
+    if not name:
+        return "it is empty"
+    if len(name) > bounds.NAME:
+        return f"it is longer than {bounds.NAME} characters"
+    if name in (".", ".."):
+        return "it means a folder"
+    return "it holds '/' or '%'" if "/" in name or "%" in name else ""
+
+
+STOWAGE_GROUP = "stowage.dev"
+STOWAGE_VERSION = "v1alpha1"
+
+
+def _stowage(plural: str, kind: str, *, namespaced: bool = True) -> Resource:
+    return Resource(STOWAGE_GROUP, STOWAGE_VERSION, plural, kind, namespaced)
+
+
+WORKLOADS = _stowage("workloads", "Workload")
+WORKLOAD_POLICIES = _stowage("workloadpolicies", "WorkloadPolicy")
+MEMBER_CLUSTERS = _stowage("memberclusters", "MemberCluster", namespaced=False)
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+PODS = Resource("", "v1", "pods", "Pod")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
+SERVICES = Resource("", "v1", "services", "Service")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+CRDS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
+TOKEN_REVIEWS = Resource(
+    "authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False
+)
+SUBJECT_ACCESS_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
+MUTATING_ADMISSION_POLICIES = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicy",
+    namespaced=False,
+)
+VALIDATING_ADMISSION_POLICIES = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+MUTATING_ADMISSION_POLICY_BINDINGS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingadmissionpolicybindings",
+    "MutatingAdmissionPolicyBinding",
+    namespaced=False,
+)
+VALIDATING_ADMISSION_POLICY_BINDINGS = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)

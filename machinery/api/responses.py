@@ -1,0 +1,92 @@
+"""What the answers of API servers hold: one object, or a page of a list and where the next begins.
+
+A server may be a member's, and answer whatever it likes: what is not of the shape that was asked
+for is Unreadable here, at the edge, and no surprise in the middle of something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from machinery.errors import TransportError
+from machinery.types.bounds import check_json, clean, shallow
+
+T = TypeVar("T")
+
+
+class Unreadable(TransportError):
+    """The answer is not what an API server would say."""
+
+
+class ListMeta(msgspec.Struct):
+    """metadata of a list, as far as we read it."""
+
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class PageHead(msgspec.Struct):
+    """A page of a list but for its objects; who reads those derives from it."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+
+
+_head = msgspec.json.Decoder(PageHead)
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+def decode(answer: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[Any] = _object) -> Any:
+    """The answer's JSON value, an object by default.
+
+    Raises Unreadable when it is none or of another shape, and TooMuch for an object of a size or a
+    depth that no object has; a decoder that keeps only some fields passes the rest over at no cost.
+    """
+    if decoder is _object:
+        check_json(answer)
+    try:
+        try:
+            return decoder.decode(answer)
+        except RecursionError:
+            return decoder.decode(shallow(bytes(answer)))
+    except (ValueError, RecursionError) as e:  # what is no UTF-8 among them
+        cause = clean(str(e), 256)
+        raise Unreadable(f"the answer is not the JSON that was asked for: {cause}") from e
+
+
+def shaped(answer: Mapping[str, Any], type_: type[T]) -> T:
+    """A decoded answer as the type. Raises Unreadable when it is of another shape."""
+    try:
+        return msgspec.convert(answer, type_)
+    except msgspec.ValidationError as e:
+        raise Unreadable(f"the answer is not what was asked for: {clean(str(e), 256)}") from e
+
+
+def onward(page: bytes) -> str:
+    """The token that the next page is asked for with; empty after the last. Raises Unreadable.
+
+    The objects of the page are passed over: it is for others to decode them, once.
+    """
+    token: str = decode(page, _head).metadata.continue_
+    return token
+
+
+async def joined(pages: AsyncIterator[bytes]) -> dict[str, Any]:
+    """All pages as one list, with the metadata of the last. Raises Unreadable."""
+    whole: dict[str, Any] = {}
+    items: list[Any] = []
+    async for page in pages:
+        whole = decode(page)
+        items += _items(whole)
+    whole["items"] = items
+    return whole
+
+
+def _items(page: Mapping[str, Any]) -> list[Any]:
+    """The objects of a page; an empty list may come as null. Raises Unreadable."""
+    items = page.get("items") or []
+    if isinstance(items, list) and all(isinstance(each, dict) for each in items):
+        return items
+    raise Unreadable("the answer is not the JSON that was asked for: items are no objects")

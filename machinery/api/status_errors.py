@@ -1,0 +1,80 @@
+"""What a server means by an answer that is not a success.
+
+Whatever the body holds, an `ApiError` comes of it: the server, or the proxy before it, may be a
+member's, and its refusal must not become a fault of another kind than the callers expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from machinery.api.responses import decode
+from machinery.errors import ApiError
+from machinery.types import bounds
+
+EXCERPT_LIMIT = 200
+"""Bytes shown of an answer that is no Status: a proxy's page, or no API server at all."""
+
+
+class _Status(msgspec.Struct):
+    """A Kubernetes Status object, as far as it explains a refusal."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+class _Detailed(_Status):
+    details: dict[str, Any] | None = None
+
+
+_status = msgspec.json.Decoder(_Status)
+_detailed = msgspec.json.Decoder(_Detailed)
+
+
+def told(event: msgspec.Raw) -> ApiError:
+    """The error that the ERROR event of a watch tells. Raises Unreadable."""
+    status: _Status = decode(event, _status)
+    return ApiError.of(
+        code=status.code,
+        reason=bounds.clean(status.reason, bounds.WORD),
+        message=bounds.clean(status.message),
+    )
+
+
+def refusal(code: int, headers: Mapping[str, str], body: bytes) -> ApiError:
+    """The error of an answer's HTTP code, headers and body, ready to be raised."""
+    try:
+        bounds.check_json(body)
+        status = _detailed.decode(body)
+    except (ValueError, RecursionError, bounds.TooMuch):  # also no UTF-8, or nested without end
+        status = _Detailed(message=_excerpt(body))
+    return ApiError.of(
+        code=code,
+        reason=bounds.clean(status.reason, bounds.WORD),
+        message=bounds.clean(status.message) or _phrase(code),
+        details=status.details,
+        retry_after=_seconds(headers.get("Retry-After", "")),
+    )
+
+
+def _excerpt(body: bytes) -> str:
+    return bounds.clean(body[:EXCERPT_LIMIT].decode(errors="replace"), EXCERPT_LIMIT)
+
+
+def _phrase(code: int) -> str:
+    try:
+        return HTTPStatus(code).phrase
+    except ValueError:
+        return f"HTTP {code}"
+
+
+def _seconds(text: str) -> float | None:
+    """Retry-After as API servers give it, in whole seconds, as far as we do as it says."""
+    if not (text.isascii() and text.isdigit()):
+        return None
+    return min(float(text), bounds.RETRY_AFTER_SECONDS)

@@ -1,0 +1,309 @@
+"""What can be asked of an API server about one resource: get, list, apply, patch, delete, discover.
+
+Pure translation of a verb into method, path, query and body; `machinery.api.client` carries it. One
+set of methods serves namespaced and cluster-scoped kinds alike. Answers are plain JSON values, kept
+whole: what an old client does not know must survive a round trip through it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+
+from machinery.api.lanes import DISCOVERY, FACT, LIST, OBJECT, Errand
+from machinery.api.resources import Resource
+from machinery.api.responses import decode, joined, onward
+from machinery.clock import Clock
+from machinery.discovery.kinds import Catalogue
+from machinery.errors import Gone, TransportError
+from machinery.pace import Pace
+from machinery.types.bounds import (
+    DISCOVERY_SECONDS,
+    TOKEN,
+    USUAL_PAGE_BYTES,
+    VERSION_TEXT,
+    TooMuch,
+    check_page,
+    clean,
+)
+from machinery.types.memory_budget import Holding
+
+JSON = "application/json"
+APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML; the server takes it under this name
+MERGE_PATCH = "application/merge-patch+json"
+METADATA = f"{JSON};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+PAGE = 500
+"""Objects of one page of a list."""
+MOST_PAGES = 10_000
+"""Pages of one list: millions of objects. A server that goes on leading further has no end."""
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    git_version: str = ""
+
+
+_version = msgspec.json.Decoder(_Version)
+
+
+def selection(
+    label_selector: str | None, field_selector: str | None, **more: str | None
+) -> dict[str, str]:
+    """The query parameters of a list or a watch, without those that are not given."""
+    params = {"labelSelector": label_selector, "fieldSelector": field_selector, **more}
+    return {key: value for key, value in params.items() if value}
+
+
+class Verbs(ABC):
+    """The verbs of the Kubernetes API over one `request` method, and the watch beside them."""
+
+    def __init__(self, clock: Clock, pace: Pace, holding: Holding) -> None:
+        self.pace = pace
+        """Whoever decodes much of what this server says takes a Stint of it."""
+        self.holding = holding
+        """Whoever keeps much of what this server shows takes a Shelf of it."""
+        self._catalogue = Catalogue(self._describe, clock=clock)
+
+    @abstractmethod
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | Mapping[str, Any] | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call
+        errand: Errand = OBJECT,
+    ) -> bytes:
+        """Send one request, return the body of a 2xx answer; else raise one of the errors."""
+
+    @abstractmethod
+    def watch(
+        self,
+        res: Resource,
+        *,
+        resource_version: str,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+        timeout_seconds: int = 300,
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The events after `resource_version`, one line of JSON each, bookmarks among them."""
+
+    @abstractmethod
+    def refuse(self, what: str) -> None:
+        """Count something of this server's that was not taken; `what` is one of `meter.INPUT`."""
+
+    async def get(
+        self,
+        res: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """The object, or its subresource. Raises NotFound."""
+        return await self._json("GET", res.path(namespace, name, subresource))
+
+    async def pages(
+        self,
+        res: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+        limit: int = PAGE,
+    ) -> AsyncIterator[bytes]:
+        """A list, page by page, undecoded; the last page's resourceVersion is where to watch from.
+
+        All pages show one moment. Raises Gone when the server has forgotten that moment half way:
+        what was read so far is then to be thrown away. `limit` 0 asks for everything at once.
+        Pages that turn out large make the next ones smaller, and one that is too large is asked for
+        again as a smaller one. Raises TransportError for a list that leads in a circle, or on and
+        on, and TooMuch where even a single object is too large.
+        """
+        path = res.path(namespace)
+        accept = METADATA_LIST if metadata_only else JSON
+        params = selection(label_selector, field_selector)
+        followed: set[int] = set()
+        size = limit
+        for _ in range(MOST_PAGES):
+            page, size = await self._page(path, params, accept, size)
+            following = onward(page)
+            yield page
+            if not following:
+                return
+            if hash(following) in followed or len(following) > TOKEN:
+                raise TransportError(f"the list of {path} leads back to a page that it had")
+            followed.add(hash(following))
+            params["continue"] = following
+            size = min(limit, max(1, size * USUAL_PAGE_BYTES // len(page)))
+        raise TransportError(f"the list of {path} has no end after {MOST_PAGES} pages")
+
+    async def _page(
+        self, path: str, params: Mapping[str, str], accept: str, size: int
+    ) -> tuple[bytes, int]:
+        """One page, and of how many objects; 0: all there are. Raises TooMuch."""
+        while True:
+            bounded = {**params, "limit": str(size)} if size else params
+            try:
+                page = await self.request("GET", path, params=bounded, accept=accept, errand=LIST)
+                if size != 1:
+                    check_page(page)
+            except TooMuch:
+                if size <= 1:
+                    raise
+                size = max(1, size // 8)
+            else:
+                return page, size
+
+    async def list(
+        self,
+        res: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+    ) -> dict[str, Any]:
+        """The whole list as one object, whose resourceVersion is where to watch from.
+
+        Asked for in pages; when the server forgets the moment they show, once more in one piece,
+        which cannot be forgotten half way.
+        """
+        for limit in (PAGE, 0):
+            pages = self.pages(
+                res,
+                namespace=namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                metadata_only=metadata_only,
+                limit=limit,
+            )
+            try:
+                return await joined(pages)
+            except Gone:
+                if not limit:
+                    raise
+        raise AssertionError("the second round returns or raises")
+
+    async def create(
+        self,
+        res: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """The object as created. The namespace defaults to the object's. Raises AlreadyExists."""
+        path = res.path(namespace or _namespace(res, obj))
+        return await self._json("POST", path, params=_dry(dry_run), body=obj)
+
+    async def apply(
+        self,
+        res: Resource,
+        obj: Mapping[str, Any],
+        *,
+        name: str,
+        namespace: str | None = None,
+        field_manager: str = "stowage",
+        force: bool = False,
+        subresource: str | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Server-side apply; the merged object. Raises Conflict where another owns a field."""
+        params = {"fieldManager": field_manager, **_dry(dry_run)}
+        if force:
+            params["force"] = "true"
+        path = res.path(namespace or _namespace(res, obj), name, subresource)
+        return await self._json("PATCH", path, params=params, body=obj, content_type=APPLY_PATCH)
+
+    async def merge_patch(
+        self,
+        res: Resource,
+        name: str,
+        patch: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """The patched object. A metadata.resourceVersion in it that is old raises Conflict."""
+        path = res.path(namespace, name, subresource)
+        return await self._json("PATCH", path, body=patch, content_type=MERGE_PATCH)
+
+    async def update(
+        self,
+        res: Resource,
+        obj: Mapping[str, Any],
+        *,
+        namespace: str | None = None,
+        subresource: str | None = None,
+    ) -> dict[str, Any]:
+        """The object as replaced. Raises Conflict when its resourceVersion is old."""
+        name = obj["metadata"]["name"]
+        path = res.path(namespace or _namespace(res, obj), name, subresource)
+        return await self._json("PUT", path, body=obj)
+
+    async def delete(
+        self,
+        res: Resource,
+        name: str,
+        *,
+        namespace: str | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str = "Background",
+    ) -> dict[str, Any]:
+        """Ask for the deletion. Raises NotFound; Conflict when uid or version are not its own.
+
+        The answer is the object, with a deletionTimestamp while it waits for its finalizers; or a
+        Status, when it is gone.
+        """
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        given = {key: value for key, value in preconditions.items() if value}
+        body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        body["propagationPolicy"] = propagation
+        if given:
+            body["preconditions"] = given
+        return await self._json("DELETE", res.path(namespace, name), body=body)
+
+    async def api_versions(self) -> Sequence[str]:
+        """The apiVersion that the server prefers of each of its groups, the core group's first."""
+        return await self._catalogue.preferred()
+
+    async def discover(self, api_version: str) -> Sequence[Resource]:
+        """Every resource type of a group and version, cached. Raises NotFound for none."""
+        return await self._catalogue.of(api_version)
+
+    async def resource(self, api_version: str, kind: str) -> Resource:
+        """The resource type of a manifest. Raises NotFound when the server does not know it."""
+        return await self._catalogue.find(api_version, kind)
+
+    async def version(self) -> str:
+        """The server's version as it tells it, one short line: `v1.36.3`."""
+        told: _Version = decode(await self.request("GET", "/version", errand=FACT), _version)
+        return clean(told.git_version, VERSION_TEXT)
+
+    async def _describe(self, path: str) -> bytes:
+        return await self.request("GET", path, timeout=DISCOVERY_SECONDS, errand=DISCOVERY)
+
+    async def _json(self, method: str, path: str, **how: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = decode(await self.request(method, path, **how))
+        return answer
+
+
+def _namespace(res: Resource, obj: Mapping[str, Any]) -> str | None:
+    return obj.get("metadata", {}).get("namespace") if res.namespaced else None
+
+
+def _dry(dry_run: bool) -> dict[str, str]:
+    return {"dryRun": "All"} if dry_run else {}

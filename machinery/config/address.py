@@ -1,0 +1,97 @@
+"""Whether a server, a proxy or a name to verify can be used, before anybody tries.
+
+Libraries further down disagree on what odd addresses mean, and some give up with faults of their
+own in the middle of a request. Here each part is looked at: the scheme, the host (a DNS name or an
+IP address), the port, the path, and that nothing else is there. Raises ValueError, which says what
+is wrong without repeating the value: a proxy's may hold a password.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import SplitResult, urlsplit
+
+from machinery.types import bounds
+
+_PLAIN = re.compile(r"[!-~]+")
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.IGNORECASE)
+_PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/-]*")
+_CREDENTIALS = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:%-]*")
+_ADDRESS = 2048
+"""Characters of an address."""
+
+
+def loopback(host: str) -> bool:
+    """True for an address that only this machine reaches.
+
+    Names other than localhost count as reachable.
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def check_server(text: str) -> None:
+    """An https URL of a host, with a port and a path where they are needed, and nothing else."""
+    parts = _split(text, schemes=("https",), what="an https URL")
+    if "@" in parts.netloc or "?" in text or "#" in text:
+        raise ValueError("carries more than a host, a port and a path")
+    if not _PATH.fullmatch(parts.path) or {"..", "."} & set(parts.path.split("/")):
+        raise ValueError("has a path that cannot be used")
+
+
+def check_hub(text: str) -> None:
+    """An http or https URL of a host, as a user's own kubeconfig names the hub."""
+    _split(text, schemes=("http", "https"), what="an http or https URL")
+
+
+def check_proxy(text: str) -> None:
+    """An http or https URL of a host, with a port, and credentials where they are needed."""
+    parts = _split(text, schemes=("http", "https"), what="an http or https URL")
+    credentials, at, _ = parts.netloc.rpartition("@")
+    if at and not _CREDENTIALS.fullmatch(credentials):
+        raise ValueError("has credentials with characters that have to be written as %XX")
+    if parts.path not in ("", "/") or "?" in text or "#" in text:
+        raise ValueError("carries more than credentials, a host and a port")
+
+
+def check_host(text: str) -> None:
+    """A DNS name, or an IP address without brackets and without a zone."""
+    if not text.isascii():
+        raise ValueError("is not in ASCII; write the host as xn--…")
+    if len(text) > bounds.NAME:
+        raise ValueError(f"has a host longer than {bounds.NAME} characters")
+    if ":" in text or re.fullmatch(r"[0-9.]+", text):
+        try:
+            address = ipaddress.ip_address(text)
+        except ValueError as e:
+            raise ValueError("names an IP address that is none") from e
+        if getattr(address, "scope_id", None):
+            raise ValueError("names an IP address with a zone, which means nothing elsewhere")
+    elif not all(map(_LABEL.fullmatch, text.split("."))):
+        raise ValueError("names a host that is neither a DNS name nor an IP address")
+
+
+def _split(text: str, *, schemes: tuple[str, ...], what: str) -> SplitResult:
+    if len(text) > _ADDRESS:
+        raise ValueError(f"is longer than {_ADDRESS} characters")
+    if not text.isascii():
+        raise ValueError("is not in ASCII; write the host as xn--… and the path with %XX")
+    if not _PLAIN.fullmatch(text):
+        raise ValueError("holds a space or a control character")
+    try:
+        parts = urlsplit(text)
+    except ValueError as e:
+        raise ValueError(f"is not {what}") from e
+    if parts.scheme not in schemes or not parts.hostname:
+        raise ValueError(f"is not {what}")
+    try:
+        port = parts.port
+    except ValueError as e:
+        raise ValueError("has a port that is none") from e
+    if port == 0:
+        raise ValueError("has a port that is none")
+    check_host(parts.hostname)
+    return parts

@@ -1,0 +1,292 @@
+"""The hub, as the user's own configuration names it: a kubeconfig or the pod's service account.
+
+The only user of the kubernetes library. A user's kubeconfig is trusted (it is theirs): it may name
+files and run credential plugins, which the library handles. What is missing or wrong in it is a
+ConfigurationError that names the file and says what to do, never what the file holds.
+
+A token that changes is asked for through a `TokenSource`: a token file is read again after a while,
+a plugin runs again when its token expires, and whatever gave the token is asked at once when the
+server refused it. Client certificates are read once. The library is slow to import, so it is
+imported when used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from machinery.clock import Clock, SystemClock
+from machinery.config.address import check_hub
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import ConfigurationError
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds its service account."""
+
+FRESH_SECONDS = 30.0
+"""How long a token is used before its source is asked again."""
+
+_USERS_OWN = "~/.kube/config"
+_CURE = "give --kubeconfig and --context, or set KUBECONFIG"
+_MEMORY = Path("/dev/shm")  # noqa: S108 - inside of it a directory with a name of its own is made
+
+_UNCHECKED = (ValueError, TypeError, LookupError, AttributeError)
+"""What the library stumbles over where a value is of another kind than it expects."""
+
+
+def hub_connection(
+    *,
+    kubeconfig: str | None = None,
+    context: str | None = None,
+    service_account: Path = SERVICE_ACCOUNT,
+    clock: Clock | None = None,
+) -> Connection:
+    """How to reach the hub: the file named, else KUBECONFIG or ~/.kube/config, else in-cluster.
+
+    KUBECONFIG may name several files, of which those that exist are merged. In-cluster is meant
+    only where nothing was named and no file exists. Raises ConfigurationError that says what was
+    looked for and what to do.
+    """
+    clock = clock or SystemClock()
+    files = _files(kubeconfig or os.environ.get("KUBECONFIG") or "") or _files(_USERS_OWN)
+    missing = [file for file in files if not Path(file).exists()]
+    if len(missing) < len(files) and not (kubeconfig and missing):
+        return _of_kubeconfig(os.pathsep.join(files), context, clock)
+    in_pod = os.environ.get("KUBERNETES_SERVICE_HOST") or (service_account / "token").exists()
+    if in_pod and not (kubeconfig or context):
+        return _in_cluster(service_account, clock)
+    listed = ", ".join(missing)
+    raise ConfigurationError(f"no hub to talk to: there is no file {listed}; {_CURE}")
+
+
+def _files(listed: str) -> list[str]:
+    return [str(Path(each).expanduser()) for each in listed.split(os.pathsep) if each]
+
+
+def _in_cluster(account: Path, clock: Clock) -> Connection:
+    host = os.environ.get("KUBERNETES_SERVICE_HOST")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise ConfigurationError(
+            f"no hub to talk to: {account} is there, but KUBERNETES_SERVICE_HOST and "
+            f"KUBERNETES_SERVICE_PORT are not both set; {_CURE}"
+        )
+
+    def token(_rejected: str | None) -> str:
+        return _mounted(account / "token")
+
+    token(None)  # a pod without it shall say so before its first request
+    return Connection(
+        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        ca=_mounted(account / "ca.crt").encode(),
+        namespace=_mounted(account / "namespace"),
+        token_source=_Refreshing(token, clock),
+    )
+
+
+def _mounted(file: Path) -> str:
+    """The text of a file of the service account. Raises ConfigurationError when there is none."""
+    try:
+        text = file.read_text().strip()
+    except OSError as e:
+        raise ConfigurationError(
+            f"no hub to talk to: this is a pod, but {file} cannot be read ({e.strerror}); let its "
+            f"service account be mounted (automountServiceAccountToken), or {_CURE}"
+        ) from e
+    if not text:
+        raise ConfigurationError(f"no hub to talk to: {file} is empty; {_CURE}")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    """What a kubeconfig says about one context, and the library's settings made of it."""
+
+    settings: Any
+    namespace: str
+    cluster: Mapping[str, Any]
+    user: Mapping[str, Any] = field(repr=False)
+    ca: bytes | None
+    client_cert: bytes | None
+    client_key: bytes | None = field(repr=False)
+
+    @property
+    def token(self) -> str:
+        """The bearer token, as far as there is one."""
+        keys = self.settings.api_key
+        value = str(keys.get("authorization") or keys.get("BearerToken") or "")
+        return value.removeprefix("Bearer ").strip() if value.startswith("Bearer ") else ""
+
+
+def _of_kubeconfig(files: str, context: str | None, clock: Clock) -> Connection:
+    login = _log_in(files, context)
+
+    def token(rejected: str | None) -> str:
+        nonlocal login
+        silent = {"tokenFile", "auth-provider"} & login.user.keys()  # they tell of no expiry
+        if rejected or silent or not login.token:
+            login = _log_in(files, context)
+        elif "exec" in login.user:
+            login.settings.refresh_api_key_hook(login.settings)
+        if not login.token:
+            raise ConfigurationError(f"the kubeconfig {files} gives no token now: log in again")
+        return login.token
+
+    basic = {} if login.token else login.user
+    return Connection(
+        server=login.settings.host,
+        ca=login.ca,
+        client_cert=login.client_cert,
+        client_key=login.client_key,
+        username=basic.get("username"),
+        password=basic.get("password"),
+        tls_server_name=login.cluster.get("tls-server-name"),
+        proxy_url=_proxy(login),
+        namespace=login.namespace,
+        impersonate=login.user.get("as"),
+        impersonate_groups=tuple(login.user.get("as-groups") or ()),
+        token_source=_Refreshing(token, clock) if login.token else None,
+    )
+
+
+def _log_in(files: str, context: str | None) -> _Login:
+    """Read the files, and run what they say shall be run. Raises ConfigurationError."""
+    from kubernetes import config  # noqa: PLC0415 - slow, and not every command needs it
+    from kubernetes.config import kube_config  # noqa: PLC0415 - as above
+
+    try:
+        merge: Any = kube_config.KubeConfigMerger  # the library has no types
+        merged = merge(files)
+        return _checked(merged.config, merged.save_changes, context)
+    except ConfigurationError as e:
+        raise ConfigurationError(f"the kubeconfig {files} {e}") from e.__cause__
+    except (config.ConfigException, yaml.YAMLError, OSError, *_UNCHECKED) as e:
+        # The library's words may quote a whole entry of the file, secrets included, from the first
+        # brace on; so may its exception, which therefore is not chained.
+        said = str(e).partition("{")[0].strip()
+        message = f"the kubeconfig {files} cannot be used: {said or type(e).__name__}"
+        raise ConfigurationError(f"{message}; mend it, or {_CURE}") from None
+
+
+def _checked(config: Any, save: Callable[[], None], context: str | None) -> _Login:
+    """The login of a merged kubeconfig. Raises ConfigurationError, the file still to be named."""
+    name = context or config.value.get("current-context") or ""
+    chosen = _entry(config, "context", name)
+    cluster = _entry(config, "cluster", chosen.get("cluster") or "")
+    user = _entry(config, "user", chosen["user"]) if chosen.get("user") else {}
+    if not cluster.get("server"):
+        raise ConfigurationError(f"gives no server for context {name!r}")
+    try:
+        check_hub(str(cluster["server"]))
+    except ValueError as e:
+        raise ConfigurationError(f"gives a server for context {name!r} that {e}") from e
+    if cluster.get("insecure-skip-tls-verify"):
+        raise ConfigurationError(
+            f"skips TLS verification in context {name!r}: give certificate-authority-data instead"
+        )
+    login = _loaded(config, save, name, chosen.get("namespace") or "default", cluster, user)
+    plugin = user.get("exec") or user.get("auth-provider")
+    if plugin and not (login.token or login.client_cert):
+        program = plugin.get("command") or plugin.get("name")
+        raise ConfigurationError(
+            f"has the credential plugin {program!r} for user {chosen['user']!r}, which gave no "
+            "credential: run it by hand, its error is in the log"
+        )
+    return login
+
+
+def _entry(config: Any, kind: str, name: str) -> Mapping[str, Any]:
+    """The cluster, user or context of that name."""
+    entries = {each.value["name"]: each.value.get(kind) or {} for each in config.value[f"{kind}s"]}
+    if name in entries:
+        found: Mapping[str, Any] = entries[name]
+        return found
+    has = f"has no {kind} {name!r}" if name else f"does not say which {kind} is meant"
+    if kind == "context":
+        raise ConfigurationError(f"{has}: give --context, one of {', '.join(entries) or 'none'}")
+    raise ConfigurationError(f"{has}, though its context needs it")
+
+
+def _loaded(
+    config: Any,
+    save: Callable[[], None],
+    context: str,
+    namespace: str,
+    cluster: Mapping[str, Any],
+    user: Mapping[str, Any],
+) -> _Login:
+    """What the library makes of it.
+
+    It writes keys to files: here these lie in memory, where there is such a directory, and are gone
+    when they are read.
+    """
+    from kubernetes import client  # noqa: PLC0415 - see _log_in
+    from kubernetes.config import kube_config  # noqa: PLC0415 - see _log_in
+
+    settings: Any = client.Configuration()
+    with tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None) as passing:
+        load: Any = kube_config.KubeConfigLoader  # the library has no types
+        loader = load(
+            config,
+            active_context=context,
+            config_base_path=None,  # each path is relative to the file that names it
+            config_persister=save,
+            temp_file_path=passing,
+        )
+        loader.load_and_set(settings)
+        return _Login(
+            settings=settings,
+            namespace=namespace,
+            cluster=cluster,
+            user=user,
+            ca=_read(settings.ssl_ca_cert),
+            client_cert=_read(settings.cert_file),
+            client_key=_read(settings.key_file),
+        )
+
+
+def _read(path: str | None) -> bytes | None:
+    return Path(path).read_bytes() if path else None
+
+
+def _proxy(login: _Login) -> str | None:
+    """The one that the kubeconfig names, else the environment's, unless it excepts the hub."""
+    from kubernetes.client import rest  # noqa: PLC0415 - see _log_in
+
+    settings = login.settings
+    named: str | None = login.cluster.get("proxy-url")
+    if named or not settings.proxy:
+        return named
+    if rest.should_bypass_proxies(settings.host, settings.no_proxy or ""):
+        return None
+    return str(settings.proxy)
+
+
+class _Refreshing:
+    """A token that is read again after a while, and at once when the server refused it.
+
+    `read` is told the refused token. It may take seconds, as a plugin is a program: so it runs
+    outside of the event loop, and once for all who wait for it.
+    """
+
+    def __init__(self, read: Callable[[str | None], str], clock: Clock) -> None:
+        self._read = read
+        self._clock = clock
+        self._token = ""
+        self._until = 0.0
+        self._turn = asyncio.Lock()
+
+    async def __call__(self, *, rejected: str | None = None) -> str:
+        async with self._turn:
+            refused = rejected if rejected == self._token else None
+            if refused or not self._token or self._clock.monotonic() >= self._until:
+                self._token = await asyncio.to_thread(self._read, refused)
+                self._until = self._clock.monotonic() + FRESH_SECONDS
+            return self._token

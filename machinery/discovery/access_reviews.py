@@ -1,0 +1,38 @@
+"""Questions to a hub's own authentication and authorization: who is this, and may they.
+
+Stowage keeps no list of users. Whoever asks from outside, and whichever namespace wants more than
+what lies in it, the hub's RBAC is the one place that says yes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crds.names import GROUP, VERB_USE
+from machinery.api.resources import SUBJECT_ACCESS_REVIEWS, Resource
+from machinery.api.verbs import Verbs
+
+
+async def review(client: Verbs, resource: Resource, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The status of a TokenReview or SubjectAccessReview with that spec. Raises TransportError."""
+    question = {"apiVersion": resource.api_version, "kind": resource.kind, "spec": spec}
+    answer: dict[str, Any] = (await client.create(resource, question)).get("status", {})
+    return answer
+
+
+async def allowed(client: Verbs, spec: Mapping[str, Any]) -> bool:
+    """The hub's answer to a SubjectAccessReview with that spec. Raises TransportError."""
+    status = await review(client, SUBJECT_ACCESS_REVIEWS, spec)
+    return bool(status.get("allowed"))
+
+
+async def namespace_may_use(client: Verbs, namespace: str, resource: str, name: str) -> bool:
+    """Whether a namespace has the verb `use` on one of our virtual resources, by that name.
+
+    The group of its service accounts stands for the tenant, where the author of an object is not
+    known any more. Raises TransportError.
+    """
+    attributes = {"group": GROUP, "resource": resource, "name": name, "verb": VERB_USE}
+    groups = [f"system:serviceaccounts:{namespace}"]
+    return await allowed(client, {"groups": groups, "resourceAttributes": attributes})

@@ -1,0 +1,150 @@
+"""Which kinds a server has: asked of the server itself, once for all who want to know.
+
+Whoever writes a manifest decides what is asked for, and the server decides what comes back, so both
+are bounded: how much is remembered, how often the same question is put again, and how long a name
+may be. What is not there, and what is not answered, is remembered for a moment too: a hundred
+objects of a kind that hangs cost one question, not a hundred.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from machinery.api.resources import Resource, group_path, group_version, segment
+from machinery.api.responses import decode
+from machinery.clock import Clock
+from machinery.errors import BadRequest, NotFound, TransportError
+from machinery.types import bounds
+
+
+class _ApiResource(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool
+
+
+class _ApiResources(msgspec.Struct):
+    resources: list[_ApiResource] = []
+
+
+class _Preferred(msgspec.Struct, rename="camel"):
+    group_version: str
+
+
+class _Group(msgspec.Struct, rename="camel"):
+    preferred_version: _Preferred
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group] = []
+
+
+_groups = msgspec.json.Decoder(_Groups)
+_api_resources = msgspec.json.Decoder(_ApiResources)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a group and version turned out to hold, or why that is not known."""
+
+    at: float
+    resources: Sequence[Resource] = ()
+    fault: TransportError | None = None
+
+
+class Catalogue:
+    """The kinds of one server. `ask` sends a GET to a path on discovery's own lane."""
+
+    def __init__(self, ask: Callable[[str], Awaitable[bytes]], *, clock: Clock) -> None:
+        self._ask = ask
+        self._clock = clock
+        self._known: dict[str, _Answer] = {}
+        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    async def of(self, api_version: str) -> Sequence[Resource]:
+        """Every resource type of a group and version. Raises NotFound for none."""
+        return await self._look_up(api_version, needs="")
+
+    async def preferred(self) -> Sequence[str]:
+        """The apiVersion that is preferred of each group, the core group's first; asked anew."""
+        found: _Groups = decode(await self._ask("/apis"), _groups)
+        named = [group.preferred_version.group_version for group in found.groups]
+        return ["v1", *named[: bounds.DISCOVERED]]
+
+    async def find(self, api_version: str, kind: str) -> Resource:
+        """The resource type of a manifest. Raises NotFound when the server does not know it.
+
+        A kind that is missing is asked for again after a moment: its definition may have arrived.
+        """
+        for resource in await self._look_up(api_version, needs=kind):
+            if resource.kind == kind:
+                return resource
+        what = f"{bounds.clean(kind, bounds.WORD)} in {bounds.clean(api_version, bounds.WORD)}"
+        raise _no_such(f"the server has no kind {what}")
+
+    async def _look_up(self, api_version: str, *, needs: str) -> Sequence[Resource]:
+        lock = self._asking.setdefault(api_version, asyncio.Lock())
+        async with lock:  # one asks, the others have the answer
+            answer = self._remembered(api_version, needs)
+            if answer is None:
+                answer = await self._question(api_version)
+                self._remember(api_version, answer)
+        if answer.fault is not None:
+            raise answer.fault.with_traceback(None)
+        return answer.resources
+
+    def _remembered(self, api_version: str, needs: str) -> _Answer | None:
+        """What is still to be believed; a kind that is there needs no second look."""
+        answer = self._known.get(api_version)
+        if answer is None:
+            return None
+        good = answer.fault is None and (
+            not needs or any(each.kind == needs for each in answer.resources)
+        )
+        fresh = self._clock.monotonic() - answer.at < bounds.UNKNOWN_SECONDS
+        return answer if good or fresh else None
+
+    async def _question(self, api_version: str) -> _Answer:
+        group, version = group_version(api_version)
+        try:
+            path = group_path(group, version)
+        except BadRequest as e:  # no server has a group of such a name
+            return _Answer(self._clock.monotonic(), fault=_no_such(str(e)))
+        try:
+            found = _resources(group, version, await self._ask(path))
+        except TransportError as e:
+            return _Answer(self._clock.monotonic(), fault=e)
+        return _Answer(self._clock.monotonic(), found)
+
+    def _remember(self, api_version: str, answer: _Answer) -> None:
+        """The newest last; the oldest go."""
+        self._known.pop(api_version, None)
+        self._known[api_version] = answer
+        while len(self._known) > bounds.DISCOVERED:
+            del self._known[next(iter(self._known))]
+
+
+def _resources(group: str, version: str, answer: bytes) -> list[Resource]:
+    """Those whose names can be used. Raises TransportError for what is no such answer."""
+    listed: _ApiResources = decode(answer, _api_resources)
+    return [
+        Resource(group, version, each.name, each.kind, each.namespaced)
+        for each in listed.resources[: bounds.KINDS]
+        if _usable(each)  # subresources such as pods/log are not
+    ]
+
+
+def _usable(found: _ApiResource) -> bool:
+    try:
+        return bool(segment(found.name) and segment(found.kind))
+    except BadRequest:
+        return False
+
+
+def _no_such(message: str) -> NotFound:
+    return NotFound(code=404, reason="NotFound", message=message)

@@ -1,0 +1,201 @@
+"""Our own endpoints: a small JSON-minded server, so that nobody above speaks a web framework.
+
+Every error is `{"message": …}` with its status code, but for what is no HTTP at all and so never
+comes as far as a route. Paths are written `/apis/v1/nodes/:name`. HEAD is answered as GET is,
+without the body. A handler that fails answers 500 and is logged under its route; it never ends the
+process. Whoever hangs up in the middle of a question is not our failure, and no line of the log.
+Connections, their time, and who may call us by which name are bounded by `machinery.doorkeeper`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, cast
+
+import msgspec
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from machinery import logs
+from machinery.config.address import loopback
+from machinery.doorkeeper import HEAD_SECONDS, Doorkeeper, Noise, names_nobody_else
+
+LOG = logs.get(__name__)
+BODY_LIMIT = 1024 * 1024
+"""Bytes of a request's body; a longer one is refused with 413."""
+STOP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked. `params` are those of the path, `query` those behind the question mark."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is answered."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+
+
+_MISDIRECTED = "this address is for this machine alone: call it by its IP address or as localhost"
+_NOISE = logging.getLogger(f"{__name__}.noise")
+_NOISE.addFilter(Noise(lambda fault: isinstance(fault, HttpProcessingError)))
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class HttpServer:
+    """Routes, and a listener on one address."""
+
+    def __init__(self) -> None:
+        self._routes: dict[str, dict[str, Handler]] = {}
+        self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
+        self._stopping = asyncio.Lock()
+
+    def route(self, method: str, path: str, handler: Handler) -> None:
+        """Answer that method and path. Raises ValueError when something does already."""
+        methods = self._routes.setdefault(path, {})
+        if method in methods:
+            raise ValueError(f"{method} {path} has a handler already")
+        methods[method] = handler
+
+    def routes(self) -> dict[str, list[str]]:
+        """The sorted paths of each method, as they were written."""
+        listed: dict[str, list[str]] = {}
+        for path in sorted(self._routes):
+            for method in self._routes[path]:
+                listed.setdefault(method, []).append(path)
+        return listed
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; the port, which is a free one where 0 was asked for. Raises OSError."""
+        app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_as_json, self._watched])
+        for path, methods in self._routes.items():
+            for method, handler in _with_head(methods).items():
+                answer = _adapted(f"{method} {path}", handler)
+                app.router.add_route(method, _pattern(path), answer, expect_handler=None)
+        self._runner = web.AppRunner(
+            app, access_log=None, logger=_NOISE, shutdown_timeout=STOP_SECONDS
+        )
+        await self._runner.setup()
+        try:
+            return await self._listen(host, port)
+        except OSError:
+            await self.stop()
+            raise
+
+    async def _listen(self, host: str, port: int) -> int:
+        assert self._runner is not None  # noqa: S101 - `start` has just made it
+        self._door = Doorkeeper(cast("Callable[[], asyncio.Protocol]", self._runner.server))
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._door, host, port)
+        address = self._listener.sockets[0].getsockname()
+        self._private = loopback(address[0])
+        return int(address[1])
+
+    @web.middleware
+    async def _watched(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Tell the doorkeeper of the request, and turn away who calls us by another's name."""
+        door, transport = self._door, request.transport
+        door.begins(transport)
+        try:
+            if self._private and not names_nobody_else(request.headers.get("Host", "")):
+                raise web.HTTPMisdirectedRequest(reason=_MISDIRECTED)
+            return await handler(request)
+        finally:
+            door.ends(transport)
+
+    async def stop(self) -> None:
+        """Stop listening; requests under way get a few seconds.
+
+        May be called again, also meanwhile: every call returns when the server has stopped. One
+        that is cancelled leaves the rest to the next.
+        """
+        async with self._stopping:
+            if self._listener is not None:
+                self._listener.close()
+                self._listener = None
+            if self._runner is not None:
+                await self._runner.cleanup()
+                self._runner = None
+
+
+def _with_head(methods: Mapping[str, Handler]) -> dict[str, Handler]:
+    """The handlers of a path, with the one of GET for HEAD where it has none of its own."""
+    return {"HEAD": methods["GET"], **methods} if "GET" in methods else dict(methods)
+
+
+def _pattern(path: str) -> str:
+    parts = path.split("/")
+    return "/".join(f"{{{part[1:]}}}" if part.startswith(":") else part for part in parts)
+
+
+def _adapted(
+    route: str, handler: Handler
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = await _read(request)
+        try:
+            given = await handler(asked)
+            headers = {"Content-Type": given.content_type}
+            return web.Response(status=given.status, body=given.body, headers=headers)
+        except Exception:
+            LOG.exception("%s failed, asked for %r", route, request.path)
+            return _failure(500, "internal error, see the log")
+
+    return answer
+
+
+async def _read(request: web.Request) -> Request:
+    """The request, whole. Raises HTTPException, also where the body breaks off."""
+    try:
+        async with asyncio.timeout(HEAD_SECONDS):
+            body = await request.read()
+    except TimeoutError as e:
+        raise web.HTTPRequestTimeout(reason="the body did not come in time") from e
+    except (ConnectionError, web.RequestPayloadError) as e:
+        raise web.HTTPBadRequest(reason="the body breaks off") from e
+    return Request(
+        method=request.method,
+        path=request.path,
+        params=dict(request.match_info),
+        query=dict(request.query),
+        body=body,
+        headers=dict(request.headers),
+    )
+
+
+@web.middleware
+async def _as_json(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as e:
+        return _failure(e.status, e.reason, allow=e.headers.get("Allow"))
+
+
+def _failure(status: int, message: str, *, allow: str | None = None) -> web.Response:
+    body = msgspec.json.encode({"message": message})
+    headers = {"Content-Type": "application/json"}
+    if allow:
+        headers["Allow"] = allow
+    return web.Response(status=status, body=body, headers=headers)

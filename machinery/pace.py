@@ -1,0 +1,126 @@
+"""How much of the event loop's time the words of one server may take.
+
+Decoding what a server sends is work on the one loop that everything shares. A server that says
+little is heard at once; one that says much is heard in slices, of which the loop does one at a time
+between everything else, server by server in turn; and one that goes on beyond any list that a real
+cluster has is slowed down to a small part of the loop, which slows its connection down in turn.
+So what one of them sends can cost the others a slice's time of waiting, and no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from weakref import WeakKeyDictionary
+
+from machinery.clock import Clock
+
+SLICE_SECONDS = 0.001
+"""The longest that one server's words are worked on before others have their turn."""
+CONNECT_SECONDS = 0.003
+"""Between two connections that are begun, of whichever members: what a handshake takes, about."""
+CRUMB_BYTES = 4096
+CRUMB_SECONDS = 0.002
+"""An answer that comes in pieces smaller than that, once it is not short, costs about so much for
+each: what takes them apart is below us, and a chunk of one byte is as dear there as a full one."""
+QUIET_SHARE = 0.02
+"""Up to this part of the time a server is heard without any waiting."""
+BURST_SECONDS = 5.0
+"""Time of the loop that a server may use at full speed: a list of more than 100,000 pods."""
+LASTING_SHARE = 0.2
+"""The part of the loop that is left for all who have used up their burst, together."""
+
+
+class _Gate:
+    """One slice at a time, of whichever server; of one loop."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.connecting = asyncio.Lock()
+        self.flooding: set[Pace] = set()
+
+
+_gates: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gate] = WeakKeyDictionary()
+
+
+class Pace:
+    """One server's account. Every reader of its words takes a `Stint` of it.
+
+    `burst` is what it may use at full speed, in seconds of the loop; without end where the server
+    is our own hub, whose changes are to be followed however many they are.
+    """
+
+    def __init__(self, clock: Clock, *, burst: float = math.inf) -> None:
+        self.clock = clock
+        self._most = burst
+        self._turn = asyncio.Lock()
+        self._connecting = asyncio.Lock()
+        self._free = SLICE_SECONDS
+        self._burst = burst
+        self._at = clock.monotonic()
+
+    def charge(self, seconds: float) -> bool:
+        """That much was used; whether the server has to wait for its turn now."""
+        now = self.clock.monotonic()
+        since, self._at = now - self._at, now
+        self._free = min(SLICE_SECONDS, self._free + since * QUIET_SHARE) - seconds
+        lasting = LASTING_SHARE / max(1, len(_gate().flooding))
+        self._burst = min(self._most, self._burst + since * lasting) - seconds
+        return self._free <= 0
+
+    async def connect(self) -> None:
+        """Return when a connection to this server may be begun, one at a time and server by server.
+
+        A handshake is milliseconds of work that nobody can interrupt: hundreds of connections that
+        begin together, as when a member comes back, would hold the loop for seconds.
+        """
+        if self._most == math.inf:
+            return
+        async with self._connecting, _gate().connecting:
+            await self.clock.sleep(CONNECT_SECONDS)
+
+    async def wait(self) -> None:
+        """Return when it is this server's turn, after everything else that is ready."""
+        gate = _gate()
+        async with self._turn:
+            if self._burst < 0:
+                await self._slow_down(gate)
+            async with gate.lock:
+                await asyncio.sleep(0)
+            self._free = SLICE_SECONDS
+
+    async def _slow_down(self, gate: _Gate) -> None:
+        gate.flooding.add(self)
+        try:
+            await self.clock.sleep(-self._burst * len(gate.flooding) / LASTING_SHARE)
+        finally:
+            gate.flooding.discard(self)
+
+
+class Stint:
+    """One reader's work, from `begin` to the next `pause`."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._began = pace.clock.monotonic()
+
+    def begin(self) -> None:
+        """The work goes on now, after a wait for something else."""
+        self._began = self._pace.clock.monotonic()
+
+    def due(self) -> bool:
+        """Whether the work has lasted a slice: time for a `pause`."""
+        return self._pace.clock.monotonic() - self._began >= SLICE_SECONDS
+
+    async def pause(self, *, besides: float = 0.0) -> None:
+        """Account for the work; go on at once where the server has used little, else in turn.
+
+        `besides` are seconds that it cost elsewhere, where nobody could measure them.
+        """
+        if self._pace.charge(self._pace.clock.monotonic() - self._began + besides):
+            await self._pace.wait()
+        self.begin()
+
+
+def _gate() -> _Gate:
+    return _gates.setdefault(asyncio.get_running_loop(), _Gate())

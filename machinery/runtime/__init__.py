@@ -1,0 +1,1 @@
+"""What a controller runs on: informers, work queues, leader election, events."""

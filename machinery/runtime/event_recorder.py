@@ -1,0 +1,292 @@
+"""Events about objects on the hub, for `kubectl describe`: cheap to report, bounded in every way.
+
+What repeats (same object, type, reason and action) is one Event with a series: the first occurrence
+is written at once, later ones are gathered and written at most every ten seconds, with the newest
+note. Reporting never waits, never raises and never holds up what is reported on: events stand
+behind the decisions and applies that they tell of, which the same API server has to take. They are
+written one after the other by a token bucket, a few at once and then slowly, warnings first, and
+dropped (and counted) when too many wait. A hub that is away gets them when it is back.
+
+Events are created as events.k8s.io/v1. There the note of an Event can never change, so a series is
+brought up to date through the core/v1 face of the same object: the role needs `create` on
+events.k8s.io and `patch` on core events.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+from machinery import metrics
+from machinery.api.client import ApiClient
+from machinery.api.resources import EVENTS, Resource
+from machinery.clock import Clock, microtime
+from machinery.errors import (
+    AlreadyExists,
+    BadRequest,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TransportError,
+)
+from machinery.runtime.token_bucket import TokenBucket
+from machinery.runtime.workqueue import WorkQueue, work
+
+log = logging.getLogger(__name__)
+
+EventType: TypeAlias = Literal["Normal", "Warning"]
+
+INTERVAL_SECONDS = 10.0
+"""Between two writes of one Event."""
+NOTE_BYTES = 1024
+"""The API server's limit."""
+
+_CORE_EVENTS = Resource("", "v1", "events", "Event")
+_ELLIPSIS = "…"
+_NAME_LENGTH = 253 - 1 - 32  # of an Event: the object's name, a dot, a random number in hex
+_INSTANCE_LENGTH = 128
+_HOPELESS = (NotFound, Forbidden, Invalid, BadRequest)
+
+_written = metrics.counter("stowage_events_written", "Events created or brought up to date")
+_dropped = metrics.counter(
+    "stowage_events_dropped",
+    "Occurrences not written: too many waited, or the hub refused",
+    ("cause",),
+)
+_dropped_backlog = _dropped.labels("backlog")
+_dropped_refused = _dropped.labels("refused")
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The object that an event is about; `namespace` is empty for a cluster-scoped one."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+    @staticmethod
+    def of(obj: Mapping[str, Any]) -> ObjectRef:
+        """From an object that says its apiVersion and kind. Raises KeyError when it does not."""
+        meta = obj["metadata"]
+        return ObjectRef(
+            api_version=obj["apiVersion"],
+            kind=obj["kind"],
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            uid=meta.get("uid", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """What makes two occurrences the same Event."""
+
+    regarding: ObjectRef
+    type: EventType
+    reason: str
+    action: str
+
+
+@dataclass(slots=True)
+class _Series:
+    """All occurrences of one subject: what was seen, and what of it the hub knows."""
+
+    note: str
+    first: datetime
+    last: datetime
+    name: str
+    count: int = 1
+    created: bool = False
+    told: int = 0  # the count that the hub knows
+    told_at: float = field(default=-math.inf)
+    waiting: bool = False
+
+    def again(self, note: str, moment: datetime) -> None:
+        self.count += 1
+        self.note, self.last = note, moment
+
+
+class EventRecorder:
+    """Reports as `controller` (a qualified name: `stowage.dev/controller`), by this `instance`.
+
+    `backlog` bounds the Events that wait to be written, `memory` those remembered as series,
+    `burst` the writes at once, `per_second` those that follow.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        controller: str,
+        instance: str,
+        clock: Clock,
+        backlog: int = 1024,
+        memory: int = 4096,
+        burst: int = 25,
+        per_second: float = 10.0,
+    ) -> None:
+        if memory <= backlog:
+            raise ValueError("memory must exceed backlog: what waits is never forgotten")
+        self._client = client
+        self._controller = controller
+        self._instance = instance[:_INSTANCE_LENGTH]
+        self._clock = clock
+        self._backlog = backlog
+        self._memory = memory
+        self._bucket = TokenBucket(burst=burst, per_second=per_second, clock=clock)
+        self._series: OrderedDict[_Subject, _Series] = OrderedDict()  # least recently seen first
+        self._waiting = 0
+        self._queue: WorkQueue[_Subject] = WorkQueue(
+            name="events", clock=clock, flow=lambda subject: subject.regarding.namespace
+        )
+        self._complained: set[type[TransportError]] = set()
+
+    def event(
+        self,
+        regarding: Mapping[str, Any] | ObjectRef,
+        *,
+        type: EventType,  # noqa: A002 - the API's own word
+        reason: str,
+        note: str,
+        action: str,
+    ) -> None:
+        """Report an occurrence; returns at once. The note is cut at 1 KiB."""
+        ref = regarding if isinstance(regarding, ObjectRef) else ObjectRef.of(regarding)
+        subject = _Subject(ref, type, reason, action)
+        series = self._series.get(subject)
+        if series is None:
+            if self._waiting >= self._backlog:
+                _dropped_backlog.inc()
+                return
+            series = self._remember(subject, shortened(note))
+        else:
+            self._series.move_to_end(subject)
+            series.again(shortened(note), self._clock.now())
+        self._enqueue(subject, series)
+
+    async def run(self) -> None:
+        """Write what was reported, until cancelled."""
+        await work(self._queue, self._write, workers=1, log=log)
+
+    def _remember(self, subject: _Subject, note: str) -> _Series:
+        if len(self._series) >= self._memory:
+            idle = next(s for s, series in self._series.items() if not series.waiting)
+            del self._series[idle]
+        now = self._clock.now()
+        series = self._series[subject] = _Series(note, now, now, _name(subject.regarding))
+        return series
+
+    def _enqueue(self, subject: _Subject, series: _Series) -> None:
+        if series.waiting:
+            return
+        if self._waiting >= self._backlog:
+            _dropped_backlog.inc()
+            return
+        series.waiting = True
+        self._waiting += 1
+        wait = series.told_at + INTERVAL_SECONDS - self._clock.monotonic()
+        self._queue.add_after(subject, wait, priority=int(subject.type == "Warning"))
+
+    async def _write(self, subject: _Subject) -> float | None:
+        """Tell the hub of one series; the seconds until it has to be told of more."""
+        await self._bucket.take()
+        series = self._series[subject]  # what waits is never forgotten
+        count = series.count
+        try:
+            await self._tell(subject, series)
+        except _HOPELESS as e:
+            _dropped_refused.inc(count - series.told)
+            self._complain(e)
+        except TransportError as e:
+            self._complain(e)
+            return INTERVAL_SECONDS
+        else:
+            _written.inc()
+            self._complained.intersection_update(_HOPELESS)  # the next outage is news again
+        series.told, series.told_at = count, self._clock.monotonic()
+        if series.count > series.told:
+            return INTERVAL_SECONDS
+        series.waiting = False
+        self._waiting -= 1
+        return None
+
+    async def _tell(self, subject: _Subject, series: _Series) -> None:
+        if series.created and await self._update(subject, series):
+            return
+        body = self._body(subject, series)
+        try:
+            await self._client.create(EVENTS, body)
+        except AlreadyExists:  # the answer to an earlier attempt was lost
+            if series.count > 1:
+                await self._update(subject, series)
+        series.created = True
+
+    async def _update(self, subject: _Subject, series: _Series) -> bool:
+        """False when the hub has forgotten the Event (after an hour): a new one begins."""
+        patch = {"message": series.note, "series": _series(series)}
+        namespace = _namespace(subject.regarding)
+        try:
+            await self._client.merge_patch(_CORE_EVENTS, series.name, patch, namespace=namespace)
+        except NotFound:
+            series.first, series.name = series.last, _name(subject.regarding)
+            series.created = False
+            return False
+        return True
+
+    def _body(self, subject: _Subject, series: _Series) -> dict[str, Any]:
+        ref = subject.regarding
+        regarding = {"apiVersion": ref.api_version, "kind": ref.kind, "name": ref.name}
+        regarding |= {k: v for k, v in (("namespace", ref.namespace), ("uid", ref.uid)) if v}
+        body = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": series.name, "namespace": _namespace(ref)},
+            "eventTime": microtime(series.first),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": subject.action,
+            "reason": subject.reason,
+            "type": subject.type,
+            "note": series.note,
+            "regarding": regarding,
+        }
+        if series.count > 1:
+            body["series"] = _series(series)
+        return body
+
+    def _complain(self, fault: TransportError) -> None:
+        """Say each kind of trouble once: a namespace that is gone is no news the second time."""
+        level = logging.DEBUG if type(fault) in self._complained else logging.WARNING
+        self._complained.add(type(fault))
+        log.log(level, "events cannot be written: %s", fault)
+
+
+def shortened(note: str) -> str:
+    """The note, cut to what an Event can hold, in bytes of UTF-8."""
+    data = note.encode()
+    if len(data) <= NOTE_BYTES:
+        return note
+    room = NOTE_BYTES - len(_ELLIPSIS.encode())
+    return data[:room].decode(errors="ignore") + _ELLIPSIS
+
+
+def _series(series: _Series) -> dict[str, Any]:
+    return {"count": max(series.count, 2), "lastObservedTime": microtime(series.last)}
+
+
+def _name(ref: ObjectRef) -> str:
+    return f"{ref.name[:_NAME_LENGTH].rstrip('-.')}.{uuid.uuid4().hex}"
+
+
+def _namespace(ref: ObjectRef) -> str:
+    """Where the Event lives: the API server allows no other place than these."""
+    return ref.namespace or "default"

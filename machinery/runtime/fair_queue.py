@@ -1,0 +1,201 @@
+"""Whose turn it is: ready keys by flow (a namespace), and a fair share of the work for each flow.
+
+As API priority and fairness does it in the API server: each flow has a clock of its own, which runs
+while the keys of the flow are in work, and the flow whose clock is the earliest goes next. So a
+namespace with a thousand keys that come again and again gets its share of the work and no more, and
+the only key of another one is next in line. What a key will take is not known when it is handed
+out: the flow is charged what its keys usually took, which is set right when the work has ended.
+
+- A flow that was idle starts at the earliest clock of those that wait: rest earns no credit. What
+  it took beyond its share is not forgotten by an idle moment, as long as others wait.
+- Within a flow keys go by their rank, always; without one the higher priority goes first. Between
+  flows the priority of their first keys decides among those whose clocks are at most `TURN_SECONDS`
+  of work apart from the earliest: what becomes ready together, as those who wait for the same room,
+  goes by priority. Beyond that a flow waits for the others to catch up, however important it thinks
+  it is: priority is everybody's to choose, and nobody starves by it.
+- Work may hang. A flow gets another of the `seats` only while it has fewer than are free: alone it
+  reaches half of them, the next one half of the rest, and there is one left for whoever comes.
+
+Every operation is O(log n) in keys and in flows, but for the few flows that wait for a free seat,
+of which there are never more than seats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from machinery.runtime.heap import Entry, Heap
+
+K = TypeVar("K", bound=Hashable)
+
+TURN_SECONDS = 0.25
+"""How far ahead of the others a flow may get by priority, in seconds of work."""
+LEAST_SECONDS = 0.001
+"""What a key costs at least: to hand it out is work, too."""
+_NEWS = 0.25
+"""How much the last key says about what the next one will take."""
+
+
+def one_flow(_key: Hashable) -> str:
+    """All keys are of one flow: by priority, then first come first served."""
+    return ""
+
+
+def namespace_of(key: tuple[str, str]) -> str:
+    """Each namespace is a flow."""
+    return key[0]
+
+
+@dataclass(slots=True, eq=False)
+class _Flow(Generic[K]):
+    """The ready keys of one flow; `clock` in seconds of work, `usual` those of one key."""
+
+    name: str
+    clock: float
+    keys: Heap[K] = field(default_factory=Heap)
+    at_work: int = 0
+    usual: float = LEAST_SECONDS
+
+    @property
+    def priority(self) -> int:
+        """That of the key which it would hand out."""
+        first = self.keys.first()
+        return first.priority if first else 0
+
+
+class Flows(Generic[K]):
+    """Ready keys. `flow` names the flow of a key; `seats` bounds what is in work, if given."""
+
+    def __init__(self, *, flow: Callable[[K], str], seats: int | None = None) -> None:
+        self._flow_of = flow
+        self._seats = seats
+        self._flows: dict[str, _Flow[K]] = {}
+        self._now = 0.0  # the earliest clock of those that wait; never goes back
+        self._waiting: Heap[str] = Heap()  # who has a key and may get a seat, by clock
+        self._turn: Heap[str] = Heap()  # of those, who is not too far ahead, by priority
+        self._ahead: Heap[str] = Heap()  # and who is, by clock
+        self._idle: Heap[str] = Heap()  # who has neither key nor seat, but is ahead, by clock
+        self._full: dict[str, _Flow[K]] = {}  # who has a key and all the seats that it may have
+        self._charged: dict[K, float] = {}
+        self._ready = 0
+
+    def __len__(self) -> int:
+        """Keys that are ready."""
+        return self._ready
+
+    def entries(self) -> Iterator[Entry[K]]:
+        """All ready keys, in no order."""
+        return (entry for flow in self._flows.values() for entry in flow.keys.entries())
+
+    def get(self, key: K) -> Entry[K] | None:
+        """The entry of that key, if it is ready."""
+        flow = self._flows.get(self._flow_of(key))
+        return flow.keys.get(key) if flow else None
+
+    def put(self, entry: Entry[K]) -> None:
+        """Take a key that is ready, or another entry for one that was."""
+        flow = self._known(self._flow_of(entry.key))
+        self._ready += entry.key not in flow.keys
+        before = flow.keys.first()
+        flow.keys.put(entry, rank=entry.order)
+        if before is None or flow.keys.first() is not before:
+            self._place(flow)
+
+    def take(self) -> Entry[K] | None:
+        """Hand out the next key; None where nothing is ready, or no flow may have another seat."""
+        while True:
+            self._advance()
+            first = self._turn.first()
+            if first is None or self._free() <= 0:
+                return None
+            flow = self._flows[first.key]
+            if flow.at_work < self._free():
+                return self._hand_out(flow)
+            self._place(flow)  # the seats became fewer since
+
+    def done(self, key: K, seconds: float) -> None:
+        """The work on a key that was handed out has ended after so long."""
+        flow = self._flows[self._flow_of(key)]
+        took = max(seconds, LEAST_SECONDS)
+        flow.clock += took - self._charged.pop(key)
+        flow.usual += _NEWS * (took - flow.usual)
+        flow.at_work -= 1
+        self._place(flow)
+        for other in list(self._full.values()):
+            self._place(other)
+        if not self._ready and not self._charged:
+            self.clear()
+
+    def clear(self) -> None:
+        """Forget every key that is ready, and who has had how much."""
+        for heap in (self._waiting, self._turn, self._ahead, self._idle):
+            heap.clear()
+        self._full.clear()
+        self._flows = {name: flow for name, flow in self._flows.items() if flow.at_work}
+        for flow in self._flows.values():
+            flow.keys.clear()
+            flow.clock = self._now
+        self._ready = 0
+
+    def _free(self) -> float:
+        return float("inf") if self._seats is None else self._seats - len(self._charged)
+
+    def _known(self, name: str) -> _Flow[K]:
+        flow = self._flows.get(name)
+        if flow is None:
+            self._advance()
+            flow = self._flows[name] = _Flow(name, self._now)
+        return flow
+
+    def _hand_out(self, flow: _Flow[K]) -> Entry[K]:
+        entry = flow.keys.pop()
+        self._ready -= 1
+        self._charged[entry.key] = flow.usual
+        flow.clock += flow.usual
+        flow.at_work += 1
+        self._place(flow)
+        return entry
+
+    def _place(self, flow: _Flow[K]) -> None:
+        """Put a flow where it belongs, after anything about it has changed."""
+        name = flow.name
+        for heap in (self._waiting, self._turn, self._ahead, self._idle):
+            heap.discard(name)
+        self._full.pop(name, None)
+        if not flow.keys:
+            self._rest(flow)
+        elif flow.at_work and flow.at_work >= self._free():
+            self._full[name] = flow
+        else:
+            self._wait(flow)
+
+    def _wait(self, flow: _Flow[K]) -> None:
+        flow.clock = max(flow.clock, self._now)  # who did not wait earns no credit
+        entry = Entry(flow.name, flow.priority, flow.clock)
+        self._waiting.put(entry, rank=(flow.clock,))
+        if flow.clock <= self._now + TURN_SECONDS:
+            self._turn.put(entry, rank=(-flow.priority, flow.clock, flow.at_work))
+        else:
+            self._ahead.put(entry, rank=(flow.clock,))
+
+    def _rest(self, flow: _Flow[K]) -> None:
+        """It has no key: it is forgotten, but not what it had beyond its share."""
+        if flow.at_work:
+            return
+        if flow.clock <= self._now:
+            del self._flows[flow.name]
+        else:
+            self._idle.put(Entry(flow.name, 0, flow.clock), rank=(flow.clock,))
+
+    def _advance(self) -> None:
+        """Let the time of the earliest who waits be now, and look who is no longer ahead."""
+        first = self._waiting.first()
+        if first is not None:
+            self._now = max(self._now, first.at)
+        while (entry := self._idle.first()) is not None and entry.at <= self._now:
+            self._idle.pop()
+            del self._flows[entry.key]
+        while (entry := self._ahead.first()) is not None and entry.at <= self._now + TURN_SECONDS:
+            self._place(self._flows[entry.key])

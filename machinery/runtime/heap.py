@@ -1,0 +1,95 @@
+"""A heap whose entries can be replaced and taken out by key.
+
+`heapq` alone can do neither. A replaced entry stays in the list, marked dead by no longer being the
+one that the dictionary holds, and is skipped when it surfaces; the list is rebuilt when more than
+half of it is dead, so memory stays proportional to what is alive.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+_SMALL = 64  # below this a rebuild gains nothing
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry(Generic[K]):
+    """A key with its priority and a moment on the monotonic clock; the owner knows which moment.
+
+    `rank` is its place in an order of the owner's; without one the higher priority goes first.
+    """
+
+    key: K
+    priority: int
+    at: float
+    rank: tuple[Any, ...] = ()
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Its place: smaller goes first."""
+        return self.rank or (-self.priority,)
+
+
+class Heap(Generic[K]):
+    """At most one entry for each key; the lowest rank first, then the one put first."""
+
+    def __init__(self) -> None:
+        self._live: dict[K, Entry[K]] = {}
+        self._heap: list[tuple[tuple[Any, ...], int, Entry[K]]] = []
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._live
+
+    def get(self, key: K) -> Entry[K] | None:
+        """The entry of that key."""
+        return self._live.get(key)
+
+    def entries(self) -> Iterable[Entry[K]]:
+        """All entries, in no order."""
+        return self._live.values()
+
+    def put(self, entry: Entry[K], *, rank: tuple[Any, ...]) -> None:
+        """Insert the entry, in place of any other of its key."""
+        self._live[entry.key] = entry
+        heapq.heappush(self._heap, (rank, next(self._numbers), entry))
+        self._tidy()
+
+    def discard(self, key: K) -> Entry[K] | None:
+        """Take the entry of that key out, where there is one."""
+        return self._live.pop(key, None)
+
+    def first(self) -> Entry[K] | None:
+        """The entry that `pop` would take."""
+        while self._heap and not self._alive(self._heap[0][2]):
+            heapq.heappop(self._heap)
+        return self._heap[0][2] if self._heap else None
+
+    def pop(self) -> Entry[K]:
+        """Take the first entry out. Raises IndexError when there is none."""
+        self.first()
+        entry = heapq.heappop(self._heap)[2]
+        del self._live[entry.key]
+        return entry
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._live.clear()
+        self._heap.clear()
+
+    def _alive(self, entry: Entry[K]) -> bool:
+        return self._live.get(entry.key) is entry
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 2 * len(self._live) + _SMALL:
+            self._heap = [item for item in self._heap if self._alive(item[2])]
+            heapq.heapify(self._heap)

@@ -1,0 +1,310 @@
+"""Who leads: one process at a time, by a Lease on the hub that only a compare-and-swap can change.
+
+What makes it safe, for clocks that disagree and requests that hang:
+
+- No timestamp of another machine is ever compared with ours. A lease is free when it has not
+  changed for its duration since *we* saw it change, on our monotonic clock.
+- We lead only while the last successful renewal *began* less than `renew_deadline` ago. Others saw
+  it after it began and wait `lease_seconds`, which is longer; the difference is the time that
+  `lead` has to wind up in. A watchdog of its own ends `lead`, whatever a renewal is doing.
+- `check()` compares with the clock at that moment, so it holds even where the watchdog could not
+  run (the process was stopped, the loop was busy). Call it right before each write.
+- A write that is a compare-and-swap itself cannot undo what a later leader wrote, however late it
+  arrives.
+
+A lease that names us while we do not lead is another's: an earlier life of ours, or a namesake. It
+is waited for like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from machinery.api.client import ApiClient
+from machinery.api.resources import LEASES
+from machinery.clock import Clock, microtime
+from machinery.errors import Conflict, LeaseLost, NotFound, TransportError
+from machinery.runtime.backoff import Jitter
+from machinery.tasks import end, within
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A Lease as the server showed it."""
+
+    version: str
+    holder: str
+    transitions: int
+    seconds: float
+    renewed: str
+
+    @staticmethod
+    def of(lease: dict[str, Any]) -> _Record:
+        spec = lease.get("spec") or {}
+        return _Record(
+            version=lease["metadata"]["resourceVersion"],
+            holder=spec.get("holderIdentity") or "",
+            transitions=spec.get("leaseTransitions") or 0,
+            seconds=spec.get("leaseDurationSeconds") or 0,
+            renewed=spec.get("renewTime") or "",
+        )
+
+    def same_term(self, other: _Record) -> bool:
+        """Held by the same holder without a break."""
+        return (self.holder, self.transitions) == (other.holder, other.transitions)
+
+
+class LeaderElector:
+    """One contender, `identity`, for the Lease `namespace`/`name`. All durations are in seconds.
+
+    `lease_seconds`: others wait that long after a renewal; whole seconds, rounded up.
+    `renew_deadline`: we lead that long after a renewal began. `retry_seconds`: between renewals,
+    and between looks at another's lease. `annotations` are put on the Lease when it is taken.
+    Raises ValueError unless each duration is larger than the next.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Clock,
+        lease_seconds: float = 10.0,
+        renew_deadline: float = 7.0,
+        retry_seconds: float = 2.0,
+        jitter: Jitter = random.random,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        if not lease_seconds > renew_deadline > retry_seconds > 0:
+            raise ValueError("lease_seconds > renew_deadline > retry_seconds > 0 must hold")
+        if not identity:
+            raise ValueError("an empty identity means that nobody holds the lease")
+        self.identity = identity
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._clock = clock
+        self._lease_seconds = math.ceil(lease_seconds)
+        self._renew_deadline = renew_deadline
+        self._retry_seconds = retry_seconds
+        self._request_seconds = (renew_deadline - retry_seconds) / 2  # room for two attempts
+        self._jitter = jitter
+        self._annotations = dict(annotations or {})
+        self._seen: _Record | None = None
+        self._seen_at = -math.inf  # when `_seen` last changed, as far as we could see
+        self._until = -math.inf  # we lead until then
+        self._trouble = ""
+
+    @property
+    def leading(self) -> bool:
+        """Whether we may act, now."""
+        return self._clock.monotonic() < self._until
+
+    @property
+    def leader(self) -> str | None:
+        """The identity of who leads as far as we know; None when nobody does, or nobody knows."""
+        if self.leading:
+            return self.identity
+        if self._seen is None or self._seen.holder == self.identity or self._free(self._seen):
+            return None
+        return self._seen.holder
+
+    def check(self) -> None:
+        """Call right before each write. Raises LeaseLost unless we lead at this very moment."""
+        if not self.leading:
+            raise LeaseLost(f"{self.identity} does not hold the lease {self._name}")
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Contend for the lease, and run `lead()` each time we hold it, until cancelled.
+
+        `lead` is cancelled when the lease is lost, before another can hold it, and may be called
+        again later. When it returns, so does this; what it raises while we lead comes out of here.
+        On every way out the lease is given up, so that the next one need not wait.
+        """
+        while True:
+            await self._acquire()
+            if await self._term(lead):
+                return
+
+    async def _acquire(self) -> None:
+        while not await self._attempt():
+            await self._clock.sleep(self._patience())
+
+    async def _attempt(self) -> bool:
+        """The loop's body: look at the lease, take it if it is free. Whether it is ours now."""
+        try:
+            record = await self._read()
+            self._trouble = ""
+            if record is None or self._free(record):
+                await self._take(record)
+        except Conflict:
+            return False  # somebody was faster
+        except TransportError as e:
+            self._report(e)
+        return self.leading
+
+    def _patience(self) -> float:
+        """Until it makes sense to look again: no later than the lease can run out."""
+        wait = self._retry_seconds * (0.8 + 0.4 * self._jitter())
+        if self._seen is None or self._free(self._seen):
+            return wait
+        return min(wait, self._ends(self._seen) - self._clock.monotonic())
+
+    def _free(self, record: _Record) -> bool:
+        return not record.holder or self._clock.monotonic() >= self._ends(record)
+
+    def _ends(self, record: _Record) -> float:
+        return self._seen_at + max(record.seconds, self._lease_seconds)
+
+    async def _read(self) -> _Record | None:
+        reading = self._client.get(LEASES, self._name, namespace=self._namespace)
+        try:
+            return self._see(await self._within(reading))
+        except NotFound:
+            self._seen = None
+            return None
+
+    def _see(self, lease: dict[str, Any]) -> _Record:
+        record = _Record.of(lease)
+        before, self._seen = self._seen, record
+        # Only a renewal or another holder counts: a label that somebody sets prolongs nothing.
+        if before is None or not record.same_term(before) or record.renewed != before.renewed:
+            self._seen_at = self._clock.monotonic()
+        return record
+
+    async def _take(self, free: _Record | None) -> None:
+        """Write our name into a lease that is free. Raises Conflict when somebody was faster."""
+        started, now = self._clock.monotonic(), microtime(self._clock.now())
+        spec = self._spec(self.identity)
+        spec |= {"acquireTime": now, "leaseTransitions": free.transitions + 1 if free else 1}
+        if free is not None:
+            await self._write(free, spec, self._annotations)
+        else:
+            meta: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
+            meta |= {"annotations": self._annotations} if self._annotations else {}
+            lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta}
+            creating = self._client.create(LEASES, {**lease, "spec": spec})
+            self._see(await self._within(creating))
+        self._until = started + self._renew_deadline
+        log.info("%s leads now, term %d", self.identity, self._held().transitions)
+
+    def _spec(self, holder: str) -> dict[str, Any]:
+        return {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": self._lease_seconds,
+            "renewTime": microtime(self._clock.now()),
+        }
+
+    async def _write(
+        self, on: _Record, spec: dict[str, Any], annotations: Mapping[str, str] | None = None
+    ) -> None:
+        """Change the lease as it stood in `on`. Raises Conflict when it is another by now."""
+        meta: dict[str, Any] = {"resourceVersion": on.version}
+        if annotations:
+            meta["annotations"] = dict(annotations)
+        patch = {"metadata": meta, "spec": spec}
+        writing = self._client.merge_patch(LEASES, self._name, patch, namespace=self._namespace)
+        self._see(await self._within(writing))
+
+    async def _term(self, lead: Callable[[], Awaitable[None]]) -> bool:
+        """Lead until `lead` ends or the lease is lost; True when `lead` ended by itself."""
+        working = asyncio.ensure_future(lead())
+        keeping = [asyncio.create_task(self._keep()), asyncio.create_task(self._watchdog())]
+        finished = False
+        try:
+            await asyncio.wait([working, *keeping], return_when=asyncio.FIRST_COMPLETED)
+            finished = working.done() and self.leading
+            if not finished:
+                self._until = -math.inf  # from here on no write passes `check`
+                log.warning("%s leads no more", self.identity)
+        finally:
+            await end([working])  # stopped by our caller, we keep the lease while it winds up
+            await end(keeping)
+            await self._release()
+            if not finished:
+                _mourn(working)
+        if finished:
+            working.result()
+        return finished
+
+    async def _keep(self) -> None:
+        """Renew until the lease is lost."""
+        wait = self._retry_seconds
+        while True:
+            await self._clock.sleep(wait)
+            if not self.leading:
+                return
+            try:
+                await self._renew()
+                self._trouble, wait = "", self._retry_seconds
+            except LeaseLost as e:
+                self._until = -math.inf
+                log.warning("%s", e)
+                return
+            except TransportError as e:
+                self._report(e)
+                wait = self._retry_seconds / 4
+
+    async def _renew(self) -> None:
+        """Raises LeaseLost when the lease is not ours any more."""
+        started, ours = self._clock.monotonic(), self._held()
+        try:
+            await self._write(ours, self._spec(self.identity))
+        except Conflict as e:  # an earlier renewal that seemed to fail, a label, or another holder
+            record = await self._read()
+            if record is None or not record.same_term(ours):
+                raise LeaseLost(f"the lease {self._name} is held by another") from e
+            await self._write(record, self._spec(self.identity))
+        except NotFound as e:
+            raise LeaseLost(f"the lease {self._name} was deleted") from e
+        if self.leading:  # not after the watchdog: what it ended stays ended
+            self._until = started + self._renew_deadline
+
+    async def _watchdog(self) -> None:
+        """Return once the lease has not been renewed in time."""
+        while (rest := self._until - self._clock.monotonic()) > 0:
+            await self._clock.sleep(rest)
+
+    async def _release(self) -> None:
+        """Give the lease up, if it is ours still; the next one takes it at its next look."""
+        if not self.leading:
+            return
+        self._until, ours = -math.inf, self._held()
+        try:
+            record = await self._read()  # a renewal that was cut off may have arrived
+            if record is not None and record.same_term(ours):
+                await self._write(record, self._spec(""))
+        except TransportError as e:
+            self._report(e)
+
+    def _held(self) -> _Record:
+        if self._seen is None:
+            raise LeaseLost(f"the lease {self._name} was deleted")
+        return self._seen
+
+    async def _within(self, request: Coroutine[Any, Any, T]) -> T:
+        return await within(self._request_seconds, request, clock=self._clock)
+
+    def _report(self, fault: TransportError) -> None:
+        """Say each trouble once, not at every attempt."""
+        if str(fault) != self._trouble:
+            log.warning("the lease %s: %s", self._name, fault)
+        self._trouble = str(fault)
+
+
+def _mourn(task: asyncio.Future[None]) -> None:
+    """Log what a task of no further interest failed with."""
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        log.error("what led failed as it ended", exc_info=fault)

@@ -1,0 +1,105 @@
+"""What an informer reads of lists and watches: pages, events, and whose object each one is.
+
+Objects stay undecoded here: an informer decodes each one alone, into the type it keeps.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+import msgspec.inspect
+
+from machinery.api.responses import ListMeta, PageHead, decode
+from machinery.types import bounds
+from machinery.types.bounds import TooMuch
+from machinery.types.metadata import Meta, Object
+
+
+class Page(PageHead):
+    """A page of a list, its objects undecoded."""
+
+    items: list[msgspec.Raw] | None = None
+
+
+class _LonePage(msgspec.Struct):
+    metadata: ListMeta
+    items: tuple[msgspec.Raw]
+
+
+class Event(msgspec.Struct):
+    """One line of a watch, its object undecoded."""
+
+    type: str
+    object: msgspec.Raw
+
+
+_page = msgspec.json.Decoder(Page)
+_lone_page = msgspec.json.Decoder(_LonePage)
+_event = msgspec.json.Decoder(Event)
+_identity = msgspec.json.Decoder(Object)
+
+
+@functools.cache
+def decoder_of(type_: type[Any]) -> msgspec.json.Decoder[Any]:
+    """One for each type: hundreds of informers share it."""
+    return msgspec.json.Decoder(type_)
+
+
+@functools.cache
+def free_form(type_: type[Any]) -> bool:
+    """Whether it keeps JSON of any form, whose depth and number of values nothing else bounds."""
+    seen: set[type[Any]] = set()
+
+    def free(info: msgspec.inspect.Type) -> bool:
+        match info:
+            case msgspec.inspect.AnyType() | msgspec.inspect.RawType():
+                return True
+            case msgspec.inspect.StructType(cls=cls, fields=fields):
+                new = cls not in seen
+                seen.add(cls)
+                return new and any(free(field.type) for field in fields)
+            case msgspec.inspect.DictType(value_type=inner):
+                return free(inner)
+            case (
+                msgspec.inspect.ListType(item_type=inner)
+                | msgspec.inspect.VarTupleType(item_type=inner)
+            ):
+                return free(inner)
+            case msgspec.inspect.UnionType(types=types):
+                return any(map(free, types))
+        return False
+
+    return free(msgspec.inspect.type_info(type_))
+
+
+def taken_apart(answer: bytes) -> Page:
+    """The objects of a page, undecoded. One that falls into very many parts is a page of one."""
+    try:
+        bounds.check_page(answer)
+    except TooMuch:
+        alone: _LonePage = decode(answer, _lone_page)
+        return Page(alone.metadata, list(alone.items))
+    page: Page = decode(answer, _page)
+    return page
+
+
+def event_of(line: bytes) -> Event:
+    """A line of a watch. Raises Unreadable."""
+    event: Event = decode(line, _event)
+    return event
+
+
+def identity_of(raw: msgspec.Raw) -> Object:
+    """Which object that is, whatever else it holds. Raises Unreadable."""
+    identity: Object = decode(raw, _identity)
+    return identity
+
+
+def check_names(meta: Meta) -> None:
+    """Raises TooMuch for names that Kubernetes does not allow: they are kept many times over."""
+    if max(len(meta.name), len(meta.namespace)) > bounds.NAME:
+        raise TooMuch(f"a name is longer than {bounds.NAME} characters")
+    if max(len(meta.uid), len(meta.resource_version)) > bounds.UID:
+        raise TooMuch(f"a uid or resourceVersion is longer than {bounds.UID} characters")

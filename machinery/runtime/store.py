@@ -1,0 +1,199 @@
+"""Objects of one kind as an API server last showed them, told apart by resourceVersion.
+
+The synchronous half of an informer: no I/O, no clock. It promises its handlers a gapless story for
+each key: added, changed any number of times, deleted; never a step back to an older version, and
+never one object turned into another without a deletion in between (same name, other uid).
+
+resourceVersions are opaque but between objects of one resource on one server, where they are
+integers and grow. One that is no integer is taken as new.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Container, Iterable
+from typing import Generic, TypeAlias, TypeVar
+
+from machinery.types.metadata import Key, Object
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Object)
+
+Handler: TypeAlias = Callable[[T | None, T | None], None]
+
+
+class Cache(Generic[T]):
+    """What is known of one resource. `version` is the moment up to which everything was seen."""
+
+    def __init__(self) -> None:
+        self.version = ""
+        self._objects: dict[Key, T] = {}
+        self._handlers: list[Handler[T]] = []
+        self._indexes: dict[str, _Index[T]] = {}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __bool__(self) -> bool:
+        """True, also when nothing is held: an empty cache is a cache."""
+        return True
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._objects
+
+    def get(self, key: Key) -> T | None:
+        """The object of that key, None when there is none."""
+        return self._objects.get(key)
+
+    def values(self) -> Collection[T]:
+        """All objects, in no order; a copy, so that it may be walked across an await."""
+        return list(self._objects.values())
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Have `handler(old, new)` called for every change, in the event loop; it must not block.
+
+        `old` is None for a new object, `new` None for one that is gone. What is held already is
+        told at once, as new. What it raises is logged and changes nothing.
+        """
+        self._handlers.append(handler)
+        for obj in self.values():
+            _tell(handler, None, obj)
+
+    def add_index(self, name: str, values: Callable[[T], Iterable[str]]) -> None:
+        """Keep objects findable by what `values(obj)` answers, a pure function of the object.
+
+        Raises ValueError when there is an index of that name.
+        """
+        if name in self._indexes:
+            raise ValueError(f"there is an index {name} already")
+        index = self._indexes[name] = _Index(values)
+        for key, obj in self._objects.items():
+            index.replace(key, None, obj)
+
+    def by_index(self, name: str, value: str) -> Collection[T]:
+        """The objects found under that value; a copy. Raises KeyError for an unknown index."""
+        keys = self._indexes[name].keys.get(value, ())
+        return [self._objects[key] for key in keys]
+
+    def observe(self, obj: T) -> None:
+        """The server shows this object; ignored unless newer than the one held."""
+        held = self._objects.get(obj.metadata.key)
+        if held is None or _is_news(obj, held):
+            self._set(held, obj)
+
+    def lose(self, obj: Object) -> None:
+        """The server shows the end of this object; ignored when a newer one is held."""
+        held = self._objects.get(obj.metadata.key)
+        if held is not None and order(_version(obj), _version(held)) != -1:
+            self._drop(held)
+
+    def replace(self, obj: T) -> None:
+        """The server shows this object and what is held counts for nothing: its history is new."""
+        held = self._objects.get(obj.metadata.key)
+        if held is None or not _same(held, obj):
+            self._set(held, obj)
+
+    def missing(
+        self, keys: Container[Key], *, unless_after: str | None = None
+    ) -> list[tuple[Key, T]]:
+        """Every object but these, and but those newer than the version `unless_after`."""
+        return [
+            (key, held)
+            for key, held in self._objects.items()
+            if key not in keys
+            and (unless_after is None or order(_version(held), unless_after) != 1)
+        ]
+
+    def give_up(self, key: Key, held: T) -> None:
+        """Drop what is held under that key, if it is that object still."""
+        if self._objects.get(key) is held:
+            self._drop(held)
+
+    def _set(self, held: T | None, obj: T) -> None:
+        if held is not None and _uids_differ(held, obj):
+            self._drop(held)
+            held = None
+        key = obj.metadata.key
+        self._objects[key] = obj
+        self._changed(key, held, obj)
+
+    def _drop(self, held: T) -> None:
+        key = held.metadata.key
+        del self._objects[key]
+        self._changed(key, held, None)
+
+    def _changed(self, key: Key, old: T | None, new: T | None) -> None:
+        for index in self._indexes.values():
+            index.replace(key, old, new)
+        for handler in self._handlers:
+            _tell(handler, old, new)
+
+
+class _Index(Generic[T]):
+    """value -> keys; the keys are in the order of their arrival."""
+
+    def __init__(self, values: Callable[[T], Iterable[str]]) -> None:
+        self.keys: dict[str, dict[Key, None]] = {}
+        self._values = values
+
+    def replace(self, key: Key, old: T | None, new: T | None) -> None:
+        before = self._of(old)
+        after = self._of(new)
+        for value in before - after:
+            found = self.keys.get(value, {})
+            found.pop(key, None)
+            if not found:
+                self.keys.pop(value, None)
+        for value in after - before:
+            self.keys.setdefault(value, {})[key] = None
+
+    def _of(self, obj: T | None) -> set[str]:
+        if obj is None:
+            return set()
+        try:
+            return set(self._values(obj))
+        except Exception:
+            log.exception("an index failed", extra={"object": text(obj.metadata.key)})
+            return set()
+
+
+def order(version: str, other: str) -> int | None:
+    """-1, 0 or 1: `version` is older than, the same as, or newer than `other`; None: who knows."""
+    try:
+        one, two = int(version), int(other)
+    except ValueError:
+        return None
+    return (one > two) - (one < two)
+
+
+def text(key: Key) -> str:
+    """`namespace/name`, or the name alone of a cluster-scoped object; for logs."""
+    return "/".join(part for part in key if part)
+
+
+def _version(obj: Object) -> str:
+    return obj.metadata.resource_version
+
+
+def _is_news(shown: Object, held: Object) -> bool:
+    """Newer; where that cannot be known, anything that is not the very same."""
+    known = order(_version(shown), _version(held))
+    return known == 1 if known is not None else not _same(shown, held)
+
+
+def _same(one: Object, other: Object) -> bool:
+    return _version(one) == _version(other) != "" and not _uids_differ(one, other)
+
+
+def _uids_differ(one: Object, other: Object) -> bool:
+    return one.metadata.uid != other.metadata.uid
+
+
+def _tell(handler: Handler[T], old: T | None, new: T | None) -> None:
+    try:
+        handler(old, new)
+    except Exception:
+        obj = new or old
+        key = text(obj.metadata.key) if obj is not None else ""
+        log.exception("a handler failed", extra={"object": key})

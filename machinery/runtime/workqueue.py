@@ -1,0 +1,346 @@
+"""The work queue: which key is looked at next, and which has to wait.
+
+Reconciling is level-triggered: a key says where to look, never what happened, so a key that is
+added many times before its turn comes is handed out once. The queue promises:
+
+- a key is never in two hands at once; added while it is in work, it comes again after `done`;
+- within a flow (a namespace, where keys have one) by the rank that the key was added with, whenever
+  it came; without one higher priority first, then first come first served; between flows fair
+  shares of the work, and priority as far as `machinery.runtime.fair_queue` says;
+- each key waits for one moment, the earliest that anyone asked for: an explicit `add` overtakes the
+  back-off of an earlier failure, and two `add_after` keep the earlier deadline;
+- nothing added before a `get` that is cancelled, or a reconcile that is, gets lost.
+
+One loop, no threads: everything but `get` returns at once. Queues of the same name share their
+metrics, so a name is one of a few (`scheduling`, `member`), never that of an object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from machinery.clock import Clock
+from machinery.errors import Conflict, StowageError
+from machinery.runtime.backoff import Jitter, delay
+from machinery.runtime.fair_queue import Flows, one_flow
+from machinery.runtime.heap import Entry, Heap
+from machinery.runtime.workqueue_metrics import QueueMetrics
+
+K = TypeVar("K", bound=Hashable)
+Rank: TypeAlias = tuple[Any, ...]
+_STEP = 500
+"""Keys that are moved at once: each costs a few microseconds, and nothing else runs meanwhile."""
+
+
+class QueueShutDown(Exception):
+    """There is no next key and there never will be one."""
+
+
+class WorkQueue(Generic[K]):
+    """Keys to work on. `base_delay` and `max_delay` bound the back-off of `retry`, in seconds.
+
+    `flow` says which keys share a share of the work; where work may hang, `seats` is the number of
+    workers, of which no flow gets all.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        clock: Clock,
+        base_delay: float = 0.005,
+        max_delay: float = 60.0,
+        jitter: Jitter = random.random,
+        flow: Callable[[K], str] = one_flow,
+        seats: int | None = None,
+    ) -> None:
+        self.name = name
+        self._clock = clock
+        self._base_delay = base_delay
+        self._max_delay = max_delay
+        self._jitter = jitter
+        self._ready: Flows[K] = Flows(flow=flow, seats=seats)  # `at`: when it became ready
+        self._later: Heap[K] = Heap()  # `at` is its deadline
+        self._in_work: dict[K, Entry[K]] = {}  # `at` is the moment it was handed out
+        self._again: dict[K, Entry[K]] = {}  # added while in work: the place it comes back with
+        self._failures: dict[K, int] = {}
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_at = 0.0
+        self._closed = False
+        self._metrics = QueueMetrics.of(name)
+        self._metrics.join(self)
+
+    def __len__(self) -> int:
+        """How many keys could be handed out now, or as soon as they are no longer in work."""
+        return len(self._ready) + len(self._again)
+
+    def add(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
+        """Hand `key` out as soon as its turn comes.
+
+        `rank` is its place within its flow, the smaller first; in one flow all keys have one, or
+        none has. Added twice, it keeps the higher priority and the better place.
+        """
+        if self._closed:
+            return
+        entry = Entry(key, priority, self._clock.monotonic(), rank)
+        delayed = self._later.discard(key)
+        if delayed is not None:
+            entry = replace(_better(entry, delayed), at=entry.at)
+        if key in self._in_work:
+            self._come_again(entry)
+        else:
+            self._make_ready(entry)
+
+    def add_after(self, key: K, seconds: float, *, priority: int = 0, rank: Rank = ()) -> None:
+        """As `add`, that many seconds from now; it may come sooner by another."""
+        if seconds <= 0 or self._ready.get(key) or key in self._again:
+            self.add(key, priority=priority, rank=rank)
+            return
+        if self._closed:
+            return
+        entry = Entry(key, priority, self._clock.monotonic() + seconds, rank)
+        before = self._later.get(key)
+        if before is not None:
+            entry = replace(_better(entry, before), at=min(entry.at, before.at))
+        self._later.put(entry, rank=(entry.at,))
+        self._set_timer()
+
+    def retry(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
+        """`key` failed: add it after a back-off that doubles with each failure in a row."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        self._metrics.retries.inc()
+        wait = delay(failures, base=self._base_delay, cap=self._max_delay, jitter=self._jitter)
+        self.add_after(key, wait, priority=priority, rank=rank)
+
+    def add_patiently(self, key: K, *, priority: int = 0, rank: Rank = ()) -> None:
+        """As `add`, but one that failed last keeps its back-off."""
+        wait, failures = 0.0, self._failures.get(key, 0)
+        if failures:
+            wait = delay(failures, base=self._base_delay, cap=self._max_delay, jitter=self._jitter)
+        self.add_after(key, wait, priority=priority, rank=rank)
+
+    def forget(self, key: K) -> None:
+        """The failures of `key` are forgiven: its next back-off starts small again."""
+        self._failures.pop(key, None)
+
+    async def get(self) -> K:
+        """The next key, now in work until `done`. Raises QueueShutDown after `shut_down`."""
+        while True:
+            if self._closed:
+                raise QueueShutDown(self.name)
+            self._promote()
+            entry = self._ready.take()
+            if entry is not None:
+                return self._hand_out(entry)
+            await self._wait()
+
+    def handed_out(self, key: K) -> bool:
+        """Whether somebody works on that key."""
+        return key in self._in_work
+
+    def priority(self, key: K) -> int:
+        """The priority with which a key in work was handed out. Raises KeyError for any other."""
+        return self._in_work[key].priority
+
+    def rank(self, key: K) -> Rank:
+        """The rank with which a key in work was handed out. Raises KeyError for any other."""
+        return self._in_work[key].rank
+
+    def done(self, key: K) -> None:
+        """`key` is no longer in work. Raises KeyError when it was not."""
+        entry = self._in_work.pop(key)
+        took = self._clock.monotonic() - entry.at
+        self._metrics.work.observe(took)
+        self._ready.done(key, took)
+        again = self._again.pop(key, None)
+        if again is not None:
+            self._make_ready(replace(again, at=self._clock.monotonic()))
+        elif self._ready:
+            self._wake_one()  # for a seat that is free now
+
+    def shut_down(self) -> None:
+        """Hand out nothing more and take nothing more; keys in work may still be `done`.
+
+        What waits is dropped: the next process finds it again by looking at the world.
+        """
+        self._closed = True
+        self._ready.clear()
+        self._later.clear()
+        self._again.clear()
+        self._stop_timer()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def oldest(self) -> float:
+        """For how many seconds the key that is ready for longest has been waiting; 0 when none."""
+        since = min((entry.at for entry in self._ready.entries()), default=None)
+        return 0.0 if since is None else self._clock.monotonic() - since
+
+    def _make_ready(self, entry: Entry[K]) -> None:
+        before = self._ready.get(entry.key)
+        if before is None:
+            self._metrics.adds.inc()
+            self._ready.put(entry)
+            self._wake_one()
+        elif (better := _better(entry, before)) is not before:
+            self._ready.put(better)
+
+    def _come_again(self, entry: Entry[K]) -> None:
+        before = self._again.get(entry.key)
+        if before is None:
+            self._metrics.adds.inc()
+        self._again[entry.key] = entry if before is None else _better(entry, before)
+
+    def _promote(self) -> None:
+        """Move what is due from later to now; what is due together is moved step by step."""
+        now = self._clock.monotonic()
+        for _ in range(_STEP):
+            entry = self._later.first()
+            if entry is None or entry.at > now:
+                return
+            self.add(entry.key, priority=entry.priority, rank=entry.rank)
+
+    def _hand_out(self, entry: Entry[K]) -> K:
+        self._in_work[entry.key] = replace(entry, at=self._clock.monotonic())
+        if self._ready:
+            self._wake_one()  # one free seat more may have been enough for several flows
+        return entry.key
+
+    async def _wait(self) -> None:
+        """Until something may be ready."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        self._set_timer()
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                self._wake_one()  # woken and cancelled in one breath: the key is someone else's
+            raise
+        finally:
+            with suppress(ValueError):
+                self._waiters.remove(waiter)
+            if not self._waiters:
+                self._stop_timer()
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _set_timer(self) -> None:
+        """Have somebody woken at the earliest deadline; only while somebody waits for a key."""
+        first = self._later.first()
+        if first is None or not self._waiters:
+            return
+        if self._timer is None or self._timer_at != first.at:
+            self._stop_timer()
+            self._timer = asyncio.create_task(self._wake_at(first.at))
+            self._timer_at = first.at
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _wake_at(self, deadline: float) -> None:
+        await self._clock.sleep(deadline - self._clock.monotonic())
+        self._timer = None  # it is this task: not to be cancelled by what follows
+        self._promote()
+        self._set_timer()
+
+
+async def work(
+    queue: WorkQueue[K],
+    reconcile: Callable[[K], Awaitable[float | None]],
+    *,
+    workers: int,
+    log: logging.Logger,
+) -> None:
+    """Reconcile keys, at most `workers` at once, until cancelled or until the queue is shut down.
+
+    `reconcile` answers None when the key needs nothing more, or the seconds after which to look at
+    it again. What it raises is logged and the key retried. Its priority stays with a key that comes
+    again this way. Cancelled, every reconcile is cancelled and its key is in the queue again.
+    """
+    async with asyncio.TaskGroup() as group:
+        for _ in range(workers):
+            group.create_task(_worker(queue, reconcile, log))
+
+
+async def _worker(
+    queue: WorkQueue[K], reconcile: Callable[[K], Awaitable[float | None]], log: logging.Logger
+) -> None:
+    with suppress(QueueShutDown):
+        while True:
+            await work_once(queue, reconcile, log=log)
+            await asyncio.sleep(0)  # a reconcile that awaits nothing must not keep timers waiting
+
+
+async def work_once(
+    queue: WorkQueue[K], reconcile: Callable[[K], Awaitable[float | None]], *, log: logging.Logger
+) -> None:
+    """The body of a worker's loop: the next key, once. Raises QueueShutDown."""
+    key = await queue.get()
+    priority, rank = queue.priority(key), queue.rank(key)
+    try:
+        try:
+            again = await reconcile(key)
+        finally:
+            queue.done(key)
+    except asyncio.CancelledError as e:
+        if _being_cancelled():
+            queue.add(key, priority=priority, rank=rank)
+            raise
+        _say(queue, key, e, log)  # something that it awaited was cancelled, not we
+        queue.retry(key, priority=priority, rank=rank)
+    except Exception as e:  # noqa: BLE001 - whatever one key raises, the others are worked on
+        _say(queue, key, e, log)
+        queue.retry(key, priority=priority, rank=rank)
+    else:
+        queue.forget(key)
+        if again is not None:
+            queue.add_after(key, again, priority=priority, rank=rank)
+
+
+def _being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _better(new: Entry[K], old: Entry[K]) -> Entry[K]:
+    """The old entry with the higher priority and the better rank of both; itself if it has them."""
+    priority = max(new.priority, old.priority)
+    rank = min((entry.rank for entry in (new, old) if entry.rank), default=())
+    if (priority, rank) == (old.priority, old.rank):
+        return old
+    return replace(old, priority=priority, rank=rank)
+
+
+def _say(queue: WorkQueue[K], key: K, fault: BaseException, log: logging.Logger) -> None:
+    level = logging.DEBUG if isinstance(fault, Conflict) else logging.WARNING
+    foreseen = isinstance(fault, StowageError)
+    log.log(
+        level if foreseen else logging.ERROR,
+        "%s failed, will be tried again: %s",
+        queue.name,
+        str(fault) or type(fault).__name__,
+        extra={"object": _text(key)},
+        exc_info=None if foreseen else fault,
+    )
+
+
+def _text(key: Hashable) -> str:
+    """`namespace/name` of a Key, the name alone where there is no namespace."""
+    return "/".join(str(part) for part in key if part) if isinstance(key, tuple) else str(key)

@@ -1,0 +1,1 @@
+"""Small facts of Kubernetes, exact and bounded: metadata, quantities, selectors."""

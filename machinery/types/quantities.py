@@ -1,0 +1,128 @@
+"""Kubernetes quantities as integers: exact, rounded up, compared without floating point.
+
+`3500m` of cpu, `12Gi` of memory and `80` pods become plain integers in one unit per resource
+(thousandths for cpu, whole units for all others), so that columns of them add up and compare.
+Rounding goes up, as the API server's own Quantity does when it is asked for whole units.
+
+Whoever writes a quantity may write anything: nothing here costs more than a few microseconds, and
+`bounded` answers no number that could not be reckoned with.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from machinery.types.bounds import LONGEST_QUANTITY, MOST_AMOUNT, between, quoted
+
+_BINARY = {f"{letter}i": 2 ** (10 * (n + 1)) for n, letter in enumerate("KMGTPE")}
+_DECIMAL = {
+    "n": Fraction(1, 10**9),
+    "u": Fraction(1, 10**6),
+    "m": Fraction(1, 10**3),
+    "": Fraction(1),
+    "k": Fraction(10**3),
+    "M": Fraction(10**6),
+    "G": Fraction(10**9),
+    "T": Fraction(10**12),
+    "P": Fraction(10**15),
+    "E": Fraction(10**18),
+}
+_MOST_BITS = 256
+_PLAIN = 18
+"""Digits that are an int64 for sure."""
+_FORM = re.compile(
+    r"(?P<sign>[+-]?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]{1,3}))?\Z"
+)
+
+
+def exact(text: str | float) -> Fraction:
+    """The exact number that a quantity names.
+
+    Raises ValueError, naming the text, for anything that Kubernetes would refuse, and for more
+    characters than anybody needs.
+    """
+    match = _FORM.match(_written(text))
+    if match is None:
+        raise _none(text)
+    number = Fraction(match["number"].rstrip(".") if match["number"] != "." else "0")
+    if match["exponent"]:
+        number *= Fraction(10) ** int(match["exponent"])
+    elif match["suffix"]:
+        number *= _BINARY.get(match["suffix"]) or _DECIMAL[match["suffix"]]
+    return -number if match["sign"] == "-" else number
+
+
+def _written(text: str | float) -> str:
+    """The text of a quantity, which JSON may also hold as a number."""
+    if isinstance(text, bool) or not isinstance(text, str | int | float):
+        raise _none(text)
+    if isinstance(text, int) and text.bit_length() > _MOST_BITS:
+        raise _none(text)
+    written = text if isinstance(text, str) else repr(text)
+    if len(written) > LONGEST_QUANTITY:
+        raise _none(written)
+    return written
+
+
+def _none(text: object) -> ValueError:
+    written = quoted(text)
+    return ValueError(f"not a quantity: {written}; write a number with a suffix, as 500m or 2Gi")
+
+
+def value(text: str | float) -> int:
+    """Whole units, rounded up: bytes, pods. Raises ValueError naming the text."""
+    if isinstance(text, str) and len(text) <= _PLAIN and text.isdecimal() and text.isascii():
+        return int(text)
+    number = exact(text)
+    return -(-number.numerator // number.denominator)
+
+
+def milli(text: str | float) -> int:
+    """Thousandths, rounded up: cpu. Raises ValueError naming the text."""
+    if isinstance(text, str) and text[-1:] == "m" and len(text) <= _PLAIN:
+        digits = text[:-1]
+        if digits.isdecimal() and digits.isascii():
+            return int(digits)
+    number = exact(text) * 1000
+    return -(-number.numerator // number.denominator)
+
+
+def amount(resource: str, text: str | float) -> int:
+    """The integer of a resource: thousandths for cpu, whole units for every other one."""
+    return milli(text) if resource == "cpu" else value(text)
+
+
+def bounded(resource: str, text: str | float) -> int:
+    """The integer of a resource that somebody offers or holds: 0 to `MOST_AMOUNT`.
+
+    Less than nothing is nothing, more than the most is the most. Raises ValueError naming the text.
+    """
+    return between(0, amount(resource, text), MOST_AMOUNT)
+
+
+def readable(resource: str, n: int) -> str:
+    """An integer made by `amount` as people write it, rounded down to one decimal: `23.5Gi`, `7.9`.
+
+    For a table; whoever reckons with it takes `render`, which is exact.
+    """
+    unit, suffix = (1000, "") if resource == "cpu" else (1, "")
+    if resource == "memory":
+        unit, suffix = next(
+            ((_BINARY[s], s) for s in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki") if n >= _BINARY[s]),
+            (unit, suffix),
+        )
+    whole, tenths = divmod(n * 10 // unit, 10)
+    return f"{whole}.{tenths}{suffix}" if tenths else f"{whole}{suffix}"
+
+
+def render(resource: str, n: int) -> str:
+    """The canonical text of an integer made by `amount`: `3500m`, `4`, `12Gi`, `1500`."""
+    if resource == "cpu":
+        return str(n // 1000) if n % 1000 == 0 else f"{n}m"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
+            if n and n % _BINARY[suffix] == 0:
+                return f"{n // _BINARY[suffix]}{suffix}"
+    return str(n)

@@ -1,0 +1,163 @@
+"""What a member may be sent of a Workload: admission's last look, with what only a member knows.
+
+Whoever placed a Workload, and whatever a hub without policies has stored: nothing is written to a
+member but what was judged, of kinds that have a proper name, into namespaces and of kinds that this
+member takes. Where the hub does not judge Workloads itself, the controller's review of each edit is
+waited for, and honoured; where it does, nobody is.
+
+The table of guarded kinds is admission's (`crds.admission.carried`). Beyond it the member's own
+discovery tells which kinds have no namespace; nobody could ask its author for the right to bring
+along such a kind, so the Workload's namespace must have it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from msgspec import Raw
+
+from crds.admission.carried import carried, guarded, kind_name
+from crds.names import CLUSTER_SCOPED_OBJECTS, GROUP, VERB_USE
+from crds.template import well_formed
+from crds.workload import PropagatedReason
+from machinery.api.resources import Resource
+from machinery.discovery.access_reviews import namespace_may_use
+from machinery.discovery.enforcement import InForce
+from machinery.errors import Forbidden, TransportError
+from propagator.execution.errors import HubFault, Refused
+from propagator.hub.workload_types import Workload, outline_of
+from propagator.leadership import Ground
+from propagator.members.kinds import USUAL_KINDS, no_kind, resource_of
+from propagator.members.target import Target
+
+ANSWER_SECONDS = 10.0
+"""For so long an answer of the hub's authorizer stands."""
+
+
+def takes(session: Target, resource: Resource) -> bool:
+    """Whether a member takes objects of that resource, by its scope and by spec.allowedKinds."""
+    kind = kind_name(resource.api_version, resource.kind)
+    return (resource.namespaced and not guarded(kind)) or kind in session.allowed_kinds
+
+
+def not_taken(session: Target, resource: Resource, field: str = "") -> Refused:
+    """The member does not take that kind."""
+    kind = kind_name(resource.api_version, resource.kind)
+    where = f"{field}: " if field else ""
+    return Refused(
+        PropagatedReason.KIND_NOT_ALLOWED,
+        f"{where}{session.name} does not take {kind}: its MemberCluster has to list it in "
+        "spec.allowedKinds",
+    )
+
+
+class Gate:
+    """Asked before anything of a Workload is written to a member. One for a term.
+
+    `judged` says whether the hub lets no wrong Workload in; where it does not, the controller's
+    review of the very edit is waited for.
+    """
+
+    def __init__(self, ground: Ground, *, judged: InForce) -> None:
+        self._judged = judged
+        self._hub = ground.hub
+        self._clock = ground.clock
+        self._answers: dict[tuple[str, str], tuple[bool, float]] = {}
+
+    async def admit(self, session: Target, workload: Workload) -> None:
+        """Raises Refused where something speaks against it; TransportError, HubFault."""
+        if not self._judged():
+            self._check_review(workload)
+        _check_form(workload)
+        _check_namespaces(session, workload)
+        for (api_version, kind), field in _unusual(workload).items():
+            resource = await _known(session, api_version, kind)
+            if resource is None:
+                continue  # the writer says so, of this one object
+            if not takes(session, resource):
+                raise not_taken(session, resource, field)
+            if not resource.namespaced and not guarded(kind_name(api_version, kind)):
+                await self._ask(workload, kind_name(api_version, kind), field)
+
+    def _check_review(self, workload: Workload) -> None:
+        """Raises Refused unless the controller has let this edit pass."""
+        generation, review = workload.metadata.generation, workload.status.review
+        if review.generation != generation:
+            why = self._judged.obstacle or "its validating policy is not in force"
+            raise Refused(
+                PropagatedReason.NOT_REVIEWED,
+                f"the hub does not judge Workloads itself ({why}): generation {generation} waits "
+                "for the controller's review",
+            )
+        if review.refusal:
+            raise Refused(PropagatedReason.INVALID_WORKLOAD, review.refusal)
+
+    async def _ask(self, workload: Workload, kind: str, field: str) -> None:
+        """Raises Refused unless the Workload's namespace may bring along that kind."""
+        namespace = workload.metadata.namespace
+        if not await self._may(namespace, kind):
+            right = f"{VERB_USE} {CLUSTER_SCOPED_OBJECTS}.{GROUP} {kind}"
+            message = f"{field}: namespace {namespace} may not {right}"
+            raise Refused(PropagatedReason.KIND_NOT_ALLOWED, message)
+
+    async def _may(self, namespace: str, kind: str) -> bool:
+        now = self._clock.monotonic()
+        self._answers = {k: held for k, held in self._answers.items() if held[1] > now}
+        held = self._answers.get((namespace, kind))
+        if held is not None:
+            return held[0]
+        try:
+            answer = await namespace_may_use(self._hub, namespace, CLUSTER_SCOPED_OBJECTS, kind)
+        except Forbidden as e:
+            message = f"the hub does not let us ask who may bring along {kind}: {e}"
+            raise Refused(PropagatedReason.KIND_NOT_ALLOWED, message) from e
+        except TransportError as e:
+            raise HubFault(f"it could not be asked who may bring along {kind}", e) from e
+        self._answers[namespace, kind] = (answer, now + ANSWER_SECONDS)
+        return answer
+
+
+def _check_form(workload: Workload) -> None:
+    """Raises Refused for what can be the name of no kind."""
+    for field, pair in _carried(workload):
+        if not well_formed(*pair):
+            raise no_kind(*pair, field)
+
+
+def _check_namespaces(session: Target, workload: Workload) -> None:
+    """Raises Refused when the member does not take one of the target namespaces."""
+    for namespace in sorted(workload.namespaces()):
+        if not session.allows(namespace):
+            raise Refused(
+                PropagatedReason.NAMESPACE_NOT_ALLOWED,
+                f"{session.name} does not take namespace {namespace}",
+            )
+
+
+def _carried(workload: Workload) -> list[tuple[str, tuple[str, str]]]:
+    """(field, kind) of everything that can be of any kind."""
+    spec = workload.spec
+    manifests = [_named(raw) for raw in spec.manifests]
+    bodies = carried({"template": _named(spec.template), "manifests": manifests})
+    return [(field, (body["apiVersion"], body["kind"])) for field, body in bodies]
+
+
+def _named(raw: Raw) -> dict[str, str]:
+    """The object as far as its kind goes; empty where there is none."""
+    outline = outline_of(raw)
+    return {"apiVersion": outline.api_version, "kind": outline.kind} if outline else {}
+
+
+def _unusual(workload: Workload) -> dict[tuple[str, str], str]:
+    """Its kinds, by apiVersion and kind, beyond those that are never guarded; each with a field."""
+    named: dict[tuple[str, str], str] = {}
+    for field, pair in _carried(workload):
+        if pair not in USUAL_KINDS:
+            named.setdefault(pair, f"{field}.kind")
+    return named
+
+
+async def _known(session: Target, api_version: str, kind: str) -> Resource | None:
+    with suppress(Refused):
+        return await resource_of(session, api_version, kind)
+    return None

@@ -1,0 +1,146 @@
+"""A namespace of a member is made fit for what is to be written into it.
+
+Where the propagator writes as itself, a namespace that a write finds missing is created. Where it
+writes as the account of the namespace, that account must be there. A namespace that is missing is
+made with it; one that exists is somebody's, and must have been given to us: by `stowage join`, or
+by the label `stowage.dev/tenant` that its administrator sets. The account that makes them may do
+nothing else (an admission policy of the member sees to that); where it does not exist, namespaces
+are given by name alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from weakref import WeakValueDictionary
+
+from crds.names import LABEL_TENANT
+from crds.workload import PropagatedReason
+from machinery.api.acting import Acting, account
+from machinery.api.resources import CONFIG_MAPS, NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS
+from machinery.api.responses import shaped
+from machinery.clock import Clock
+from machinery.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
+from machinery.types.metadata import Key, Object
+from propagator.access.accounts import NAMESPACES_ACCOUNT, TENANT_ACCOUNT, namespace, tenancy
+from propagator.access.tenants import Tenants
+from propagator.execution.errors import Refused
+from propagator.hub.workload_types import Workload
+from propagator.members.connection import Link
+from propagator.members.target import Target
+
+EFFECT_SECONDS = 5.0
+"""Rights that were just given are known to every API server after that time, if not before."""
+_LOOK_AGAIN = 0.1
+_MANAGER = "stowage-namespaces"
+
+
+class Namespaces:
+    """One for a term."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._locks: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+
+    async def admit(self, session: Target, workload: Workload) -> None:
+        """Before anything is looked at for it: a narrow member has our account where it writes.
+
+        Raises Refused where a namespace is not given to us, and TransportError.
+        """
+        link = session.link
+        if link is None or link.tenants is None:
+            return
+        for name in sorted(workload.namespaces()):
+            async with self._locks.setdefault((session.name, name), asyncio.Lock()):
+                if name not in link.tenants:
+                    await self._give(session.name, link, link.tenants, name)
+
+    async def make(self, session: Target, name: str) -> bool:
+        """After a write as ourselves that found no namespace: make it; whether it is there now.
+
+        It is never removed: others may have moved in. Raises TransportError.
+        """
+        link = session.link
+        if link is None or link.tenants is not None or not name:
+            return False
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            await link.client.create(NAMESPACES, body)
+        except AlreadyExists:
+            return True
+        except Forbidden:
+            return False
+        return True
+
+    async def _give(self, member: str, link: Link, tenants: Tenants, name: str) -> None:
+        maker = Acting(link.client, account(link.home, NAMESPACES_ACCOUNT))
+        try:
+            await _given(maker, member, link, name)
+            *bindings, ours = tenancy(name, home=link.home)
+            for body in bindings:
+                await _apply(maker, body, name)
+            await self._take_effect(link, name)
+            made = await _apply(maker, ours, name)
+        except (Forbidden, Invalid) as e:
+            raise _not_given(member, name, _why(e)) from e
+        tenants.informer.upsert(shaped(made, Object))
+
+    async def _take_effect(self, link: Link, name: str) -> None:
+        """Wait until the API server lets us act as the account: it learns of new rights by watch.
+
+        Not for ever: if it does not, the write that follows says why.
+        """
+        until = self._clock.monotonic() + EFFECT_SECONDS
+        while self._clock.monotonic() < until and not await _may_act(link, name):
+            await self._clock.sleep(_LOOK_AGAIN)
+
+
+async def _may_act(link: Link, name: str) -> bool:
+    try:
+        with suppress(NotFound):
+            await link.client_for(name).get(CONFIG_MAPS, TENANT_ACCOUNT, namespace=name)
+    except Forbidden:
+        return False
+    return True
+
+
+async def _given(maker: Acting, member: str, link: Link, name: str) -> None:
+    """Create the namespace, or see that it was given. Raises Refused."""
+    try:
+        found = await maker.get(NAMESPACES, name)
+    except NotFound:
+        body = namespace(name, link.pod_security)
+        try:
+            found = await maker.create(NAMESPACES, body)
+        except AlreadyExists:
+            found = await maker.get(NAMESPACES, name)
+    meta = shaped(found, Object).metadata
+    if meta.deleting:
+        message = f"{member}: namespace {name} is being deleted there"
+        raise Refused(PropagatedReason.REJECTED, message)
+    if meta.labels.get(LABEL_TENANT) != "true":
+        raise _not_given(member, name, "it exists there and was not given to Stowage")
+
+
+async def _apply(maker: Acting, body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    resource = SERVICE_ACCOUNTS if body["kind"] == "ServiceAccount" else ROLE_BINDINGS
+    meta = body["metadata"]
+    return await maker.apply(
+        resource, body, name=meta["name"], namespace=name, field_manager=_MANAGER, force=True
+    )
+
+
+def _why(refusal: ApiError) -> str:
+    if "cannot impersonate" in refusal.message:
+        return "it takes namespaces by name alone"
+    return str(refusal)
+
+
+def _not_given(member: str, name: str, why: str) -> Refused:
+    return Refused(
+        PropagatedReason.NAMESPACE_NOT_ALLOWED,
+        f"{member} does not take namespace {name}: {why}. To give it: `stowage join {member} "
+        f"--member-kubeconfig FILE --target-namespace {name}`",
+    )

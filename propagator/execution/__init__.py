@@ -1,0 +1,1 @@
+"""A Workload's share becomes objects on a member."""

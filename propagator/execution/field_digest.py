@@ -1,0 +1,146 @@
+"""Whether an object is still as our last apply left it, told from the object alone. Pure.
+
+A server notes for each field who applied it (metadata.managedFields). Whoever changes or removes a
+field of ours, by whatever verb or subresource, takes it out of our entry, and only an apply of ours
+puts one in. So the entry is whole exactly as long as nobody has changed what we applied, while what
+others add beside it, defaults of the server and the spelling of quantities leave it alone. That
+holds over restarts and outages, and for kinds without a generation, such as a ConfigMap.
+
+Entries are large, so of each no more is kept than one number over the paths in it, and which of
+them have others below: a server owns some maps and lists as a whole and merges others, and nothing
+but its own entry tells which. Items of a list are not told apart. That loses nothing, as an entry
+only ever shrinks. An empty list that the server merges is in no entry and looks like one that was
+taken from us: such an object is applied once more by each new process, to no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from crds.names import FIELD_MANAGER
+from machinery.types.bounds import NAME, clean
+
+_MASK = 2**64 - 1
+_ITEM = "[]"
+_NOT_COMPARED = ("apiVersion", "kind", "metadata")
+"""Labels and annotations are compared by value: an object may carry those of several owners."""
+_SERVERS = ("f:metadata", "f:status")
+_MOST_MERGED = 500
+"""Of an object that nests more than that it is not told what was changed; a Deployment has 30."""
+_MOST_RIVALS = 5
+
+
+class Entry(msgspec.Struct, rename="camel"):
+    """Of metadata.managedFields: what one manager wrote in one way."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    api_version: str = ""
+    fields: Any = msgspec.field(default=None, name="fieldsV1")
+
+
+class FieldPrint(NamedTuple):
+    """What our entry holds: a number over its paths, and the paths that have others below them."""
+
+    number: int
+    merged: frozenset[int]
+
+
+def print_of(entries: list[Entry], kind: str) -> FieldPrint | None:
+    """The print of our applies in an object of that kind; None where that is not to be told."""
+    ours = [entry for entry in entries if _is_ours(entry)]
+    if not ours:
+        return None
+    number, merged = 0, set()
+    for entry in ours:
+        for path, has_more in _owned(entry, kind):
+            if has_more:
+                merged.add(path)
+            else:
+                number += path
+    if len(merged) > _MOST_MERGED:
+        return None
+    return FieldPrint(number & _MASK, _shared(frozenset(merged)))
+
+
+def print_of_body(body: Mapping[str, Any], merged: frozenset[int]) -> int:
+    """The number that our entry has right after an apply of that body."""
+    compared = {key: value for key, value in body.items() if key not in _NOT_COMPARED}
+    todo: list[tuple[int, Any]] = []
+    if compared:  # an object may be nothing but its name
+        todo.append((_root(body["apiVersion"], body["kind"]), compared))
+    number = 0
+    while todo:
+        path, value = todo.pop()
+        if isinstance(value, Mapping) and value and path in merged:
+            todo += [(_below(path, str(key)), inner) for key, inner in value.items()]
+        elif isinstance(value, list) and value and path in merged:
+            item = _below(path, _ITEM)
+            number += item * len(value)
+            for inner in value:
+                if isinstance(inner, Mapping):
+                    todo += [(_below(item, str(key)), each) for key, each in inner.items()]
+        else:
+            number += path
+    return number & _MASK
+
+
+def rivals_of(entries: list[Entry]) -> tuple[str, ...]:
+    """Who else wrote something there that is neither metadata nor status, in words."""
+    names = {
+        clean(f"{each.manager} ({each.subresource})" if each.subresource else each.manager, NAME)
+        for each in entries
+        if not _is_ours(each)
+        and isinstance(each.fields, dict)
+        and any(key not in _SERVERS for key in each.fields)
+    }
+    return _shared_names(tuple(sorted(names)[:_MOST_RIVALS]))
+
+
+def _is_ours(entry: Entry) -> bool:
+    return (entry.manager, entry.operation, entry.subresource) == (FIELD_MANAGER, "Apply", "")
+
+
+def _owned(entry: Entry, kind: str) -> Iterator[tuple[int, bool]]:
+    """Each path that the entry owns, and each on the way there (True)."""
+    fields = entry.fields if isinstance(entry.fields, dict) else {}
+    compared = {key: value for key, value in fields.items() if key != "f:metadata"}
+    todo: list[tuple[int, Any]] = [(_root(entry.api_version, kind), compared)]
+    while todo:
+        path, node = todo.pop()
+        if not isinstance(node, dict):
+            continue
+        yield path, True
+        for key, below in node.items():
+            mark, _, name = key.partition(":")
+            if mark == ".":
+                continue  # the item itself is owned, beside fields in it: it counts below
+            inner = _below(path, name if mark == "f" else _ITEM)
+            if mark != "f" or not below:
+                yield inner, False
+            if below:
+                todo.append((inner, below))
+
+
+def _root(api_version: str, kind: str) -> int:
+    return hash((api_version, kind)) & _MASK
+
+
+def _below(path: int, name: str) -> int:
+    return hash((path, name)) & _MASK
+
+
+@lru_cache(maxsize=1024)
+def _shared(merged: frozenset[int]) -> frozenset[int]:
+    """The first equal set: objects of one shape share theirs."""
+    return merged
+
+
+@lru_cache(maxsize=1024)
+def _shared_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    return names

@@ -1,0 +1,183 @@
+"""What one Workload means on one cluster: its objects, in the order of their waves. Pure.
+
+A template passes through whole. Changed are only: the namespace (manifests may name their own,
+which admission and the member's rule have looked at), the name where none is given, the number of
+units, a StatefulSet's first ordinal, the label and the owner annotation by which we know our
+objects again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the hub's
+own. Fields that only a server writes (status, uid, resourceVersion …) are left out, and so are all
+labels and annotations that are ours: a template must not pass for another Workload's object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from crds.admission.reserved import strip
+from crds.names import (
+    ANNOTATION_HUB,
+    DEFAULT_SCHEDULER,
+    LABEL_MANAGED,
+    LABEL_WORKLOAD_UID,
+    OWNER_PREFIX,
+)
+from crds.template import REPLICAS_PATHS
+from propagator.hub.workload_types import HubSecret, Workload
+
+ANNOTATION_HASH = "stowage.dev/applied-hash"
+"""On every object of ours: a digest of what was last applied."""
+
+POD_TEMPLATES = {
+    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
+    "CronJob": ("jobTemplate", "spec", "template"),
+}
+
+_SERVERS_OWN = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+    "finalizers",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One object to be applied. `shared`: several Workloads of a namespace may own it together."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    body: Mapping[str, Any]
+    digest: str
+    shared: bool = False
+    main: bool = False
+
+
+def render(
+    workload: Workload,
+    *,
+    units: int,
+    first_ordinal: int,
+    secrets: Sequence[HubSecret],
+    hub: str = "",
+) -> list[Piece]:
+    """Every object of a Workload on one cluster, Secrets first and the template last.
+
+    `hub` is the mark of the hub that each of them carries.
+    """
+    pieces = [_secret(workload, secret) for secret in secrets]
+    pieces += [_manifest(workload, body) for body in workload.manifests]
+    if service := workload.target_service:
+        pieces.append(_piece(workload, _bare(service)))
+    pieces.append(_piece(workload, _main(workload, units, first_ordinal), main=True))
+    return [_marked(piece, hub) for piece in pieces] if hub else pieces
+
+
+def _marked(piece: Piece, hub: str) -> Piece:
+    """With the mark of the hub, which is no part of what the digest is of."""
+    meta = piece.body["metadata"]
+    annotations = {**meta["annotations"], ANNOTATION_HUB: hub}
+    return replace(piece, body={**piece.body, "metadata": {**meta, "annotations": annotations}})
+
+
+def _main(workload: Workload, units: int, first_ordinal: int) -> dict[str, Any]:
+    body = _bare(workload.template)
+    kind = workload.template_kind
+    path = workload.spec.replicas_path or REPLICAS_PATHS.get(kind, "")
+    if path:
+        _set(body, path.split("."), units)
+    if kind == "StatefulSet" and first_ordinal:
+        body["spec"]["ordinals"] = {**body["spec"].get("ordinals", {}), "start": first_ordinal}
+    _mark_pods(body, POD_TEMPLATES.get(kind, ()), workload.uid)
+    return body
+
+
+def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
+    pods: Any = body.get("spec")
+    for part in path:
+        pods = pods.get(part) if isinstance(pods, dict) else None
+    if not path or not isinstance(pods, dict):
+        return
+    meta = pods["metadata"] = pods.get("metadata") or {}
+    meta.pop("creationTimestamp", None)
+    meta["labels"] = {**(meta.get("labels") or {}), LABEL_WORKLOAD_UID: uid}
+    spec = pods.get("spec")
+    if isinstance(spec, dict) and spec.get("schedulerName") == DEFAULT_SCHEDULER:
+        del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
+
+
+def _manifest(workload: Workload, manifest: dict[str, Any]) -> Piece:
+    body = _bare(manifest)
+    return _piece(workload, body, namespace=body["metadata"].get("namespace") or "")
+
+
+def _secret(workload: Workload, secret: HubSecret) -> Piece:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": secret.metadata.name},
+        "type": secret.type,
+        "data": dict(secret.data),
+    }
+    return _piece(workload, body, shared=True)
+
+
+def _piece(
+    workload: Workload,
+    body: dict[str, Any],
+    *,
+    namespace: str = "",
+    shared: bool = False,
+    main: bool = False,
+) -> Piece:
+    meta = body["metadata"]
+    meta["name"] = meta.get("name") or workload.metadata.name
+    meta["namespace"] = namespace or workload.namespace
+    meta["labels"] = {**(meta.get("labels") or {}), LABEL_MANAGED: "true"}
+    digest = hashlib.blake2b(
+        msgspec.json.encode(body, order="deterministic"), digest_size=16
+    ).hexdigest()
+    meta["annotations"] = {
+        **(meta.get("annotations") or {}),
+        OWNER_PREFIX + workload.uid: workload.owner,
+        ANNOTATION_HASH: digest,
+    }
+    return Piece(
+        api_version=body["apiVersion"],
+        kind=body["kind"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        body=body,
+        digest=digest,
+        shared=shared,
+        main=main,
+    )
+
+
+def _bare(body: dict[str, Any]) -> dict[str, Any]:
+    """The same, freed of what only a server writes, and of what only we write."""
+    body.pop("status", None)
+    strip(body)
+    meta = body["metadata"] = body.get("metadata") or {}
+    for key in _SERVERS_OWN:
+        meta.pop(key, None)
+    return body
+
+
+def _set(body: dict[str, Any], path: Sequence[str], value: int) -> None:
+    for part in path[:-1]:
+        inner = body.get(part)
+        if not isinstance(inner, dict):
+            inner = body[part] = {}
+        body = inner
+    body[path[-1]] = value

@@ -1,0 +1,1 @@
+"""What the propagator reads from the hub and writes to it."""

@@ -1,0 +1,111 @@
+"""What is known of a member, as MemberCluster.status and its labels say it.
+
+Pure: what a session knows and the status as it was go in, the whole new status comes out. What is
+not known now is kept as it was: an unreachable cluster keeps its last version and capacity. Numbers
+that jitter are changed only when they differ enough to matter, so that noise makes no writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from crds.membercluster import MemberClusterCondition
+from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
+from machinery.types import conditions
+from propagator.hub.cluster_types import MemberCluster
+from propagator.members.connection import Link
+from propagator.members.health import Health, Verdict, settled
+from propagator.members.session import MemberSession
+
+_LATENCY_STEP = 10
+_LATENCY_SHARE = 0.3
+_RELIABILITY_STEP = 5
+_MESSAGE_LIMIT = 1024
+_LABEL_LIMIT = 63
+
+
+def status_of(
+    cluster: MemberCluster, session: MemberSession, verdict: Verdict, *, now: datetime
+) -> dict[str, Any]:
+    """The status that `cluster` should have; equal to the one it has when nothing changed.
+
+    Its generation is the one that the session's verdict speaks of.
+    """
+    status = dict(cluster.status)
+    status["observedGeneration"] = session.generation
+    status["conditions"] = [_ready(cluster, session, verdict, now)]
+    if session.link is not None:
+        status |= _learnt(session.link)
+    return status | _measured(cluster.status, session.health)
+
+
+def told_health(status: Mapping[str, Any]) -> dict[str, int | None]:
+    """What a status says of how its member answers, as `Health.recall` takes it."""
+    reliability = status.get("reliability") or {}
+    return {
+        "latency_milliseconds": status.get("latencyMilliseconds"),
+        "ready_percent": reliability.get("readyPercent"),
+    }
+
+
+def labels_of(cluster: MemberCluster, status: Mapping[str, Any]) -> dict[str, str]:
+    """Those of our three labels whose value on the MemberCluster is not what the status says."""
+    wanted = {
+        LABEL_CLUSTER: cluster.name,
+        LABEL_PROVIDER: label_value(status.get("provider", "")),
+        LABEL_VERSION: label_value(status.get("version", "")),
+    }
+    have = cluster.metadata.labels
+    return {key: value for key, value in wanted.items() if value and have.get(key) != value}
+
+
+def label_value(text: str) -> str:
+    """The text as a label can hold it: `v1.33.1+k3s1` becomes `v1.33.1-k3s1`."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:_LABEL_LIMIT].strip("-_.")
+
+
+def ready_condition(status: Mapping[str, Any]) -> conditions.Condition:
+    """The Ready condition of a status, empty when it has none."""
+    return conditions.find(status, MemberClusterCondition.READY)
+
+
+def _ready(
+    cluster: MemberCluster, session: MemberSession, verdict: Verdict, now: datetime
+) -> dict[str, Any]:
+    link = session.link
+    message = verdict.told(cluster.name)
+    if verdict.ready and link is not None and link.obstacle:
+        message += f"; its capacity is not known: {link.obstacle}"
+    return conditions.renewed(
+        ready_condition(cluster.status),
+        type_=MemberClusterCondition.READY.value,
+        true=verdict.ready,
+        reason=verdict.reason.value,
+        message=message[:_MESSAGE_LIMIT],
+        now=now,
+        generation=session.generation,
+    )
+
+
+def _learnt(link: Link) -> dict[str, Any]:
+    """What the link knows; without the fields that it knows nothing of."""
+    learnt: dict[str, Any] = {"version": link.probe.version, "provider": link.provider}
+    if link.measured:
+        learnt["nodeGroups"] = link.capacity.groups()
+        learnt["capacity"] = link.capacity.capacity()
+    return {field: value for field, value in learnt.items() if value != ""}
+
+
+def _measured(before: Mapping[str, Any], health: Health) -> dict[str, Any]:
+    """How the member answers, where that differs enough from what was told to be news."""
+    told = told_health(before)
+    latency, before_latency = health.latency_milliseconds, told["latency_milliseconds"]
+    percent = settled(told["ready_percent"], health.ready_percent, step=_RELIABILITY_STEP)
+    measured: dict[str, Any] = {"reliability": {"readyPercent": percent}}
+    if latency is not None:
+        step = max(_LATENCY_STEP, (before_latency or 0) * _LATENCY_SHARE)
+        measured["latencyMilliseconds"] = settled(before_latency, latency, step=step)
+    return measured

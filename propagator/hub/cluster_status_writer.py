@@ -1,0 +1,129 @@
+"""Writes MemberCluster.status, its labels and its events: the only writer of all three.
+
+A write happens only when something changed, at most once a second for each cluster, always as a
+replacement of the version that was read: a lost race is computed again. A write that fails is tried
+again with growing pauses and holds nothing else up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from crds.membercluster import MemberClusterEventReason
+from crds.names import API_VERSION
+from machinery import logs
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.clock import Clock
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef
+from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue, work
+from propagator.hub.cluster_status import labels_of, ready_condition, status_of
+from propagator.hub.cluster_types import MemberCluster
+from propagator.members.health import Contact
+from propagator.members.registry import MemberFleet
+
+LOG = logs.get(__name__)
+
+PERIOD = 1.0
+"""Seconds between two looks at one member: adding a large one up costs time even unwritten."""
+_WORKERS = 8
+
+
+class Publisher:
+    """Keeps every MemberCluster's status as its session sees it."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        clusters: Informer[MemberCluster],
+        fleet: MemberFleet,
+        recorder: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self._hub = hub
+        self._clusters = clusters
+        self._fleet = fleet
+        self._recorder = recorder
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue(name="clusterstatus", clock=clock)
+        self._due: dict[str, float] = {}
+        fleet.on_facts(self._queue.add)
+        clusters.add_handler(self._cluster_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await work(self._queue, self._publish, workers=_WORKERS, log=LOG)
+
+    def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        if new is not None:
+            self._queue.add(new.name)
+        elif old is not None:
+            self._due.pop(old.name, None)
+
+    async def _publish(self, name: str) -> float | None:
+        cluster = self._clusters.get(("", name))
+        session = self._fleet.get(name)
+        if cluster is None or session is None or session.verdict is None:
+            return None
+        if session.contact is Contact.CONNECTING:
+            return None  # what was said stands; its verdict calls for us again
+        now = self._clock.monotonic()
+        if self._due.get(name, now) > now:
+            return self._due[name] - now
+        self._due[name] = now + PERIOD
+        link = session.link
+        status = status_of(cluster, session, session.verdict, now=self._clock.now())
+        placed = link.units.placed() if link is not None and link.counted else None
+        labels = labels_of(cluster, status)
+        if labels:
+            cluster = await self._label(cluster, labels)
+        if status != cluster.status:
+            await self._replace(cluster, status)
+        if link is not None and placed is not None:
+            link.published(placed)
+        return None
+
+    async def _label(self, cluster: MemberCluster, labels: Mapping[str, str]) -> MemberCluster:
+        """First the labels, then the status: who sees the cluster ready can select it."""
+        metadata = {"resourceVersion": cluster.metadata.resource_version, "labels": labels}
+        answer = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
+        return self._held(answer)
+
+    async def _replace(self, cluster: MemberCluster, status: Mapping[str, Any]) -> None:
+        meta = cluster.metadata
+        replacement = {
+            "apiVersion": API_VERSION,
+            "kind": MEMBER_CLUSTERS.kind,
+            "metadata": {"name": meta.name, "resourceVersion": meta.resource_version},
+            "status": status,
+        }
+        answer = await self._hub.update(MEMBER_CLUSTERS, replacement, subresource="status")
+        self._held(answer)
+        self._tell(cluster, ready_condition(status))
+
+    def _held(self, answer: Mapping[str, Any]) -> MemberCluster:
+        cluster = msgspec.convert(answer, MemberCluster)
+        self._clusters.upsert(cluster)
+        return cluster
+
+    def _tell(self, cluster: MemberCluster, now: Mapping[str, Any]) -> None:
+        """An event where Ready or its reason changed with the write just made."""
+        before = ready_condition(cluster.status)
+        if (before.get("status"), before.get("reason")) == (now["status"], now["reason"]):
+            return
+        connected = now["status"] == "True"
+        reason = MemberClusterEventReason.CONNECTED
+        if not connected:
+            reason = MemberClusterEventReason.DISCONNECTED
+        self._recorder.event(
+            ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
+            type="Normal" if connected else "Warning",
+            reason=reason.value,
+            note=now["message"] if connected else f"{now['reason']}: {now['message']}",
+            action="Probe",
+        )

@@ -1,0 +1,42 @@
+"""Which hub this is: what every object on a member carries, so that two hubs can share a member.
+
+The UID of the namespace kube-system is a cluster's identity by custom: it is there from the first
+moment, nobody can choose it, and it stays for as long as the cluster's data does.
+"""
+
+from __future__ import annotations
+
+from machinery import logs
+from machinery.api.client import ApiClient
+from machinery.api.resources import NAMESPACES
+from machinery.errors import Forbidden
+
+LOG = logs.get(__name__)
+
+
+class HubIdentity:
+    """Asked once, when it is needed first. One for a term."""
+
+    def __init__(self, hub: ApiClient) -> None:
+        self._hub = hub
+        self._uid: str | None = None
+
+    async def uid(self) -> str:
+        """The mark of this hub; empty when we may not know it. Raises TransportError.
+
+        Without the mark Workloads are propagated as ever, but nothing is removed that has lost its
+        Workload, as it could be another hub's.
+        """
+        if self._uid is None:
+            try:
+                found = await self._hub.get(NAMESPACES, "kube-system")
+                self._uid = str(found["metadata"]["uid"])
+            except Forbidden as e:
+                LOG.warning(
+                    "objects on members cannot be marked as this hub's, and what is left of "
+                    "Workloads that are gone stays there: grant get on the namespace kube-system, "
+                    "as deploy/rbac.yaml does (%s)",
+                    e,
+                )
+                self._uid = ""
+        return self._uid

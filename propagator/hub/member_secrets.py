@@ -1,0 +1,120 @@
+"""The Secrets that MemberClusters refer to, wherever they lie.
+
+Those with the registration label come with one watch over the system namespace. For any other, a
+watch on just that Secret runs for as long as a MemberCluster refers to it: no list of all Secrets
+of the hub is ever asked for, and none that nobody refers to is ever read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from machinery.api.client import ApiClient
+from machinery.api.resources import SECRETS
+from machinery.clock import Clock
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+from propagator.hub.cluster_types import Secret, bounded
+
+
+@dataclass
+class _Watch:
+    informer: Informer[Secret]
+    tasks: tuple[asyncio.Task[None], asyncio.Task[None]]
+    users: set[str] = field(default_factory=set)
+
+
+class SecretBook:
+    """`changed` is called with the names of the MemberClusters that refer to a changed Secret."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        labelled: Informer[Secret],
+        clock: Clock,
+        changed: Callable[[str], None],
+    ) -> None:
+        self._hub = hub
+        self._labelled = labelled
+        self._clock = clock
+        self._changed = changed
+        self._references: dict[str, Key] = {}
+        self._watches: dict[Key, _Watch] = {}
+        labelled.add_handler(self._labelled_changed)
+
+    def refer(self, cluster: str, key: Key | None) -> None:
+        """That MemberCluster refers to the Secret `key` now, and to no other."""
+        before = self._references.get(cluster)
+        if before != key and before is not None:
+            del self._references[cluster]
+            self._release(before, cluster)
+        if key is not None:
+            self._references[cluster] = key
+            self._need(key, cluster)
+
+    def known(self, key: Key) -> bool:
+        """Whether `get` tells the truth already."""
+        watch = self._watches.get(key)
+        return self._labelled.get(key) is not None or (watch is not None and watch.informer.synced)
+
+    def get(self, key: Key) -> Secret | None:
+        """The Secret, None when there is none."""
+        watch = self._watches.get(key)
+        return self._labelled.get(key) or (watch.informer.get(key) if watch else None)
+
+    async def close(self) -> None:
+        """Stop every watch."""
+        tasks = [task for watch in self._watches.values() for task in watch.tasks]
+        self._watches.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _need(self, key: Key, cluster: str) -> None:
+        if self._labelled.get(key) is not None:
+            self._release(key, cluster)
+            return
+        if key not in self._watches:
+            self._watches[key] = self._watch(key)
+        self._watches[key].users.add(cluster)
+
+    def _release(self, key: Key, cluster: str) -> None:
+        watch = self._watches.get(key)
+        if watch is None:
+            return
+        watch.users.discard(cluster)
+        if not watch.users:
+            del self._watches[key]
+            for task in watch.tasks:
+                task.cancel()
+
+    def _watch(self, key: Key) -> _Watch:
+        namespace, name = key
+        informer = Informer(
+            self._hub,
+            SECRETS,
+            Secret,
+            namespace=namespace,
+            field_selector=f"metadata.name={name}",
+            transform=bounded,
+            clock=self._clock,
+        )
+        informer.add_handler(lambda old, new: self._tell(key))
+        running = asyncio.create_task(informer.run(), name=f"secret {namespace}/{name}")
+        return _Watch(informer, (running, asyncio.create_task(self._announce(informer, key))))
+
+    async def _announce(self, informer: Informer[Secret], key: Key) -> None:
+        await informer.wait_synced()
+        self._tell(key)
+
+    def _tell(self, key: Key) -> None:
+        for cluster in [name for name, used in self._references.items() if used == key]:
+            self._changed(cluster)
+
+    def _labelled_changed(self, old: Secret | None, new: Secret | None) -> None:
+        secret = new or old
+        if secret is not None:
+            self._tell(secret.metadata.key)

@@ -1,0 +1,238 @@
+"""Secrets become MemberClusters, and MemberClusters become sessions.
+
+A Secret with the label `stowage.dev/register` in the system namespace registers the cluster of its
+name. A MemberCluster may as well be written by hand; its `spec.secretRef` may name any Secret. A
+Secret that goes makes its cluster not ready and touches nothing on the member.
+
+Deleting a MemberCluster unregisters the cluster, although its Secret may still be there: the Secret
+carries in `stowage.dev/registered` a digest of the data that it was registered with, written after
+the MemberCluster. A labelled Secret without MemberCluster is thus new when it has no such mark, or
+when its data is no longer what the mark says; otherwise somebody deleted the MemberCluster, perhaps
+while no propagator ran, and that is honoured until the Secret changes or the mark is removed. The
+order is safe: a process that dies between the two writes leaves a MemberCluster without a mark, and
+the next one adds it. Before a mark is written the hub is asked whether the MemberCluster is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from crds.membercluster import ReadyReason
+from crds.names import API_VERSION, GROUP
+from machinery import logs
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
+from machinery.clock import Clock
+from machinery.config.member_kubeconfig import too_large
+from machinery.errors import AlreadyExists, KubeconfigError
+from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue, work
+from propagator.access.credentials import Credentials, credentials_of
+from propagator.hub.cluster_status import told_health
+from propagator.hub.cluster_types import MemberCluster, Secret
+from propagator.hub.member_secrets import SecretBook
+from propagator.members.health import Verdict, verdict_of
+from propagator.members.registry import MemberFleet
+from propagator.members.session import MemberSession
+
+LOG = logs.get(__name__)
+
+ANNOTATION_REGISTERED = f"{GROUP}/registered"
+"""On a registration Secret: a digest of the data that its MemberCluster was made for."""
+
+_WORKERS = 4
+
+
+class Registrar:
+    """Keeps the fleet's sessions as the MemberClusters and their Secrets say.
+
+    `secrets` is the informer over labelled Secrets of `namespace`, `clusters` that over all
+    MemberClusters; both are run by the caller.
+    """
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        namespace: str,
+        secrets: Informer[Secret],
+        clusters: Informer[MemberCluster],
+        fleet: MemberFleet,
+        clock: Clock,
+    ) -> None:
+        self._hub = hub
+        self._namespace = namespace
+        self._secrets = secrets
+        self._clusters = clusters
+        self._fleet = fleet
+        self._queue: WorkQueue[str] = WorkQueue(name="registrar", clock=clock)
+        self._records = SecretBook(hub, labelled=secrets, clock=clock, changed=self._queue.add)
+        self._parsed: dict[str, tuple[str, Credentials | Verdict]] = {}
+        secrets.add_handler(self._secret_changed)
+        clusters.add_handler(self._cluster_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled; nothing is decided before both informers have listed."""
+        try:
+            await self._secrets.wait_synced()
+            await self._clusters.wait_synced()
+            await work(self._queue, self._reconcile, workers=_WORKERS, log=LOG)
+        finally:
+            await self._records.close()
+
+    def _secret_changed(self, old: Secret | None, new: Secret | None) -> None:
+        secret = new or old
+        if secret is not None:
+            self._queue.add(secret.metadata.name)
+
+    def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        """Our own status writes come by here too, and change nothing that matters."""
+        if old and new and _version_of(old) == _version_of(new):
+            return
+        cluster = new or old
+        if cluster is not None:
+            self._queue.add(cluster.name)
+
+    async def _reconcile(self, name: str) -> None:
+        cluster = self._clusters.get(("", name))
+        secret = self._secrets.get((self._namespace, name))
+        if cluster is not None:
+            await self._connect(cluster)
+            await self._remember(cluster, secret)
+            return
+        self._records.refer(name, None)
+        self._parsed.pop(name, None)
+        await self._fleet.drop(name)
+        if secret is not None:
+            await self._register(secret)
+
+    async def _register(self, secret: Secret) -> None:
+        name = secret.metadata.name
+        if secret.metadata.annotations.get(ANNOTATION_REGISTERED) == digest(secret):
+            note = (
+                "not registered: its MemberCluster was deleted, and the Secret is unchanged since"
+            )
+            LOG.info(note, extra={"object": f"{self._namespace}/{name}"})
+            return
+        with suppress(AlreadyExists):  # written by hand meanwhile; its event is on the way
+            made = await self._hub.create(MEMBER_CLUSTERS, membercluster(secret))
+            self._clusters.upsert(msgspec.convert(made, MemberCluster))
+
+    async def _remember(self, cluster: MemberCluster, secret: Secret | None) -> None:
+        """Mark the Secret, so that a deletion of this MemberCluster will be seen as one."""
+        reference = cluster.spec.secret_ref
+        if secret is None or reference is None or reference.key != secret.metadata.key:
+            return
+        mark = digest(secret)
+        if secret.metadata.annotations.get(ANNOTATION_REGISTERED) == mark:
+            return
+        if not await self._stands(cluster.name):
+            return  # it ended before this Secret came; its end is on the way, and registers it
+        metadata = {
+            "resourceVersion": secret.metadata.resource_version,
+            "annotations": {ANNOTATION_REGISTERED: mark},
+        }
+        namespace, name = secret.metadata.key
+        patch = {"metadata": metadata}
+        marked = await self._hub.merge_patch(SECRETS, name, patch, namespace=namespace)
+        self._secrets.upsert(msgspec.convert(marked, Secret))
+
+    async def _stands(self, name: str) -> bool:
+        """Whether that MemberCluster is on the hub, by the hub itself.
+
+        Our view of MemberClusters may be behind that of Secrets. The mark says that the
+        MemberCluster was there after the Secret was made. Without asking, a cluster whose Secret
+        and MemberCluster were deleted, and whose Secret was made again, could stay unregistered.
+        """
+        listed = await self._hub.list(
+            MEMBER_CLUSTERS, field_selector=f"metadata.name={name}", metadata_only=True
+        )
+        return bool(listed["items"])
+
+    async def _connect(self, cluster: MemberCluster) -> None:
+        session = self._fleet.admit(cluster.name)
+        session.health.recall(**told_health(cluster.status))
+        await self._offer(session, cluster)
+        session.take_in(
+            namespaces=cluster.spec.namespaces.allow,
+            allowed_kinds=frozenset(cluster.spec.allowed_kinds),
+            generation=cluster.metadata.generation,
+        )
+
+    async def _offer(self, session: MemberSession, cluster: MemberCluster) -> None:
+        reference = cluster.spec.secret_ref
+        self._records.refer(cluster.name, reference.key if reference else None)
+        if reference is None:
+            session.refuse(_no_secret("spec.secretRef is not set"))
+        elif self._records.known(reference.key):
+            secret = self._records.get(reference.key)
+            if secret is None:
+                where = "/".join(reference.key)
+                session.refuse(_no_secret(f"the Secret {where} does not exist"))
+            else:
+                await self._use(session, secret)
+        else:
+            session.await_secret()
+
+    async def _use(self, session: MemberSession, secret: Secret) -> None:
+        version = f"{secret.metadata.uid}/{secret.metadata.resource_version}"
+        parsed = self._parsed.get(session.name)
+        if parsed is None or parsed[0] != version:
+            parsed = (version, await _parse(secret))
+            self._parsed[session.name] = parsed
+        match parsed[1]:
+            case Credentials() as credentials:
+                session.use(credentials)
+            case Verdict() as verdict:
+                session.refuse(verdict)
+
+
+def digest(secret: Secret) -> str:
+    """A short fingerprint of a Secret's data, keyed by its UID: equal data looks different."""
+    text = msgspec.msgpack.encode([secret.excess, *sorted(secret.data.items())])
+    return hashlib.blake2b(text, key=secret.metadata.uid.encode(), digest_size=8).hexdigest()
+
+
+def membercluster(secret: Secret) -> dict[str, Any]:
+    """The MemberCluster that a labelled Secret asks for, with its labels that are not ours."""
+    meta = secret.metadata
+    labels = {key: value for key, value in meta.labels.items() if not _ours(key)}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "MemberCluster",
+        "metadata": {"name": meta.name, "labels": labels},
+        "spec": {"secretRef": {"namespace": meta.namespace, "name": meta.name}},
+    }
+
+
+def _version_of(cluster: MemberCluster) -> tuple[str, int]:
+    """Changes with the spec, and with nothing else."""
+    return cluster.metadata.uid, cluster.metadata.generation
+
+
+def _ours(label: str) -> bool:
+    domain, slash, _ = label.partition("/")
+    return bool(slash) and (domain == GROUP or domain.endswith(f".{GROUP}"))
+
+
+def _no_secret(message: str) -> Verdict:
+    return Verdict(ReadyReason.SECRET_NOT_FOUND, message)
+
+
+async def _parse(secret: Secret) -> Credentials | Verdict:
+    """In a thread, as it takes milliseconds; whatever the Secret holds, there is an answer."""
+    if secret.excess:
+        return verdict_of(KubeconfigError("data", too_large(secret.excess)))
+    try:
+        return await asyncio.to_thread(credentials_of, secret.data)
+    except KubeconfigError as fault:
+        return verdict_of(fault)
+    except Exception:  # a fault of a parser below is this Secret's, and nobody else's
+        where = "/".join(secret.metadata.key)
+        LOG.exception("the Secret cannot be read", extra={"object": where})
+        return verdict_of(KubeconfigError("kubeconfig", "cannot be read, see the log"))

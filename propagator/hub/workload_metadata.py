@@ -1,0 +1,109 @@
+"""What the hub's Workload must say before anything of it may be written to a member. Pure.
+
+The finalizer, so that nothing is left behind when it is deleted; the members that are sent
+something, so that it is known for good who has to confirm that nothing is left; the kinds, so that
+another process finds all that was written (`noted_kinds`); and a StatefulSet's first ordinal on
+each cluster, so that no two clusters give their units the same name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_ORDINALS, FINALIZER
+from machinery.types.written_clusters import MemberRecord
+from propagator.hub.noted_kinds import missing_kinds
+from propagator.hub.workload_types import Workload
+
+ORDINAL_BLOCK = 1000
+"""First ordinals on different clusters lie this far apart: more units on one would collide."""
+
+
+def is_ours(workload: Workload) -> bool:
+    """Whether members may hold something of it, as far as its finalizer tells."""
+    return FINALIZER in workload.metadata.finalizers
+
+
+def missing(
+    workload: Workload, kinds: set[tuple[str, str]], *, there: Callable[[str], bool]
+) -> dict[str, Any]:
+    """The fields of its metadata, as a merge patch, that it lacks; empty when it has it all.
+
+    `kinds` are those that are about to be written; `there` tells whether a cluster exists, as
+    nothing is sent to one that does not.
+    """
+    metadata: dict[str, Any] = {}
+    if not is_ours(workload):
+        metadata["finalizers"] = [*workload.metadata.finalizers, FINALIZER]
+    members = _missing_members(workload, there)
+    noted = missing_kinds(workload, kinds, alone=not members)
+    annotations = members | noted | _missing_ordinals(workload)
+    if annotations:
+        metadata["annotations"] = annotations
+    return metadata
+
+
+def first_ordinals(workload: Workload) -> dict[str, int]:
+    """Each cluster's first ordinal: those it has, and the lowest free block for every new one.
+
+    A cluster keeps its block for good, so that scaling or moving renumbers nobody.
+    """
+    ordinals = workload.ordinals()
+    taken = set(ordinals.values())
+    for name in sorted(set(workload.placements) - ordinals.keys()):
+        first = 0
+        while first in taken:
+            first += ORDINAL_BLOCK
+        taken.add(first)
+        ordinals[name] = first
+    return ordinals
+
+
+def without_member(workload: Workload, name: str) -> dict[str, Any]:
+    """The patch of its metadata when a member has confirmed that it has nothing; or nothing."""
+    record = _annotated(workload)
+    after = record.without(name)
+    if after == record or name in workload.placements:
+        return {}
+    return {"annotations": {ANNOTATION_CLUSTERS: after.text() or None}}
+
+
+def footprint_without(workload: Workload, name: str) -> dict[str, Any]:
+    """The same of its status."""
+    record = _placed(workload)
+    after = record.without(name)
+    if after == record or name in workload.placements:
+        return {}
+    return {"footprint": {"clusters": after.text() or None}}
+
+
+def record_of(workload: Workload) -> MemberRecord:
+    """The members that may have been sent something of it, and have not confirmed its end."""
+    return _annotated(workload) | _placed(workload)
+
+
+def _annotated(workload: Workload) -> MemberRecord:
+    """Those that we noted ourselves, as whoever placed it did not."""
+    return MemberRecord.read(workload.metadata.annotations.get(ANNOTATION_CLUSTERS, ""))
+
+
+def _placed(workload: Workload) -> MemberRecord:
+    """Those that were noted with the placements."""
+    return MemberRecord.read(workload.status.footprint.clusters)
+
+
+def _missing_members(workload: Workload, there: Callable[[str], bool]) -> dict[str, str]:
+    record, noted = record_of(workload), _annotated(workload)
+    lacking = [name for name in workload.placements if name not in record and there(name)]
+    return {ANNOTATION_CLUSTERS: noted.adding(lacking).text()} if lacking else {}
+
+
+def _missing_ordinals(workload: Workload) -> dict[str, str]:
+    if workload.template_kind != "StatefulSet":
+        return {}
+    ordinals = first_ordinals(workload)
+    if ordinals == workload.ordinals():
+        return {}
+    return {ANNOTATION_ORDINALS: json.dumps(ordinals, sort_keys=True)}

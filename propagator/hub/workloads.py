@@ -1,0 +1,223 @@
+"""The hub's Workloads: seen through one informer, and changed by four writes, all of them here.
+
+Every write is made on top of the version that was read, so that a lost race is computed again. What
+an answer tells is in the informer before the watch brings it: the next look already sees our own
+write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from crds.names import FINALIZER
+from machinery.api.resources import WORKLOADS
+from machinery.errors import Invalid, NotFound
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+from machinery.types.written_clusters import ALL, digest
+from propagator.hub.noted_kinds import without_kinds
+from propagator.hub.wide_status import entries_patch
+from propagator.hub.workload_metadata import (
+    footprint_without,
+    is_ours,
+    missing,
+    record_of,
+    without_member,
+)
+from propagator.hub.workload_types import Workload, departing, kept, workload_of
+from propagator.leadership import Ground
+from propagator.members.kinds import USUAL_KINDS
+
+JSON_PATCH = "application/json-patch+json"
+CLUSTER_INDEX = "cluster"
+"""The informer's index of Workloads by the clusters that they are, or were, on."""
+SECRET_INDEX = "secret"  # noqa: S105 - the name of an index
+"""The informer's index of Workloads by the Secrets that travel along, `namespace/name`."""
+UID_INDEX = "uid"
+KIND_INDEX = "kind"
+"""The informer's index of Workloads by their kinds beyond the usual ones, `apiVersion/kind`."""
+
+
+class HubWorkloads:
+    """Reads by `informer`, which the term runs; writes by the methods, which raise LeaseLost."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._hub = ground.hub
+        self._there = lambda name: ground.fleet.get(name) is not None
+        self._preparing: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
+        self.informer: Informer[Workload] = Informer(
+            ground.hub,
+            WORKLOADS,
+            Workload,
+            transform=kept,
+            departing=departing,
+            clock=ground.clock,
+        )
+        self.informer.add_index(CLUSTER_INDEX, _entries_of)
+        self.informer.add_index(SECRET_INDEX, _secrets_of)
+        self.informer.add_index(KIND_INDEX, _kinds_of)
+        self.informer.add_index(UID_INDEX, lambda workload: [workload.uid])
+
+    async def prepare(self, workload: Workload, kinds: set[tuple[str, str]]) -> Workload:
+        """Before these kinds are written to a member: the finalizer, the member, kinds, ordinals.
+
+        One write on top of the version that was read; a Workload that has it all costs nothing.
+        One that was edited or deleted meanwhile is answered as it is. Raises TransportError.
+        """
+        async with self._latest(workload) as now:
+            if now.metadata.deleting or now.metadata.generation != workload.metadata.generation:
+                return now
+            metadata = missing(now, kinds, there=self._there)
+            return await self._mark(now, metadata) if metadata else now
+
+    async def confirm(self, workload: Workload, member: str) -> None:
+        """The member has nothing of it, and is to get nothing: it is asked no more at the end.
+
+        Raises TransportError, Conflict when it was changed meanwhile.
+        """
+        async with self._latest(workload) as now:
+            metadata = without_member(now, member)
+            if metadata and not now.metadata.deleting:
+                await self._mark(now, metadata)
+        async with self._latest(workload) as now:
+            status = footprint_without(now, member)
+            if status and not now.metadata.deleting:
+                self._held(await self._patch(now, {"status": status}, subresource="status"))
+
+    async def forget_kinds(self, workload: Workload, idle: set[tuple[str, str]]) -> None:
+        """No member has anything of these kinds any more: nobody has to look for them.
+
+        Raises TransportError, Conflict when it was changed meanwhile.
+        """
+        async with self._latest(workload) as now:
+            metadata = without_kinds(now, idle)
+            if metadata and now.metadata.generation == workload.metadata.generation:
+                await self._mark(now, metadata)
+
+    def referring(self, api_version: str, kind: str) -> list[Workload]:
+        """The Workloads that render that kind, or may have something of it on a member."""
+        return list(self.informer.by_index(KIND_INDEX, f"{api_version}/{kind}"))
+
+    def touching(self, name: str) -> list[Workload]:
+        """The Workloads that the cluster has, or may have, something of."""
+        found = [
+            *self.informer.by_index(CLUSTER_INDEX, name),
+            *self.informer.by_index(CLUSTER_INDEX, digest(name)),
+            *self.informer.by_index(CLUSTER_INDEX, ALL),
+        ]
+        return list({workload.metadata.key: workload for workload in found}.values())
+
+    def known(self, uid: str) -> bool:
+        """Whether the watch shows a Workload of that UID, under whatever name."""
+        return bool(self.informer.by_index(UID_INDEX, uid))
+
+    async def vanished(self, uid: str, key: Key) -> bool:
+        """Whether the hub has no Workload of that UID, by its own word and not by a watch.
+
+        `key` is the name that the Workload has, or had. Raises TransportError.
+        """
+        if self.known(uid):
+            return False
+        try:
+            found = await self._hub.get(WORKLOADS, key[1], namespace=key[0])
+        except NotFound as e:
+            # Without the kind itself there is no such answer: nothing is concluded from that.
+            return e.details.get("name") == key[1]
+        return bool(found["metadata"]["uid"] != uid)
+
+    async def tell(self, workload: Workload, status: Mapping[str, Any]) -> bool:
+        """Write these fields of its status; False when there is no such Workload any more."""
+        with suppress(NotFound):
+            self._held(await self._told(workload, status))
+            return True
+        return False
+
+    async def _told(self, workload: Workload, status: Mapping[str, Any]) -> Mapping[str, Any]:
+        entries = entries_patch(workload, status)
+        if entries is not None:
+            namespace, name = workload.metadata.key
+            path = WORKLOADS.path(namespace, name, "status")
+            # Where the list became shorter meanwhile it fits nowhere: the whole one tells why.
+            with suppress(Invalid):
+                answer = await self._hub.request(
+                    "PATCH", path, body=msgspec.json.encode(entries), content_type=JSON_PATCH
+                )
+                return cast("Mapping[str, Any]", msgspec.json.decode(answer))
+        return await self._patch(workload, {"status": status}, subresource="status")
+
+    async def release(self, workload: Workload) -> None:
+        """Let the deletion of a Workload come to its end.
+
+        The answer is not held: the Workload may have gone with it.
+        """
+        if is_ours(workload):
+            rest = [each for each in workload.metadata.finalizers if each != FINALIZER]
+            with suppress(NotFound):
+                await self._patch(workload, {"metadata": {"finalizers": rest}})
+
+    @asynccontextmanager
+    async def _latest(self, workload: Workload) -> AsyncIterator[Workload]:
+        """The Workload as it is known now, and nobody else of us changing its metadata."""
+        key = workload.metadata.key
+        async with self._preparing.setdefault(key, asyncio.Lock()):
+            now = self.informer.get(key)
+            yield now if now is not None and now.uid == workload.uid else workload
+
+    async def _mark(self, workload: Workload, metadata: Mapping[str, Any]) -> Workload:
+        return self._held(await self._patch(workload, {"metadata": metadata}))
+
+    async def _patch(
+        self,
+        workload: Workload,
+        patch: Mapping[str, Mapping[str, Any]],
+        *,
+        subresource: str | None = None,
+    ) -> Mapping[str, Any]:
+        version = {"resourceVersion": workload.metadata.resource_version}
+        metadata = {**patch.get("metadata", {}), **version}
+        namespace, name = workload.metadata.key
+        return await self._hub.merge_patch(
+            WORKLOADS,
+            name,
+            {**patch, "metadata": metadata},
+            namespace=namespace,
+            subresource=subresource,
+        )
+
+    def _held(self, answer: Mapping[str, Any]) -> Workload:
+        workload = workload_of(answer)
+        self.informer.upsert(workload)
+        return workload
+
+
+def clusters_of(workload: Workload, members: Callable[[], Iterable[str]]) -> set[str]:
+    """The clusters that it is placed on, was said to be on, or was ever sent to.
+
+    `members` answers the names of all members.
+    """
+    return workload.clusters | record_of(workload).names(members)
+
+
+def touches(workload: Workload, member: str) -> bool:
+    """Whether that member is one of `clusters_of`, without a look at all of them."""
+    return member in workload.clusters or member in record_of(workload)
+
+
+def _entries_of(workload: Workload) -> set[str]:
+    """As `clusters_of`, but that the record's digests of names stay digests."""
+    return workload.clusters | record_of(workload).entries
+
+
+def _kinds_of(workload: Workload) -> list[str]:
+    kinds = {*workload.kinds(), *workload.remembered()} - USUAL_KINDS
+    return ["/".join(pair) for pair in kinds]
+
+
+def _secrets_of(workload: Workload) -> list[str]:
+    return [f"{workload.metadata.namespace}/{name}" for name in workload.secrets]

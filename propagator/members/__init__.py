@@ -1,0 +1,1 @@
+"""The member clusters: sessions, health, and what is seen there."""

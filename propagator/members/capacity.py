@@ -1,0 +1,382 @@
+"""Nodes and Pods of a member become the node groups that the controller decides on.
+
+Two rules: free room is never overstated, and there are never more than `MAX_GROUPS` groups. Nodes
+are alike when the labels in `LABELS_THAT_MATTER`, their taints and their free room agree. While
+that makes few groups, room is told exactly; in a larger cluster it is rounded down to fewer and
+fewer leading binary digits, the same for all nodes, so that one pod more or less mostly changes
+nothing that is published. As a last resort the smallest groups are left out.
+
+A node that is cordoned, being deleted or not Ready offers no room and counts nowhere. Sums are kept
+up to date pod by pod. Of a Pod only a handful of fields is kept, shared where pods are alike:
+a member has many more pods than anything else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import msgspec
+
+from machinery.clock import parse_timestamp
+from machinery.types import quantities
+from machinery.types.bounds import MOST_AMOUNT, NAME, TAINTS
+from machinery.types.metadata import Meta, Object
+from propagator.members.pods import Claim, claim_of
+from propagator.members.sanitize import check_texts, is_label_key, is_label_value, resources
+
+MAX_GROUPS = 64
+
+LABELS_THAT_MATTER = (
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
+"""The node labels that a group tells. A fixed list: with host names no two nodes were alike."""
+
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of the pods watch: a pod that ended holds no room and stays on its server."""
+
+POD_BYTES, NODE_BYTES = 800, 4000
+"""What is left in memory of one, about."""
+
+Amounts: TypeAlias = tuple[tuple[str, int], ...]
+"""(resource, amount) in order of the resource; cpu in thousandths, anything else in units."""
+
+_EXACT = 64
+_DIGITS = (  # leading binary digits kept of cpu, of memory, of anything else; tried in this order
+    (_EXACT, _EXACT, _EXACT),
+    (7, 7, 4),
+    (6, 6, 3),
+    (5, 5, 3),
+    (4, 4, 2),
+    (3, 3, 2),
+    (3, 3, 1),
+    (2, 2, 1),
+    (1, 1, 1),
+)
+_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+_ALWAYS_TOLD = ("cpu", "memory", "pods")
+_POD_LEVEL = ("cpu", "memory", "hugepages-")
+_NOTHING: dict[str, Any] = {}
+_NOBODY: list[Any] = []
+
+
+class Pod(Object, frozen=True):
+    """What is kept of a pod. `requests` is empty until it is bound: only then it holds room."""
+
+    node: str = ""
+    claim: Claim | None = None
+    requests: Amounts = ()
+    ready: bool = False
+    unschedulable: datetime | None = None
+
+    @property
+    def facts(self) -> tuple[Any, ...]:
+        """All that counts anywhere, to see whether a change is one."""
+        return (self.node, self.claim, self.requests, self.ready, self.unschedulable)
+
+
+class Node(Object, frozen=True):
+    """What is kept of a node. `taints` are (key, value, effect), without PreferNoSchedule."""
+
+    provider_id: str = ""
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[tuple[str, str, str], ...] = ()
+    allocatable: Amounts = ()
+    usable: bool = False
+
+
+class _Resources(msgspec.Struct):
+    requests: dict[str, str | int | float] = {}
+
+
+class _Container(msgspec.Struct, rename="camel"):
+    resources: _Resources = msgspec.field(default_factory=_Resources)
+    restart_policy: str = ""
+
+
+class _PodSpec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+    containers: list[_Container] = []
+    init_containers: list[_Container] = []
+    resources: _Resources | None = None
+    overhead: dict[str, str | int | float] = {}
+
+
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str
+    status: str
+    reason: str = ""
+    last_transition_time: str | None = None
+
+
+class _ContainerStatus(msgspec.Struct, rename="camel"):
+    allocated_resources: dict[str, str | int | float] = {}
+
+
+class _PodStatus(msgspec.Struct, rename="camel"):
+    conditions: list[_Condition] = []
+    container_statuses: list[_ContainerStatus] = []
+
+
+class WirePod(Object, frozen=True):
+    """A Pod as it is decoded, only to become a `Pod` at once."""
+
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _Taint(msgspec.Struct):
+    key: str
+    effect: str
+    value: str = ""
+
+
+class _NodeSpec(msgspec.Struct, rename="camel"):
+    provider_id: str = msgspec.field(default="", name="providerID")
+    unschedulable: bool = False
+    taints: list[_Taint] = []
+
+
+class _NodeStatus(msgspec.Struct, rename="camel"):
+    allocatable: dict[str, str | int | float] = {}
+    conditions: list[_Condition] = []
+
+
+class WireNode(Object, frozen=True):
+    """A Node as it is decoded, only to become a `Node` at once."""
+
+    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+def slim_pod(pod: Object) -> Object:
+    """A `WirePod` reduced to a `Pod`.
+
+    Raises ValueError for a quantity that is none, TooMuch for names that are none.
+    """
+    assert isinstance(pod, WirePod)  # noqa: S101 - the informer decodes nothing else
+    claim = claim_of(pod.metadata)
+    check_texts(pod.spec.node_name, *(claim or ()))
+    conditions = {each.type: each for each in pod.status.conditions}
+    ready = _true(conditions.get("Ready")) and not pod.metadata.deleting
+    return Pod(
+        metadata=_slim_meta(pod.metadata),
+        node=sys.intern(pod.spec.node_name),
+        claim=claim,
+        requests=_shared(_requests(pod)) if pod.spec.node_name else (),
+        ready=ready,
+        unschedulable=_waiting_since(pod, conditions.get("PodScheduled")),
+    )
+
+
+def slim_node(node: Object) -> Object:
+    """A `WireNode` reduced to a `Node`; one that says what no node says is of no use.
+
+    Raises ValueError for a quantity that is none.
+    """
+    assert isinstance(node, WireNode)  # noqa: S101 - the informer decodes nothing else
+    labels = node.metadata.labels
+    ready = any(each.type == "Ready" and _true(each) for each in node.status.conditions)
+    hard = {(t.key, t.value, t.effect) for t in node.spec.taints if t.effect != "PreferNoSchedule"}
+    told = {key: labels[key] for key in LABELS_THAT_MATTER if key in labels}
+    possible = len(hard) <= TAINTS and all(map(_possible, hard))
+    return Node(
+        metadata=_slim_meta(node.metadata),
+        provider_id=node.spec.provider_id[:NAME],
+        labels=tuple((key, value) for key, value in told.items() if is_label_value(value)),
+        taints=tuple(sorted(hard)) if possible else (),
+        allocatable=_amounts(node.status.allocatable),
+        usable=ready and possible and not node.spec.unschedulable and not node.metadata.deleting,
+    )
+
+
+class CapacityLedger:
+    """Nodes and what is requested on each, kept up to date change by change."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    @property
+    def nodes(self) -> Iterable[Node]:
+        """Every node."""
+        return self._nodes.values()
+
+    def replace_node(self, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went."""
+        if new is not None:
+            self._nodes[new.metadata.name] = new
+        elif old is not None:
+            self._nodes.pop(old.metadata.name, None)
+
+    def replace_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, changed or went. Its node may come later, or be gone already."""
+        for pod, sign in ((old, -1), (new, 1)):
+            if pod is None or not pod.node:
+                continue
+            held = self._requested[pod.node]
+            for resource, amount in (*pod.requests, ("pods", 1)):
+                held[resource] += sign * amount
+            if not held["pods"]:
+                del self._requested[pod.node]
+
+    def capacity(self) -> dict[str, Any]:
+        """`{nodes, allocatable, requested, summary}` of usable nodes, as the status has it."""
+        allocatable: Counter[str] = Counter()
+        requested: Counter[str] = Counter()
+        usable = {name: node for name, node in self._nodes.items() if node.usable}
+        for name, node in usable.items():
+            allocatable.update(dict(node.allocatable))
+            requested.update(self._requested.get(name, {}))
+        return {
+            "nodes": len(usable),
+            "allocatable": _rendered(allocatable),
+            "requested": _rendered(requested),
+            "summary": {
+                name: quantities.readable(name, allocatable[name]) for name in ("cpu", "memory")
+            },
+        }
+
+    def groups(self) -> list[dict[str, Any]]:
+        """MemberCluster.status.nodeGroups: at most MAX_GROUPS, largest first, none overstated."""
+        alike = Counter(
+            (node.labels, node.taints, self._free(name, node))
+            for name, node in self._nodes.items()
+            if node.usable
+        )
+        groups: Counter[_Group] = Counter()
+        for digits in _DIGITS:
+            groups = Counter()
+            for (labels, taints, free), count in alike.items():
+                groups[labels, taints, _coarse(free, digits)] += count
+            if len(groups) <= MAX_GROUPS:
+                break
+        ordered = sorted(groups.items(), key=_size, reverse=True)
+        return [_group(group, count) for group, count in ordered[:MAX_GROUPS]]
+
+    def _free(self, name: str, node: Node) -> Amounts:
+        held: Mapping[str, int] = self._requested.get(name, {})
+        return tuple((res, max(0, amount - held.get(res, 0))) for res, amount in node.allocatable)
+
+
+_Group: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...], Amounts]
+
+
+def _size(group: tuple[_Group, int]) -> tuple[int, _Group]:
+    (_, _, free), count = group
+    return (count * dict(free).get("cpu", 0), group[0])
+
+
+def _group(group: _Group, count: int) -> dict[str, Any]:
+    labels, taints, free = group
+    return {
+        "count": count,
+        "labels": dict(labels),
+        "taints": [{"key": key, "value": value, "effect": effect} for key, value, effect in taints],
+        "free": _rendered(dict(free)),
+    }
+
+
+def _coarse(free: Amounts, digits: tuple[int, int, int]) -> Amounts:
+    """Every amount rounded down to its leading binary digits."""
+    cpu, memory, other = digits
+    kept = {"cpu": cpu, "memory": memory}
+    return tuple((res, _floor(amount, kept.get(res, other))) for res, amount in free)
+
+
+def _floor(amount: int, digits: int) -> int:
+    dropped = max(0, amount.bit_length() - digits)
+    return amount >> dropped << dropped
+
+
+def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Quantities as text, sums cut to what counts; zeros only of what everybody asks for."""
+    told = set(_ALWAYS_TOLD) | {res for res, amount in amounts.items() if amount}
+    cut = {res: min(amounts.get(res, 0), MOST_AMOUNT) for res in resources(told)}
+    return {res: quantities.render(res, amount) for res, amount in cut.items()}
+
+
+def _requests(pod: WirePod) -> Amounts:
+    """What the member's scheduler counts for a pod.
+
+    All containers and restartable init containers together, or, if more, an init container with the
+    restartable ones started before it; pod-level requests instead where given; plus overhead. While
+    a container is being resized, what it still holds counts.
+    """
+    total: Counter[str] = Counter()
+    for container in pod.spec.containers:
+        total.update(dict(_amounts(container.resources.requests)))
+    total |= _allocated(pod)
+    sidecars: Counter[str] = Counter()
+    peak: Counter[str] = Counter()
+    for init in pod.spec.init_containers:
+        asked = Counter(dict(_amounts(init.resources.requests)))
+        if init.restart_policy == "Always":
+            total.update(asked)
+            sidecars.update(asked)
+            asked = Counter()
+        peak |= sidecars + asked
+    total |= peak
+    if pod.spec.resources is not None:
+        whole = dict(_amounts(pod.spec.resources.requests))
+        total.update({r: n - total[r] for r, n in whole.items() if r.startswith(_POD_LEVEL)})
+    total.update(dict(_amounts(pod.spec.overhead)))
+    return tuple(sorted((resource, n) for resource, n in total.items() if n > 0))
+
+
+def _allocated(pod: WirePod) -> Counter[str]:
+    held: Counter[str] = Counter()
+    for status in pod.status.container_statuses:
+        held.update(dict(_amounts(status.allocated_resources)))
+    return held
+
+
+def _waiting_since(pod: WirePod, scheduled: _Condition | None) -> datetime | None:
+    """Since when the scheduler has known no room for it; None for a pod that does not wait."""
+    if pod.spec.node_name or pod.metadata.deleting or scheduled is None:
+        return None
+    if scheduled.status != "False" or scheduled.reason != "Unschedulable":
+        return None
+    return parse_timestamp(scheduled.last_transition_time or pod.metadata.creation_timestamp)
+
+
+def _true(condition: _Condition | None) -> bool:
+    return condition is not None and condition.status == "True"
+
+
+def _possible(taint: tuple[str, str, str]) -> bool:
+    """Whether Kubernetes takes such a taint."""
+    key, value, effect = taint
+    return is_label_key(key) and is_label_value(value) and effect in _EFFECTS
+
+
+def _amounts(said: Mapping[str, str | int | float]) -> Amounts:
+    return tuple((res, quantities.bounded(res, said[res])) for res in resources(said))
+
+
+def _slim_meta(meta: Meta) -> Meta:
+    """What an informer needs; the empty rest is one object for all."""
+    return Meta(
+        name=meta.name,
+        namespace=sys.intern(meta.namespace),
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        labels=_NOTHING,
+        annotations=_NOTHING,
+        finalizers=_NOBODY,
+        owner_references=_NOBODY,
+    )
+
+
+@lru_cache(maxsize=4096)
+def _shared(requests: Amounts) -> Amounts:
+    """The first equal tuple: most pods of a cluster ask for the same few amounts."""
+    return requests

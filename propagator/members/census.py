@@ -1,0 +1,173 @@
+"""Every kind of object on a member is searched for ours, as a kind is watched only once it has any.
+
+What Workloads have on a member is found by the kinds that they remember. What was left by Workloads
+that are gone is found by asking the member itself for all that carries our label: the usual kinds
+as often as it is connected to, and once more a while later, as what a dead process had sent may
+arrive late; every other kind once after its registration. Where something is found the kind is
+watched from then on, and what no Workload stands for is swept (`orphans`). That every kind was
+searched is noted on the MemberCluster, with the UID of the member's kube-system: the note ends with
+the registration, and does not hold for another member under the same name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Sequence
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from crds.names import ANNOTATION_COUNTED
+from machinery import logs
+from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, Resource
+from machinery.api.responses import decode, shaped
+from machinery.api.verbs import Verbs
+from machinery.errors import (
+    ApiError,
+    Forbidden,
+    NotFound,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+)
+from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.list_and_watch import Page
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.bounds import UID, clean
+from machinery.types.metadata import Object
+from propagator.hub.cluster_types import MemberCluster
+from propagator.leadership import Ground
+from propagator.members.connection import Link
+from propagator.members.kinds import USUAL
+from propagator.members.session import MemberSession
+from propagator.members.watches import MANAGED_SELECTOR
+
+LOG = logs.get(__name__)
+MOST_KINDS = 1000
+"""Kinds of one member that are searched; a server with more says so to keep us busy."""
+FIRST_PAUSE = 5.0
+LONGEST_PAUSE = 600.0
+"""Between two searches of a member that did not answer to the end."""
+LATE_SECONDS = 60.0
+"""After that no request of a dead process is on its way any more."""
+_WORKERS = 4
+_UNKNOWN = "unknown"
+
+
+_page = msgspec.json.Decoder(Page)
+
+
+class Census:
+    """Told of every member that becomes ready; works on a few of them at a time. One for a term."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._hub = ground.hub
+        self._fleet = ground.fleet
+        self._clusters = ground.clusters
+        self._clock = ground.clock
+        self._due: WeakKeyDictionary[Link, float] = WeakKeyDictionary()
+        self._queue: WorkQueue[str] = WorkQueue(name="census", clock=ground.clock)
+        self._pauses: Pauses[str] = Pauses(clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE)
+
+    def changed(self, member: str) -> None:
+        """That member may have become ready."""
+        session = self._fleet.get(member)
+        if session is not None and session.ready:
+            self._queue.add(member)
+
+    async def run(self) -> None:
+        """Search, until cancelled."""
+        await work(self._queue, self._count, workers=_WORKERS, log=LOG)
+
+    async def _count(self, member: str) -> float | None:
+        session, cluster = self._fleet.get(member), self._clusters.get(("", member))
+        link = session.link if session is not None else None
+        if session is None or cluster is None or link is None or not session.ready:
+            self._pauses.over(member)
+            return None
+        wait = max(self._pauses.left(member), self._due.get(link, 0.0) - self._clock.monotonic())
+        if wait > 0:
+            return wait if wait < math.inf else None
+        try:
+            await self._look(session, link, cluster)
+        except TransportError as fault:
+            LOG.info("%s: not searched for what is ours: %s", member, fault)
+            return self._pauses.hold(member)
+        self._pauses.over(member)
+        return LATE_SECONDS if self._due[link] < math.inf else None
+
+    async def _look(self, session: MemberSession, link: Link, cluster: MemberCluster) -> None:
+        """The first look over these credentials, or the second one, which is the last."""
+        for resource in USUAL:
+            seen = link.watches.is_apart(resource) or session.tracked(resource) is not None
+            if not seen and await _any(link.client, resource):
+                session.track(resource)
+        if link in self._due:
+            self._due[link] = math.inf
+        else:
+            await self._search(session, link.client, cluster)
+            self._due[link] = self._clock.monotonic() + LATE_SECONDS
+
+    async def _search(self, session: MemberSession, client: Verbs, cluster: MemberCluster) -> None:
+        """Every kind beyond the usual ones, unless that was done."""
+        which = await _identity(client)
+        if cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which:
+            return
+        async for resource in _kinds(client):
+            if await _any(client, resource):
+                session.track(resource)
+        await self._note(cluster, which)
+
+    async def _note(self, cluster: MemberCluster, which: str) -> None:
+        """The UID keeps the note from a MemberCluster that was made anew meanwhile."""
+        metadata = {"uid": cluster.metadata.uid, "annotations": {ANNOTATION_COUNTED: which}}
+        noted = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
+        self._clusters.upsert(msgspec.convert(noted, MemberCluster))
+
+
+async def _identity(client: Verbs) -> str:
+    """Which cluster a member is; not all accounts may know."""
+    try:
+        found = await client.get(NAMESPACES, "kube-system")
+    except (Forbidden, NotFound):
+        return _UNKNOWN
+    return clean(shaped(found, Object).metadata.uid, UID) or _UNKNOWN
+
+
+async def _kinds(client: Verbs) -> AsyncIterator[Resource]:
+    """Everything beyond the usual kinds, each in one version."""
+    usual = {(resource.group, resource.plural) for resource in USUAL}
+    seen = 0
+    for api_version in await client.api_versions():
+        for resource in await _of_group(client, api_version):
+            if (resource.group, resource.plural) in usual:
+                continue
+            seen += 1
+            if seen > MOST_KINDS:
+                LOG.warning("of its kinds only %d are searched for what is ours", MOST_KINDS)
+                return
+            yield resource
+
+
+async def _of_group(client: Verbs, api_version: str) -> Sequence[Resource]:
+    try:
+        return await client.discover(api_version)
+    except ApiError as fault:
+        _look_over(fault)
+        return []
+
+
+async def _any(client: Verbs, resource: Resource) -> bool:
+    """Whether there is an object of that kind with our label; what cannot be listed has none."""
+    pages = client.pages(resource, label_selector=MANAGED_SELECTOR, metadata_only=True, limit=1)
+    try:
+        return bool(decode(await anext(pages), _page).items)
+    except ApiError as fault:
+        _look_over(fault)
+        return False
+
+
+def _look_over(fault: ApiError) -> None:
+    """A kind that may not be listed, cannot be, or whose server is away is left out."""
+    if isinstance(fault, TooManyRequests | Unauthorized):
+        raise fault

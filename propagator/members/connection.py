@@ -1,0 +1,304 @@
+"""One set of credentials in use: the client of a member, its probe, and its watches.
+
+A link alternates between two phases. *Knocking*: it probes until the member answers. *Watching*:
+the watches run until the probe says that the member is lost; as soon as all of them have listed
+what there is, the link is `serving`. Nodes and pods are always watched, a kind of object from the
+moment on that something of ours is, or is about to be, of that kind. The watches are stopped with
+the phase, so that a dead member costs one probe now and then. What was learnt stays readable
+throughout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from machinery.api.acting import Acting, account
+from machinery.api.client import ApiClient
+from machinery.api.resources import CONFIG_MAPS, NODES, PODS, SECRETS, Resource
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.config.member_kubeconfig import Connection
+from machinery.pace import BURST_SECONDS, Pace
+from machinery.runtime.informer import Informer
+from machinery.tasks import end
+from machinery.types.memory_budget import MEMBERS, Holding
+from machinery.types.metadata import Object
+from propagator.access.accounts import TENANT_ACCOUNT
+from propagator.access.credentials import Credentials, HeldToken, Rights
+from propagator.access.tenants import Tenants
+from propagator.members.capacity import (
+    NODE_BYTES,
+    POD_BYTES,
+    UNFINISHED,
+    CapacityLedger,
+    Node,
+    Pod,
+    WireNode,
+    WirePod,
+    slim_node,
+    slim_pod,
+)
+from propagator.members.health import (
+    UNKNOWN_PROVIDER,
+    Health,
+    Placed,
+    UnitLedger,
+    Verdict,
+    provider_of,
+)
+from propagator.members.objects import ManagedObject
+from propagator.members.probe import Probe
+from propagator.members.watches import EVERYWHERE, Watches
+from propagator.settings import SessionSettings
+
+CONFIDENTIAL = (SECRETS, CONFIG_MAPS)
+"""Kinds that a narrow credential may not read but as the account of a namespace."""
+_TIDY_SECONDS = 30.0
+_LOOK_AGAIN = 0.02
+
+
+@dataclass(frozen=True)
+class LinkListener:
+    """Whom a link tells; all called in the event loop, none may block."""
+
+    verdict: Callable[[Verdict], None]
+    """Connected when the link begins to serve, the reason when it ends, and when knocking fails."""
+    managed: Callable[[ManagedObject | None, ManagedObject | None], None]
+    units: Callable[[set[str]], None]
+    """The UIDs of Workloads whose unit counts changed."""
+    facts: Callable[[], None]
+    """Capacity, provider, version, latency or reliability may have changed."""
+    counted: Callable[[], None]
+    """The pods have been listed: unit counts are known from now on."""
+
+
+class Link:
+    """Make it, `run` it in one task, throw it away. Raises KubeconfigError for unusable keys."""
+
+    def __init__(
+        self,
+        credentials: Credentials,
+        *,
+        name: str,
+        settings: SessionSettings,
+        clock: Clock,
+        resources: Iterable[Resource],
+        listener: LinkListener,
+        health: Health,
+        before_write: Callable[[], None],
+    ) -> None:
+        self._before_write = before_write
+        self._name = name
+        self._settings = settings
+        self._clock = clock
+        self._tell = listener
+        self._narrow = credentials.rights is Rights.NARROW
+        self.home = credentials.home
+        """The namespace on the member where our own accounts live."""
+        self.pod_security = credentials.pod_security
+        """The standard of namespaces that we make there."""
+        connection = credentials.connection
+        self._token = HeldToken(connection.token or "")
+        if connection.token:
+            connection = replace(connection, token=None, token_source=self._token)
+        self.client = self._client(connection, settings.connections)
+        self.serving = False
+        self.probe = Probe(
+            self.client, settings=settings, clock=clock, health=health, seen=listener.facts
+        )
+        self.capacity = CapacityLedger()
+        self.units = UnitLedger()
+        self._nodes: Informer[Object] = Informer(
+            self.client,
+            NODES,
+            WireNode,
+            transform=slim_node,
+            clock=clock,
+            kept_bytes=NODE_BYTES,
+        )
+        self._pods: Informer[Object] = Informer(
+            self.client,
+            PODS,
+            WirePod,
+            field_selector=UNFINISHED,
+            transform=slim_pod,
+            clock=clock,
+            kept_bytes=POD_BYTES,
+        )
+        self._nodes.add_handler(self._node_changed)
+        self._pods.add_handler(self._pod_changed)
+        self._group: asyncio.TaskGroup | None = None
+        self._streams: dict[Informer[Any], asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.watches = Watches(
+            client_for=self.client_for,
+            apart=CONFIDENTIAL if self._narrow else (),
+            begin=self._start,
+            end=self._stop,
+            changed=listener.managed,
+            clock=clock,
+        )
+        self.tenants: Tenants | None = None
+        """Where we may write; None: wherever our credential lets us."""
+        if self._narrow:
+            self.tenants = Tenants(self.client, member=name, watches=self.watches, clock=clock)
+        for resource in (*resources, *(CONFIDENTIAL if self._narrow else ())):
+            self.watches.follow(resource)
+
+    @property
+    def counted(self) -> bool:
+        """True while every pod is seen."""
+        return self._pods.trusted
+
+    @property
+    def measured(self) -> bool:
+        """True while every node and pod is seen: otherwise, room would be overstated."""
+        return self._nodes.trusted and self._pods.trusted
+
+    @property
+    def obstacle(self) -> str:
+        """Why nodes or pods cannot be read; empty when they can, or when that is not known yet."""
+        for informer in (self._nodes, self._pods):
+            if not informer.trusted and informer.last_error is not None:
+                return str(informer.last_error)
+        return ""
+
+    @property
+    def provider(self) -> str:
+        """Who provides the nodes; `unknown` where that is not to be found out, empty until then."""
+        if self._nodes.synced:
+            return provider_of(self.capacity.nodes)
+        return UNKNOWN_PROVIDER if self.obstacle else ""
+
+    def client_for(self, namespace: str) -> Verbs:
+        """Who reads and writes in that namespace of the member; without one, we ourselves.
+
+        On a narrow member the account of that namespace, over the same connections.
+        """
+        if not self._narrow or not namespace:
+            return self.client
+        return Acting(self.client, account(namespace, TENANT_ACCOUNT))
+
+    def use_token(self, token: str) -> None:
+        """Send this one from the next request on: a header changes, no connection ends."""
+        self._token.change(token)
+
+    def answered(self, kind: tuple[str, str], *, namespaces: Collection[str]) -> bool:
+        """Whether a kind was listed, or refused, wherever somebody of these namespaces may be."""
+        listed = self.tenants is None or self.tenants.listed
+        return listed and self.watches.answered(*kind, namespaces=namespaces)
+
+    def where(self, resource: Resource, namespaces: Collection[str]) -> list[str]:
+        """Where to watch a kind for somebody of these namespaces."""
+        if self.tenants is None or not self.watches.is_apart(resource):
+            return [EVERYWHERE]
+        return [name for name in namespaces if name in self.tenants]
+
+    def published(self, placed: Placed) -> None:
+        """The hub knows the capacity that these pods are counted in."""
+        touched = self.units.publish(placed)
+        if touched:
+            self._tell.units(touched)
+
+    async def run(self) -> None:
+        """Knock, serve, and again, until cancelled; closes the client at the end."""
+        try:
+            while True:
+                await self._serve(await self.probe.until_answered(self._tell.verdict))
+        finally:
+            self.serving = False
+            for informer in (self._nodes, self._pods):
+                informer.discard()
+            self.watches.close()
+            await self.client.close()
+
+    async def _serve(self, answer: Verdict) -> None:
+        # A write whose answer was lost may have arrived: only a new list surely shows it.
+        self.watches.renew()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for informer in self._informers():
+                self._start(informer)
+            self._begin(group, self._open(answer))
+            self._begin(group, self._tidy())
+            try:
+                lost = await self.probe.until_lost()
+            finally:
+                self.serving = False
+                self._group = None
+                await end(list(self._tasks))
+        self._streams.clear()
+        self._tell.verdict(lost)
+
+    def _start(self, informer: Informer[Any]) -> None:
+        if self._group is not None:
+            self._streams[informer] = self._begin(self._group, informer.run())
+
+    def _begin(
+        self, group: asyncio.TaskGroup, work: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:
+        """A task of this phase, on nobody's behalf; the phase ends when all of them have."""
+        task = group.create_task(work, context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _stop(self, informer: Informer[Any]) -> None:
+        informer.discard()
+        stream = self._streams.pop(informer, None)
+        if stream is not None:
+            stream.cancel()
+
+    def _informers(self) -> list[Informer[Any]]:
+        """Those that there are now; tenants that come bring further ones."""
+        tenants = [self.tenants.informer] if self.tenants else []
+        return [self._nodes, self._pods, *tenants, *self.watches]
+
+    async def _tidy(self) -> None:
+        while True:
+            await self._clock.sleep(min(_TIDY_SECONDS, self._settings.idle_watch))
+            self.watches.rest(self._settings.idle_watch)
+
+    async def _open(self, answer: Verdict) -> None:
+        """Begin to serve once everything has been listed, or was asked for in vain."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.request_timeout):
+                while not all(i.synced or i.last_error for i in self._informers()):
+                    await self._clock.sleep(_LOOK_AGAIN)
+        self.serving = True
+        self._tell.verdict(answer)
+        for informer, tell in ((self._pods, self._tell.counted), (self._nodes, self._tell.facts)):
+            if not informer.synced:
+                await informer.wait_synced()
+                tell()
+
+    def _client(self, connection: Connection, limit: int) -> ApiClient:
+        return ApiClient(
+            connection,
+            clock=self._clock,
+            name=self._name,
+            limit=limit,
+            timeout=self._settings.request_timeout,
+            before_write=self._before_write,
+            pace=Pace(self._clock, burst=BURST_SECONDS),
+            holding=Holding(MEMBERS),
+        )
+
+    def _node_changed(self, old: Object | None, new: Object | None) -> None:
+        self.capacity.replace_node(cast("Node | None", old), cast("Node | None", new))
+        self._tell.facts()
+
+    def _pod_changed(self, old: Object | None, new: Object | None) -> None:
+        before, after = cast("Pod | None", old), cast("Pod | None", new)
+        if before is not None and after is not None and before.facts == after.facts:
+            return
+        self.capacity.replace_pod(before, after)
+        touched = self.units.replace(before, after)
+        if touched:
+            self._tell.units(touched)
+        self._tell.facts()

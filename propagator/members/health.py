@@ -1,0 +1,271 @@
+"""What is seen of a member: does it answer, how well, who provides it, how do our units fare there.
+
+Pure bookkeeping, fed by `link`, read by the Workload status and by `publish`; nothing here does
+I/O. Unit counts are kept up to date pod by pod, so that asking for them costs nothing however many
+pods a member has.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from itertools import chain
+from typing import TypeAlias
+
+from crds.membercluster import ReadyReason
+from machinery.errors import (
+    Forbidden,
+    KubeconfigError,
+    StowageError,
+    TLSVerificationFailed,
+    TooManyRequests,
+    Unauthorized,
+)
+from machinery.types.metadata import Key
+from propagator.members.capacity import Node, Pod
+from propagator.members.pods import Claim, Main, made_by
+from propagator.members.sanitize import provider
+
+UNKNOWN_PROVIDER = "unknown"
+"""The provider of a cluster whose nodes do not tell; not empty, so that a selector can name it."""
+
+_SCHEMES = {"gce": "gcp"}
+"""Schemes of a node's providerID that are not the provider's usual name."""
+
+_LATENCY_WEIGHT = 0.2
+_RELIABILITY_WEIGHT = 0.02  # at a probe each 5 s: half of a failure is forgotten after 3 minutes
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Can this member be used, and if not, why. The message never holds a secret.
+
+    Where there was no answer the message is no more than the address and the cause; `told` makes a
+    sentence of it.
+    """
+
+    reason: ReadyReason
+    message: str
+
+    @property
+    def ready(self) -> bool:
+        """True when the member answers to our credential."""
+        return self.reason is ReadyReason.CONNECTED
+
+    def told(self, cluster: str) -> str:
+        """A sentence for who reads a condition: which cluster, what is wrong, what mends it."""
+        if self.ready:
+            return self.message
+        if self.reason is not ReadyReason.UNREACHABLE:
+            return f"{cluster}: {self.message}"
+        return (
+            f"cluster {cluster} cannot be reached ({self.message}): check that its API server "
+            "runs and that its Secret names an address which the propagator can reach"
+        )
+
+
+CONNECTED = Verdict(ReadyReason.CONNECTED, "the API server answers")
+
+
+def unreachable(message: str) -> Verdict:
+    """The verdict on a member that gives no answer, or none that makes sense."""
+    return Verdict(ReadyReason.UNREACHABLE, message)
+
+
+def verdict_of(fault: StowageError) -> Verdict:
+    """What a probe that raised `fault` says about the member.
+
+    Forbidden and TooManyRequests come from a server that knows us, so it is there.
+    """
+    match fault:
+        case Forbidden() | TooManyRequests():
+            return CONNECTED
+        case KubeconfigError():
+            return Verdict(ReadyReason.INVALID_KUBECONFIG, str(fault))
+        case Unauthorized():
+            return Verdict(ReadyReason.UNAUTHORIZED, f"the credential is refused: {fault}")
+        case TLSVerificationFailed():
+            return Verdict(ReadyReason.TLS_VERIFICATION_FAILED, str(fault))
+    return unreachable(str(fault))
+
+
+class Contact(Enum):
+    """Whether something can be said of a member now."""
+
+    CONNECTING = "connecting"
+    """Nothing is known yet, or not by the present credentials: what was said stands."""
+    SERVING = "serving"
+    """It answers, and what lies on it has been listed."""
+    AWAY = "away"
+    """It does not answer, or there is no usable way to it; the verdict says why."""
+
+
+class Health:
+    """How fast and how reliably the probes of one member are answered; both decay."""
+
+    def __init__(self) -> None:
+        self._latency: float | None = None
+        self._provisional = False
+        self._answered = 1.0
+        self._recorded = False
+
+    def recall(self, *, latency_milliseconds: int | None, ready_percent: int | None) -> None:
+        """Begin with what another process measured, where nothing has been measured here."""
+        if self._recorded:
+            return
+        if latency_milliseconds is not None:
+            self._latency = latency_milliseconds / 1000
+        if ready_percent is not None:
+            self._answered = ready_percent / 100
+
+    def record(self, *, answered: bool, seconds: float, cold: bool = False) -> None:
+        """One probe ended after that many seconds; time counts only where there was an answer.
+
+        A cold one had to connect first: its time stands until there is a better one.
+        """
+        self._recorded = True
+        self._answered += _RELIABILITY_WEIGHT * (answered - self._answered)
+        if not answered or (cold and self._latency is not None):
+            return
+        before = seconds if self._latency is None or self._provisional else self._latency
+        self._latency = before + _LATENCY_WEIGHT * (seconds - before)
+        self._provisional = cold
+
+    @property
+    def latency_milliseconds(self) -> int | None:
+        """Smoothed round trip of a probe, at least 1; None before the first answer."""
+        return None if self._latency is None else max(1, round(self._latency * 1000))
+
+    @property
+    def ready_percent(self) -> int:
+        """Share of the recent probes that were answered, 0..100."""
+        return round(self._answered * 100)
+
+
+def settled(old: int | None, new: int, *, step: float) -> int:
+    """`old` again unless `new` differs by at least `step`.
+
+    Keeps what is published from following noise, which would cost a write to the hub each time.
+    """
+    return new if old is None or abs(new - old) >= step else old
+
+
+def provider_of(nodes: Iterable[Node]) -> str:
+    """The provider that most nodes name in `spec.providerID`, lower case; ties by name."""
+    votes = Counter(name for node in nodes if (name := _provider(node)))
+    return min(votes, key=lambda name: (-votes[name], name)) if votes else UNKNOWN_PROVIDER
+
+
+def _provider(node: Node) -> str:
+    scheme, colon, _ = node.provider_id.partition(":")
+    name = provider(scheme) if colon else ""
+    return _SCHEMES.get(name, name)
+
+
+@dataclass(slots=True)
+class UnitCounts:
+    """The units of one Workload on one member, as its pods show them."""
+
+    scheduled: int | None = 0
+    """Pods that hold room on a node, also while they end, as far as the capacity that the hub
+    knows counts them: who adds what is in flight to what is taken must not miss any in between.
+    None until a capacity has been told of, as long as it is not known which of them it counts."""
+    ready: int = 0
+    unschedulable: int = 0
+    """Pods that the member's scheduler found no room for."""
+    oldest_unschedulable: datetime | None = None
+    """Since when the first of them has been waiting."""
+
+
+Placed: TypeAlias = dict[Claim, int]
+"""Pods on nodes, by what they say of themselves."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """Pods that say the same of themselves, as they are."""
+
+    scheduled: int = 0
+    ready: int = 0
+    unschedulable: int = 0
+
+
+class UnitLedger:
+    """UnitCounts by what pods say of themselves, kept up to date by `replace`."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Claim, _Held] = {}
+        self._waiting: dict[Claim, dict[Key, datetime]] = {}
+        self._claims: defaultdict[tuple[str, str], set[Claim]] = defaultdict(set)
+        self._published: Placed | None = None
+
+    def placed(self) -> Placed:
+        """The pods on nodes: what a capacity that is taken now counts."""
+        return {
+            claim: counts.scheduled for claim, counts in self._counts.items() if counts.scheduled
+        }
+
+    def publish(self, placed: Placed) -> set[str]:
+        """The hub knows the capacity of that moment; the UIDs that count differently from now."""
+        first, before, self._published = self._published is None, self._published or {}, placed
+        if first:
+            return {claim.uid for claim in self._counts}
+        return {claim.uid for claim, units in placed.items() if before.get(claim, 0) != units}
+
+    def replace(self, old: Pod | None, new: Pod | None) -> set[str]:
+        """Take one pod's change into account; the UIDs whose counts are different now."""
+        touched = set()
+        for pod, sign in ((old, -1), (new, 1)):
+            if pod is not None and pod.claim is not None:
+                self._add(pod, pod.claim, sign)
+                touched.add(pod.claim.uid)
+        if old and new and old.facts == new.facts:
+            return set()
+        return touched
+
+    def counts(self, main: Main) -> UnitCounts:
+        """The counts of what a main object has made, all zero where it has no pods."""
+        there = self._claims.get((main.uid, main.namespace), ())
+        made = [claim for claim in there if made_by(claim, main)]
+        held = [self._counts[claim] for claim in made]
+        waiting = (self._waiting.get(claim, {}).values() for claim in made)
+        scheduled = None
+        if self._published is not None:
+            told = sum(self._published.get(claim, 0) for claim in made)
+            scheduled = min(sum(each.scheduled for each in held), told)
+        return UnitCounts(
+            scheduled,
+            sum(each.ready for each in held),
+            sum(each.unschedulable for each in held),
+            min(chain.from_iterable(waiting), default=None),
+        )
+
+    def _add(self, pod: Pod, claim: Claim, sign: int) -> None:
+        counts = self._counts.setdefault(claim, _Held())
+        self._claims[claim.uid, claim.namespace].add(claim)
+        counts.scheduled += sign * bool(pod.node)
+        counts.ready += sign * pod.ready
+        if pod.unschedulable is not None:
+            counts.unschedulable += sign
+            self._wait(pod, claim, pod.unschedulable if sign > 0 else None)
+        if counts == _Held():
+            self._forget(claim)
+
+    def _forget(self, claim: Claim) -> None:
+        del self._counts[claim]
+        where = claim.uid, claim.namespace
+        self._claims[where].discard(claim)
+        if not self._claims[where]:
+            del self._claims[where]
+
+    def _wait(self, pod: Pod, claim: Claim, since: datetime | None) -> None:
+        waiting = self._waiting.setdefault(claim, {})
+        if since is None:
+            waiting.pop(pod.metadata.key, None)
+        else:
+            waiting[pod.metadata.key] = since
+        if not waiting:
+            del self._waiting[claim]

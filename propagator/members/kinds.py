@@ -1,0 +1,63 @@
+"""Which kinds there are on a member: those that everybody uses, and how another one is found.
+
+The usual kinds need no question to a member's API server. Any other kind is looked up on the member
+itself, because a CustomResourceDefinition may be on one member and missing on the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from crds.template import well_formed
+from crds.workload import PropagatedReason
+from machinery.api.resources import Resource
+from machinery.errors import NotFound
+from propagator.execution.errors import Refused
+from propagator.members.target import Target
+
+USUAL: Sequence[Resource] = (
+    Resource("apps", "v1", "deployments", "Deployment"),
+    Resource("apps", "v1", "statefulsets", "StatefulSet"),
+    Resource("apps", "v1", "replicasets", "ReplicaSet"),
+    Resource("apps", "v1", "daemonsets", "DaemonSet"),
+    Resource("batch", "v1", "jobs", "Job"),
+    Resource("batch", "v1", "cronjobs", "CronJob"),
+    Resource("", "v1", "services", "Service"),
+    Resource("", "v1", "secrets", "Secret"),
+    Resource("", "v1", "configmaps", "ConfigMap"),
+)
+"""The kinds that every cluster has, and most Workloads are made of."""
+
+_BY_KIND = {(resource.api_version, resource.kind): resource for resource in USUAL}
+USUAL_KINDS = frozenset(_BY_KIND)
+"""(apiVersion, kind) of each of them."""
+
+
+async def resource_of(session: Target, api_version: str, kind: str) -> Resource:
+    """The resource of a kind on that member. Raises Refused when the member does not know it."""
+    usual = _BY_KIND.get((api_version, kind))
+    if usual is not None:
+        return usual
+    if not well_formed(api_version, kind):
+        raise no_kind(api_version, kind)
+    client = session.client_for("")
+    try:
+        return await client.resource(api_version, kind)
+    except NotFound as e:
+        raise Refused(
+            PropagatedReason.REJECTED,
+            f"{session.name} has no kind {kind} in {api_version}: "
+            "install its CustomResourceDefinition there",
+        ) from e
+
+
+def no_kind(api_version: str, kind: str, field: str = "") -> Refused:
+    """What can be the name of no kind must not become part of a URL.
+
+    The schema refuses it; an object from before it did may still lie there.
+    """
+    where = f"{field}: " if field else ""
+    return Refused(
+        PropagatedReason.REJECTED,
+        f"{where}apiVersion {api_version!r:.100} and kind {kind!r:.100} name no kind: correct them",
+    )

@@ -1,0 +1,104 @@
+"""An object that we wrote on a member, as an informer of that member keeps it.
+
+The apply side asks whether it is as it was written, the status side reads its `status`, and the
+session reads its owners, to know whose turn it is when it changes. One generic struct for every
+kind, because the kinds of `spec.manifests` are not known in advance. What nobody asks for is not
+kept: a member has thousands of these, and the spec is the largest part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from crds.names import ANNOTATION_HUB, OWNER_PREFIX
+from machinery.api.resources import Resource
+from machinery.api.responses import shaped
+from machinery.types.metadata import Key, Meta, Object
+from propagator.execution.field_digest import Entry, FieldPrint, print_of, rivals_of
+from propagator.members.sanitize import check_metadata, object_status
+
+
+class ManagedObject(Object, frozen=True):
+    """A member's object with the label `stowage.dev/managed`; fields outside these are not kept."""
+
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+    applied: FieldPrint | None = None
+    """What our last apply owns of it still."""
+    rivals: tuple[str, ...] = ()
+    """Who else wrote something of its spec or data."""
+
+
+class _WireMeta(Meta, frozen=True, rename="camel"):
+    managed_fields: list[Entry] = msgspec.field(default_factory=list)
+
+
+class Wire(Object, frozen=True):
+    """An object of ours as it is decoded, only to become a ManagedObject by `slim` at once."""
+
+    metadata: _WireMeta = msgspec.field(default_factory=_WireMeta)
+    status: Any = None
+    """A mapping; what a custom kind has there otherwise counts as nothing."""
+
+
+def managed(resource: Resource, answer: Mapping[str, Any]) -> ManagedObject:
+    """What is kept of an object that an API server answered with. Raises TransportError."""
+    return slim(resource, shaped(answer, Wire))
+
+
+def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
+    """What is kept of an object of that resource, as it was decoded; what is kept already is.
+
+    Raises TooMuch for metadata that no object has.
+    """
+    if isinstance(found, ManagedObject):
+        return found
+    check_metadata(found.metadata)
+    entries = found.metadata.managed_fields
+    return ManagedObject(
+        metadata=_bare(found.metadata),
+        kind=found.kind,
+        api_version=found.api_version,
+        status=object_status(found.status if isinstance(found.status, dict) else {}),
+        applied=print_of(entries, resource.kind),
+        rivals=rivals_of(entries),
+    )
+
+
+def owners(metadata: Meta) -> dict[str, Key]:
+    """The owning Workloads by UID: {uid: (namespace, name)}.
+
+    An annotation whose value is not `namespace/name` was not written by us and is skipped.
+    """
+    found: dict[str, Key] = {}
+    for annotation, value in metadata.annotations.items():
+        namespace, slash, name = value.partition("/")
+        if annotation.startswith(OWNER_PREFIX) and slash and namespace and name:
+            found[annotation.removeprefix(OWNER_PREFIX)] = (namespace, name)
+    return found
+
+
+def stands_alike(one: ManagedObject, other: ManagedObject) -> bool:
+    """Whether what was applied stands in both or in none: their statuses alone may differ."""
+    if one.applied is None or one.applied != other.applied:
+        return False
+    mine, theirs = one.metadata, other.metadata
+    return (
+        mine.uid == theirs.uid
+        and mine.deleting == theirs.deleting
+        and mine.generation == theirs.generation
+        and mine.labels == theirs.labels
+        and mine.annotations == theirs.annotations
+    )
+
+
+def hub_of(found: ManagedObject) -> str:
+    """The mark of the hub that wrote it; empty for what was written before there were marks."""
+    return found.metadata.annotations.get(ANNOTATION_HUB, "")
+
+
+def _bare(meta: Meta) -> Meta:
+    """Without the entries of managedFields."""
+    return Meta(**{field: getattr(meta, field) for field in Meta.__struct_fields__})

@@ -1,0 +1,95 @@
+"""Whose units pods are, by who made them: a label alone proves nothing.
+
+Every pod of ours carries the UID of its Workload, but anybody who may make pods on a member can
+write the same. A pod counts for a Workload only when it lies in the Workload's namespace and its
+controller is the Workload's main object, or was made by that: a Deployment's ReplicaSets and a
+CronJob's Jobs are known by the names that Kubernetes gives them, so that nothing but the pods has
+to be watched. Of a custom kind nobody knows how it makes its pods: there the namespace decides.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import NamedTuple
+
+from crds.names import LABEL_WORKLOAD_UID
+from machinery.api.resources import group_of
+from machinery.types.metadata import Meta
+from propagator.hub.workload_types import Workload
+
+LABEL_TEMPLATE_HASH = "pod-template-hash"
+_NAME_LIMIT = 253
+
+
+class Claim(NamedTuple):
+    """What a pod says of itself: its Workload's UID, where it lies, and who made it.
+
+    `kind` and `name` are those of its controller, `digest` is its template's, where it has one.
+    """
+
+    uid: str
+    namespace: str
+    group: str
+    kind: str
+    name: str
+    digest: str
+
+
+class Main(NamedTuple):
+    """The object that runs a Workload's units, where it is meant to lie on a member."""
+
+    uid: str
+    namespace: str
+    group: str
+    kind: str
+    name: str
+
+
+def claim_of(meta: Meta) -> Claim | None:
+    """The claim of a pod that names a Workload; None of any other."""
+    uid = meta.labels.get(LABEL_WORKLOAD_UID, "")
+    if not uid:
+        return None
+    maker = next((owner for owner in meta.owner_references if owner.controller), None)
+    group, kind, name = ("", "", "")
+    if maker is not None:
+        group, kind, name = group_of(maker.api_version), maker.kind, maker.name
+    digest = meta.labels.get(LABEL_TEMPLATE_HASH, "")
+    return _shared(Claim(uid, sys.intern(meta.namespace), group, kind, name, digest))
+
+
+def main_of(workload: Workload) -> Main:
+    """Where the object lies that runs its units."""
+    outline = workload.outline
+    name = outline.name or workload.metadata.name
+    group = group_of(outline.api_version)
+    return Main(workload.uid, workload.namespace, group, outline.kind, name)
+
+
+def made_by(claim: Claim, main: Main) -> bool:
+    """Whether a pod that says so is one of that main object's."""
+    if (claim.uid, claim.namespace) != (main.uid, main.namespace):
+        return False
+    maker = (claim.group, claim.kind)
+    match main.group, main.kind:
+        case "apps", "Deployment":
+            named = claim.digest and claim.name == replica_set(main.name, claim.digest)
+            return maker == ("apps", "ReplicaSet") and bool(named)
+        case "batch", "CronJob":
+            minute = claim.name.removeprefix(f"{main.name}-")
+            return maker == ("batch", "Job") and minute != claim.name and minute.isdecimal()
+        case "apps" | "batch", _:
+            return (*maker, claim.name) == (main.group, main.kind, main.name)
+    return True
+
+
+def replica_set(deployment: str, digest: str) -> str:
+    """The name that a Deployment gives its ReplicaSet for a template of that hash."""
+    return f"{deployment[: _NAME_LIMIT - len(digest) - 1]}-{digest}"
+
+
+@lru_cache(maxsize=4096)
+def _shared(claim: Claim) -> Claim:
+    """The first equal one: many pods have the same maker."""
+    return claim

@@ -1,0 +1,106 @@
+"""Asks a member whether it is there: the only thing that decides about Ready.
+
+A watch of a member whose API server has stopped is silent like that of a quiet one, so every few
+seconds a small request is made. One failure proves nothing on a busy network; a second one, a
+moment later, does. While a member does not answer, the pauses between probes grow up to a limit, so
+that it heals by itself, soon, and costs next to nothing until then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from machinery.api.client import ApiClient
+from machinery.api.lanes import FACT
+from machinery.clock import Clock
+from machinery.errors import TransportError
+from machinery.runtime.backoff import delay
+from propagator.members.health import CONNECTED, Health, Verdict, unreachable, verdict_of
+from propagator.settings import SessionSettings
+
+_VERSION_EVERY = 12
+"""Probes between two looks at the version, which changes when a cluster is upgraded."""
+_FIRST_PAUSE = 1.0
+
+
+class Probe:
+    """Asks through `client`; `seen` is called after each answer or failure."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        settings: SessionSettings,
+        clock: Clock,
+        health: Health,
+        seen: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._seen = seen
+        self._until_version = 0
+        self.version = ""
+        self._health = health
+
+    async def until_answered(self, refused: Callable[[Verdict], None]) -> Verdict:
+        """Ask until there is an answer; `refused` hears every verdict before it but the first.
+
+        One failure proves nothing here either: what was said of the member stands a moment longer.
+        """
+        failures = 0
+        self._until_version = 0
+        while not (verdict := await self._ask(cold=True)).ready:
+            failures += 1
+            if failures == 1:
+                await self._clock.sleep(self._settings.probe_confirm)
+                continue
+            refused(verdict)
+            cap = self._settings.probe_backoff
+            pause = delay(failures, base=_FIRST_PAUSE, cap=cap, jitter=random.random)
+            await self._clock.sleep(pause)
+        return verdict
+
+    async def until_lost(self) -> Verdict:
+        """Ask until two probes in a row fail; the verdict of the second."""
+        while True:
+            period = self._settings.probe_period * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
+            await self._clock.sleep(period)
+            if (await self._ask()).ready:
+                continue
+            await self._clock.sleep(self._settings.probe_confirm)
+            verdict = await self._ask()
+            if not verdict.ready:
+                return verdict
+
+    async def _ask(self, *, cold: bool = False) -> Verdict:
+        """One probe. /readyz, unlike /version, knows whether the server reaches its own store."""
+        started = self._clock.monotonic()
+        limit = self._settings.probe_timeout
+        question = self._client.request("GET", "/readyz", timeout=limit, errand=FACT)
+        verdict = await self._judge(question)
+        seconds = self._clock.monotonic() - started
+        self._health.record(answered=verdict.ready, seconds=seconds, cold=cold)
+        if verdict.ready and self._until_version == 0:
+            verdict = await self._judge(self._learn_version())
+        self._until_version = max(0, self._until_version - 1)
+        self._seen()
+        return verdict
+
+    async def _learn_version(self) -> None:
+        self.version = await self._client.version()
+        self._until_version = _VERSION_EVERY
+
+    async def _judge(self, question: Coroutine[Any, Any, object]) -> Verdict:
+        seconds = self._settings.probe_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await question
+        except TimeoutError:
+            return unreachable(f"{self._client.connection.server}: no answer within {seconds:g} s")
+        except TransportError as fault:
+            return verdict_of(fault)
+        return CONNECTED

@@ -1,0 +1,147 @@
+"""The set of member sessions: who is there, and who wants to know when something changes on them.
+
+The registrar admits and drops members; the apply side and the Workload status look them up and
+listen. Each session runs in a task of its own, and a fault in one ends only that one, which is
+started again after a pause: one member never delays another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import TypeAlias
+
+from machinery import logs
+from machinery.clock import Clock
+from machinery.types.metadata import Key
+from propagator.members.session import Holders, MemberSession, Sync
+from propagator.settings import SessionSettings
+
+ChangeListener: TypeAlias = Callable[[str, Key | None], None]
+"""(member's name, Workload's key). No key: everything about that member may have changed.
+
+Called in the event loop, at once and often: it must not block, and is best a `queue.add`.
+"""
+
+LOG = logs.get(__name__)
+_RESTART_PAUSE = 5.0
+
+
+class MemberFleet:
+    """Every member session of this process.
+
+    `sync` is called by each session's workers, only while that member is ready. `before_write` is
+    called right before each attempt of a write to any member, and raises LeaseLost.
+    """
+
+    def __init__(
+        self,
+        sync: Sync,
+        *,
+        settings: SessionSettings,
+        clock: Clock,
+        before_write: Callable[[], None],
+    ) -> None:
+        self._sync = sync
+        self._before_write = before_write
+        self._settings = settings
+        self._clock = clock
+        self._sessions: dict[str, MemberSession] = {}
+        self._holders = Holders()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._on_change: list[ChangeListener] = []
+        self._on_facts: list[Callable[[str], None]] = []
+
+    def get(self, name: str) -> MemberSession | None:
+        """The session of that MemberCluster, ready or not; None when there is no such member."""
+        return self._sessions.get(name)
+
+    def names(self) -> list[str]:
+        """Every member's name, in order."""
+        return sorted(self._sessions)
+
+    def holders(self, uid: str) -> set[str]:
+        """The members that show something of the Workload of that UID."""
+        return self._holders.of(uid)
+
+    def wake(self, name: str, key: Key) -> None:
+        """Have that member work on a Workload now, however often it failed there.
+
+        Nothing happens when there is no such member.
+        """
+        session = self._sessions.get(name)
+        if session is not None:
+            session.wake(key)
+
+    def on_change(self, listener: ChangeListener) -> None:
+        """Tell `listener` of readiness, of units and of objects of ours that changed on a member.
+
+        A member that was admitted or dropped is told as (name, None) too.
+        """
+        self._on_change.append(listener)
+
+    def on_facts(self, listener: Callable[[str], None]) -> None:
+        """Tell `listener` when what MemberCluster.status says about a member may have changed."""
+        self._on_facts.append(listener)
+
+    def admit(self, name: str) -> MemberSession:
+        """The session of that name, made and started when there is none."""
+        session = self._sessions.get(name)
+        if session is None:
+            session = self._sessions[name] = MemberSession(
+                name,
+                sync=self._sync,
+                settings=self._settings,
+                clock=self._clock,
+                changed=self._changed,
+                facts=self._facts,
+                before_write=self._before_write,
+                holders=self._holders,
+            )
+            self._tasks[name] = asyncio.create_task(self._keep(session), name=f"member {name}")
+            self._changed(name, None)
+        return session
+
+    async def drop(self, name: str) -> None:
+        """End that member's session; nothing on the member is touched."""
+        if self._sessions.pop(name, None) is None:
+            return
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.wait([task])
+        self._changed(name, None)
+
+    async def close(self) -> None:
+        """End all sessions and wait until they have ended; no listener is told."""
+        tasks = list(self._tasks.values())
+        self._sessions.clear()
+        self._tasks.clear()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _keep(self, session: MemberSession) -> None:
+        while True:
+            await self._attempt(session)
+            await self._clock.sleep(_RESTART_PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
+
+    async def _attempt(self, session: MemberSession) -> None:
+        try:
+            await session.run()
+        except Exception:  # a bug met on one member must not stop the others
+            LOG.exception(
+                "member session failed, starting it again", extra={"object": session.name}
+            )
+            session.failed()
+
+    def _changed(self, name: str, key: Key | None) -> None:
+        for listener in self._on_change:
+            listener(name, key)
+        if key is None:
+            self._facts(name)
+
+    def _facts(self, name: str) -> None:
+        for listener in self._on_facts:
+            listener(name)

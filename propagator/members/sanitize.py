@@ -1,0 +1,128 @@
+"""What a member says, in the form that the hub can hold: bounded, plain, and of the right type.
+
+A member's API server is somebody else's, and may say anything: labels that are none, ten thousand
+resources, numbers beyond any integer, text that drives a terminal. All of it passes here before it
+is kept, so that MemberCluster.status and Workload.status always pass their schemas, and one that
+lies spoils nothing but the picture of itself. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from crds.base import NAME as DNS_LABEL
+from crds.base import QUALIFIED
+from machinery.types.bounds import ADDRESSES, CONDITIONS, NAME, RESOURCES, WORD, TooMuch, clean
+from machinery.types.metadata import Meta
+
+_LABEL_KEY = re.compile(rf"(?:{DNS_LABEL}(?:\.{DNS_LABEL})*/)?{QUALIFIED}")
+_LABEL_VALUE = re.compile(rf"(?:{QUALIFIED})?")
+_PROVIDER = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
+_MOST = 2**31 - 1
+_METADATA_CHARACTERS = 512 * 1024
+"""Of labels and annotations together; Kubernetes itself takes 256 KiB of annotations."""
+_FIRST_RESOURCES = ("cpu", "memory", "pods", "ephemeral-storage")
+_COUNTS = (
+    "replicas",
+    "readyReplicas",
+    "updatedReplicas",
+    "availableReplicas",
+    "desiredNumberScheduled",
+    "numberReady",
+    "active",
+    "ready",
+    "succeeded",
+    "failed",
+)
+
+
+def is_label_key(key: str) -> bool:
+    """Whether Kubernetes takes it as the key of a label or a taint."""
+    return len(key) <= 317 and _LABEL_KEY.fullmatch(key) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Whether Kubernetes takes it as the value of a label or a taint."""
+    return len(value) <= 63 and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def provider(text: str) -> str:
+    """A name that can become a label; empty where the text is none."""
+    name = text[:WORD].lower()
+    return name if _PROVIDER.fullmatch(name) else ""
+
+
+def resources(names: Iterable[str]) -> list[str]:
+    """Those that are names of resources, and no more than a status holds: the usual ones first."""
+    valid = sorted(name for name in names if is_label_key(name))
+    first = [name for name in _FIRST_RESOURCES if name in valid]
+    return sorted([*first, *(name for name in valid if name not in _FIRST_RESOURCES)][:RESOURCES])
+
+
+def check_texts(*texts: str) -> None:
+    """Raises TooMuch for one that is longer than any name."""
+    if any(len(text) > NAME for text in texts):
+        raise TooMuch(f"a name is longer than {NAME} characters")
+
+
+def check_metadata(meta: Meta) -> None:
+    """Raises TooMuch for more labels and annotations than Kubernetes takes."""
+    pairs = (*meta.labels.items(), *meta.annotations.items())
+    if sum(len(key) + len(value) for key, value in pairs) > _METADATA_CHARACTERS:
+        raise TooMuch(f"labels and annotations of more than {_METADATA_CHARACTERS} characters")
+
+
+def object_status(said: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept of an object's status: counts, conditions, the addresses of a load balancer."""
+    kept: dict[str, Any] = {key: _count(said[key]) for key in _COUNTS if key in said}
+    if "observedGeneration" in said:
+        kept["observedGeneration"] = _whole(said["observedGeneration"], 2**63 - 1)
+    conditions = [_condition(each) for each in _mappings(said.get("conditions"), CONDITIONS)]
+    if conditions:
+        kept["conditions"] = conditions
+    balancer = said.get("loadBalancer")
+    if isinstance(balancer, dict):
+        ingress = [_address(each) for each in _mappings(balancer.get("ingress"), ADDRESSES)]
+        if any(ingress):
+            kept["loadBalancer"] = {"ingress": [each for each in ingress if each]}
+    return kept
+
+
+def _condition(said: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _text(said[key], WORD) for key in ("type", "status", "reason") if key in said}
+
+
+def _address(said: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of status.loadBalancer.ingress."""
+    kept: dict[str, Any] = {
+        key: _text(said[key], NAME) for key in ("ip", "hostname", "ipMode") if said.get(key)
+    }
+    ports = [_port(each) for each in _mappings(said.get("ports"), ADDRESSES)]
+    return kept | ({"ports": ports} if ports else {})
+
+
+def _port(said: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {"port": _whole(said.get("port"), 65535)}
+    return kept | {key: _text(said[key], WORD) for key in ("protocol", "error") if key in said}
+
+
+def _mappings(said: Any, most: int) -> list[Mapping[str, Any]]:
+    listed = said if isinstance(said, list) else []
+    return [each for each in listed[:most] if isinstance(each, dict)]
+
+
+def _text(said: Any, most: int) -> str:
+    return clean(said, most) if isinstance(said, str) else ""
+
+
+def _count(said: Any) -> int:
+    return _whole(said, _MOST)
+
+
+def _whole(said: Any, most: int) -> int:
+    """A whole number that is none counts as nothing."""
+    if isinstance(said, bool) or not isinstance(said, int):
+        return 0
+    return min(max(said, 0), most)

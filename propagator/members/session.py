@@ -1,0 +1,396 @@
+"""One session per member: everything that this process has to do with one MemberCluster.
+
+A session lives as long as its MemberCluster. What it stands on may change underneath: each set of
+credentials is a `Link`, replaced when the Secret changes, absent while there is no usable one. Its
+queue of Workloads belongs to it alone and is served by its own workers over its own connections, so
+that a slow or dead member delays nobody. Keys that come while the member is not ready are kept, and
+worked on when it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from fnmatch import fnmatchcase
+from typing import TypeAlias
+
+from crds.membercluster import ReadyReason
+from crds.names import forbidden_namespace
+from machinery import logs
+from machinery.api.client import ApiClient
+from machinery.api.lanes import working_for, works_for
+from machinery.api.resources import Resource
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import Conflict, KubeconfigError, LeaseLost, StowageError, Unreachable
+from machinery.runtime.fair_queue import namespace_of
+from machinery.runtime.informer import Informer
+from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.tasks import Gradually
+from machinery.types.metadata import Key
+from propagator.access.credentials import Credentials
+from propagator.members.connection import Link, LinkListener
+from propagator.members.health import Contact, Health, UnitCounts, Verdict, unreachable, verdict_of
+from propagator.members.objects import ManagedObject, owners, stands_alike
+from propagator.members.pods import Main
+from propagator.members.watches import EVERYWHERE
+from propagator.settings import SessionSettings
+
+Sync: TypeAlias = Callable[["MemberSession", Key], Awaitable[float | None]]
+"""Make one member right for one Workload; seconds until it shall be looked at again, or None."""
+
+LOG = logs.get(__name__)
+_UNREAD = Verdict(
+    ReadyReason.SECRET_NOT_FOUND,
+    "its Secret could not be read so far: check that the propagator may get and watch it",
+)
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 60.0
+REST_SECONDS = 0.5
+"""What waits for something is not looked at more often, whatever happens to its objects."""
+
+
+class Holders:
+    """Which members show something of a Workload, by its UID. One for all sessions."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, set[str]] = {}
+
+    def of(self, uid: str) -> set[str]:
+        """The members that do; a copy."""
+        return set(self._members.get(uid, ()))
+
+    def add(self, uid: str, member: str) -> None:
+        """That member shows the first object of it."""
+        self._members.setdefault(uid, set()).add(member)
+
+    def discard(self, uid: str, member: str) -> None:
+        """That member shows none any more."""
+        members = self._members.get(uid, set())
+        members.discard(member)
+        if not members:
+            self._members.pop(uid, None)
+
+
+class MemberSession:
+    """What the rest of the propagator sees of one member. Made by `MemberFleet.admit`.
+
+    `changed(name, key)` is told of readiness (no key), of objects of ours and of unit counts;
+    `facts(name)` of what MemberCluster.status tells. `before_write` raises LeaseLost.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sync: Sync,
+        settings: SessionSettings,
+        clock: Clock,
+        changed: Callable[[str, Key | None], None],
+        facts: Callable[[str], None],
+        before_write: Callable[[], None],
+        holders: Holders,
+    ) -> None:
+        self.name = name
+        self.namespaces: tuple[str, ...] = ("*",)
+        """Globs of the target namespaces that spec.namespaces allows; see `take_in`."""
+        self.allowed_kinds: frozenset[str] = frozenset()
+        """Guarded kinds that spec.allowedKinds lists, `<group>/<kind>`; see `take_in`."""
+        self.health = Health()
+        """How well the member's API server answers, whatever credentials are in use."""
+        self.queue: WorkQueue[Key] = WorkQueue(
+            name="member", clock=clock, flow=namespace_of, seats=settings.workers
+        )
+        """Workloads to be synced on this member; `add` a key to have `sync` called with it."""
+        self.link: Link | None = None
+        self.verdict: Verdict | None = None
+        """The last one; None until something is known, which is not the same as bad."""
+        self.generation = 0
+        """Of the MemberCluster, as this session has taken it in; see `take_in`."""
+        self._judged = False  # by the present credentials
+        self._sync = sync
+        self._settings = settings
+        self._clock = clock
+        self._resources: dict[Resource, None] = {}  # that were asked for, in order
+        self._changed = changed
+        self._facts = facts
+        self._before_write = before_write
+        self._holders = holders
+        self._offer: Credentials | Verdict | None = None
+        self._offered = asyncio.Event()
+        self._parked: set[Key] = set()
+        self._wakes: Gradually[Key] = Gradually(self.wake)
+        self._pauses: Pauses[Key] = Pauses(clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE)
+        self._rest: dict[Key, float] = {}
+        self._owners: dict[str, Key] = {}
+        self._owned: Counter[str] = Counter()
+
+    @property
+    def client(self) -> ApiClient | None:
+        """For reads; None while there is no usable kubeconfig."""
+        return self.link.client if self.link else None
+
+    @property
+    def ready(self) -> bool:
+        """True while the member answers and its objects are known; `sync` is called only then."""
+        return self.link is not None and self.link.serving
+
+    @property
+    def contact(self) -> Contact:
+        """Whether something can be said of the member now.
+
+        CONNECTING from each new set of credentials on, until they have been tried: for the time of
+        a probe, its confirmation and the first lists.
+        """
+        if self._judged and self.ready:
+            return Contact.SERVING
+        if self._judged and self.verdict is not None and not self.verdict.ready:
+            return Contact.AWAY
+        return Contact.CONNECTING
+
+    @property
+    def message(self) -> str:
+        """The reason in a sentence that names the member, without any secret."""
+        return self.verdict.told(self.name) if self.verdict else f"{self.name}: not asked yet"
+
+    def allows(self, namespace: str) -> bool:
+        """Whether that target namespace is allowed here; kube-* and stowage-system never are."""
+        if forbidden_namespace(namespace):
+            return False
+        return any(fnmatchcase(namespace, glob) for glob in self.namespaces)
+
+    def wake(self, key: Key) -> None:
+        """Work on that Workload now, however often it failed here."""
+        self._rest.pop(key, None)
+        self._pauses.over(key)
+        self.queue.add(key)
+
+    def client_for(self, namespace: str) -> Verbs:
+        """For writes into that namespace of the member, as whom its credentials say.
+
+        Raises Unreachable while there is no usable kubeconfig.
+        """
+        return self._linked().client_for(namespace)
+
+    def track(self, resource: Resource, namespace: str = EVERYWHERE) -> Informer[ManagedObject]:
+        """The informer that sees our objects of that kind there, started by the first call.
+
+        It watches the label `stowage.dev/managed=true`; its changes put the owning Workloads into
+        `queue` and tell the listeners. Ask again each time: the informer is another one when
+        credentials changed. Raises Unreachable while there is no usable kubeconfig; the kind is
+        then remembered and watched as soon as there is one.
+        """
+        self._resources[resource] = None
+        return self._linked().watches.track(resource, namespace)
+
+    def untrack(self, resource: Resource) -> None:
+        """Watch that kind no more; `track` begins anew."""
+        self._resources.pop(resource, None)
+        if self.link is not None:
+            self.link.watches.untrack(resource)
+
+    def tracked(
+        self, resource: Resource, namespace: str = EVERYWHERE
+    ) -> Informer[ManagedObject] | None:
+        """The informer that `track` started, if there is one now. It may not be synced yet."""
+        return self.link.watches.tracked(resource, namespace) if self.link else None
+
+    def units(self, main: Main) -> UnitCounts | None:
+        """How the units that a Workload's main object runs fare on this member, from its pods.
+
+        None while that is not known: keep what was said before. A member that does not answer
+        keeps its last counts.
+        """
+        if self.link is None or not self.link.counted:
+            return None
+        return self.link.units.counts(main)
+
+    def take_in(
+        self, *, namespaces: tuple[str, ...], allowed_kinds: frozenset[str], generation: int
+    ) -> None:
+        """What the MemberCluster of that generation says, once `use` or `refuse` know it too.
+
+        Whoever is concerned by a rule that changed is told: what was refused may be allowed now.
+        """
+        same = (self.namespaces, self.allowed_kinds) == (namespaces, allowed_kinds)
+        if same and self.generation == generation:
+            return
+        self.namespaces, self.allowed_kinds = namespaces, allowed_kinds
+        self.generation = generation
+        if same:
+            self._facts(self.name)
+        else:
+            self._changed(self.name, None)
+
+    def await_secret(self) -> None:
+        """Which credentials to use is not known yet."""
+        self._take(None)
+
+    def use(self, credentials: Credentials) -> None:
+        """Talk to the member by these credentials from now on; the same again change nothing.
+
+        Another token alone is used from the next request on, and interrupts nothing.
+        """
+        link, present = self.link, self._offer
+        token = credentials.connection.token
+        if link is None or not link.serving or not token or not isinstance(present, Credentials):
+            self._take(credentials)
+        elif credentials.differs_only_in_token(present):
+            self._offer = credentials
+            link.use_token(token)
+        else:
+            self._take(credentials)
+
+    def refuse(self, verdict: Verdict) -> None:
+        """There is no usable kubeconfig, for this reason; the present connection is given up."""
+        self._take(verdict)
+
+    async def run(self) -> None:
+        """Work until cancelled. Called by the fleet, once at a time."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(
+                work(self.queue, self._sync_ready, workers=self._settings.workers, log=LOG)
+            )
+            tasks.create_task(self._wakes.run())
+            tasks.create_task(self._follow())
+
+    def failed(self) -> None:
+        """A fault of ours ended `run`, which is tried again; until then the member is away."""
+        self._judge(unreachable("the propagator failed at it, its log says how"))
+
+    def _take(self, offer: Credentials | Verdict | None) -> None:
+        if offer != self._offer:
+            self._offer = offer
+            self._judged = False
+            self._offered.set()
+
+    def _linked(self) -> Link:
+        if self.link is None:
+            raise Unreachable("there is no usable kubeconfig now")
+        return self.link
+
+    async def _follow(self) -> None:
+        """Serve each offer until the next one."""
+        while True:
+            self._offered.clear()
+            async with asyncio.TaskGroup() as tasks:
+                serving = tasks.create_task(self._serve(self._offer))
+                await self._offered.wait()
+                serving.cancel()
+
+    async def _serve(self, offer: Credentials | Verdict | None) -> None:
+        match offer:
+            case Verdict():
+                self._judge(offer)
+            case Credentials():
+                await self._connect(offer)
+            case None:
+                await self._clock.sleep(self._settings.secret_patience)
+                self._judge(_UNREAD)
+
+    async def _connect(self, credentials: Credentials) -> None:
+        try:
+            self.link = Link(
+                credentials,
+                name=self.name,
+                settings=self._settings,
+                clock=self._clock,
+                resources=self._resources,
+                listener=self._listener(),
+                health=self.health,
+                before_write=self._before_write,
+            )
+            await self.link.run()
+        except KubeconfigError as fault:
+            self._judge(verdict_of(fault))
+        finally:
+            self.link = None
+            for uid in self._owners:
+                self._holders.discard(uid, self.name)
+            self._owners.clear()  # the next link tells of every object again
+            self._owned.clear()
+
+    def _listener(self) -> LinkListener:
+        return LinkListener(
+            verdict=self._judge,
+            managed=self._managed_changed,
+            units=self._units_changed,
+            facts=lambda: self._facts(self.name),
+            counted=lambda: self._changed(self.name, None),
+        )
+
+    def _judge(self, verdict: Verdict) -> None:
+        known, self.verdict = self._judged and self.verdict == verdict, verdict
+        self._judged = True
+        if not known:
+            log = LOG.info if verdict.ready else LOG.warning
+            log("%s: %s", verdict.reason, self.message, extra={"object": self.name})
+        if self.ready:
+            self._unpark()
+        if self.ready or not known:
+            self._changed(self.name, None)  # the publisher is told by it too
+
+    def _unpark(self) -> None:
+        """The member is back: work on what came meanwhile, and look at all that lies on it."""
+        self._wakes.add(self.name, self._parked | set(self._owners.values()))
+        self._parked.clear()
+
+    async def _sync_ready(self, key: Key) -> float | None:
+        """Sync one Workload, unless it rests: what failed or waits is not tried at each event."""
+        if not self.ready:
+            self._parked.add(key)
+            return None
+        rest = self._rest.pop(key, 0.0) - self._clock.monotonic()
+        if rest <= 0:
+            with working_for(key):
+                again, rest = await self._try(key)
+        else:
+            again = rest
+        if rest > 0:
+            self._rest[key] = self._clock.monotonic() + rest
+        return again
+
+    async def _try(self, key: Key) -> tuple[float | None, float]:
+        """(Seconds until the next look, or None; seconds until the next event may bring it on)."""
+        try:
+            again = await self._sync(self, key)
+        except (Conflict, LeaseLost):
+            raise  # something was changed meanwhile: it is looked at again at once
+        except StowageError as fault:
+            again = self._pauses.hold(key)
+            note = "%s: %s: will be tried again in %.1f s"
+            LOG.warning(note, self.name, fault, again, extra={"object": "/".join(key)})
+            return again, again
+        self._pauses.over(key)
+        return again, min(again or 0.0, REST_SECONDS)
+
+    def _managed_changed(self, old: ManagedObject | None, new: ManagedObject | None) -> None:
+        """Have the owners looked at, but not for a new status, or for what their own worker did."""
+        before = owners(old.metadata) if old else {}
+        after = owners(new.metadata) if new else {}
+        self._count_owners(before, after)
+        looked_at = old is not None and new is not None and stands_alike(old, new)
+        for key in {*before.values(), *after.values()}:
+            if not looked_at and not (new is not None and works_for(key)):
+                self.queue.add(key)
+            self._changed(self.name, key)
+
+    def _count_owners(self, before: dict[str, Key], after: dict[str, Key]) -> None:
+        """Know a Workload's key by its UID for as long as there is an object of it."""
+        for uid in after.keys() - self._owners.keys():
+            self._holders.add(uid, self.name)
+        self._owners.update(after)
+        self._owned.update(after.keys())
+        self._owned.subtract(before.keys())
+        for uid in before:
+            if self._owned[uid] <= 0:
+                del self._owned[uid]
+                self._owners.pop(uid, None)
+                self._holders.discard(uid, self.name)
+
+    def _units_changed(self, uids: set[str]) -> None:
+        for uid in uids:
+            if uid in self._owners:
+                self._changed(self.name, self._owners[uid])

@@ -1,0 +1,253 @@
+"""The watches over our objects on one member, and which Workload owns what of it.
+
+A kind is watched in all namespaces at once, unless the credential may read it only where tenants
+live: then in each namespace by itself, as that namespace's identity. Whoever asks names the kind
+and the namespace, and need not know which it is.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias, cast
+
+from crds.names import LABEL_MANAGED
+from machinery.api.resources import Resource
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import Forbidden, NotFound
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+from propagator.members.objects import ManagedObject, Wire, owners, slim
+
+MANAGED_SELECTOR = f"{LABEL_MANAGED}=true"
+EVERYWHERE = ""
+"""In place of a namespace: a watch over all of them."""
+
+Watched: TypeAlias = tuple[Resource, str]
+"""A kind, and the namespace in which it is watched."""
+Found: TypeAlias = tuple[Resource, ManagedObject]
+Changed: TypeAlias = Callable[[ManagedObject | None, ManagedObject | None], None]
+
+
+class Watches:
+    """The informers of one link, made when they are first asked for.
+
+    `client_for(namespace)` is who watches in that namespace, in all of them for EVERYWHERE.
+    `apart` are the kinds that are watched in each namespace by itself, in those that were entered.
+    `begin` runs an informer until `end` is called with it. `changed(old, new)` hears of every
+    object of ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        client_for: Callable[[str], Verbs],
+        apart: Collection[Resource],
+        begin: Callable[[Informer[ManagedObject]], None],
+        end: Callable[[Informer[ManagedObject]], None],
+        changed: Changed,
+        clock: Clock,
+    ) -> None:
+        self._client_for = client_for
+        self._apart = frozenset(apart)
+        self._begin = begin
+        self._end = end
+        self._changed = changed
+        self._clock = clock
+        self._entered: set[str] = set()
+        self._followed: set[Resource] = set()
+        self._informers: dict[Watched, Informer[ManagedObject]] = {}
+        self._asked: dict[Watched, float] = {}
+        self._owned: dict[str | Key, dict[tuple[Resource, Key], ManagedObject]] = {}
+
+    def __iter__(self) -> Iterator[Informer[ManagedObject]]:
+        """Every informer there is; a copy, so that it may be walked across an await."""
+        return iter(list(self._informers.values()))
+
+    def follow(self, resource: Resource) -> None:
+        """See our objects of that kind wherever there may be any."""
+        if resource not in self._apart:
+            self.track(resource, EVERYWHERE)
+            return
+        self._followed.add(resource)
+        for namespace in self._entered:
+            self.track(resource, namespace)
+
+    def enter(self, namespace: str) -> None:
+        """There may be something of ours in that namespace."""
+        self._entered.add(namespace)
+        for resource in self._followed:
+            self.track(resource, namespace)
+
+    def leave(self, namespace: str) -> None:
+        """Nothing of that namespace is ours to see any more; what was seen there is forgotten."""
+        self._entered.discard(namespace)
+        for watched in [each for each in self._informers if each[1] == namespace]:
+            self._drop(watched)
+
+    def rest(self, idle: float) -> None:
+        """End the watches in single namespaces that show nothing, and that nobody asked for lately.
+
+        Only we put anything there, so that nothing will come while nobody asks.
+        """
+        before = self._clock.monotonic() - idle
+        for watched, informer in list(self._informers.items()):
+            shown = len(informer) or not informer.trusted
+            if watched[1] != EVERYWHERE and not shown and self._asked[watched] < before:
+                self._drop(watched)
+
+    def track(self, resource: Resource, namespace: str) -> Informer[ManagedObject]:
+        """The informer that sees our objects of that kind there, begun by the first call."""
+        watched = self._watched(resource, namespace)
+        self._asked[watched] = self._clock.monotonic()
+        informer = self._informers.get(watched)
+        if informer is None:
+            informer = self._informers[watched] = self._make(watched)
+            self._begin(informer)
+        return informer
+
+    def untrack(self, resource: Resource) -> None:
+        """End every watch over that kind, and forget what it showed."""
+        self._followed.discard(resource)
+        for watched in [each for each in self._informers if each[0] == resource]:
+            self._drop(watched)
+
+    def tracked(self, resource: Resource, namespace: str) -> Informer[ManagedObject] | None:
+        """The informer that `track` began, if there is one. It may not be synced yet."""
+        return self._informers.get(self._watched(resource, namespace))
+
+    def answered(self, api_version: str, kind: str, *, namespaces: Collection[str]) -> bool:
+        """Whether a kind was listed, or refused, wherever somebody of these namespaces may have it.
+
+        A kind that a member lacks shows all of nothing, and so does one without a tenant.
+        """
+        apart = any(_is(each, api_version, kind) for each in self._followed)
+        found = self.concerning(api_version, kind, namespaces=namespaces)
+        return (apart or bool(found)) and all(
+            informer.trusted or isinstance(informer.last_error, NotFound | Forbidden)
+            for informer in found
+        )
+
+    def concerning(
+        self, api_version: str, kind: str, *, namespaces: Collection[str]
+    ) -> list[Informer[ManagedObject]]:
+        """Those that watch a kind for somebody who lives in these namespaces.
+
+        Others may show what it left elsewhere; but one that is refused there is not its matter.
+        """
+        return [
+            informer
+            for where, informer in self.of_kind(api_version, kind).items()
+            if where in (EVERYWHERE, *namespaces) or not isinstance(informer.last_error, Forbidden)
+        ]
+
+    def of_kind(self, api_version: str, kind: str) -> dict[str, Informer[ManagedObject]]:
+        """Those that watch a kind, by the namespace in which they do."""
+        return {
+            namespace: informer
+            for (resource, namespace), informer in self._informers.items()
+            if _is(resource, api_version, kind)
+        }
+
+    def owned(self, uid: str) -> list[Found]:
+        """Everything that the Workload of that UID owns, as far as it is seen."""
+        return [(resource, found) for (resource, _), found in self._owned.get(uid, {}).items()]
+
+    def named(self, key: Key) -> list[Found]:
+        """Everything whose owner is, or once was, called like that, whatever its UID."""
+        return [(resource, found) for (resource, _), found in self._owned.get(key, {}).items()]
+
+    def lose(self, found: ManagedObject) -> None:
+        """The member has said that this very object is gone: no watch needs to tell that."""
+        for informer in self:
+            held = informer.get(found.metadata.key)
+            if held is not None and held.metadata.uid == found.metadata.uid:
+                informer.lose(held)
+
+    def renew(self) -> None:
+        """Have everything listed anew by a list that begins from now on."""
+        for watched, informer in list(self._informers.items()):
+            if informer.synced:
+                self._drop(watched)
+                self.track(*watched)
+
+    def close(self) -> None:
+        """Nothing is followed any more, and nobody is told of that."""
+        for informer in self:
+            informer.discard()
+        self._informers.clear()
+
+    def is_apart(self, resource: Resource) -> bool:
+        """Whether it is watched in each namespace by itself."""
+        return resource in self._apart
+
+    def _watched(self, resource: Resource, namespace: str) -> Watched:
+        if resource not in self._apart:
+            return resource, EVERYWHERE
+        if not namespace:
+            raise ValueError(f"{resource.plural} are watched in one namespace at a time here")
+        return resource, namespace
+
+    def _make(self, watched: Watched) -> Informer[ManagedObject]:
+        resource, namespace = watched
+        informer = Informer(
+            self._client_for(namespace),
+            resource,
+            cast("type[ManagedObject]", Wire),  # it becomes one before anybody sees it
+            transform=functools.partial(slim, resource),
+            namespace=namespace or None,
+            label_selector=MANAGED_SELECTOR,
+            clock=self._clock,
+        )
+        informer.add_handler(lambda old, new: self._hear(watched, informer, old, new))
+        return informer
+
+    def _hear(
+        self,
+        watched: Watched,
+        informer: Informer[ManagedObject],
+        old: ManagedObject | None,
+        new: ManagedObject | None,
+    ) -> None:
+        """Follow an informer while it is the one in use.
+
+        Whoever wrote may still hold the one before: what it is told of then was counted already, or
+        is seen by its successor, and nobody would take it back.
+        """
+        if self._informers.get(watched) is informer:
+            self._follow(watched[0], old, new)
+
+    def _drop(self, watched: Watched) -> None:
+        """Forget a watch and all that it showed."""
+        informer = self._informers.pop(watched)
+        self._asked.pop(watched, None)
+        self._end(informer)
+        for found in informer.values():
+            self._follow(watched[0], found, None)
+
+    def _follow(
+        self, resource: Resource, old: ManagedObject | None, new: ManagedObject | None
+    ) -> None:
+        if old is not None:
+            for owner in _uids_and_names(old):
+                self._let_go(owner, (resource, old.metadata.key))
+        if new is not None:
+            for owner in _uids_and_names(new):
+                self._owned.setdefault(owner, {})[resource, new.metadata.key] = new
+        self._changed(old, new)
+
+    def _let_go(self, owner: str | Key, which: tuple[Resource, Key]) -> None:
+        held = self._owned.get(owner, {})
+        held.pop(which, None)
+        if not held:
+            self._owned.pop(owner, None)
+
+
+def _uids_and_names(found: ManagedObject) -> set[str | Key]:
+    held = owners(found.metadata)
+    return {*held, *held.values()}
+
+
+def _is(resource: Resource, api_version: str, kind: str) -> bool:
+    return (resource.api_version, resource.kind) == (api_version, kind)

@@ -1,0 +1,1 @@
+"""What is seen on the members becomes the status of a Workload."""

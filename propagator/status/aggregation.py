@@ -1,0 +1,186 @@
+"""What is said of a Workload on the hub: what its shares make in sum, and its two conditions. Pure.
+
+From the shares (`sharestatus`) to the fields of the status that the propagator owns;
+`propagator.status.controller` does the writing. A condition names the generation that it speaks of:
+while the present one is on its way, nothing that was true of the one before is said of it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from crds.workload import (
+    PropagatedReason,
+    ShareState,
+    WorkloadCondition,
+    WorkloadReadyReason,
+    WorkloadState,
+)
+from machinery.types import conditions
+from propagator.hub.noted_kinds import first_kinds
+from propagator.hub.workload_types import Workload
+from propagator.status.cluster_share import MESSAGE_LIMIT, Share, Word
+from propagator.status.outcome import Outcome
+
+_SENTENCES = 20
+"""Told in one message; more of them help nobody."""
+
+
+def status_of(workload: Workload, shares: Sequence[Share], now: datetime) -> dict[str, Any]:
+    """The propagator's fields of the status."""
+    entries = [share.entry for share in shares]
+    placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
+    ready = sum(min(entry["ready"], entry["replicas"]) for entry in placed)
+    if workload.template_kind in ("DaemonSet", "CronJob"):
+        ready = sum(entry["ready"] for entry in placed)
+    desired = workload.status.desired
+    if desired is None:
+        desired = sum(workload.placements.values())
+    state = _overall(placed, workload.metadata.generation)
+    status: dict[str, Any] = {
+        "clusters": entries,
+        "ready": ready,
+        "readySummary": f"{ready}/{desired}",
+        "serviceExternalIP": _addresses(entries) or None,
+        "conditions": _conditions(workload, placed, shares, state, now),
+    }
+    if conditions.find(status, WorkloadCondition.PROPAGATED)["status"] == "True":
+        status |= first_kinds(workload)
+    if workload.placements:
+        status["state"] = state.value
+        summary = _summary(workload.placements)
+        if workload.status.cluster_summary != summary:
+            status["clusterSummary"] = summary
+    return status
+
+
+def condition(workload: Workload, kind: WorkloadCondition) -> Mapping[str, Any]:
+    """The condition of that type as it stands on the hub, empty when it is not there yet."""
+    return conditions.among(workload.status.conditions, kind.value)
+
+
+def propagated(
+    placed: Sequence[Mapping[str, Any]], shares: Sequence[Share], before: Mapping[str, Any]
+) -> tuple[PropagatedReason, str] | None:
+    """The reason of the condition Propagated, and its message: the worst that is known.
+
+    None where the condition `before` stands: nothing is known that it does not say already.
+    """
+    waits = bool(before) and any(share.waits for share in shares)
+    trouble = _trouble(shares)
+    if trouble is not None:
+        reason, sentences = trouble
+        old = before.get("message", "")
+        if waits and before["reason"] == reason.value and all(text in old for text in sentences):
+            return None
+        return reason, _joined(sentences)
+    if any(share.under_way for share in shares):
+        return PropagatedReason.PROPAGATING, "objects are on their way"
+    if waits:
+        return None
+    names = ", ".join(entry["name"] for entry in placed[:MESSAGE_LIMIT])
+    return PropagatedReason.PROPAGATED, f"all objects are on {names}" if names else "nothing to do"
+
+
+def _trouble(shares: Sequence[Share]) -> tuple[PropagatedReason, list[str]] | None:
+    """The worst reason that is known, and each sentence about it."""
+    problems = [_problem(o) for share in shares if (o := share.outcome) and o.reason is not None]
+    problems = problems or [
+        (PropagatedReason.CLUSTER_UNREACHABLE, share.seen.trouble)
+        for share in shares
+        if share.word is Word.AWAY
+    ]
+    if not problems:
+        return None
+    order = list(PropagatedReason)
+    worst = min({reason for reason, _ in problems}, key=order.index)
+    return worst, sorted({text for reason, text in problems if reason is worst})
+
+
+def _problem(outcome: Outcome) -> tuple[PropagatedReason, str]:
+    return outcome.reason or PropagatedReason.PROPAGATED, outcome.message
+
+
+def _joined(sentences: Sequence[str]) -> str:
+    more = len(sentences) - _SENTENCES
+    told = [*sentences[:_SENTENCES], *([f"and {more} more like these"] if more > 0 else [])]
+    return "; ".join(told)
+
+
+def _overall(placed: Sequence[Mapping[str, Any]], generation: int) -> WorkloadState:
+    """The Workload's state while it has placements: the least of its shares, failures first."""
+    states = {entry["state"] for entry in placed}
+    if ShareState.FAILED.value in states:
+        return WorkloadState.FAILED
+    if placed and all(_runs(entry, generation) for entry in placed):
+        return WorkloadState.RUNNING
+    begun = states & {ShareState.CREATING.value, ShareState.RUNNING.value}
+    reachable = states - {ShareState.UNREACHABLE.value}
+    return WorkloadState.CREATING if begun or not reachable else WorkloadState.SCHEDULED
+
+
+def _runs(entry: Mapping[str, Any], generation: int) -> bool:
+    """A cluster that does not answer counts by its last numbers, for what was written there."""
+    if entry["state"] == ShareState.UNREACHABLE.value:
+        written = entry.get("observedGeneration") == generation
+        return bool(written and entry["ready"] >= entry["replicas"] > 0)
+    return bool(entry["state"] == ShareState.RUNNING.value)
+
+
+def _addresses(entries: Iterable[Mapping[str, Any]]) -> str:
+    found = [
+        str(ingress.get("ip") or ingress.get("hostname"))
+        for entry in entries
+        for ingress in (entry.get("loadBalancer") or {}).get("ingress") or []
+    ]
+    return ",".join(found)[:MESSAGE_LIMIT]
+
+
+def _summary(placements: Mapping[str, int]) -> str:
+    told = itertools.islice(placements.items(), MESSAGE_LIMIT)  # each is longer than a character
+    text = ",".join(f"{cluster}={units}" for cluster, units in told)
+    return text if len(text) <= MESSAGE_LIMIT else text[: MESSAGE_LIMIT - 1] + "…"
+
+
+def _conditions(
+    workload: Workload,
+    placed: Sequence[Mapping[str, Any]],
+    shares: Sequence[Share],
+    state: WorkloadState,
+    now: datetime,
+) -> list[dict[str, Any]]:
+    """Ours renewed, the controller's as they are."""
+    after = {each["type"]: each for each in workload.status.conditions}
+    verdict = propagated(placed, shares, condition(workload, WorkloadCondition.PROPAGATED))
+    if verdict is not None:
+        reason, message = verdict
+        good = reason is PropagatedReason.PROPAGATED
+        _renew(after, workload, WorkloadCondition.PROPAGATED, good, reason.value, message, now)
+    ready = bool(placed) and state is WorkloadState.RUNNING
+    why = WorkloadReadyReason.ALL_READY if ready else WorkloadReadyReason.REPLICAS_NOT_READY
+    _renew(after, workload, WorkloadCondition.READY, ready, why.value, "", now)
+    return list(after.values())
+
+
+def _renew(
+    after: dict[str, dict[str, Any]],
+    workload: Workload,
+    kind: WorkloadCondition,
+    good: bool,
+    reason: str,
+    message: str,
+    now: datetime,
+) -> None:
+    """Put a condition of ours in its place; its time is that of the last turn."""
+    after[kind.value] = conditions.renewed(
+        after.get(kind.value, {}),
+        type_=kind.value,
+        true=good,
+        reason=reason,
+        message=message[:MESSAGE_LIMIT],
+        now=now,
+        generation=workload.metadata.generation,
+    )

@@ -1,0 +1,235 @@
+"""One entry of a Workload's status.clusters: how one cluster is doing with it. Pure.
+
+Three things are kept apart. What is known now is told. What is not known yet, because this process
+or its connection has just begun, was told before and stands as it was told: a restart says nothing.
+And what was asked for since is on its way: numbers of the old are never told as the new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from crds.workload import PropagatedReason, ShareState
+from machinery.clock import timestamp
+from machinery.types import conditions
+from propagator.members.health import Contact, UnitCounts
+from propagator.members.objects import ManagedObject
+from propagator.status.outcome import Outcome, Wish
+
+MESSAGE_LIMIT = 4096
+LASTING = frozenset(
+    {
+        PropagatedReason.ALREADY_EXISTS,
+        PropagatedReason.NAMESPACE_NOT_ALLOWED,
+        PropagatedReason.INVALID_WORKLOAD,
+        PropagatedReason.KIND_NOT_ALLOWED,
+        PropagatedReason.REJECTED,
+    }
+)
+"""Reasons that make a share, and its Workload, Failed; the others are waited out."""
+
+_FACTS = (
+    "scheduled",
+    "finished",
+    "ready",
+    "unschedulable",
+    "unschedulableSince",
+    "updated",
+    "observedGeneration",
+    "loadBalancer",
+)
+"""What a cluster said last, kept for as long as it says nothing else."""
+_WAITS = (ShareState.PENDING.value, ShareState.FAILED.value)
+_BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)
+
+
+class Word(Enum):
+    """How far what can be said of a share is known."""
+
+    KNOWN = "known"
+    """What is asked for now has been worked on, and its outcome is known."""
+    STANDS = "stands"
+    """What was said before; nothing is known yet that would change it."""
+    ON_ITS_WAY = "on its way"
+    """What is asked for now has not been worked on yet."""
+    AWAY = "away"
+    """The cluster cannot be asked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """One cluster as it is seen now for one Workload. What is not known is None."""
+
+    name: str
+    wish: Wish
+    leaving: bool
+    contact: Contact
+    trouble: str = ""
+    """The whole sentence about a cluster that is away."""
+    outcome: Outcome | None = None
+    """Of this very wish."""
+    main: ManagedObject | None = None
+    """The object that runs the units; None also where there is none, while the cluster serves."""
+    units: UnitCounts | None = None
+    load_balancer: Mapping[str, Any] | None = None
+    """The Service's status.loadBalancer; empty where it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What is said of one cluster: the entry of status.clusters, and how far that is known."""
+
+    seen: Seen
+    word: Word
+    entry: Mapping[str, Any]
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What came of the present wish, where that is known and concerns a share that stays."""
+        return self.seen.outcome if self.word is Word.KNOWN and not self.seen.leaving else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether something was wrong with it when it was spoken of last, and that stands."""
+        bad = (*_WAITS, ShareState.UNREACHABLE.value)
+        return self.word is Word.STANDS and self.entry["state"] in bad
+
+    @property
+    def under_way(self) -> bool:
+        """Whether its objects are not all there yet, and nothing is known to be wrong."""
+        if self.word is Word.ON_ITS_WAY:
+            return True
+        return self.outcome is not None and self.outcome.reason is None and self.seen.main is None
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Ready units, units of the newest template, those of a Job that ended.
+
+    `observed`: the numbers are of what is asked.
+    """
+
+    ready: int
+    updated: int
+    observed: bool = True
+    finished: int = 0
+
+
+def share_of(seen: Seen, kind: str, before: Mapping[str, Any], *, said: int) -> Share:
+    """`before`: the entry as it stands. `said`: the generation that Propagated speaks of."""
+    word = _word(seen, before, said)
+    readiness = None
+    facts: dict[str, Any] = {}
+    if seen.contact is Contact.SERVING:
+        readiness = readiness_of(kind, seen.main, seen.wish.units)
+        facts = _facts(seen, word, readiness)
+    state, message = _state(seen, word, readiness, before)
+    entry = {
+        "name": seen.name,
+        "replicas": seen.wish.units,
+        # As the schema's defaults: what the hub would add counts as news each time otherwise.
+        **dict.fromkeys(("scheduled", "ready", "unschedulable", "updated", "finished"), 0),
+        **{fact: before[fact] for fact in _FACTS if fact in before},
+        **facts,
+        "state": state.value,
+        "message": message[:MESSAGE_LIMIT],
+    }
+    return Share(seen, word, {key: value for key, value in entry.items() if value is not None})
+
+
+def readiness_of(kind: str, main: ManagedObject | None, asked: int) -> Readiness:
+    """What the object that runs the units tells. What a kind without numbers counts is one."""
+    if main is None:
+        return Readiness(0, 0)
+    status = main.status
+    if main.metadata.generation > _number(status, "observedGeneration", main.metadata.generation):
+        return Readiness(min(_number(status, "readyReplicas"), asked), 0, observed=False)
+    if kind == "DaemonSet":
+        wanted = _number(status, "desiredNumberScheduled")
+        seen = "observedGeneration" in status
+        whole = int(seen and _number(status, "numberReady") >= wanted)
+        return Readiness(whole, whole)
+    if kind == "CronJob":
+        return Readiness(1, 1)
+    if kind == "Job":
+        ready = asked if conditions.holds(status, "Complete") else _number(status, "ready")
+        ready = min(ready + _number(status, "succeeded"), asked)
+        ended = any(conditions.holds(status, each) for each in ("Complete", "Failed"))
+        finished = asked if ended else min(_number(status, "succeeded"), asked)
+        return Readiness(ready, ready, finished=finished)
+    if kind in ("Deployment", "StatefulSet", "ReplicaSet") or "readyReplicas" in status:
+        ready = _number(status, "readyReplicas")
+        return Readiness(ready, _number(status, "updatedReplicas", ready))
+    return Readiness(asked, asked)  # a custom kind that tells nothing: it is there
+
+
+def _word(seen: Seen, before: Mapping[str, Any], said: int) -> Word:
+    if seen.contact is Contact.AWAY:
+        return Word.AWAY
+    connecting = seen.contact is Contact.CONNECTING
+    state = before.get("state")
+    if connecting and state == ShareState.UNREACHABLE.value:
+        return Word.STANDS
+    if seen.leaving or (not connecting and seen.outcome is not None):
+        return Word.KNOWN
+    if before.get("replicas") != seen.wish.units:
+        return Word.ON_ITS_WAY
+    if state in _WAITS and said == seen.wish.generation:
+        return Word.STANDS
+    written = before.get("observedGeneration") == seen.wish.generation
+    there = connecting or seen.main is not None
+    return Word.STANDS if written and there and state in _BEGUN else Word.ON_ITS_WAY
+
+
+def _facts(seen: Seen, word: Word, readiness: Readiness) -> dict[str, Any]:
+    """What is known of a cluster that serves; None takes a fact away."""
+    facts: dict[str, Any] = {"ready": readiness.ready, "updated": readiness.updated}
+    facts["finished"] = readiness.finished
+    if seen.units is not None:
+        since = seen.units.oldest_unschedulable
+        facts["unschedulable"] = seen.units.unschedulable
+        facts["unschedulableSince"] = timestamp(since) if since else None
+        if seen.units.scheduled is not None:
+            facts["scheduled"] = seen.units.scheduled
+    if seen.load_balancer is not None:
+        facts["loadBalancer"] = dict(seen.load_balancer) or None
+    outcome = seen.outcome
+    if word is Word.KNOWN and outcome and outcome.reason is None and seen.main is not None:
+        facts["observedGeneration"] = outcome.wish.generation
+    return facts
+
+
+def _state(
+    seen: Seen, word: Word, readiness: Readiness | None, before: Mapping[str, Any]
+) -> tuple[ShareState, str]:
+    if word is Word.AWAY:
+        return ShareState.UNREACHABLE, seen.trouble
+    told = str(before.get("state", ""))
+    if word is Word.STANDS and (readiness is None or told in _WAITS):
+        return ShareState(told), str(before.get("message", ""))
+    if seen.leaving:
+        return ShareState.LEAVING, "kept until the other clusters are ready"
+    if readiness is None:
+        begun = ShareState.CREATING if told in _BEGUN else ShareState.PENDING
+        return begun, f"the propagator is connecting to {seen.name}"
+    if seen.outcome is not None and seen.outcome.reason is not None:
+        lasting = seen.outcome.reason in LASTING
+        return (ShareState.FAILED if lasting else ShareState.PENDING), seen.outcome.message
+    if seen.main is None:
+        return ShareState.PENDING, ""
+    whole = word is not Word.ON_ITS_WAY and readiness.observed
+    runs = whole and readiness.ready >= seen.wish.units
+    return (ShareState.RUNNING if runs else ShareState.CREATING), ""
+
+
+def _number(status: Mapping[str, Any], field: str, otherwise: int = 0) -> int:
+    """A count of a member's status; a custom kind may write anything there."""
+    value = status.get(field)
+    return min(max(value, 0), _MOST) if type(value) is int else otherwise
+
+
+_MOST = 2**31 - 1
+"""The hub takes no larger count."""

@@ -1,0 +1,277 @@
+"""Brings together what is known of a Workload, writes it to the hub, and lets go of deleted ones.
+
+At once when the Workload was quiet, at most once a second while it changes; what says no more than
+that work has begun is not worth a write when it passes within that second. In a rush, what goes
+well stands behind the applies. `observation` sees, `aggregation` puts it into words; this module
+decides when it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crds.names import API_VERSION
+from crds.workload import EventReason, PropagatedReason, ShareState, WorkloadCondition
+from machinery import logs
+from machinery.errors import Conflict, TransportError
+from machinery.runtime.event_recorder import ObjectRef
+from machinery.runtime.fair_queue import namespace_of
+from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.conditions import find
+from machinery.types.metadata import Key
+from propagator.hub.workload_metadata import is_ours, record_of
+from propagator.hub.workload_types import Workload
+from propagator.hub.workloads import HubWorkloads
+from propagator.leadership import Ground
+from propagator.removal.finalizer import Finalizer
+from propagator.status.aggregation import condition, status_of
+from propagator.status.cluster_share import share_of
+from propagator.status.observation import Survey
+from propagator.status.outcome import Outcome
+from propagator.status.rush import LONGEST_SECONDS, LOOK_SECONDS, Rush
+
+LOG = logs.get(__name__)
+SPACING_SECONDS = 1.0
+"""Between two status writes of one Workload."""
+GATHER_SECONDS = 0.3
+"""For so long a rollout that goes well is followed before it is told how far it has come."""
+GATHERED_PER_SECOND = 250
+"""Shares: a status of a thousand costs the hub's API server a quarter of a second, so its progress
+is told every four."""
+TIMES_A_WRITE = 10
+"""A hub that is slow is told less: progress is followed for so many times what a write takes."""
+MOST_GATHER_SECONDS = 5.0
+LONGEST_PAUSE = 60.0
+"""Between two that the hub does not take."""
+STALE_SECONDS = 1.0
+"""Until the view of the hub is looked at again that is too old to be acted on."""
+SHARES_PER_SECOND = 2000
+"""One with many shares is put together less often: each outcome of one of them asks for it."""
+_WRITERS = 16
+"""Of which one namespace gets half at the most, and there is always one for the next."""
+_MOST_NAMED = 20
+"""Of the members that a line of the log names."""
+
+
+class Reporter:
+    """Add a Workload's key to `queue` to have it reported, or released, as it is then."""
+
+    def __init__(
+        self, ground: Ground, *, workloads: HubWorkloads, survey: Survey, finalizer: Finalizer
+    ) -> None:
+        self._clock = ground.clock
+        self._recorder = ground.recorder
+        self._workloads = workloads
+        self._survey = survey
+        self._finalizer = finalizer
+        self._fresh = ground.fresh
+        self._pauses: Pauses[Key] = Pauses(
+            clock=ground.clock, base=SPACING_SECONDS, cap=LONGEST_PAUSE
+        )
+        self._outcomes: dict[Key, dict[str, Outcome]] = {}
+        self._due: dict[Key, float] = {}
+        self._begun: dict[Key, float] = {}
+        self._rush = Rush(ground.clock)
+        self._write_seconds = 0.0
+        self.queue: WorkQueue[Key] = WorkQueue(
+            name="reports", clock=ground.clock, flow=namespace_of, seats=_WRITERS
+        )
+
+    async def run(self) -> None:
+        """Report and release, until cancelled."""
+        await work(self.queue, self._report, workers=_WRITERS, log=LOG)
+
+    def note(self, key: Key, member: str, outcome: Outcome | None) -> None:
+        """What came of a sync on that member; None: it was taken away there.
+
+        Only news is reported, as a sync that waits for something comes to the same time and again.
+        """
+        notes = self._outcomes.get(key, {})
+        if outcome is not None and notes.get(member) == outcome:
+            return
+        if outcome is None:
+            notes.pop(member, None)
+        else:
+            self._outcomes.setdefault(key, {})[member] = outcome
+            self._rush.count()
+        self.queue.add(key)
+
+    def forget(self, key: Key) -> None:
+        """There is no such Workload any more."""
+        for notes in (self._outcomes, self._due, self._begun):
+            notes.pop(key, None)
+        self._pauses.over(key)
+
+    def removed(self, member: str) -> None:
+        """The member was removed: what came of work there is of no interest any more."""
+        for notes in self._outcomes.values():
+            notes.pop(member, None)
+
+    async def _report(self, key: Key) -> float | None:
+        workload = self._workloads.informer.get(key)
+        if workload is None:
+            self.forget(key)
+            return None
+        if self._pauses.left(key):
+            return self._pauses.left(key)
+        try:
+            again = await self._say(workload)
+        except Conflict:
+            raise  # it was changed meanwhile, and is looked at again at once
+        except TransportError as fault:
+            LOG.warning("the hub took no report: %s", fault, extra={"object": workload.owner})
+            return self._pauses.hold(key)
+        if again is None:
+            self._pauses.over(key)
+        return again
+
+    async def _say(self, workload: Workload) -> float | None:
+        """Let go of a Workload that has ended, report any other. Raises TransportError."""
+        if workload.metadata.deleting and not self._finalizer.awaited(workload):
+            if not self._fresh():
+                return STALE_SECONDS
+            self.forget(workload.metadata.key)
+            witnesses = self._finalizer.witnesses(workload)  # its end is seen before our answer is
+            await self._workloads.release(workload)
+            if is_ours(workload):
+                _log_end(workload, witnesses)
+            return None
+        if not _concerned(workload):
+            return None
+        return await self._bring_up_to_date(workload)
+
+    async def _bring_up_to_date(self, workload: Workload) -> float | None:
+        """Write what is known of a Workload, if that is news and the time has come."""
+        key, now = workload.metadata.key, self._clock.monotonic()
+        if self._due.get(key, now) > now:
+            return self._due[key] - now
+        if self._rush.on() and self._can_wait(workload):
+            left = self._begun.setdefault(key, now) + LONGEST_SECONDS - now
+            if left > 0:
+                return min(left, LOOK_SECONDS)
+        status = await self._status(workload)
+        self._due[key] = now + len(status["clusters"]) / SHARES_PER_SECOND
+        if not _news(workload, status):
+            self._begun.pop(key, None)
+            return None
+        since = self._begun.setdefault(key, now)
+        waits = since + self._patience(workload, status) - now
+        if waits > 0:
+            return waits
+        self._due[key] = now + SPACING_SECONDS
+        told = await self._workloads.tell(workload, status)
+        # Only now: what the hub did not take waits for no further news before it is tried again.
+        self._begun.pop(key, None)
+        if told:
+            self._announce(workload, status)
+        self._write_seconds += (self._clock.monotonic() - now - self._write_seconds) / 4
+        return None
+
+    def _patience(self, workload: Workload, status: Mapping[str, Any]) -> float:
+        """Seconds from the first news on until it is told, as more of it may follow."""
+        least = min(TIMES_A_WRITE * self._write_seconds, MOST_GATHER_SECONDS)
+        if _worse(workload, status):
+            return 0.0
+        if _under_way(status):
+            return max(SPACING_SECONDS, least)
+        if _urgent(workload, status):
+            return 0.0
+        return max(GATHER_SECONDS, len(status["clusters"]) / GATHERED_PER_SECOND, least)
+
+    def _can_wait(self, workload: Workload) -> bool:
+        """Whether nothing is known to be wrong with one that is not said to be ready."""
+        outcomes = self._outcomes.get(workload.metadata.key, {}).values()
+        if workload.metadata.deleting or any(each.reason is not None for each in outcomes):
+            return False
+        return condition(workload, WorkloadCondition.READY).get("status") != "True"
+
+    async def _status(self, workload: Workload) -> dict[str, Any]:
+        key, kind = workload.metadata.key, workload.template_kind
+        before = {share["name"]: share for share in workload.status.clusters}
+        said = condition(workload, WorkloadCondition.PROPAGATED).get("observedGeneration", 0)
+        outcomes = self._outcomes.get(key, {})
+        shares = [
+            share_of(seen, kind, before.get(seen.name, {}), said=said)
+            async for seen in self._survey.seen(workload, outcomes)
+        ]
+        return status_of(workload, shares, self._clock.now())
+
+    def _announce(self, workload: Workload, status: Mapping[str, Any]) -> None:
+        """An event where Propagated changed."""
+        was = condition(workload, WorkloadCondition.PROPAGATED)
+        is_ = find(status, WorkloadCondition.PROPAGATED)
+        unchanged = (was.get("status"), was.get("reason")) == (is_["status"], is_["reason"])
+        if unchanged or _under_way(status):
+            return
+        good = is_["status"] == "True"
+        reason = EventReason.PROPAGATED if good else EventReason.PROPAGATION_FAILED
+        namespace, name = workload.metadata.key
+        self._recorder.event(
+            ObjectRef(API_VERSION, "Workload", namespace, name, workload.uid),
+            type="Normal" if good else "Warning",
+            reason=reason.value,
+            note=is_["message"] if good else f"{is_['reason']}: {is_['message']}",
+            action="Propagating",
+        )
+
+
+_BAD = (ShareState.FAILED.value, ShareState.UNREACHABLE.value)
+_BEGINNINGS = (PropagatedReason.PROPAGATING.value, PropagatedReason.NOT_REVIEWED.value)
+
+
+def _log_end(workload: Workload, members: Sequence[str]) -> None:
+    """One line for each Workload that ends: it is all that is left to ask when one is missed."""
+    named = ", ".join(members[:_MOST_NAMED]) or "no member"
+    more = f" and {len(members) - _MOST_NAMED} more" if len(members) > _MOST_NAMED else ""
+    LOG.info("ended: seen to be gone by %s%s", named, more, extra={"object": workload.owner})
+
+
+def _concerned(workload: Workload) -> bool:
+    """Whether there is anything to say: it is or was placed somewhere, or was spoken of."""
+    somewhere = workload.placements or workload.status.clusters or record_of(workload).entries
+    return bool(somewhere or condition(workload, WorkloadCondition.PROPAGATED))
+
+
+def _urgent(workload: Workload, status: Mapping[str, Any]) -> bool:
+    """Whether something is wrong, or is right at last: no progress that goes on by itself."""
+    if find(status, WorkloadCondition.PROPAGATED)["status"] != "True":
+        return True
+    ready = find(status, WorkloadCondition.READY)["status"] == "True"
+    was_ready = condition(workload, WorkloadCondition.READY).get("status") == "True"
+    return ready is not was_ready or _waiting(status["clusters"]) > _waiting(
+        workload.status.clusters
+    )
+
+
+def _worse(workload: Workload, status: Mapping[str, Any]) -> bool:
+    """Whether a share failed or was lost of which that was not said before."""
+    return bool(_lost(status["clusters"]) - _lost(workload.status.clusters))
+
+
+def _lost(clusters: Sequence[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    return {(each["name"], each["state"]) for each in clusters if each.get("state") in _BAD}
+
+
+def _waiting(clusters: Sequence[Mapping[str, Any]]) -> int:
+    return sum(entry.get("unschedulable", 0) for entry in clusters)
+
+
+def _under_way(status: Mapping[str, Any]) -> bool:
+    """Whether it says no more than that work on the members has begun, or is about to."""
+    reason: str = find(status, WorkloadCondition.PROPAGATED)["reason"]
+    return reason in _BEGINNINGS
+
+
+def _news(workload: Workload, status: Mapping[str, Any]) -> bool:
+    old = workload.status
+    return (
+        status["clusters"] != old.clusters
+        or status["conditions"] != old.conditions
+        or status["ready"] != old.ready
+        or status["readySummary"] != old.ready_summary
+        or status["serviceExternalIP"] != old.service_external_ip
+        or status.get("state", old.state) != old.state
+        or "clusterSummary" in status
+    )

@@ -1,0 +1,140 @@
+"""What is seen of a Workload now: on which clusters, how it fares there, what the syncs brought.
+
+Reads sessions and nothing else: it waits for nobody, and asks no server. Spoken of are the clusters
+that the Workload is placed on, those that still hold something, and those that may. A Workload may
+name ten thousand clusters, so it goes in slices: others run in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+from machinery.api.resources import Resource
+from machinery.tasks import in_slices
+from machinery.types.metadata import Key
+from propagator.execution.inventory import Inventory, owned
+from propagator.hub.workload_types import Workload
+from propagator.hub.workloads import clusters_of
+from propagator.leadership import Ground
+from propagator.members.health import Contact
+from propagator.members.objects import ManagedObject
+from propagator.members.pods import Main, main_of
+from propagator.members.session import MemberSession
+from propagator.status.cluster_share import Seen
+from propagator.status.outcome import Outcome, Wish
+
+Owned = Sequence[tuple[Resource, ManagedObject]]
+"""The objects that a Workload owns on one member."""
+STRANGERS = 8
+"""Clusters that do not exist, of which each is told by itself; more are told in one entry."""
+
+
+class Survey:
+    """Looks at all members for one Workload."""
+
+    def __init__(self, ground: Ground, *, inventory: Inventory) -> None:
+        self._fleet = ground.fleet
+        self._clusters = ground.clusters
+        self._inventory = inventory
+
+    async def seen(
+        self, workload: Workload, outcomes: Mapping[str, Outcome]
+    ) -> AsyncIterator[Seen]:
+        """Every cluster to speak of, by name. `outcomes`: of the last syncs, by cluster."""
+        strangers = []
+        holders = self._inventory.holders(workload.uid)
+        async for name in in_slices(sorted(clusters_of(workload, self._fleet.names) | holders)):
+            spoken_of = name in workload.placements or name in holders
+            if not spoken_of and not self._inventory.may_hold(workload, name):
+                continue
+            if self._is_stranger(name):
+                strangers.append(name)
+            else:
+                yield self._look(workload, name, outcomes.get(name))
+        for name, trouble in _strangers(strangers):
+            yield self._away(workload, name, trouble)
+
+    def _is_stranger(self, name: str) -> bool:
+        """Whether it is known that there is no such cluster."""
+        if self._fleet.get(name) is not None or not self._clusters.synced:
+            return False
+        return self._clusters.get(("", name)) is None
+
+    def _look(self, workload: Workload, name: str, outcome: Outcome | None) -> Seen:
+        session = self._fleet.get(name)
+        wish = Wish.of(workload, name)
+        contact = session.contact if session is not None else Contact.CONNECTING
+        if session is not None and contact is Contact.AWAY:
+            return self._away(workload, name, session.message)
+        leaving = name not in workload.placements
+        if session is None or contact is Contact.CONNECTING:
+            return Seen(name=name, wish=wish, leaving=leaving, contact=Contact.CONNECTING)
+        current = outcome if outcome is not None and outcome.wish == wish else None
+        if current is None and not _listed(session, workload, *workload.outline.pair):
+            return Seen(name=name, wish=wish, leaving=leaving, contact=Contact.CONNECTING)
+        objects = owned(session, workload.uid)
+        where = main_of(workload)
+        services = not any(_services(workload)) or _listed(session, workload, "v1", "Service")
+        return Seen(
+            name=name,
+            wish=wish,
+            leaving=leaving,
+            contact=Contact.SERVING,
+            outcome=current,
+            main=_found(where, objects),
+            units=session.units(where),
+            load_balancer=balancer(workload, objects) if services else None,
+        )
+
+    def _away(self, workload: Workload, name: str, trouble: str) -> Seen:
+        leaving = name not in workload.placements
+        wish = Wish.of(workload, name)
+        return Seen(name=name, wish=wish, leaving=leaving, contact=Contact.AWAY, trouble=trouble)
+
+
+def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:
+    """The clusters that do not exist, with a sentence; the last one speaks for all the others."""
+    told = [(name, f"{name}: there is no MemberCluster of this name") for name in names]
+    more = len(names) - STRANGERS
+    if more <= 0:
+        return told
+    last = names[STRANGERS - 1]
+    sentence = (
+        f"{last} and {more} more: there are no MemberClusters of these names; take them out of "
+        "status.placements, or register them"
+    )
+    return [*told[: STRANGERS - 1], (last, sentence)]
+
+
+def _listed(session: MemberSession, workload: Workload, api_version: str, kind: str) -> bool:
+    """Whether everything of that kind which the Workload may have on the member is shown."""
+    if session.link is None:
+        return False
+    namespaces = workload.namespaces()
+    informers = session.link.watches.concerning(api_version, kind, namespaces=namespaces)
+    return bool(informers) and all(informer.trusted for informer in informers)
+
+
+def _found(where: Main, objects: Owned) -> ManagedObject | None:
+    """The object that runs the units, among those that the Workload owns on a member."""
+    for resource, found in objects:
+        if (resource.group, resource.kind) != (where.group, where.kind):
+            continue
+        if found.metadata.key == (where.namespace, where.name) and not found.metadata.deleting:
+            return found
+    return None
+
+
+def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
+    """The addresses of a Service that the Workload renders: another one may only say it is ours."""
+    rendered = set(_services(workload))
+    for resource, found in objects:
+        ours = resource.kind == "Service" and found.metadata.key in rendered
+        if ours and found.status.get("loadBalancer"):
+            return dict(found.status["loadBalancer"])
+    return {}
+
+
+def _services(workload: Workload) -> Iterator[Key]:
+    yield from workload.names_of("v1", "Service")

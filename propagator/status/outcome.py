@@ -1,0 +1,41 @@
+"""What was asked of a cluster for a Workload, and what came of it.
+
+An outcome speaks of exactly one wish. A Workload that was edited, scaled, or deleted and made anew
+under its name since is another wish, of which nothing is known until it has been worked on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from crds.workload import PropagatedReason
+from propagator.hub.workload_types import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What of a Workload is to be on one cluster, in as much as to tell one wish from the next.
+
+    A share of no units is another wish than no share: its objects are there.
+    """
+
+    uid: str
+    generation: int
+    units: int
+    placed: bool = True
+
+    @classmethod
+    def of(cls, workload: Workload, cluster: str) -> Wish:
+        """What that Workload asks of that cluster; no units where it is not placed there."""
+        units = workload.placements.get(cluster, 0)
+        placed = cluster in workload.placements
+        return cls(workload.uid, workload.metadata.generation, units, placed)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of the last sync for that wish; no reason means that everything is written."""
+
+    wish: Wish
+    reason: PropagatedReason | None = None
+    message: str = ""

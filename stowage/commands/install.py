@@ -1,0 +1,64 @@
+"""`stowage install`: what stands on the hub."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stowage.commands.options import hub_connection, hub_options, with_hub
+from stowage.console.terminal import say
+
+
+@click.command()
+@hub_options
+@click.option("--dry-run", is_flag=True, help="Print what would be applied.")
+@click.option("--crds-only", is_flag=True, help="Only the kinds and their admission policies.")
+@click.option(
+    "--image",
+    help="The image of both processes, as the hub's nodes have or pull it; "
+    "stowage:VERSION when left out.",
+)
+@click.option(
+    "--wait",
+    type=bool,
+    is_flag=False,
+    flag_value="true",
+    default=True,
+    show_default=True,
+    help="Wait until both processes run, and fail with their pods' reason when they do not.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    help="For how many seconds to wait.",
+)
+def install(
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    dry_run: bool,
+    crds_only: bool,
+    image: str | None,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Install kinds, admission, RBAC and both processes on the hub."""
+    from stowage.console.progress import Lines  # noqa: PLC0415
+    from stowage.setup import install as parts  # noqa: PLC0415 - see stowage.cli
+
+    objects = parts.manifests(
+        namespace=namespace, image=image or parts.default_image(), crds_only=crds_only
+    )
+    if dry_run:
+        click.echo(parts.as_yaml(objects), nl=False)
+        return
+
+    async def whole(client: Any) -> None:
+        await parts.apply(client, objects, say=say)
+        if wait:
+            await parts.until_running(client, objects, progress=Lines(), seconds=timeout)
+
+    with_hub(hub_connection(kubeconfig, context), whole)

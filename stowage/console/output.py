@@ -1,0 +1,91 @@
+"""How a command prints: a table for people, JSON or YAML for programs, and never anything raw.
+
+Names, messages and labels come from servers and files of somebody else, and a terminal obeys what
+it is sent. JSON and YAML escape it by themselves; all text passes `console.say`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from stowage.console.terminal import say
+
+GAP = "   "
+LEAST = 24
+"""Characters that a broken text needs on a line, or it goes below."""
+
+
+def show(data: Any, output: str, *, text: str) -> None:
+    """Print `data` for programs, or `text` for people."""
+    if output == "json":
+        click.echo(json.dumps(data, indent=2))
+    elif output == "yaml":
+        import yaml  # noqa: PLC0415 - slow, and most are read by people
+
+        click.echo(yaml.safe_dump(data, sort_keys=False), nl=False)
+    else:
+        say(text)
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    head: bool = True,
+    indent: int = 0,
+) -> str:
+    """Rows under upper-case headings, columns as wide as they need to be, as kubectl has it.
+
+    On a terminal the last column is broken where the line ends, and goes on below itself; elsewhere
+    a row is a line, for whoever searches in it.
+    """
+    cells = [[column.upper() for column in columns]] if head else []
+    cells += [[_cell(row.get(column)) for column in columns] for row in rows]
+    widths = [max(len(line[at]) for line in cells) for at in range(len(columns) - 1)]
+    start = indent + sum(widths) + len(GAP) * len(widths)
+    room = width()
+    return "\n".join(_line(line, widths, indent, start, room) for line in cells)
+
+
+def width() -> int | None:
+    """The columns of the terminal; None where the output goes elsewhere."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], indent: int, start: int, room: int | None
+) -> str:
+    first = "".join(cell.ljust(size) + GAP for cell, size in zip(cells, widths, strict=False))
+    whole = " " * indent + first + cells[-1]
+    if room is None or len(whole) <= room:
+        return whole.rstrip()
+    if room - start < LEAST:
+        start = indent + 4
+        return whole[: -len(cells[-1]) or None].rstrip() + "\n" + wrapped(cells[-1], start, room)
+    return whole[:start] + wrapped(cells[-1], start, room).lstrip()
+
+
+def wrapped(text: str, indent: int, room: int | None) -> str:
+    """The text from that column on, broken at words where the line ends."""
+    if room is None:
+        return " " * indent + text
+    return textwrap.fill(
+        text,
+        max(room, indent + LEAST),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+    )
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

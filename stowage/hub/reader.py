@@ -1,0 +1,158 @@
+"""Reads of an API server over the standard library, for commands that must answer at once.
+
+`machinery.api.client` keeps connections, lanes and watches for processes that run for months, and
+needs half a second to be imported. A command that lists three kinds and prints needs none of that:
+one connection, one request after the other, the same TLS, identity, errors and bounds. A server
+that is busy and says for how long is asked again then, as kubectl does.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from machinery.api.credentials import client_context, identity, proxy
+from machinery.api.resources import Resource
+from machinery.api.responses import decode, onward
+from machinery.api.status_errors import refusal
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import (
+    ConfigurationError,
+    ServerError,
+    TLSVerificationFailed,
+    TooManyRequests,
+    TransportError,
+    Unreachable,
+)
+from machinery.types import bounds
+from machinery.types.bounds import TooMuch
+
+JSON = "application/json"
+PAGE = 500
+MOST_PAGES = 10_000
+ATTEMPTS = 5
+"""Of one request, where the server says when to come again."""
+LONGEST_WAIT_SECONDS = 10.0
+"""Whoever is asked to stay away for longer is told so."""
+
+
+class _Https(http.client.HTTPSConnection):
+    """Verifies the server by the name that the kubeconfig gives it, where it gives one."""
+
+    def __init__(
+        self, host: str, port: int, *, name: str, context: ssl.SSLContext, timeout: float
+    ) -> None:
+        super().__init__(host, port, timeout=timeout)
+        self._name, self._tls = name, context
+
+    def connect(self) -> None:
+        """Connect, and shake hands."""
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._name)
+
+
+class Reader:
+    """GETs of one API server. `timeout` bounds each wait, in seconds. Close it, or use `with`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        timeout: float = 30.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._server, self._sleep = connection.server, sleep
+        self._headers = dict(identity(connection, "stowage"))
+        url = urlsplit(connection.server)
+        self._prefix, host = url.path.rstrip("/"), url.hostname or ""
+        port = url.port or (443 if url.scheme == "https" else 80)
+        via, at, credentials = _way(connection.proxy_url, host, port)
+        self._http: http.client.HTTPConnection
+        if url.scheme == "https":
+            name, context = connection.tls_server_name or host, client_context(connection)
+            self._http = _Https(via, at, name=name, context=context, timeout=timeout)
+        else:
+            self._http = http.client.HTTPConnection(via, at, timeout=timeout)
+        if connection.proxy_url:
+            self._http.set_tunnel(host, port, credentials)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Mapping[str, str] | None = None) -> bytes:
+        """The body of a 2xx answer. Raises the tree of TransportError, TooMuch among it."""
+        where = f"{self._prefix}{path}" + (f"?{urlencode(params)}" if params else "")
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return self._once(where)
+            except (TooManyRequests, ServerError) as e:
+                if e.retry_after is None or e.retry_after > LONGEST_WAIT_SECONDS:
+                    raise
+                self._sleep(e.retry_after)
+        return self._once(where)
+
+    def _once(self, where: str) -> bytes:
+        try:
+            self._http.request("GET", where, headers={**self._headers, "Accept": JSON})
+            answer = self._http.getresponse()
+            body = answer.read(bounds.PAGE_BYTES + 1)
+        except ssl.SSLCertVerificationError as e:
+            raise TLSVerificationFailed(f"{self._server}: {e.verify_message}") from e
+        except (OSError, http.client.HTTPException) as e:
+            self._http.close()
+            said = (e.strerror if isinstance(e, OSError) else "") or str(e) or type(e).__name__
+            raise Unreachable(f"{self._server}: {bounds.clean(said)}") from e
+        if len(body) > bounds.PAGE_BYTES:
+            self._http.close()
+            raise TooMuch(f"{where.partition('?')[0]}: more than {bounds.PAGE_BYTES} bytes")
+        if not 200 <= answer.status < 300:
+            raise refusal(answer.status, dict(answer.getheaders()), body)
+        return body
+
+    def read(self, res: Resource, name: str, namespace: str | None, as_: Any) -> Any:
+        """One object, as such a struct. Raises NotFound and its like."""
+        return decode(self.get(res.path(namespace, name)), msgspec.json.Decoder(as_))
+
+    def each(self, res: Resource, as_: Any, namespace: str | None = None) -> Iterator[Any]:
+        """The objects of a list, page by page, as such structs."""
+        decoder = msgspec.json.Decoder(msgspec.defstruct("Page", [("items", list[as_], [])]))
+        params: dict[str, str] = {}
+        size = PAGE
+        for _ in range(MOST_PAGES):
+            try:
+                page = self.get(res.path(namespace), {**params, "limit": str(size)})
+            except TooMuch:
+                if size == 1:
+                    raise
+                size = max(1, size // 8)
+                continue
+            yield from decode(page, decoder).items
+            following = onward(page)
+            if not following:
+                return
+            params = {"continue": following}
+            size = min(PAGE, max(1, size * bounds.USUAL_PAGE_BYTES // len(page)))
+        raise TransportError(f"the list of {res.plural} has no end after {MOST_PAGES} pages")
+
+
+def _way(proxy_url: str | None, host: str, port: int) -> tuple[str, int, dict[str, str]]:
+    """Whom to connect to, and as whom: the server itself, or the proxy that leads to it."""
+    if not proxy_url:
+        return host, port, {}
+    bare, credentials = proxy(proxy_url)
+    address = urlsplit(bare)
+    if address.scheme != "http":
+        raise ConfigurationError(f"a proxy that is reached by {address.scheme} is not supported")
+    return address.hostname or "", address.port or 80, credentials

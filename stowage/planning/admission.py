@@ -1,0 +1,115 @@
+"""Workloads and policies from files, as the hub would store them after an apply.
+
+The API server's own work, in the same words: labels are brought into their one form, the scheduler
+and the method are defaulted, and whatever admission would refuse is an error with file, document
+and field.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from controller.cache.cache import known
+from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.model.objects import Workload
+from crds.admission.mutating import LAST_APPLIED
+from crds.admission.validation import normalised, normalised_policy, policy_violations, violations
+from crds.base import NAME
+from crds.names import API_VERSION
+from machinery.types.metadata import Object
+from stowage.planning.manifests import Document
+
+Json = Mapping[str, Any]
+
+USERS = ("name", "namespace", "labels", "annotations")
+"""What a file may say of an object's metadata; the rest is the hub's."""
+
+
+def admitted(
+    document: Document, *, namespace: str, created: str = "", before: Json | None = None
+) -> dict[str, Any]:
+    """The object as it would be stored, new or over the one before, without a status.
+
+    Raises ConfigurationError with everything that admission would refuse.
+    """
+    body = _formed(document, namespace=namespace, created=created)
+    if before is not None:
+        _lay_over(body, before)
+    policy = document.kind == "WorkloadPolicy"
+    wrong = policy_violations(body) if policy else violations(body)
+    if wrong:
+        raise document.error(wrong)
+    _patch(body, normalised_policy(body) if policy else normalised(body))
+    return body
+
+
+def key_of(document: Document, namespace: str) -> tuple[str, str]:
+    """(namespace, name), before anything else is known of the object."""
+    metadata = document.body.get("metadata")
+    own = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return (str(own or namespace), document.name)
+
+
+def workload(document: Document, body: Json) -> Workload:
+    """The Workload with its unit. Raises ConfigurationError."""
+    found = known(document.decoded(body, Workload))
+    if found.fault:
+        raise document.error(found.fault)
+    return found
+
+
+def policy(document: Document, body: Json) -> WorkloadPolicy:
+    """The WorkloadPolicy. Raises ConfigurationError."""
+    return document.decoded(body, WorkloadPolicy)
+
+
+def _formed(document: Document, *, namespace: str, created: str) -> dict[str, Any]:
+    """The form that everything else relies on: a name, a version, metadata and spec."""
+    body = copy.deepcopy({key: value for key, value in document.body.items() if key != "status"})
+    metadata = body.setdefault("metadata", {})
+    if not isinstance(metadata, dict) or not isinstance(body.setdefault("spec", {}), dict):
+        raise document.error("metadata and spec are objects")
+    if not re.fullmatch(rf"{NAME}(\.{NAME})*", document.name):
+        raise document.error("metadata.name: lower-case letters, digits, - and . make a name")
+    if not body.get("apiVersion"):
+        raise document.error(f"apiVersion: write {API_VERSION}")
+    own = {key: metadata[key] for key in USERS if metadata.get(key)}
+    body["metadata"] = {"namespace": namespace, "creationTimestamp": created, **own}
+    document.decoded(body, Object)
+    return body
+
+
+def _lay_over(body: dict[str, Any], before: Json) -> None:
+    """Identity, labels and status stay, and so does a number that was set by somebody else.
+
+    That is kubectl scale, or an autoscaler: the file names no replicas, and never did.
+    """
+    meta, old = body["metadata"], before["metadata"]
+    labels = {**(old.get("labels") or {}), **(meta.get("labels") or {})}
+    annotations = {**(old.get("annotations") or {}), **(meta.get("annotations") or {})}
+    body["metadata"] = {**old, "labels": labels, "annotations": annotations}
+    body["status"] = before.get("status") or {}
+    scaled = before["spec"].get("replicas")
+    if scaled is not None and "replicas" not in body["spec"] and not _applied(old, "replicas"):
+        body["spec"]["replicas"] = scaled
+
+
+def _applied(metadata: Json, name: str) -> bool:
+    """Whether the last kubectl apply set that field of the spec, so that this one removes it."""
+    text: str = (metadata.get("annotations") or {}).get(LAST_APPLIED, "{}")
+    return name in json.loads(text).get("spec", {})
+
+
+def _patch(body: dict[str, Any], patch: Json) -> None:
+    """A JSON merge patch, in place."""
+    for key, value in patch.items():
+        if value is None:
+            body.pop(key, None)
+        elif isinstance(value, Mapping):
+            _patch(body.setdefault(key, {}), value)
+        else:
+            body[key] = value

@@ -1,0 +1,271 @@
+"""`stowage explain`: why each cluster was taken or not, why each number is what it is, what helps.
+
+What would be decided now, with each cluster's verdict and score: computed from files, from the
+hub's objects, or by a running controller where one is named. Either way it is the same function.
+Whatever of it is not what the status says (the spec was edited since, the world has changed) is
+said first. What the status keeps of why the shares are what they are is told by `stowage.reading`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from controller.cache.cache import known
+from controller.explain.record import record
+from controller.framework.profile import Profile
+from controller.model.objects import Workload
+from machinery.api.resources import WORKLOADS
+from machinery.clock import SystemClock
+from machinery.config.address import loopback
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import ConfigurationError, NotFound, TransportError
+from machinery.types.metadata import Key
+from stowage.console import output
+from stowage.console.terminal import say
+from stowage.hub.connection import reader
+from stowage.hub.reader import Reader
+from stowage.planning import plan, words
+from stowage.planning.inventory import Inventory
+from stowage.planning.simulator import Rehearsal
+from stowage.setup.credentials import guarded
+
+CONTROLLER_SECONDS = 5.0
+"""An answer from memory takes milliseconds; whoever is silent for so long is not there."""
+SHOWN = 20
+"""Clusters in the table, unless all are asked for."""
+COLUMNS = ("cluster", "verdict", "score", "number", "why")
+
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The record of a decision, and what to know before reading it.
+
+    `notes` say how one came by it, where that is not how it was asked for; `remarks` where it is
+    not what the status says.
+    """
+
+    record: Record
+    remarks: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `-o json` prints: the record, with the remarks, and notes where there are any."""
+        notes = {"notes": list(self.notes)} if self.notes else {}
+        return {**self.record, "remarks": list(self.remarks), **notes}
+
+    def text(self, *, everything: bool) -> str:
+        """Head, remarks, the table of clusters, and the sentences about what is pending."""
+        return self._text("\n".join((_head(self.record), *self.remarks)), everything)
+
+    def beside(self, *, everything: bool) -> str:
+        """The same below what the status kept: what would be decided now, and how it differs."""
+        same = not self.remarks
+        head = "Decided now, every unit would stay where it is:" if same else "Decided now:"
+        return self._text("\n".join((*self.remarks, head)), everything)
+
+    def _text(self, head: str, everything: bool) -> str:
+        record, parts = self.record, [head]
+        if record["clusters"]:
+            parts.append(_table(record, everything=everything))
+        parts += [part for part in (_pending(record), _helpful(record)) if part]
+        return "\n\n".join(parts)
+
+
+def show(
+    name: str, where: plan.Where, *, files: Sequence[str], form: str, everything: bool
+) -> None:
+    """Print why, of a plan or of a fleet in files. Raises ConfigurationError, TransportError."""
+    key = (where.namespace, name)
+    found = planned(key, files, where) if files else explained(key, where, None)
+    output.show(found.to_dict(), form, text=found.text(everything=everything))
+
+
+def controller(url: str, token_file: Path | None) -> Connection:
+    """How to ask the controller, and as whom.
+
+    Raises ConfigurationError without that file, for what is no address, and for plain http to
+    anybody but this machine: a token would be read on the way, and an answer could be anybody's.
+    """
+    try:
+        token = token_file.read_text(encoding="utf-8").strip() if token_file else None
+    except OSError as e:
+        raise ConfigurationError(f"{token_file}: {e.strerror}") from e
+    address = _address(url)
+    if address.scheme == "http" and not token and not loopback(address.hostname or ""):
+        raise ConfigurationError(
+            f"{url} is plain http: anybody on the way could answer; use https, or "
+            "`kubectl port-forward` and an address of this machine"
+        )
+    return guarded(Connection(server=url, token=token))
+
+
+def _address(url: str) -> SplitResult:
+    wrong = ConfigurationError(f"--controller {url}: name it as https://HOST:PORT")
+    try:
+        address = urlsplit(url)
+        known = address.port is None or address.port > 0  # it is looked at when it is asked for
+    except ValueError as e:
+        raise wrong from e
+    if address.scheme not in ("http", "https") or not address.hostname or not known:
+        raise wrong
+    return address
+
+
+def planned(key: Key, files: Sequence[str], where: plan.Where) -> Explanation:
+    """What a plan decides of it. Raises ConfigurationError when it is not part of the plan."""
+    made = plan.make(files, where, clock=SystemClock())
+    for each in made.planned:
+        if each.decision.unit.key == key:
+            return Explanation(record(each.decision), ("This is a plan: nothing is applied.",))
+    raise ConfigurationError(f"the plan of these files decides nothing of {'/'.join(key)}")
+
+
+def explained(key: Key, where: plan.Where, controller: Connection | None) -> Explanation:
+    """What a controller that is named says of it; otherwise what the hub's objects come to.
+
+    A controller that does not answer is told at once, and in the notes. Raises ConfigurationError,
+    TransportError.
+    """
+    notes: tuple[str, ...] = ()
+    if where.hub is not None and controller is not None:
+        try:
+            return ask(key, where.hub, controller)
+        except _Unanswered as e:
+            notes = (f"{e}: computed from the objects on the hub",)
+            say(f"note: {notes[0]}", err=True)
+    found = recomputed(key, where.present(), where.profiles())
+    return replace(found, notes=notes)
+
+
+def recomputed(key: Key, present: Inventory, profiles: Mapping[str, Profile]) -> Explanation:
+    """What would be decided of it now. Raises ConfigurationError where it is not ours to decide."""
+    workload = present.workloads.get(key)
+    if workload is None:
+        raise ConfigurationError(f"there is no Workload {'/'.join(key)}")
+    rehearsal = Rehearsal(
+        profiles,
+        clusters=present.clusters,
+        workloads=present.workloads.values(),
+        policies=present.policies.values(),
+        now=SystemClock().now(),
+    )
+    decision = rehearsal.once(key)
+    if decision is None:
+        raise ConfigurationError(plan.left(workload, profiles))
+    told = record(decision)
+    return Explanation(told, remarks(told, workload))
+
+
+class _Unanswered(Exception):
+    """The controller could not be asked, or its answer is of no use here."""
+
+
+def ask(key: Key, hub: Connection, controller: Connection) -> Explanation:
+    """What the running controller says of it.
+
+    Raises TransportError of the hub, ConfigurationError for an unknown Workload, _Unanswered.
+    """
+    with reader(hub) as api:
+        try:
+            body = api.read(WORKLOADS, key[1], key[0], dict[str, Any])
+        except NotFound as e:
+            raise ConfigurationError(f"there is no Workload {'/'.join(key)}") from e
+    workload = known(msgspec.convert(body, Workload))
+    told = _told(key, controller)
+    if told.get("uid") != workload.metadata.uid:
+        raise _Unanswered(f"the controller at {controller.server} does not serve this hub")
+    return Explanation(told, remarks(told, workload))
+
+
+def _told(key: Key, controller: Connection) -> Record:
+    path = f"/apis/v1/diagnosis/{key[0]}/{key[1]}"
+    try:
+        with Reader(controller, timeout=CONTROLLER_SECONDS) as api:
+            record: Record = msgspec.json.decode(api.get(path), type=dict)
+    except (TransportError, msgspec.DecodeError) as e:
+        raise _Unanswered(f"no answer of a controller at {controller.server} ({e})") from e
+    return record
+
+
+def remarks(record: Record, workload: Workload) -> list[str]:
+    """Where the record is not what the status says, and since when."""
+    status, unit = workload.status, workload.unit
+    before = status.decision
+    if not before.hash and not status.placements:
+        return ["Not decided yet: this is what would be decided now."]
+    found = []
+    if before.hash != unit.hash:
+        since = f" (of {before.time})" if before.time else ""
+        found.append(
+            f"The spec was edited since the decision{since} that its shares come from: "
+            "this is what would be decided now."
+        )
+    if record["hash"] != unit.hash:
+        found.append("The controller has not seen the last edit of the spec yet.")
+    now = {each["cluster"]: each["replicas"] for each in record["placements"]}
+    if now != workload.placements:
+        found.append(
+            f"The status says {words.shares(workload.placements)}; "
+            f"decided now it would be {words.shares(now)}."
+        )
+    return found
+
+
+def _head(record: Record) -> str:
+    name = f"{record['namespace']}/{record['name']}"
+    text = f"{name}: {record['assigned']} of {words.count(record['desired'], 'unit')} placed"
+    waiting = f", {record['pending']} pending" if record["pending"] else ""
+    return f"{text}{waiting} ({record['reason']})"
+
+
+def _table(record: Record, *, everything: bool) -> str:
+    """Those that hold units, then the others as ranked, then those refused."""
+    fitting = sum(each["fits"] for each in record["clusters"])
+    rows = [_row(each, n, fitting) for n, each in enumerate(record["clusters"], start=1)]
+    rows.sort(key=lambda row: not row["number"])
+    shown = rows if everything else rows[:SHOWN]
+    text = output.table(shown, COLUMNS)
+    rest = rows[len(shown) :]
+    if not rest:
+        return text
+    fit = sum(row["verdict"] == "fits" for row in rest)
+    return f"{text}\n… {len(rest)} more: {fit} fit, {len(rest) - fit} refused (--all shows them)"
+
+
+def _row(cluster: Record, place: int, fitting: int) -> dict[str, Any]:
+    refusal = "" if cluster["fits"] else f"{cluster['reason']} ({cluster['plugin']})"
+    said = [reason["text"] for reason in cluster["reasons"]]
+    if refusal and cluster["replicas"]:
+        said.append(f"no more: {refusal}")
+    elif refusal:
+        said = [refusal]
+    elif not cluster["replicas"]:
+        said = [f"ranked {place} of {fitting}", *said]
+    return {
+        "cluster": cluster["name"],
+        "verdict": "fits" if cluster["fits"] else "refused",
+        "score": cluster["score"] or "-",
+        "number": cluster["replicas"],
+        "why": "; ".join(said),
+    }
+
+
+def _pending(record: Record) -> str:
+    units = words.count(record["pending"], "pending unit")
+    return _listed(f"In the way of the {units}:", record["pendingReasons"])
+
+
+def _helpful(record: Record) -> str:
+    return _listed("What would help:", record["remedies"])
+
+
+def _listed(head: str, notes: Sequence[Record]) -> str:
+    return "\n".join((head, *(f"  {note['text']}" for note in notes))) if notes else ""

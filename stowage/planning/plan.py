@@ -1,0 +1,155 @@
+"""`stowage plan`: what would be placed where, and why, if these files were applied.
+
+Nothing is written anywhere. With a fleet in files no hub is asked at all; with a hub it is read
+once. The decisions are those of the controller, made by its own code in its own order, so a plan
+that differs from what happens means that the world has changed in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controller import catalogue, config
+from controller.explain.record import record
+from controller.framework.profile import Profile
+from controller.model.objects import Workload
+from controller.scheduling.decision import Decision
+from crds.names import DEFAULT_SCHEDULER
+from machinery.clock import Clock, SystemClock
+from machinery.config.member_kubeconfig import Connection
+from stowage.console import output
+from stowage.console.terminal import say
+from stowage.hub.connection import reader
+from stowage.planning import inventory, manifests, words
+from stowage.planning.inventory import Inventory
+from stowage.planning.simulator import Rehearsal
+
+COLUMNS = ("workload", "desired", "assigned", "pending", "clusters", "change")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A decision, and the shares that the Workload has now."""
+
+    decision: Decision
+    before: Mapping[str, int]
+
+    @property
+    def changed(self) -> bool:
+        """Whether any share would be another one."""
+        return dict(self.before) != dict(self.decision.placements)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record of the decision, and `present`, the shares as they are."""
+        present = [{"cluster": c, "replicas": n} for c, n in self.before.items()]
+        return {**record(self.decision), "present": present}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What becomes of the Workloads of the files, in their order, and of others that it moves."""
+
+    planned: Sequence[Planned]
+    notes: Sequence[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `-o json` prints."""
+        return {"workloads": [each.to_dict() for each in self.planned]}
+
+    def table(self) -> str:
+        """One row a Workload; below each that is not wholly placed, why."""
+        head, *rows = output.table([_row(each) for each in self.planned], COLUMNS).splitlines()
+        lines = [head]
+        for row, each in zip(rows, self.planned, strict=True):
+            lines.append(row)
+            if not each.decision.scheduled:
+                lines.append(f"  {each.decision.reason.value}: {each.decision.message}")
+        return "\n".join(lines)
+
+
+def _row(planned: Planned) -> dict[str, Any]:
+    decision = planned.decision
+    change = words.change(planned.before, decision.placements)
+    unmoved = "no change" if decision.placements or not decision.pending else "pending"
+    return {
+        "workload": "/".join(decision.unit.key),
+        "desired": decision.desired,
+        "assigned": decision.assigned,
+        "pending": decision.pending,
+        "clusters": words.shares(decision.placements),
+        "change": change or unmoved,
+    }
+
+
+def show(files: Sequence[str], where: Where, form: str) -> None:
+    """Print the plan, and its notes to standard error. Raises as `Where` and `make` do."""
+    made = make(files, where, clock=SystemClock())
+    for note in made.notes:
+        say(f"note: {note}", err=True)
+    if form == "table":
+        say(made.table())  # the records of a large plan are larger than anybody reads
+    else:
+        output.show(made.to_dict(), form, text="")
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What is there: a hub, or files that say so; and who decides: the profiles of a file."""
+
+    namespace: str
+    fleet: Sequence[str] = ()
+    hub: Connection | None = None
+    config_file: Path | None = None
+
+    def present(self) -> Inventory:
+        """Clusters and Workloads that are there. Raises ConfigurationError, TransportError."""
+        if self.hub is None:
+            return inventory.of_fleet(manifests.read(self.fleet), namespace=self.namespace)
+        with reader(self.hub) as api:
+            return inventory.of_hub(api)
+
+    def profiles(self) -> Mapping[str, Profile]:
+        """The profiles of the file, or the default one, as the controller has them.
+
+        Raises ConfigurationError.
+        """
+        registry = catalogue.registry().with_installed()
+        if self.config_file is not None:
+            return config.load(self.config_file, registry).profiles
+        return {DEFAULT_SCHEDULER: config.default_profile(registry)}
+
+
+def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
+    """The plan for the objects of these files. Raises ConfigurationError for a wrong one."""
+    found, profiles, now = manifests.read(files), where.profiles(), clock.now()
+    present = where.present()
+    asked = inventory.to_apply(found, present, namespace=where.namespace, now=now)
+    everybody = {**present.workloads, **asked}
+    rehearsal = Rehearsal(
+        profiles,
+        clusters=present.clusters,
+        workloads=everybody.values(),
+        policies=present.policies.values(),
+        now=now,
+    )
+    rehearsal.run(asked)
+    made = {
+        key: Planned(decision, everybody[key].placements)
+        for key, decision in rehearsal.decisions.items()
+    }
+    planned = [made[key] for key in asked if key in made]
+    planned += [made[key] for key in sorted(made.keys() - asked.keys()) if made[key].changed]
+    theirs = [left(each, profiles) for key, each in asked.items() if key not in made]
+    return Plan(planned, [*present.notes, *theirs])
+
+
+def left(workload: Workload, profiles: Mapping[str, Profile]) -> str:
+    """Why nothing is decided of a Workload."""
+    name = "/".join(workload.metadata.key)
+    if workload.metadata.deleting:
+        return f"{name} is being deleted"
+    ours = " and ".join(sorted(profiles))
+    return f"{name} is left to scheduler {workload.spec.scheduler_name}; asked is {ours}"

@@ -1,0 +1,129 @@
+"""The controller's decisions without a controller: the same world, queue order and `decide`.
+
+Whatever the live one does because something changed (a back-end that arrives lets its front-end in,
+a smaller Workload leaves room) is done here by going round until nothing moves any more. Nothing is
+read or written; what would be written is counted as if it were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from controller import catalogue
+from controller.cache.cache import World
+from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.framework import runtime
+from controller.framework.profile import Profile
+from controller.model.objects import MemberCluster, Workload
+from controller.model.unit import Unit
+from controller.scheduling.batch import Others, decide_set
+from controller.scheduling.decision import Decision
+from controller.scheduling.steps import at_once
+from machinery.types.metadata import Key
+
+
+class Rehearsal:
+    """Clusters, Workloads and policies in, decisions out; `now` is the time that they carry."""
+
+    def __init__(
+        self,
+        profiles: Mapping[str, Profile],
+        *,
+        clusters: Collection[MemberCluster],
+        workloads: Collection[Workload],
+        policies: Collection[WorkloadPolicy],
+        now: datetime,
+    ) -> None:
+        sort = next(iter(profiles.values())).queue_sort
+        features = catalogue.features()
+        self._watches = [watch for feature in features for watch in feature.watches]
+        ledgers = [ledger for feature in features for ledger in feature.ledgers]
+        self._world = World(
+            profiles.keys(),
+            sort=sort,
+            reviewed=lambda _: True,
+            ledgers=ledgers,
+            fields=lambda unit: runtime.status_fields(profiles[unit.scheduler_name], unit),
+        )
+        self._profiles = profiles
+        self._now = now
+        self._units: dict[Key, Unit] = {}
+        self.decisions: dict[Key, Decision] = {}
+        """The last decision of each Workload that changed anything, or the last one at all."""
+        for cluster in clusters:
+            self._world.cluster_changed(None, cluster)
+            self._tell(cluster)
+        for workload in workloads:
+            self._world.workload_changed(None, workload)
+            self._tell(workload)
+            if self._world.ours(workload):
+                self._units[workload.metadata.key] = workload.unit
+        self._faults = {w.metadata.key: w.fault for w in workloads if w.fault}
+        self._sound = self._units.keys() - self._faults.keys()
+        for policy in policies:
+            self._tell(policy)
+        self._unsettled = {w.metadata.key for w in workloads if self._world.unsettled(w)}
+
+    def _tell(self, new: Any) -> None:
+        """An object is there, for the features that watch its kind."""
+        for watch in self._watches:
+            if watch.type_ is type(new):
+                watch.handler(None, new)
+
+    def run(self, asked: Iterable[Key]) -> None:
+        """Decide these, and whoever waits for a decision anyway, until nothing moves."""
+        turns = self._in_order({*asked, *self._unsettled} & self._units.keys())
+        for _ in range(len(self._units) + 1):
+            if not self._round(turns):
+                return
+            turns = self._in_order(self._open())
+
+    def once(self, key: Key) -> Decision | None:
+        """What would be decided of one Workload now; None where it is not ours to decide."""
+        if key not in self._units:
+            return None
+        decisions = self._decide(self._units[key])
+        return next(each for each in decisions if each.unit.key == key)
+
+    def _in_order(self, keys: Iterable[Key]) -> list[Key]:
+        return sorted(keys, key=lambda key: self._world.rank(self._units[key]))
+
+    def _open(self) -> list[Key]:
+        """Those whom a change could help: refused, or at home wherever there is room."""
+        return [k for k, d in self.decisions.items() if not d.scheduled or d.unit.everywhere]
+
+    def _round(self, turns: Iterable[Key]) -> bool:
+        """One turn for each; whether any share changed."""
+        moved, placed = False, set[Key]()
+        for key in turns:
+            if key in placed:
+                continue
+            for decision in self._decide(self._units[key]):
+                moved |= dict(decision.placements) != dict(decision.unit.present)
+                placed.add(decision.unit.key)
+                self._count(decision)
+        return moved
+
+    def _decide(self, unit: Unit) -> list[Decision]:
+        """As the controller does, of the same world."""
+        fault = self._faults.get(unit.key, "")
+        others = Others(partner=self._sound.__contains__)
+        steps = decide_set(self._world, unit, self._profiles, self._now, fault=fault, others=others)
+        return at_once(steps).decisions
+
+    def _count(self, decision: Decision) -> None:
+        """As if it were written and read back."""
+        unit, key = decision.unit, decision.unit.key
+        before = self.decisions.get(key)
+        same = dict(decision.placements) == dict(unit.present)
+        if before is None or not same or not decision.placements:
+            self.decisions[key] = decision
+        decided = unit.decided
+        if decision.scheduled or not (same and decision.placements):
+            decided = (unit.constraints, unit.demand, unit.shape)
+        after = replace(unit, present=dict(decision.placements), decided=decided)
+        self._units[key] = after if same else replace(after, shown={})  # told of other shares
+        self._world.assume(self._units[key], decision.placements)

@@ -1,0 +1,125 @@
+"""Runs programs of others (docker, kind): all they print goes into a log, the cause to the screen.
+
+kind ends with the whole output of kubeadm, and that with a stack of Go: its last lines say nothing.
+What went wrong stands in the lines that begin with `error`, far above them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from machinery.errors import StowageError
+from stowage.playground.processes import die_with_parent, wait_until
+
+_LAST_LINES = 8
+_MOST_CAUSES = 3
+_POLL_SECONDS = 0.2
+_ERROR = re.compile(
+    r"(?i)^(error\b|\[error |failed to )|too many open files|no space left on device"
+    r"|cannot allocate memory|address already in use|port is already allocated"
+)
+_FRAME = re.compile(r"^(\S+/)?\S+\.(go|s):\d+")
+_FUNCTION = re.compile(r"^[\w./*()-]+\.[\w.*()]+$")
+
+
+def run(command: Sequence[str], *, seconds: float | None = None) -> str:
+    """Standard output. Raises StowageError with the command, its exit code and the cause."""
+    try:
+        done = subprocess.run(  # noqa: S603 - kind that we built, or docker
+            command, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise StowageError(_late(command, seconds or 0.0)) from None
+    except OSError as e:
+        raise StowageError(f"`{shlex.join(command)}` could not be run: {e.strerror}") from e
+    if done.returncode:
+        raise StowageError(_failure(command, done.returncode, done.stdout + done.stderr))
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command that takes minutes, at work beside others; what it prints goes into `log`."""
+
+    command: Sequence[str]
+    log: Path
+    process: subprocess.Popen[bytes]
+
+    @staticmethod
+    def start(command: Sequence[str], log: Path) -> Job:
+        """Start it, with all that it starts itself in one group, which `end` ends."""
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as out:
+            process = subprocess.Popen(  # noqa: S603 - the binary that we built
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - only prctl
+            )
+        return Job(command, log, process)
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        return self.process.poll() is not None
+
+    def fault(self) -> str:
+        """What it failed by, and where all its words are; empty when it did what was asked."""
+        if not self.process.returncode:
+            return ""
+        output = self.log.read_text(errors="replace")
+        told = _failure(self.command, self.process.returncode, output)
+        return f"{told} (all its words: {self.log})"
+
+    def overdue(self, seconds: float) -> str:
+        """What to say of it when it has not ended in that time."""
+        return f"{_late(self.command, seconds)} (all its words: {self.log})"
+
+    def end(self) -> None:
+        """End it and what it started, if it has not ended, and return when it is gone."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+        self.process.wait()
+
+
+def watch(job: Job, tick: Callable[[], None], *, seconds: float) -> None:
+    """Call `tick` all the while until it is done. Raises StowageError when it fails or hangs."""
+
+    def looked_at() -> bool:
+        tick()
+        return job.done()
+
+    try:
+        ended = wait_until(looked_at, seconds=seconds, every=_POLL_SECONDS)
+    finally:
+        job.end()
+    if not ended:
+        raise StowageError(job.overdue(seconds))
+    if fault := job.fault():
+        raise StowageError(fault)
+
+
+def cause(output: str) -> str:
+    """What went wrong, as one line: those that begin with `error`, else the last ones."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    told = [line for line in lines if _ERROR.search(line)]
+    if told:
+        return " / ".join(dict.fromkeys(told[:_MOST_CAUSES]))
+    plain = [line for line in lines if not (_FRAME.match(line) or _FUNCTION.match(line))]
+    return " / ".join((plain or lines)[-_LAST_LINES:])
+
+
+def _late(command: Sequence[str], seconds: float) -> str:
+    return f"`{shlex.join(command)}` did not end within {seconds:g} s"
+
+
+def _failure(command: Sequence[str], code: int, output: str) -> str:
+    return f"`{shlex.join(command)}` ended with exit code {code}: {cause(output) or 'no output'}"

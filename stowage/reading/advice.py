@@ -1,0 +1,53 @@
+"""What would help, by the reason that a condition gives: one line each, for `stowage status`.
+
+It is the first thing to try; `stowage explain` computes what would really do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+UNKNOWN = "see the logs of both processes"
+
+CLUSTERS: Mapping[str, str] = {
+    "SecretNotFound": "apply its Secret again, or stowage unjoin it",
+    "InvalidKubeconfig": "mend the kubeconfig in its Secret",
+    "Unauthorized": "put a credential that is valid into its Secret",
+    "TLSVerificationFailed": "put the CA of its API server into its Secret",
+    "Unreachable": "look at its API server and the network to it; what it runs is kept",
+}
+"""By the reason of Ready on a MemberCluster."""
+
+SCHEDULED: Mapping[str, str] = {
+    "FailedToSchedule": "a cluster that its rules match, or rules that match one",
+    "ReplicasReached": "a larger quota in its WorkloadPolicy, or fewer replicas",
+    "InsufficientCapacity": "room on a cluster that it matches, smaller requests, fewer replicas",
+    "PolicyNotFound": "apply the WorkloadPolicy that its label names",
+    "InvalidPolicy": "mend its WorkloadPolicy",
+    "AmbiguousPolicy": "leave one of its labels that name a WorkloadPolicy",
+    "GroupNotFound": "apply the WorkloadGroup that its label names",
+    "GroupDenied": "look at its WorkloadGroup",
+    "ScheduleTimeout": "look at its WorkloadGroup",
+    "WaitingForGroup": "the rest of its WorkloadGroup",
+    "InvalidWorkload": "mend the field that is named",
+    "WaitingOnPermit": "nothing: a plugin lets it go, or its time runs out",
+    "PluginError": "mend the plugin that is named, or disable it",
+}
+"""By the reason of Scheduled on a Workload."""
+
+PROPAGATED: Mapping[str, str] = {
+    "SecretNotFound": "apply the Secret that it brings along",
+    "AlreadyExists": "another name, or spec.adoption: IfUnowned if nobody owns the object there",
+    "NamespaceNotAllowed": "another spec.targetNamespace, or spec.namespaces of the MemberCluster",
+    "InvalidWorkload": "mend the field that is named",
+    "NotReviewed": "look at the controller: it has not reviewed the edit",
+    "KindNotAllowed": "spec.allowedKinds of the MemberCluster, and the right to bring it along",
+    "ClusterUnreachable": "see the cluster above; it goes on by itself",
+    "Rejected": "mend what the member's API server refuses",
+    "Conflict": "find who else writes these fields on the member",
+    "HubUnavailable": "look at the hub's API server; it goes on by itself",
+}
+"""By the reason of Propagated on a Workload."""
+
+PATIENT = frozenset({"WaitingForGroup", "WaitingOnPermit"})
+"""Reasons of Scheduled that somebody else ends: nobody is needed for them."""

@@ -1,0 +1,151 @@
+"""`stowage explain wl/NAME` on a hub: what the status kept, and beside it what would be now.
+
+The first part is read from the Workload alone and printed at once: the rule of each unit, as it was
+when it was placed. The second part is computed with the controller's own code from the hub's
+objects, or asked of a controller where one is named; whoever may not read the whole fleet gets the
+first part, and is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from controller.model.why import RuleCount, ShareSteps, Why, of_status
+from controller.planner.reasons import title_in_words
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import ConfigurationError, Forbidden, StowageError
+from stowage.console import output
+from stowage.console.terminal import say
+from stowage.planning.words import count
+from stowage.reading import words
+from stowage.reading.history import workload
+
+if TYPE_CHECKING:
+    from stowage.planning.explain import Explanation
+
+_NO_FAILURE = (ConfigurationError, Forbidden)
+"""Why the second part is not told although all went well: no right, or not ours to decide."""
+SHOWN = 20
+"""Shares in the table, unless all are asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which Workload, on which hub, and who says what would be decided now."""
+
+    hub: Connection
+    namespace: str
+    name: str
+    controller: Connection | None = None
+    config_file: Path | None = None
+
+
+def show(asked: Asked, *, form: str, everything: bool) -> None:
+    """Print why. Raises ConfigurationError, TransportError.
+
+    Whatever happens to the second part, the first one is printed.
+    """
+    found = workload(asked.hub, asked.namespace, asked.name)
+    status = found.get("status") or {}
+    if form == "table":
+        say(text(asked, status, everything=everything))
+    now, fault = _now(asked)
+    remark = f"what would be decided now is not told: {fault}"
+    if form != "table":
+        head = {"namespace": asked.namespace, "name": asked.name}
+        told = now.to_dict() if now else {**head, "remarks": [remark]}
+        output.show({**told, "recorded": recorded(status)}, form, text="")
+    elif now is not None:
+        say("\n" + now.beside(everything=everything))
+    if fault is not None and not isinstance(fault, _NO_FAILURE):
+        raise fault
+    if fault is not None:
+        say(f"note: {remark}", err=True)
+
+
+def _now(asked: Asked) -> tuple[Explanation | None, StowageError | None]:
+    """What would be decided now, or why that is not told."""
+    from stowage.planning import explain, plan  # noqa: PLC0415 - slow: the controller's code
+
+    where = plan.Where(asked.namespace, (), asked.hub, asked.config_file)
+    try:
+        return explain.explained((asked.namespace, asked.name), where, asked.controller), None
+    except StowageError as e:
+        return None, e
+
+
+def recorded(status: Mapping[str, Any]) -> dict[str, Any]:
+    """What the status keeps, for programs."""
+    why, keys = of_status(status), ("state", "desired", "assigned", "pending")
+    steps = {each.cluster: msgspec.to_builtins(each.steps) for each in why.reasons}
+    return {
+        **{key: status.get(key) for key in keys},
+        "reason": _reason(status),
+        "time": (status.get("decision") or {}).get("time"),
+        "placements": [
+            {**share, "steps": steps.get(share["cluster"], [])}
+            for share in status.get("placements") or []
+        ],
+        "reasonCounts": msgspec.to_builtins(why.reason_counts),
+    }
+
+
+def text(asked: Asked, status: Mapping[str, Any], *, everything: bool) -> str:
+    """The head, and why each share is what it is."""
+    name = f"{asked.namespace}/{asked.name}"
+    if status.get("desired") is None and not status.get("placements"):
+        return f"{name}: not decided yet"
+    shares = {each["cluster"]: each["replicas"] for each in status.get("placements") or []}
+    desired, assigned = status.get("desired"), words.units(shares)
+    of = f" of {count(desired, 'unit')}" if desired is not None else " units"
+    waiting = f", {status['pending']} pending" if status.get("pending") else ""
+    head = f"{name}: {assigned}{of} placed{waiting} ({_reason(status) or 'by somebody else'})"
+    table = _table(of_status(status), shares, everything=everything)
+    return f"{head}\n\n{table}" if shares else head
+
+
+def _reason(status: Mapping[str, Any]) -> str:
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "Scheduled":
+            return str(condition.get("reason") or "")
+    return ""
+
+
+def _table(why: Why, shares: Mapping[str, int], *, everything: bool) -> str:
+    """A row for each share, the largest first; the rest by the rule that made them."""
+    now, known = datetime.now(UTC), {each.cluster: each for each in why.reasons}
+    ranked = sorted(shares, key=lambda cluster: (-shares[cluster], cluster))
+    shown = ranked if everything else ranked[:SHOWN]
+    rows = [row for each in shown for row in _rows(each, shares[each], known.get(each), why, now)]
+    lines = [output.table(rows, ("cluster", "number", "why"))]
+    if len(ranked) > len(shown):
+        lines.append(f"… {len(ranked) - len(shown)} more (--all shows them)")
+    if why.reason_counts:
+        lines += ["", "Not kept one by one:", *(_count(each) for each in why.reason_counts)]
+    return "\n".join(lines)
+
+
+def _rows(
+    cluster: str, units: int, share: ShareSteps | None, why: Why, now: datetime
+) -> list[dict[str, Any]]:
+    """A row for each step of a share; only the first one names it."""
+    if share is None:
+        steps = ["not kept, see below" if why.reason_counts else words.BEFORE]
+    else:
+        steps = words.steps(share, now)
+        if sum(step.units for step in share.steps) != units:
+            steps.append(f"changed {words.ELSEWHERE} since")
+    first, *others = steps
+    rows: list[dict[str, Any]] = [{"cluster": cluster, "number": units, "why": first}]
+    return rows + [{"cluster": "", "number": "", "why": step} for step in others]
+
+
+def _count(each: RuleCount) -> str:
+    clusters = count(each.clusters, "cluster")
+    return f"  {clusters} with {count(each.units, 'unit')}: {title_in_words(each.rule)}"

@@ -1,0 +1,331 @@
+"""What stands on a hub, as far as `stowage status` tells it: clusters, Workloads, both leases.
+
+Partial structs, decoded page by page: of ten thousand Workloads only counts are kept, and those
+that something is the matter with. Nothing is computed that the two processes have not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
+from machinery.types.metadata import Meta
+from stowage.reading import words
+from stowage.reading.advice import CLUSTERS, PATIENT, PROPAGATED, SCHEDULED, UNKNOWN
+
+PATIENCE_SECONDS = 60.0
+"""For how long something may be under way before a person should look at it."""
+REMOVAL_SECONDS = 300.0
+"""The same for what is removed: pods end in their own time."""
+PROCESSES = ("stowage-controller", "stowage-propagator")
+
+
+class Condition(msgspec.Struct, rename="camel"):
+    """A condition."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+class _ClusterSpec(msgspec.Struct):
+    unschedulable: bool = False
+
+
+class _ClusterStatus(msgspec.Struct):
+    conditions: list[Condition] = []
+
+
+class Cluster(msgspec.Struct):
+    """A MemberCluster."""
+
+    metadata: Meta
+    spec: _ClusterSpec = msgspec.field(default_factory=_ClusterSpec)
+    status: _ClusterStatus = msgspec.field(default_factory=_ClusterStatus)
+
+
+class Share(msgspec.Struct, rename="camel"):
+    """What the propagator reports of one cluster."""
+
+    name: str
+    replicas: int = 0
+    unschedulable: int = 0
+    unschedulable_since: str = ""
+    state: str = ""
+    message: str = ""
+
+
+class _WorkloadSpec(msgspec.Struct, rename="camel"):
+    scheduler_name: str = DEFAULT_SCHEDULER
+
+
+class _WorkloadStatus(msgspec.Struct):
+    state: str = ""
+    desired: int = 0
+    assigned: int = 0
+    pending: int = 0
+    ready: int = 0
+    clusters: list[Share] = []
+    conditions: list[Condition] = []
+
+
+class Workload(msgspec.Struct):
+    """A Workload."""
+
+    metadata: Meta
+    spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
+    status: _WorkloadStatus = msgspec.field(default_factory=_WorkloadStatus)
+
+    @property
+    def name(self) -> str:
+        """`shop/demo`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type, if it has one."""
+        return next((each for each in self.status.conditions if each.type == kind), None)
+
+
+class _LeaseSpec(msgspec.Struct, rename="camel"):
+    holder_identity: str | None = None
+    lease_duration_seconds: int = 0
+    renew_time: str | None = None
+
+
+class Lease(msgspec.Struct):
+    """A Lease."""
+
+    metadata: Meta
+    spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
+
+
+class Matter(msgspec.Struct, omit_defaults=True):
+    """Something that is going on with an object, and what would help if somebody should help."""
+
+    name: str
+    state: str
+    since: str = ""
+    units: str = ""
+    message: str = ""
+    help: str = ""
+    urgent: bool = False
+
+
+class Process(msgspec.Struct):
+    """Who leads, and for how long it has been silent; -1 where that is not known."""
+
+    name: str
+    holder: str
+    release: str
+    silent_seconds: float
+    leads: bool
+
+
+class Report(msgspec.Struct, rename="camel"):
+    """The fleet at one look."""
+
+    processes: list[Process] = []
+    clusters: dict[str, int] = {}
+    workloads: dict[str, int] = {}
+    units: dict[str, int] = {}
+    clusters_not_ready: list[Matter] = []
+    pending: list[Matter] = []
+    failing: list[Matter] = []
+    moving: list[Matter] = []
+    removing: list[Matter] = []
+    not_shown: list[str] = []
+
+    @property
+    def urgent(self) -> int:
+        """How many things need a person."""
+        listed = (*self.clusters_not_ready, *self.pending, *self.failing, *self.removing)
+        return sum(each.urgent for each in listed) + sum(not p.leads for p in self.processes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `-o json` prints."""
+        return {"needsAPerson": self.urgent, **msgspec.to_builtins(self)}
+
+
+def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
+    """Who leads each process; one that nobody leads needs a person."""
+    known = {each.metadata.name: each for each in leases}
+    others = sorted(n for n in known if n.startswith(f"{PROCESSES[0]}-"))
+    names = [n for n in PROCESSES if n in known or not (others and n == PROCESSES[0])]
+    report.processes = [_process(name, known.get(name), now) for name in (*names, *others)]
+
+
+def _process(name: str, lease: Lease | None, now: datetime) -> Process:
+    spec = lease.spec if lease else _LeaseSpec()
+    renewed = words.time(spec.renew_time or "")
+    silent = max((now - renewed).total_seconds(), 0.0) if renewed else -1.0
+    # Clocks of two machines differ; twice the lease is silence beyond that.
+    leads = bool(spec.holder_identity) and 0 <= silent <= 2 * spec.lease_duration_seconds + 5
+    release = lease.metadata.annotations.get(ANNOTATION_RELEASE, "") if lease else ""
+    return Process(name, spec.holder_identity or "", release, round(silent, 1), leads)
+
+
+def take_clusters(report: Report, clusters: Iterable[Cluster]) -> None:
+    """Count the clusters by state, and list those that are not ready."""
+    for each in clusters:
+        ready = next((c for c in each.status.conditions if c.type == "Ready"), None)
+        state = _cluster_state(each, ready)
+        _count(report.clusters, state)
+        if state in ("Ready", "Cordoned"):
+            continue
+        reason = ready.reason if ready else ""
+        report.clusters_not_ready.append(
+            Matter(
+                each.metadata.name,
+                state,
+                since=_since(each.metadata, ready),
+                message=ready.message if ready else "the propagator has not said anything of it",
+                help="" if state == "Leaving" else CLUSTERS.get(reason, UNKNOWN),
+                urgent=state != "Leaving",
+            )
+        )
+
+
+def _cluster_state(cluster: Cluster, ready: Condition | None) -> str:
+    if cluster.metadata.deleting:
+        return "Leaving"
+    if ready is None:
+        return "Unknown"
+    if ready.status != "True":
+        return ready.reason or "NotReady"
+    return "Cordoned" if cluster.spec.unschedulable else "Ready"
+
+
+def take_workloads(report: Report, workloads: Iterable[Workload], now: datetime) -> None:
+    """Count the Workloads by state, and list what is going on with them."""
+    report.units = dict.fromkeys(("desired", "assigned", "ready"), 0)
+    for each in workloads:
+        status = each.status
+        _count(report.workloads, _state(each))
+        for key in report.units:
+            report.units[key] += getattr(status, key)
+        if each.metadata.deleting:
+            report.removing.append(_removed(each, now))
+            continue
+        report.moving += _moved(each)
+        waiting, failing = _waiting(each, now), _failing(each, now)
+        report.pending += [waiting] if waiting else []
+        report.failing += [failing] if failing else []
+
+
+def _state(workload: Workload) -> str:
+    if workload.metadata.deleting:
+        return "Removing"
+    if workload.status.state:
+        return workload.status.state
+    ours = workload.spec.scheduler_name == DEFAULT_SCHEDULER
+    return "Undecided" if ours else "LeftToOthers"
+
+
+def _waiting(workload: Workload, now: datetime) -> Matter | None:
+    """Units without a cluster, and why."""
+    status, said = workload.status, workload.condition("Scheduled")
+    if said is None:
+        late = _late(workload.metadata.creation_timestamp, PATIENCE_SECONDS, now)
+        if _state(workload) != "Undecided" or not late:
+            return None
+        since, asks = workload.metadata.creation_timestamp, "is the controller running?"
+        return Matter(workload.name, "Undecided", since, message=asks, help=UNKNOWN, urgent=True)
+    if said.status == "True":
+        return None
+    return Matter(
+        workload.name,
+        said.reason,
+        since=said.last_transition_time,
+        units=f"{status.pending} of {status.desired}",
+        message=said.message,
+        help=SCHEDULED.get(said.reason, UNKNOWN),
+        urgent=said.reason not in PATIENT,
+    )
+
+
+def _failing(workload: Workload, now: datetime) -> Matter | None:
+    """What has a cluster and does not get there, or finds no node there."""
+    said = workload.condition("Propagated")
+    if said is not None and said.reason == "ClusterUnreachable":
+        away = [each.name for each in workload.status.clusters if each.state == "Unreachable"]
+        message = f"{_listed(away) or 'a cluster'} cannot be reached: told above, with its cluster"
+        return Matter(workload.name, said.reason, said.last_transition_time, message=message)
+    if said is not None and said.status == "False" and said.reason != "Propagating":
+        return Matter(
+            workload.name,
+            said.reason,
+            since=said.last_transition_time,
+            message=said.message,
+            help=PROPAGATED.get(said.reason, UNKNOWN),
+            urgent=True,
+        )
+    stuck = [each for each in workload.status.clusters if each.unschedulable]
+    late = [s for s in stuck if _late(s.unschedulable_since, PATIENCE_SECONDS, now)]
+    if not late:
+        return None
+    first = late[0]
+    more = f" and {len(late) - 1} more clusters" if len(late) > 1 else ""
+    return Matter(
+        workload.name,
+        "NoNode",
+        since=first.unschedulable_since,
+        units=f"{sum(each.unschedulable for each in late)} of {workload.status.desired}",
+        message=f"{first.name}{more}: no node takes them",
+        help="a larger node there, or smaller requests",
+        urgent=True,
+    )
+
+
+def _moved(workload: Workload) -> list[Matter]:
+    """The clusters that it leaves."""
+    leaving = [each for each in workload.status.clusters if each.state == "Leaving"]
+    if not leaving:
+        return []
+    names = _listed([each.name for each in leaving])
+    units = sum(each.replicas for each in leaving)
+    return [Matter(workload.name, "Leaving", units=str(units), message=f"leaves {names}")]
+
+
+def _removed(workload: Workload, now: datetime) -> Matter:
+    since = workload.metadata.deletion_timestamp or ""
+    late = _late(since, REMOVAL_SECONDS, now)
+    left = [each.name for each in workload.status.clusters]
+    where = f"still on {_listed(left)}" if left else "its last objects go"
+    return Matter(
+        workload.name,
+        "Removing",
+        since=since,
+        units=str(sum(each.replicas for each in workload.status.clusters)),
+        message=where,
+        help="a cluster that answers, or stowage unjoin for one that is gone for good"
+        if late
+        else "",
+        urgent=late,
+    )
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def _since(meta: Meta, condition: Condition | None) -> str:
+    if meta.deletion_timestamp:
+        return meta.deletion_timestamp
+    return condition.last_transition_time if condition else meta.creation_timestamp
+
+
+def _late(since: str, patience: float, now: datetime) -> bool:
+    at = words.time(since)
+    return at is not None and (now - at).total_seconds() > patience
+
+
+def _count(counts: dict[str, int], state: str) -> None:
+    counts[state] = counts.get(state, 0) + 1

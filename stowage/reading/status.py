@@ -1,0 +1,196 @@
+"""`stowage status`: the fleet, and what is wrong in it, at one look.
+
+Only what stands on the hub is read: the leases, the MemberClusters and the Workloads, page by page.
+Its caller makes an exit code of what needs a person, so that a script can ask as well.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
+from stowage.console import output
+from stowage.console.terminal import say
+from stowage.hub.connection import reader
+from stowage.hub.reader import Reader
+from stowage.planning.words import count
+from stowage.reading import fleet, words
+from stowage.reading.fleet import Matter, Process, Report
+
+SHOWN = 10
+"""Rows of each list, unless all are asked for."""
+PAUSE_SECONDS = 2.0
+PAUSE_FACTOR = 10
+"""Between two looks: as many times as long as a look takes, so that watching costs a hub little."""
+_GOOD_FIRST = ("Ready", "Cordoned", "Running", "Creating", "Scheduled")
+
+
+def show(
+    hub: Connection, namespace: str | None, system: str, form: str, *, everything: bool
+) -> int:
+    """Print it once; how many things need a person. Raises ConfigurationError, TransportError."""
+    with reader(hub) as api:
+        report = read(api, namespace, system, now := datetime.now(UTC))
+    output.show(report.to_dict(), form, text=text(report, now, everything=everything))
+    return report.urgent
+
+
+def keep(hub: Connection, namespace: str | None, system: str, *, everything: bool) -> int:
+    """Print it anew again and again, until interrupted; what the last look found.
+
+    A hub that does not answer for a while is said, and asked again; where the last look failed so,
+    its TransportError is raised.
+    """
+    urgent: int | TransportError = 0
+    try:
+        while True:
+            started = time.monotonic()
+            try:
+                with reader(hub) as api:
+                    report = read(api, namespace, system, now := datetime.now(UTC))
+                told, urgent = text(report, now, everything=everything), report.urgent
+            except TransportError as e:
+                told, urgent = f"the hub does not answer: {e}", e
+            click.clear()
+            say(told)
+            took = time.monotonic() - started
+            time.sleep(max(PAUSE_SECONDS, PAUSE_FACTOR * took))
+    except KeyboardInterrupt:
+        if isinstance(urgent, TransportError):
+            raise urgent from None
+        return urgent
+
+
+def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Report:
+    """What stands on the hub; of what may not be read there is a note, but of the Workloads.
+
+    Raises ConfigurationError where it does not know our kinds, or shows no Workloads.
+    """
+    report = Report()
+    parts: Mapping[str, Callable[[], None]] = {
+        f"Leases of {system}": lambda: fleet.take_leases(
+            report, api.each(LEASES, fleet.Lease, system), now
+        ),
+        "MemberClusters": lambda: fleet.take_clusters(
+            report, api.each(MEMBER_CLUSTERS, fleet.Cluster)
+        ),
+    }
+    try:
+        for what, take in parts.items():
+            try:
+                take()
+            except Forbidden:
+                report.not_shown.append(what)
+        fleet.take_workloads(report, api.each(WORKLOADS, fleet.Workload, namespace), now)
+    except NotFound as e:
+        raise ConfigurationError("the hub does not know our kinds: run stowage install") from e
+    except Forbidden as e:
+        raise ConfigurationError(f"{e}; with -n it asks for those of one namespace") from e
+    return report
+
+
+def text(report: Report, now: datetime, *, everything: bool) -> str:
+    """One line that says it all, the processes, the counts, and each list that holds something."""
+    most = None if everything else SHOWN
+    parts = [_headline(report), _counts(report)]
+    if report.processes:
+        parts.insert(1, _processes(report.processes))
+    for title, matters in (
+        ("Clusters that are not ready:", report.clusters_not_ready),
+        ("Pending:", report.pending),
+        ("Placed, and not running as they should:", report.failing),
+        ("Being moved:", report.moving),
+        ("Being removed:", report.removing),
+    ):
+        if matters:
+            parts.append(f"{title}\n{_matters(matters, now, most)}")
+    if report.not_shown:
+        parts.append(f"Not shown, as you may not read them: {', '.join(report.not_shown)}")
+    return "\n\n".join(parts)
+
+
+def _headline(report: Report) -> str:
+    clusters, running = sum(report.clusters.values()), report.workloads.get("Running", 0)
+    good = sum(report.clusters.get(state, 0) for state in ("Ready", "Cordoned"))
+    ready = f"{good} of {count(clusters, 'cluster')} ready, " if _seen(report) else ""
+    what = f"{ready}{running} of {count(sum(report.workloads.values()), 'Workload')}"
+    if not report.urgent:
+        return f"{what} running; nothing needs a person"
+    needs = "needs" if report.urgent == 1 else "need"
+    return f"{what} running; {count(report.urgent, 'thing')} {needs} a person"
+
+
+def _processes(processes: Sequence[Process]) -> str:
+    columns = ("process", "release", "renewed", "leader")
+    return output.table([_process(each) for each in processes], columns)
+
+
+def _process(process: Process) -> dict[str, Any]:
+    silent = process.silent_seconds
+    holder = process.holder or "nobody"
+    return {
+        "process": process.name.removeprefix("stowage-"),
+        "release": process.release or "?",
+        "renewed": "never" if silent < 0 else f"{words.seconds(silent)} ago",
+        "leader": holder
+        if process.leads
+        else f"{holder}: nobody leads now".removeprefix("nobody: "),
+    }
+
+
+def _counts(report: Report) -> str:
+    units = report.units
+    of = (
+        f"; {units['assigned']} of {count(units['desired'], 'unit')} have a cluster, "
+        f"{units['ready']} are ready"
+        if units.get("desired")
+        else ""
+    )
+    clusters = f"Clusters: {_states(report.clusters)}\n" if _seen(report) else ""
+    return f"{clusters}Workloads: {_states(report.workloads)}{of}"
+
+
+def _seen(report: Report) -> bool:
+    """Whether the clusters could be read."""
+    return "MemberClusters" not in report.not_shown
+
+
+def _states(counts: Mapping[str, int]) -> str:
+    """`2 Ready, 1 Unreachable`: what is good first, then by number."""
+    if not counts:
+        return "none"
+    rank = {state: place for place, state in enumerate(_GOOD_FIRST)}
+    order = sorted(counts, key=lambda state: (rank.get(state, len(rank)), -counts[state], state))
+    return ", ".join(f"{counts[state]} {state}" for state in order)
+
+
+def _matters(matters: Sequence[Matter], now: datetime, most: int | None) -> str:
+    """The urgent ones first, then the oldest."""
+    ranked = sorted(matters, key=lambda each: (not each.urgent, each.since or "~", each.name))
+    shown = ranked[:most]
+    rows = [row for each in shown for row in _rows(each, now)]
+    columns = [key for key in ("name", "units", "state", "since") if any(row[key] for row in rows)]
+    left = len(ranked) - len(shown)
+    rest = f"\n… {left} more (--all shows them)" if left else ""
+    return output.table(rows, (*columns, "why")) + rest
+
+
+def _rows(matter: Matter, now: datetime) -> list[dict[str, Any]]:
+    """The row, and below it what would help."""
+    row = {
+        "name": matter.name,
+        "units": matter.units,
+        "state": matter.state,
+        "since": words.age(matter.since, now) if matter.since else "",
+        "why": matter.message,
+    }
+    if not matter.help:
+        return [row]
+    return [row, {**dict.fromkeys(row, ""), "why": f"what helps: {matter.help}"}]

@@ -1,0 +1,98 @@
+"""Reasons, causes and times in words: what the status keeps as data, as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from controller.model.why import Change, Rule, ShareSteps, Step
+from controller.planner.reasons import worded
+
+BEFORE = "placed before reasons were kept"
+ELSEWHERE = "by somebody else"
+
+_CAUSES = {
+    "Placed": "placed",
+    "Scaled": "scaled",
+    "Edited": "spec edited",
+    "ClusterGone": "cluster {name} gone",
+    "ClusterAdded": "cluster {name} added",
+    "QuotaGrown": "the quota let more in",
+    "RoomGained": "room came free",
+    "LimitLearnt": "{name} was seen to run fewer",
+    "LimitLifted": "{name} may run more again",
+    "FleetChanged": "the fleet changed",
+}
+
+
+def cause(word: str, name: str) -> str:
+    """What set a change off: `scaled`; one of a later release by its own name."""
+    known = _CAUSES.get(word)
+    return known.format(name=name) if known else f"{word} {name}".strip()
+
+
+def rules(because: Sequence[Rule]) -> str:
+    """What made a number, as one line; empty where nobody kept it."""
+    return ", ".join(worded(each.rule, each.numbers, each.name) for each in because)
+
+
+def steps(share: ShareSteps, now: datetime) -> list[str]:
+    """How a share came about: `5 at 10:02, placed: …`, `2 more at 11:40, scaled: …`."""
+    return [_step(each, not at, now) for at, each in enumerate(share.steps)]
+
+
+def _step(step: Step, first: bool, now: datetime) -> str:
+    units = (
+        f"{step.units}" if first else f"{abs(step.units)} {'more' if step.units > 0 else 'fewer'}"
+    )
+    if not step.time:
+        return f"{units} {BEFORE if first else ELSEWHERE}"
+    head = f"{units} at {moment(step.time, now)}, {cause(step.cause, step.name)}"
+    made = rules(step.because)
+    return f"{head}: {made}" if made else head
+
+
+def counts(change: Change) -> str:
+    """The units that have a cluster since a change, of those that are wanted."""
+    return f"{change.assigned} of {change.desired}"
+
+
+def time(text: str) -> datetime | None:
+    """The time that a status tells; None for none, or what is none."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def moment(text: str, now: datetime) -> str:
+    """The time here, with the day where that is not today; what is none as it is told."""
+    at = time(text)
+    if at is None:
+        return text
+    try:
+        here, today = at.astimezone(), now.astimezone()
+    except OverflowError:  # at an end of the calendar there is no such time here
+        return text
+    return here.strftime("%H:%M" if here.date() == today.date() else "%Y-%m-%d %H:%M")
+
+
+def age(text: str, now: datetime) -> str:
+    """For how long, as kubectl tells it: `5m`; `?` where that is not known."""
+    at = time(text)
+    return "?" if at is None else seconds((now - at).total_seconds())
+
+
+def seconds(number: float) -> str:
+    """`42s`, `5m`, `3h`, `12d`."""
+    left = max(int(number), 0)
+    for size, letter in ((86400, "d"), (3600, "h"), (60, "m")):
+        if left >= 2 * size:
+            return f"{left // size}{letter}"
+    return f"{left}s"
+
+
+def units(shares: Mapping[str, int]) -> int:
+    """All units of some shares."""
+    return sum(shares.values())

@@ -1,0 +1,1 @@
+"""Making a hub and a member ready: install, join, and the rights that they need."""

@@ -1,0 +1,29 @@
+"""A token or a password travels inside TLS, or does not leave this machine."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from machinery.config.address import loopback
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import ConfigurationError
+from stowage.console.terminal import say
+
+
+def guarded(connection: Connection) -> Connection:
+    """The same connection, unless it would show a credential to whoever listens on the way.
+
+    Raises ConfigurationError then. To an address of this machine it goes without TLS as well, which
+    is said: another user of it may be the one who listens there.
+    """
+    shown = connection.token or connection.token_source or connection.password
+    address = urlsplit(connection.server)
+    if not shown or address.scheme != "http":
+        return connection
+    if not loopback(address.hostname or ""):
+        raise ConfigurationError(
+            f"{connection.server} is plain http: the credential for it would be read on the way; "
+            "use https, or `kubectl port-forward` and an address of this machine"
+        )
+    say(f"note: {connection.server} gets the credential without TLS", err=True)
+    return connection

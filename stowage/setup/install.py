@@ -1,0 +1,198 @@
+"""What Stowage needs on a hub, as manifests, and how they get there.
+
+Kinds and admission policies come from `crds`, the rest from `deploy/`. Everything is applied by
+server-side apply in the order of the list, so a second run changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import crds
+from crds.names import API_VERSION
+from machinery.api.client import ApiClient
+from machinery.api.resources import CRDS, DEPLOYMENTS, NAMESPACES, WORKLOADS
+from machinery.clock import SystemClock
+from machinery.errors import ApiError, Invalid, StowageError
+from machinery.tasks import patiently
+from machinery.types import conditions
+from stowage.console.progress import Progress
+from stowage.setup import rollout
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+ESTABLISHED_SECONDS = 120.0
+VALIDATING = "ValidatingAdmissionPolicy"
+_POLICY_WORK = {
+    VALIDATING: "the controller refuses wrong Workloads itself, after they are stored",
+    "MutatingAdmissionPolicy": "the controller fills in labels and defaults itself",
+}
+"""The kinds of policy that we bring, and who does their work on a hub that does not serve them."""
+_PARTS = ("rbac.yaml", "network.yaml", "controller.yaml", "propagator.yaml")
+_IMAGE_UNKNOWN = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+
+
+def manifests(*, namespace: str, image: str = "", crds_only: bool = False) -> list[dict[str, Any]]:
+    """Everything in the order in which it is applied."""
+    kinds = crds.manifests()
+    if crds_only:
+        return kinds
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    parts = [o for part in _PARTS for o in _load(part, namespace=namespace, image=image)]
+    return [*kinds, home, *parts]
+
+
+def default_image() -> str:
+    """The image that nobody named: of this version, as docs/install.md says how to build it."""
+    return f"stowage:{metadata.version('stowage')}"
+
+
+def as_yaml(objects: Iterable[dict[str, Any]]) -> str:
+    """The manifests as one YAML stream."""
+    return yaml.safe_dump_all(objects, sort_keys=False, width=100)
+
+
+async def apply(
+    client: ApiClient, objects: Sequence[dict[str, Any]], *, say: Callable[[str], object]
+) -> None:
+    """Apply the manifests one after the other, and wait until the kinds are served and guarded.
+
+    A kind of admission policy that the hub does not serve is left out (ValidatingAdmissionPolicy v1
+    came with Kubernetes 1.30, MutatingAdmissionPolicy v1 with 1.36): the controller does the work
+    of each that it does not find.
+    """
+    absent = await _unserved_policies(client)
+    for kind in absent:
+        say(f"This hub serves no {kind} v1: {_POLICY_WORK[kind]}")
+    objects = [each for each in objects if not _is_policy(each, absent)]
+    for each in objects:
+        await apply_one(client, each, manager="stowage-install")
+        name = each["metadata"]["name"]
+        say(f"{each['kind']} {name} applied")
+        if each["kind"] == CRDS.kind:
+            await _established(client, name)
+    if any(each["kind"] == VALIDATING for each in objects):
+        await _guarded(client)
+
+
+async def until_running(
+    client: ApiClient,
+    objects: Iterable[dict[str, Any]],
+    *,
+    progress: Progress,
+    seconds: float = rollout.SECONDS,
+) -> None:
+    """Return when the Deployments among the manifests run.
+
+    Raises StowageError with the reasons of the pods that do not.
+    """
+    deployments = [each["metadata"] for each in objects if each["kind"] == DEPLOYMENTS.kind]
+    if not deployments:
+        return
+    names, namespace = [each["name"] for each in deployments], deployments[0]["namespace"]
+    try:
+        await rollout.wait(client, names, namespace=namespace, progress=progress, seconds=seconds)
+    except StowageError as e:
+        if any(reason in str(e) for reason in _IMAGE_UNKNOWN):
+            hint = "docs/install.md says how to build the image and bring it to the hub's nodes"
+            raise StowageError(f"{e}\n{hint}; then name it with --image") from e
+        raise
+
+
+async def _unserved_policies(client: ApiClient) -> list[str]:
+    served = {resource.kind for resource in await client.discover(ADMISSION)}
+    return [kind for kind in _POLICY_WORK if kind not in served]
+
+
+def _is_policy(manifest: Mapping[str, Any], kinds: Sequence[str]) -> bool:
+    """Whether it is a policy of one of these kinds, or binds one."""
+    return any(manifest["kind"] in (kind, f"{kind}Binding") for kind in kinds)
+
+
+async def apply_one(client: ApiClient, manifest: Mapping[str, Any], *, manager: str) -> None:
+    """Bring one object to what its manifest says, whoever else wrote it."""
+    resource = await client.resource(manifest["apiVersion"], manifest["kind"])
+    meta = manifest["metadata"]
+    await client.apply(
+        resource,
+        manifest,
+        name=meta["name"],
+        namespace=meta.get("namespace"),
+        field_manager=manager,
+        force=True,
+    )
+
+
+async def ensure_namespace(client: ApiClient, name: str) -> None:
+    """Create a namespace where it is missing."""
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await client.apply(NAMESPACES, body, name=name, field_manager="stowage-install", force=True)
+
+
+def _load(part: str, **values: str) -> list[dict[str, Any]]:
+    text = (folder() / part).read_text()
+    for name, value in values.items():
+        text = text.replace(f"${{{name}}}", value)
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def folder() -> Path:
+    """`deploy/`: inside the installed package, or beside it in a checkout."""
+    inside = Path(__file__).parents[1] / "deploy"
+    return inside if inside.exists() else Path(__file__).parents[2] / "deploy"
+
+
+async def _established(client: ApiClient, name: str) -> None:
+    async def check() -> bool:
+        found = await client.get(CRDS, name)
+        return conditions.holds(found.get("status", {}), "Established")
+
+    await _until(check, f"CustomResourceDefinition {name} to be established")
+
+
+async def _guarded(client: ApiClient) -> None:
+    """Until a Workload that admission must refuse is refused: policies take a moment to be seen."""
+    canary = {
+        "apiVersion": API_VERSION,
+        "kind": "Workload",
+        "metadata": {"name": "canary", "namespace": "default"},
+        "spec": {
+            "targetDeployment": {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "canary"},
+                "spec": {
+                    "replicas": -1,  # what the schema lets through, and the policy alone refuses
+                    "selector": {"matchLabels": {"app": "canary"}},
+                    "template": {
+                        "metadata": {"labels": {"app": "canary"}},
+                        "spec": {"containers": [{"name": "canary", "image": "canary"}]},
+                    },
+                },
+            },
+        },
+    }
+
+    async def check() -> bool:
+        try:
+            await client.create(WORKLOADS, canary, dry_run=True)
+        except Invalid:
+            return True
+        except ApiError as e:
+            return e.code == 403
+        return False
+
+    await _until(check, "the admission policies to be in force")
+
+
+async def _until(check: Callable[[], Awaitable[bool]], what: str) -> None:
+    async def missing() -> str:
+        return "" if await check() else what
+
+    clock = SystemClock()
+    if await patiently(missing, seconds=ESTABLISHED_SECONDS, every=0.1, clock=clock):
+        raise StowageError(f"after {ESTABLISHED_SECONDS:.0f} s still waiting for {what}")

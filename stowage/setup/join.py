@@ -1,0 +1,237 @@
+"""Joining a cluster to the fleet, and taking it out again.
+
+Joining makes the accounts and roles of `stowage.setup.member_rights` on the member, asks for a
+token of the propagator's own account there, and puts its kubeconfig into a Secret on the hub, which
+alone registers the cluster. Nothing runs on the member. Running it again brings everything to what
+is asked for now, and keeps a token that is still good.
+
+What is done there has a module of its own, `memberside`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from crds.names import LABEL_REGISTER
+from machinery.api.client import ApiClient
+from machinery.api.resources import DEPLOYMENTS, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
+from machinery.clock import SystemClock
+from machinery.config.address import loopback
+from machinery.config.member_kubeconfig import Connection, parse_kubeconfig
+from machinery.errors import ApiError, ConfigurationError, KubeconfigError, NotFound, StowageError
+from machinery.tasks import patiently
+from machinery.types import conditions
+from propagator.access import credentials
+from propagator.access.accounts import MEMBER_ACCOUNT
+from propagator.access.credentials import PodSecurity, Rights, credentials_of
+from propagator.access.tokens import kubeconfig
+from stowage.setup import member_side
+from stowage.setup.install import apply_one, ensure_namespace
+from stowage.setup.member_side import Say, as_account
+
+IDENTITY_ANNOTATION = "stowage.dev/cluster-uid"
+"""The UID of the member's kube-system: tells two clusters of one name apart."""
+READY_SECONDS = 120.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join:
+    """What to join.
+
+    `member` is how `join` itself reaches the member; `server` and `tls_server_name` are how the hub
+    does, where that differs. `allow` names further kinds as `group/resource`, those of the core
+    group as `resource`. `targets` are namespaces that are given by name. `new_namespaces` tells
+    whether the propagator may make others: None leaves that as it is, and means yes at first.
+    """
+
+    name: str
+    namespace: str
+    member: Connection
+    server: str | None = None
+    tls_server_name: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    allow: Sequence[str] = ()
+    rights: Rights = Rights.NARROW
+    targets: Sequence[str] = ()
+    new_namespaces: bool | None = None
+    pod_security: PodSecurity = PodSecurity.BASELINE
+
+    def side(self) -> member_side.Side:
+        """What of it concerns the member alone."""
+        return member_side.Side(
+            home=self.namespace,
+            member=self.member,
+            allow=self.allow,
+            rights=self.rights,
+            targets=self.targets,
+            new_namespaces=self.new_namespaces,
+            pod_security=self.pod_security,
+        )
+
+    @property
+    def reached(self) -> Connection:
+        """How the hub reaches the member."""
+        name = self.tls_server_name or self.member.tls_server_name
+        return replace(self.member, server=self.server or self.member.server, tls_server_name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unjoin:
+    """What to take out; with `member`, what joining made there goes, too."""
+
+    name: str
+    namespace: str
+    member: Connection | None = None
+    force: bool = False
+
+
+async def join(hub: ApiClient, plan: Join, *, say: Say) -> None:
+    """Join, and wait until the cluster is Ready. Raises StowageError saying what to do."""
+    _check(plan)
+    async with ApiClient(plan.member, name=plan.name) as member:
+        identity = (await member.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+        await _refuse_another(hub, plan, identity)
+        known = await _known_token(hub, plan)
+        token = await member_side.set_up(member, plan.side(), known, _of(plan.name, say))
+    await ensure_namespace(hub, plan.namespace)
+    await _warn_of_loopback(hub, plan, say)
+    await apply_one(hub, registration(plan, token, identity), manager=member_side.MANAGER)
+    say(f"hub: Secret {plan.namespace}/{plan.name} is there, it registers the cluster")
+    await _ready(hub, plan.name, say)
+    # Outlives the Secret, so that the name stays this cluster's until it is unjoined.
+    mark = {"metadata": {"annotations": {IDENTITY_ANNOTATION: identity}}}
+    await hub.merge_patch(MEMBER_CLUSTERS, plan.name, mark)
+
+
+async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
+    """Take a cluster out. Raises ConfigurationError while Workloads have shares there."""
+    holders = await _holders(hub, plan.name)
+    if holders and not plan.force:
+        raise ConfigurationError(
+            f"{plan.name} still runs {', '.join(holders[:5])}{' …' if len(holders) > 5 else ''}: "
+            "delete or move them, or say --force to leave their objects behind there"
+        )
+    if holders:
+        say(f"{plan.name}: the objects of {len(holders)} Workloads are left behind there")
+    removed = [
+        await member_side.remove(hub, resource, plan.name, namespace=namespace, say=_of("hub", say))
+        for resource, namespace in ((SECRETS, plan.namespace), (MEMBER_CLUSTERS, None))
+    ]
+    if not any(removed):
+        raise ConfigurationError(f"the hub knows no cluster {plan.name}: see `kubectl get mc`")
+    if plan.member is None:
+        say(f"{plan.name}: its service account stays; --member-kubeconfig removes it as well")
+        return
+    async with ApiClient(plan.member, name=plan.name) as member:
+        await member_side.remove_all(member, plan.namespace, _of(plan.name, say))
+
+
+def registration(plan: Join, token: str, identity: str) -> dict[str, Any]:
+    """The Secret that registers a cluster by itself, and says what its credential may do."""
+    connection = as_account(plan.reached, token)
+    text = kubeconfig(connection, user=MEMBER_ACCOUNT)
+    body = secret(plan.name, plan.namespace, text, plan.labels)
+    body["metadata"]["annotations"] = {IDENTITY_ANNOTATION: identity}
+    body["stringData"] |= {
+        credentials.RIGHTS: str(plan.rights),
+        credentials.ACCOUNT: f"{plan.namespace}/{MEMBER_ACCOUNT}",
+        credentials.POD_SECURITY: str(plan.pod_security),
+    }
+    return body
+
+
+def secret(name: str, namespace: str, kubeconfig: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """A registration Secret around a kubeconfig."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "labels": {**labels, LABEL_REGISTER: "true"},
+        },
+        "stringData": {"kubeconfig": kubeconfig},
+    }
+
+
+def _of(name: str, say: Say) -> Say:
+    """Say it of that cluster."""
+    return lambda text: say(f"{name}: {text}")
+
+
+async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
+    """Raise ConfigurationError when the name is, or may be, that of another cluster."""
+    for resource, namespace in ((SECRETS, plan.namespace), (MEMBER_CLUSTERS, None)):
+        with suppress(NotFound):
+            found = await hub.get(resource, plan.name, namespace=namespace)
+            known = found["metadata"].get("annotations", {}).get(IDENTITY_ANNOTATION)
+            if known == identity:
+                return
+            whose = "another cluster" if known else "a cluster that was registered without `join`"
+            raise ConfigurationError(
+                f"{plan.name} is the name of {whose} ({resource.kind} {plan.name} on the hub): "
+                f"choose another name, or run `stowage unjoin {plan.name}` first"
+            )
+
+
+async def _known_token(hub: ApiClient, plan: Join) -> str:
+    """The token that the hub has, as far as it can be read; else nothing."""
+    with suppress(NotFound, KubeconfigError, ValueError):
+        found = await hub.get(SECRETS, plan.name, namespace=plan.namespace)
+        data = {k: base64.b64decode(v) for k, v in (found.get("data") or {}).items()}
+        return credentials_of(data).connection.token or ""
+    return ""
+
+
+def _check(plan: Join) -> None:
+    """Raises ConfigurationError for an address that the propagator would refuse."""
+    try:
+        parse_kubeconfig(
+            kubeconfig(as_account(plan.reached, "a-token"), user=MEMBER_ACCOUNT).encode()
+        )
+    except KubeconfigError as e:
+        raise ConfigurationError(f"the hub could not use that address of {plan.name}: {e}") from e
+
+
+async def _warn_of_loopback(hub: ApiClient, plan: Join, say: Say) -> None:
+    """An address of this machine leads a propagator that runs in the hub to itself."""
+    host = urlsplit(plan.reached.server).hostname or ""
+    if not (loopback(host) or host.endswith(".localhost")):
+        return
+    with suppress(ApiError):
+        await hub.get(DEPLOYMENTS, "stowage-propagator", namespace=plan.namespace)
+        say(
+            f"warning: {plan.name} is {host} to this machine, but a propagator in the hub finds "
+            "its own pod there: name the address that the hub reaches with --member-server"
+        )
+
+
+async def _ready(hub: ApiClient, name: str, say: Say) -> None:
+    async def missing() -> str:
+        with suppress(NotFound):
+            status = (await hub.get(MEMBER_CLUSTERS, name)).get("status", {})
+            if conditions.holds(status, "Ready"):
+                say(f"{name} is Ready: {status.get('version')}, {status.get('provider')}")
+                return ""
+            if ready := conditions.find(status, "Ready"):
+                return f"{ready['reason']}: {ready['message']}"
+        return "the propagator has not looked at it: is it running?"
+
+    if last := await patiently(missing, seconds=READY_SECONDS, every=0.2, clock=SystemClock()):
+        raise StowageError(
+            f"{name} is registered, but not Ready after {READY_SECONDS:.0f} s: {last}"
+        )
+
+
+async def _holders(hub: ApiClient, name: str) -> list[str]:
+    listed = await hub.list(WORKLOADS)
+    return [
+        f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+        for each in listed["items"]
+        if any(p["cluster"] == name for p in each.get("status", {}).get("placements", []))
+    ]

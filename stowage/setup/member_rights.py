@@ -1,0 +1,319 @@
+"""What `stowage join` makes on a member: accounts, roles, and the policy that bounds one of them.
+
+`narrow` is the default. The propagator's own account reads: nodes, pods, accounts and the managed
+kinds in all namespaces, never a Secret or a ConfigMap, and it writes nothing. In a namespace that
+was given to it, it may act as that namespace's account, which may write the managed kinds there and
+nowhere else. One more account makes namespaces, and that account in them; an admission policy of
+the member allows it nothing else, so that `kube-*`, and whatever existed before, stays out of reach
+even for somebody who stole the kubeconfig.
+
+`cluster` is for who wants a member that is Stowage's alone: the account writes in all namespaces
+but `kube-*`. That is an administrator's power over everything else there.
+
+`docs/members.md` has a row for each right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crds.names import FORBIDDEN_NAMESPACE_PREFIX, LABEL_TENANT, SYSTEM_NAMESPACE
+from machinery.api.acting import account
+from propagator.access.accounts import (
+    ACTING_BINDING,
+    ACTING_ROLE,
+    MEMBER_ACCOUNT,
+    NAMESPACES_ACCOUNT,
+    POD_SECURITY_LABEL,
+    RBAC_GROUP,
+    TENANT_ACCOUNT,
+    TENANT_BINDING,
+    TENANT_ROLE,
+    binding,
+    service_account,
+    tenancy,
+)
+from propagator.access.credentials import PodSecurity
+
+Manifest = dict[str, Any]
+Rule = Mapping[str, Any]
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+_SEE = ["list", "watch"]
+_WRITE = ["get", "list", "watch", "create", "update", "patch", "delete"]
+_MANAGED: Sequence[tuple[str, Sequence[str]]] = (
+    ("", ["services"]),
+    ("apps", ["daemonsets", "deployments", "replicasets", "statefulsets"]),
+    ("batch", ["cronjobs", "jobs"]),
+)
+"""The kinds that a Workload may hold by itself, by group; they are read in all namespaces."""
+_CONFIDENTIAL = ["configmaps", "secrets"]
+"""They are read in the namespaces that were given, and nowhere else."""
+_ASK = {
+    "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"],
+    "verbs": ["get"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A further kind that was allowed."""
+
+    group: str
+    plural: str
+    namespaced: bool
+
+    def rule(self, verbs: Sequence[str]) -> Rule:
+        """These verbs on it."""
+        return {"apiGroups": [self.group], "resources": [self.plural], "verbs": list(verbs)}
+
+
+def narrow(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
+    """The account that reads, and what it and the accounts of namespaces may do."""
+    inside = [each for each in allow if each.namespaced]
+    own = [each.rule(_WRITE) for each in allow if not each.namespaced]
+    see = [*_managed(_SEE), *(each.rule(_SEE) for each in inside)]
+    tenant = [
+        *_managed(_WRITE),
+        {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
+        *(each.rule(_WRITE) for each in inside),
+    ]
+    watched = {"apiGroups": [""], "resources": ["nodes", "pods", "serviceaccounts"], "verbs": _SEE}
+    return [
+        _role(TENANT_ROLE, tenant),
+        _role(ACTING_ROLE, [_may("impersonate", "serviceaccounts", TENANT_ACCOUNT)]),
+        _role(MEMBER_ACCOUNT, [watched, *see, *own, _ASK]),
+        *_member(home),
+    ]
+
+
+def cluster(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
+    """The account that writes in all namespaces as itself; `cluster_policy` bounds it."""
+    rules = [
+        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": _SEE},
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
+        {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
+        *_managed(_WRITE),
+        *(each.rule(_WRITE) for each in allow),
+        _ASK,
+    ]
+    return [_role(MEMBER_ACCOUNT, rules), *_member(home)]
+
+
+def maker(home: str) -> list[Manifest]:
+    """The account that makes namespaces; `maker_policy` has to be in force before it."""
+    bindings = [TENANT_BINDING, ACTING_BINDING]
+    rules = [
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
+        # A name can be asked for here, because the propagator creates them by server-side apply.
+        _may("create", "serviceaccounts", TENANT_ACCOUNT, "patch"),
+        _may("create", "rolebindings", bindings, "patch", group=RBAC_GROUP),
+        _may("bind", "clusterroles", [TENANT_ROLE, ACTING_ROLE], group=RBAC_GROUP),
+    ]
+    return [
+        service_account(NAMESPACES_ACCOUNT, home),
+        _role(NAMESPACES_ACCOUNT, rules),
+        _everywhere(NAMESPACES_ACCOUNT, home),
+    ]
+
+
+def given(name: str, home: str) -> list[Manifest]:
+    """A namespace by name: the label says that it is given, and our account is there."""
+    meta = {"name": name, "labels": {LABEL_TENANT: "true"}}
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": meta}, *tenancy(name, home=home)]
+
+
+def maker_policy(home: str, pod_security: PodSecurity) -> list[Manifest]:
+    """What the account that makes namespaces may do, word for word; all else is denied."""
+    levels = list(PodSecurity)
+    strict = [str(each) for each in levels[levels.index(pod_security) :]]
+    kind = "request.resource.resource"
+    variables = [
+        {
+            "name": "where",
+            "expression": f"{kind} == 'namespaces' ? object.metadata.name : request.namespace",
+        },
+        {
+            "name": "labels",
+            "expression": "has(object.metadata.labels) ? object.metadata.labels : {}",
+        },
+        {
+            "name": "given",
+            "expression": "namespaceObject != null && has(namespaceObject.metadata.labels) "
+            f"&& '{LABEL_TENANT}' in namespaceObject.metadata.labels "
+            f"&& namespaceObject.metadata.labels['{LABEL_TENANT}'] == 'true'",
+        },
+    ]
+    validations = [
+        (
+            (
+                "(!has(request.subResource) || request.subResource == '') && "
+                f"((request.operation == 'CREATE' && {kind} == 'namespaces') || "
+                "(request.operation in ['CREATE', 'UPDATE'] && "
+                f"{kind} in ['serviceaccounts', 'rolebindings']))"
+            ),
+            (
+                "this account makes namespaces, and the account and bindings of Stowage in them; "
+                "it changes and deletes nothing else"
+            ),
+        ),
+        (
+            (
+                f"!variables.where.startsWith('{FORBIDDEN_NAMESPACE_PREFIX}') && "
+                f"!(variables.where in ['{home}', '{SYSTEM_NAMESPACE}', 'default'])"
+            ),
+            "this namespace is never a target",
+        ),
+        (
+            (
+                f"{kind} != 'namespaces' || ('{LABEL_TENANT}' in variables.labels && "
+                f"variables.labels['{LABEL_TENANT}'] == 'true' && "
+                f"'{POD_SECURITY_LABEL}' in variables.labels && "
+                f"variables.labels['{POD_SECURITY_LABEL}'] in {strict})"
+            ),
+            (
+                f"a namespace is made with the labels {LABEL_TENANT}=true and {POD_SECURITY_LABEL} "
+                f"of {' or '.join(strict)}"
+            ),
+        ),
+        (
+            f"{kind} == 'namespaces' || variables.given",
+            f"the namespace was not given to Stowage by the label {LABEL_TENANT}=true",
+        ),
+        (
+            f"{kind} != 'serviceaccounts' || object.metadata.name == '{TENANT_ACCOUNT}'",
+            f"the account is named {TENANT_ACCOUNT}",
+        ),
+        (
+            f"{kind} != 'rolebindings' || {_is_ours(home)}",
+            "a binding gives exactly one of Stowage's roles to its account",
+        ),
+    ]
+    return _policy(NAMESPACES_ACCOUNT, home, variables, validations)
+
+
+def cluster_policy(home: str) -> list[Manifest]:
+    """Where the account that writes everywhere does not write all the same."""
+    where = f"request.namespace.startsWith('{FORBIDDEN_NAMESPACE_PREFIX}')"
+    validations = [
+        (
+            (
+                "!has(request.namespace) || request.namespace == '' || "
+                f"!({where} || request.namespace in ['{home}', '{SYSTEM_NAMESPACE}']) || "
+                "(has(request.subResource) && request.subResource == 'token')"
+            ),
+            "this namespace is never a target",
+        ),
+        (
+            (
+                "request.resource.resource != 'secrets' || request.operation == 'DELETE' || "
+                "!has(object.type) || object.type != 'kubernetes.io/service-account-token'"
+            ),
+            "a Secret that holds the token of an account is not for Stowage to make",
+        ),
+    ]
+    return _policy(MEMBER_ACCOUNT, home, [], validations)
+
+
+def _is_ours(home: str) -> str:
+    """CEL: the binding is one of the two that `tenancy` makes."""
+
+    def one(name: str, role: str, namespace: str, subject: str) -> str:
+        return (
+            f"(object.metadata.name == '{name}' && object.roleRef.name == '{role}' && "
+            f"object.subjects[0].name == '{subject}' && "
+            f"object.subjects[0].namespace == {namespace})"
+        )
+
+    tenant = one(TENANT_BINDING, TENANT_ROLE, "request.namespace", TENANT_ACCOUNT)
+    acting = one(ACTING_BINDING, ACTING_ROLE, f"'{home}'", MEMBER_ACCOUNT)
+    return (
+        "(object.roleRef.kind == 'ClusterRole' && has(object.subjects) && "
+        "size(object.subjects) == 1 && object.subjects[0].kind == 'ServiceAccount' && "
+        f"({tenant} || {acting}))"
+    )
+
+
+def _policy(
+    name: str, home: str, variables: list[Manifest], validations: Sequence[tuple[str, str]]
+) -> list[Manifest]:
+    """A policy about one account, under the account's name, and its binding."""
+    rule = {
+        "apiGroups": ["*"],
+        "apiVersions": ["*"],
+        "operations": ["*"],
+        "resources": ["*/*"],
+    }
+    spec: Manifest = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [
+            {
+                "name": "who",
+                "expression": f"request.userInfo.username == '{account(home, name)}'",
+            }
+        ],
+        "validations": [{"expression": e, "message": m} for e, m in validations],
+    }
+    if variables:
+        spec["variables"] = variables
+    meta = {"name": name, "labels": {LABEL_TENANT: "true"}}
+    kind = "ValidatingAdmissionPolicy"
+    return [
+        {"apiVersion": ADMISSION, "kind": kind, "metadata": meta, "spec": spec},
+        {
+            "apiVersion": ADMISSION,
+            "kind": f"{kind}Binding",
+            "metadata": meta,
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        },
+    ]
+
+
+def _member(home: str) -> list[Manifest]:
+    """The propagator's own account: its role, the right to its own tokens, and to the maker."""
+    rules = [
+        _may("create", "serviceaccounts/token", MEMBER_ACCOUNT),
+        _may("impersonate", "serviceaccounts", NAMESPACES_ACCOUNT),
+    ]
+    who = (home, MEMBER_ACCOUNT)
+    return [
+        service_account(MEMBER_ACCOUNT, home),
+        _role(MEMBER_ACCOUNT, rules, where=home),
+        binding(MEMBER_ACCOUNT, home, role=MEMBER_ACCOUNT, account=who, kind="Role"),
+        _everywhere(MEMBER_ACCOUNT, home),
+    ]
+
+
+def _everywhere(name: str, home: str) -> Manifest:
+    """The ClusterRole of an account's own name, for it."""
+    return binding(name, None, role=name, account=(home, name))
+
+
+def _managed(verbs: Sequence[str]) -> list[Rule]:
+    return [{"apiGroups": [g], "resources": r, "verbs": list(verbs)} for g, r in _MANAGED]
+
+
+def _may(verb: str, resource: str, names: str | Sequence[str], *more: str, group: str = "") -> Rule:
+    names = [names] if isinstance(names, str) else list(names)
+    return {
+        "apiGroups": [group],
+        "resources": [resource],
+        "resourceNames": names,
+        "verbs": [verb, *more],
+    }
+
+
+def _role(name: str, rules: Sequence[Rule], *, where: str | None = None) -> Manifest:
+    meta: Manifest = {"name": name, "labels": {LABEL_TENANT: "true"}}
+    if where is not None:
+        meta["namespace"] = where
+    kind = "ClusterRole" if where is None else "Role"
+    return {
+        "apiVersion": f"{RBAC_GROUP}/v1",
+        "kind": kind,
+        "metadata": meta,
+        "rules": list(rules),
+    }

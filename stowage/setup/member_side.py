@@ -1,0 +1,312 @@
+"""What joining and unjoining do on the member, in an order in which nothing is ever too wide.
+
+The account that makes namespaces is bounded by an admission policy. The policy is made first; what
+it must deny is asked for, with the new token, until it is denied; only then is the work done. What
+is no longer asked for goes: rights, policy, and accounts that a former `join` made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from crds.names import LABEL_TENANT
+from machinery.api.acting import Acting, account
+from machinery.api.client import ApiClient
+from machinery.api.resources import NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS, Resource
+from machinery.clock import SystemClock
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import (
+    ApiError,
+    ConfigurationError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    StowageError,
+    TransportError,
+)
+from machinery.tasks import patiently
+from propagator.access.accounts import (
+    ACTING_BINDING,
+    MEMBER_ACCOUNT,
+    NAMESPACES_ACCOUNT,
+    RBAC_GROUP,
+    TENANT_ACCOUNT,
+    TENANT_BINDING,
+    TENANT_ROLE,
+    tenancy,
+)
+from propagator.access.credentials import PodSecurity, Rights
+from propagator.access.tokens import life_of, request_token
+from stowage.setup import member_rights
+from stowage.setup.install import apply_one, ensure_namespace
+
+FORCE_SECONDS = 60.0
+"""By then a policy that was just made is in force."""
+OLD_TOKEN = 0.5
+"""A token that has spent more of its life than this is replaced when a cluster is joined again."""
+MANAGER = "stowage-join"
+_RBAC = f"{RBAC_GROUP}/v1"
+_OURS = f"{LABEL_TENANT}=true"
+_REVIEW = Resource(
+    "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False
+)
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """What is wanted on a member; `stowage.setup.join.Join` says what each of these means."""
+
+    home: str
+    member: Connection
+    allow: Sequence[str] = ()
+    rights: Rights = Rights.NARROW
+    targets: Sequence[str] = ()
+    new_namespaces: bool | None = None
+    pod_security: PodSecurity = PodSecurity.BASELINE
+
+
+async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
+    """Make everything there; a token of the propagator's account, the known one while it is good.
+
+    Raises StowageError saying what to do.
+    """
+    guarded = await _serves_policies(member)
+    await ensure_namespace(member, side.home)
+    say(f"Namespace {side.home} is there")
+    allow = [await _kind(member, text, say) for text in side.allow]
+    if side.rights is Rights.CLUSTER:
+        return await _set_up_cluster(member, side, allow, known, guarded=guarded, say=say)
+    makes = await _makes_namespaces(member, side, guarded=guarded)
+    await _make(member, member_rights.narrow(side.home, allow), say)
+    await _unmake(member, member_rights.cluster_policy(side.home), say)
+    for name in side.targets:
+        await _make(member, member_rights.given(name, side.home), say)
+    token = await _token(member, side, known)
+    if makes:
+        await _make(member, member_rights.maker_policy(side.home, side.pod_security), say)
+        await _make(member, member_rights.maker(side.home), say)
+        await _in_force(member, side, token)
+    else:
+        await _unmake(member, _maker(side.home), say)
+        say("takes the namespaces that were named, and no others")
+    return token
+
+
+async def _set_up_cluster(
+    member: ApiClient,
+    side: Side,
+    allow: Sequence[member_rights.Kind],
+    known: str,
+    *,
+    guarded: bool,
+    say: Say,
+) -> str:
+    if guarded:
+        await _make(member, member_rights.cluster_policy(side.home), say)
+    else:
+        say("warning: it serves no ValidatingAdmissionPolicy v1: nothing keeps it out of kube-*")
+    await _make(member, member_rights.cluster(side.home, allow), say)
+    await _unmake(member, _maker(side.home), say)
+    return await _token(member, side, known)
+
+
+async def remove_all(member: ApiClient, home: str, say: Say) -> None:
+    """Take away all that joining and the propagator made there but namespaces, and their labels.
+
+    First what gives rights, everywhere, and what bounds them last.
+    """
+    for resource, names in (
+        (ROLE_BINDINGS, {TENANT_BINDING, ACTING_BINDING}),
+        (SERVICE_ACCOUNTS, {TENANT_ACCOUNT}),
+    ):
+        for found in (await member.list(resource, label_selector=_OURS))["items"]:
+            meta = found["metadata"]
+            if meta["name"] in names:
+                where = meta["namespace"]
+                await remove(member, resource, meta["name"], namespace=where, say=say)
+    for found in (await member.list(NAMESPACES, label_selector=_OURS))["items"]:
+        patch = {"metadata": {"labels": {LABEL_TENANT: None}}}
+        await member.merge_patch(NAMESPACES, found["metadata"]["name"], patch)
+    whole = [*member_rights.cluster_policy(home), *_maker(home), *member_rights.narrow(home)]
+    await _unmake(member, whole, say)
+
+
+async def remove(
+    client: ApiClient, resource: Resource, name: str, *, namespace: str | None, say: Say
+) -> bool:
+    """Delete one object; whether there was one."""
+    try:
+        await client.delete(resource, name, namespace=namespace)
+    except NotFound:
+        return False
+    say(f"{resource.kind} {_where(name, namespace)} removed")
+    return True
+
+
+def as_account(member: Connection, token: str) -> Connection:
+    """The same server, with that token alone."""
+    return replace(
+        member,
+        token=token,
+        token_source=None,
+        client_cert=None,
+        client_key=None,
+        username=None,
+        password=None,
+        impersonate=None,
+        impersonate_groups=(),
+    )
+
+
+def _maker(home: str) -> list[member_rights.Manifest]:
+    """The account that makes namespaces, and the policy about it."""
+    return [*member_rights.maker_policy(home, PodSecurity.BASELINE), *member_rights.maker(home)]
+
+
+async def _make(member: ApiClient, manifests: Sequence[member_rights.Manifest], say: Say) -> None:
+    for manifest in manifests:
+        await apply_one(member, manifest, manager=MANAGER)
+        meta = manifest["metadata"]
+        say(f"{manifest['kind']} {_where(meta['name'], meta.get('namespace'))} is there")
+
+
+async def _unmake(member: ApiClient, manifests: Sequence[member_rights.Manifest], say: Say) -> None:
+    """Remove what of these is there, the last one first; a server may lack a kind."""
+    for manifest in reversed(manifests):
+        meta = manifest["metadata"]
+        with suppress(NotFound):
+            resource = await member.resource(manifest["apiVersion"], manifest["kind"])
+            await remove(member, resource, meta["name"], namespace=meta.get("namespace"), say=say)
+
+
+def _where(name: str, namespace: str | None) -> str:
+    return f"{namespace}/{name}" if namespace else name
+
+
+async def _serves_policies(member: ApiClient) -> bool:
+    try:
+        await member.resource(member_rights.ADMISSION, "ValidatingAdmissionPolicy")
+    except NotFound:
+        return False
+    return True
+
+
+async def _kind(member: ApiClient, text: str, say: Say) -> member_rights.Kind:
+    """A further kind, and whether it lies in namespaces, as the member says."""
+    group, _, plural = text.rpartition("/")
+    try:
+        version = await _version(member, group) if group else "v1"
+        for found in await member.discover(f"{group}/{version}" if group else version):
+            if found.plural == plural:
+                return member_rights.Kind(group, plural, found.namespaced)
+    except NotFound:
+        pass
+    say(f"warning: it does not know {text} yet, so its rights are those of a namespaced kind")
+    return member_rights.Kind(group, plural, namespaced=True)
+
+
+async def _version(member: ApiClient, group: str) -> str:
+    """The version of a group that the member prefers. Raises NotFound."""
+    found = msgspec.json.decode(await member.request("GET", f"/apis/{group}"))
+    return str(found["preferredVersion"]["version"])
+
+
+async def _makes_namespaces(member: ApiClient, side: Side, *, guarded: bool) -> bool:
+    """Whether the propagator is to make namespaces. Raises ConfigurationError."""
+    wanted = side.new_namespaces
+    if wanted is None:
+        wanted = guarded and not await _is_restricted(member, side)
+    if not guarded and (wanted or (not side.targets and not await _tenants(member))):
+        raise ConfigurationError(
+            "the member serves no ValidatingAdmissionPolicy v1 (Kubernetes 1.30), without which "
+            "nothing bounds the account that makes namespaces: name them by --target-namespace"
+        )
+    if not wanted and not side.targets and not await _tenants(member):
+        raise ConfigurationError(
+            "the member would take no namespace at all: name some by --target-namespace"
+        )
+    return wanted
+
+
+async def _is_restricted(member: ApiClient, side: Side) -> bool:
+    """Whether it was joined before with narrow rights, and namespaces by name alone."""
+    roles = await member.resource(_RBAC, "ClusterRole")
+    try:
+        await member.get(roles, TENANT_ROLE)
+        await member.get(SERVICE_ACCOUNTS, MEMBER_ACCOUNT, namespace=side.home)
+    except NotFound:
+        return False
+    try:
+        await member.get(SERVICE_ACCOUNTS, NAMESPACES_ACCOUNT, namespace=side.home)
+    except NotFound:
+        return bool(await _tenants(member))
+    return False
+
+
+async def _tenants(member: ApiClient) -> list[str]:
+    """The namespaces that hold the account of a target namespace."""
+    listed = await member.list(SERVICE_ACCOUNTS, label_selector=_OURS)
+    return [
+        each["metadata"]["namespace"]
+        for each in listed["items"]
+        if each["metadata"]["name"] == TENANT_ACCOUNT
+    ]
+
+
+async def _in_force(member: ApiClient, side: Side, token: str) -> None:
+    """Wait until the policy denies what it must. Raises StowageError, and takes the rights back."""
+    async with ApiClient(as_account(side.member, token)) as itself:
+        maker = Acting(itself, account(side.home, NAMESPACES_ACCOUNT))
+        why = await patiently(
+            lambda: _undenied(maker, side.home),
+            seconds=FORCE_SECONDS,
+            every=0.2,
+            clock=SystemClock(),
+        )
+    if not why:
+        return
+    await _unmake(member, _maker(side.home), lambda _: None)
+    raise StowageError(
+        f"ValidatingAdmissionPolicy {NAMESPACES_ACCOUNT} of the member is not in force after "
+        f"{FORCE_SECONDS:.0f} s, so the account of that name was removed again: {why}"
+    )
+
+
+async def _undenied(maker: Acting, home: str) -> str:
+    """Try to make an account in kube-system; nothing where the policy, and not RBAC, says no."""
+    *_, canary = tenancy("kube-system", home=home)
+    name = canary["metadata"]["name"]
+    try:
+        await maker.apply(
+            SERVICE_ACCOUNTS, canary, name=name, namespace="kube-system", dry_run=True
+        )
+    except Invalid:
+        return ""
+    except (Forbidden, ApiError) as e:
+        return str(e)  # rights that were just given may not be known yet
+    return "it lets an account be made in kube-system"
+
+
+async def _token(member: ApiClient, side: Side, known: str) -> str:
+    life = life_of(known)
+    if life and life.spent(SystemClock().now()) < OLD_TOKEN and await _good(side, known):
+        return known
+    return await request_token(member, (side.home, MEMBER_ACCOUNT))
+
+
+async def _good(side: Side, token: str) -> bool:
+    """Whether the member still takes that token, and as that of our account."""
+    review = {"apiVersion": _REVIEW.api_version, "kind": _REVIEW.kind}
+    async with ApiClient(as_account(side.member, token)) as itself:
+        try:
+            who = await itself.create(_REVIEW, review)
+        except TransportError:
+            return False
+    name: str = who.get("status", {}).get("userInfo", {}).get("username", "")
+    return name == account(side.home, MEMBER_ACCOUNT)

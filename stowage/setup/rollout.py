@@ -1,0 +1,157 @@
+"""Waits until Deployments run as they are written, or says in the pods' own words why they do not.
+
+A Deployment is through when all its pods are of its newest template and available, as `kubectl
+rollout status` has it. What only a person can mend (an image that cannot be had, a process that
+ends again and again) is told once it has stood for a while; everything else may still come right,
+and is told when the time is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from machinery.api.client import ApiClient
+from machinery.api.resources import DEPLOYMENTS, PODS
+from machinery.errors import StowageError
+from stowage.console.progress import Progress
+
+SECONDS = 300.0
+PATIENCE_SECONDS = 20.0
+"""So long must a fault stand that does not mend itself, as one pull may fail and the next not."""
+_LOOK_SECONDS = 0.5
+_LASTING = frozenset(
+    {
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rollout:
+    """How far one Deployment is."""
+
+    name: str
+    done: int
+    wanted: int
+    reasons: tuple[str, ...]
+    """Why it is not through, in the words of pods and Deployment."""
+    lasting: bool
+    """Whether one of these does not mend itself."""
+
+    @property
+    def through(self) -> bool:
+        """Whether all of it runs as it is written now."""
+        return self.done == self.wanted and not self.reasons
+
+
+async def wait(
+    client: ApiClient,
+    names: Sequence[str],
+    *,
+    namespace: str,
+    progress: Progress,
+    seconds: float = SECONDS,
+    patience: float = PATIENCE_SECONDS,
+) -> None:
+    """Return when all run. Raises StowageError with each that does not, and why."""
+    loop = asyncio.get_running_loop()
+    started = fine = loop.time()
+    while True:
+        found = [await look(client, name, namespace=namespace) for name in names]
+        done, wanted = (sum(getattr(each, of) for each in found) for of in ("done", "wanted"))
+        progress.step("Pods available", done, wanted)
+        waiting = [each for each in found if not each.through]
+        if not waiting:
+            return
+        now = loop.time()
+        if not any(each.lasting for each in waiting):
+            fine = now
+        if now - fine > patience or now - started > seconds:
+            raise StowageError("\n".join(_told(each, now - started) for each in waiting))
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+async def look(client: ApiClient, name: str, *, namespace: str) -> Rollout:
+    """How far that Deployment is now."""
+    deployment = await client.get(DEPLOYMENTS, name, namespace=namespace)
+    spec, status = deployment["spec"], deployment.get("status", {})
+    wanted = int(spec.get("replicas", 1))
+    if status.get("observedGeneration", 0) < deployment["metadata"]["generation"]:
+        unseen = "the hub's Deployment controller has not looked at it yet"
+        return Rollout(name=name, done=0, wanted=wanted, reasons=(unseen,), lasting=False)
+    updated = int(status.get("updatedReplicas", 0))
+    older = int(status.get("replicas", 0)) - updated
+    done = min(updated, int(status.get("availableReplicas", 0)) - max(older, 0), wanted)
+    if done == wanted and older <= 0:
+        return Rollout(name=name, done=done, wanted=wanted, reasons=(), lasting=False)
+    labels = spec["selector"]["matchLabels"]
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    listed = await client.list(PODS, namespace=namespace, label_selector=selector)
+    faults = list(_faults(_of_template(listed["items"], spec["template"])))
+    reasons = [f"pod {pod}: {told}" for pod, told, _ in faults]
+    reasons += _conditions(status.get("conditions", ()))
+    return Rollout(
+        name=name,
+        done=max(done, 0),
+        wanted=wanted,
+        reasons=tuple(reasons) or (f"{max(done, 0)} of {wanted} pods are available",),
+        lasting=any(lasting for *_, lasting in faults),
+    )
+
+
+def _of_template(
+    pods: Iterable[Mapping[str, Any]], template: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    """Not those that an earlier install has left, with whatever was wrong with them."""
+    images = [each["image"] for each in template["spec"]["containers"]]
+    for pod in pods:
+        mine = [each["image"] for each in pod["spec"]["containers"]] == images
+        if mine and not pod["metadata"].get("deletionTimestamp"):
+            yield pod
+
+
+def _faults(pods: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, bool]]:
+    """Pod, what keeps it from running, and whether that does not mend itself."""
+    for pod in pods:
+        name, status = pod["metadata"]["name"], pod.get("status", {})
+        for condition in status.get("conditions", ()):
+            if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                yield name, _reason(condition), False
+        containers = [
+            *status.get("initContainerStatuses", ()),
+            *status.get("containerStatuses", ()),
+        ]
+        for container in containers:
+            waiting = container.get("state", {}).get("waiting")
+            if waiting and waiting.get("reason") not in (None, "ContainerCreating"):
+                last = container.get("lastState", {}).get("terminated")
+                yield name, _reason(waiting) + _ended(last), waiting["reason"] in _LASTING
+
+
+def _ended(last: Mapping[str, Any] | None) -> str:
+    return f" (it ended with exit code {last['exitCode']})" if last else ""
+
+
+def _conditions(conditions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What the Deployment itself says, such as that its pods may not be made."""
+    for each in conditions:
+        if each["type"] == "ReplicaFailure" and each["status"] == "True":
+            yield _reason(each)
+
+
+def _reason(said: Mapping[str, Any]) -> str:
+    return ": ".join(filter(None, (said.get("reason", ""), said.get("message", ""))))
+
+
+def _told(each: Rollout, seconds: float) -> str:
+    reasons = "; ".join(dict.fromkeys(each.reasons))
+    return f"Deployment {each.name} does not run after {seconds:.0f} s: {reasons}"

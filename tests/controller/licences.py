@@ -1,0 +1,285 @@
+"""A feature of somebody else's: pools of licence seats, written without touching the core.
+
+A `LicencePool` of some namespace has so many seats. A Workload that names it by a label takes a seat
+for each of its units, on the clusters where they land; one without a free seat waits for one. A
+Workload may ask for a second one of its pool, without which it is not worth a seat: then both are
+placed, or none is. The pool's status tells who sits where.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controller.cache.columns import Mask
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.framework.events import Action, EventHint, on
+from controller.framework.explains import Kind, Note, Shortage
+from controller.framework.feature import Enabled, Factory, Handle, Term, Watch
+from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.ledger import Placed
+from controller.framework.status import SUCCESS, Status, unschedulable, wait
+from controller.framework.statuswriter import StatusWriter
+from controller.framework.waiting import WaitingRoom
+from controller.model.unit import Unit
+from crds.workload import ScheduledReason
+from machinery.api.resources import Resource
+from machinery.errors import TransportError
+from machinery.types.metadata import Key, Object
+
+NAME = "LicenceSeats"
+POOLS = Resource("licences.example.com", "v1", "licencepools", "LicencePool")
+POOL_LABEL = "licences.example.com/pool"
+PARTNER_LABEL = "licences.example.com/with"
+PATIENCE_SECONDS = 300.0
+
+
+class PoolSpec(msgspec.Struct, frozen=True):
+    """LicencePool.spec."""
+
+    seats: int = 0
+
+
+class Seated(msgspec.Struct, frozen=True):
+    """Seats that are taken on a cluster."""
+
+    name: str
+    seats: int
+
+
+class PoolStatus(msgspec.Struct, frozen=True):
+    """LicencePool.status: our books."""
+
+    taken: int = 0
+    clusters: list[Seated] = []
+
+
+class LicencePool(Object, frozen=True):
+    """So many seats."""
+
+    spec: PoolSpec = PoolSpec()
+    status: PoolStatus = PoolStatus()
+
+
+def pool_of(unit: Unit) -> Key | None:
+    """The pool that a Workload names."""
+    name = unit.labels.get(POOL_LABEL)
+    return (unit.namespace, name) if name else None
+
+
+def partner_of(unit: Unit) -> Key | None:
+    """The Workload that it wants beside itself."""
+    name = unit.labels.get(PARTNER_LABEL)
+    return (unit.namespace, name) if name else None
+
+
+class Seats:
+    """The ledger: the units of each Workload by pool. `told` hears of pools with other counts."""
+
+    def __init__(self, told: Any = lambda _pool: None) -> None:
+        self.seats: dict[Key, int] = {}
+        self._told = told
+        self._taken: dict[Key, dict[Key, Mapping[str, int]]] = {}
+        self._pools: dict[Key, Key] = {}
+
+    def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        """Take a Workload with the shares that count."""
+        pool = pool_of(unit)
+        before = self._taken.get(pool, {}).get(unit.key) if pool else None
+        if self._pools.get(unit.key) == pool and before == placements:
+            return
+        self.drop(unit.key)
+        if pool is not None:
+            self._pools[unit.key] = pool
+            self._taken.setdefault(pool, {})[unit.key] = dict(placements)
+            self._told(pool)
+
+    def drop(self, key: Key) -> None:
+        """Forget a Workload."""
+        pool = self._pools.pop(key, None)
+        if pool is not None:
+            del self._taken[pool][key]
+            self._told(pool)
+
+    def overlay(self, placed: Placed) -> Seats:
+        """The same with these placed so. The pools of a test are small: a copy will do."""
+        copy = Seats()
+        copy.seats, copy._pools = self.seats, dict(self._pools)
+        copy._taken = {pool: dict(units) for pool, units in self._taken.items()}
+        for unit, placements in placed.values():
+            copy.put(unit, placements)
+        return copy
+
+    def on(self, pool: Key, *, but: Key | None = None) -> Counter[str]:
+        """Seats taken of a pool by cluster, without those of one Workload."""
+        counts: Counter[str] = Counter()
+        for key, placements in self._taken.get(pool, {}).items():
+            counts.update(placements if key != but else {})
+        return counts
+
+    def holds(self, key: Key) -> bool:
+        """Whether a Workload sits somewhere."""
+        pool = self._pools.get(key)
+        return pool is not None and any(self._taken[pool][key].values())
+
+
+def _more_seats(_unit: Unit, old: LicencePool | None, new: LicencePool | None) -> bool:
+    return new is not None and (old is None or new.spec.seats > old.spec.seats)
+
+
+class LicenceSeats:
+    """The plugin: refuses who would exceed the pool, and makes partners wait for each other."""
+
+    name = NAME
+    ignored_during_execution = True
+
+    def __init__(self) -> None:
+        self._room: WaitingRoom | None = None
+
+    def use_waiting_room(self, room: WaitingRoom) -> None:
+        """Where partners wait."""
+        self._room = room
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A pool came or has more seats; somebody gave one back."""
+        changed = Action.ADDED | Action.SPEC
+        return (
+            on(POOLS.kind, changed, _more_seats, about=pool_of),
+            on(POOLS.kind, Action.SHARES, about=pool_of),
+        )
+
+    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, bound: Index) -> Status:
+        """Find the pool."""
+        pool, seats = pool_of(unit), bound.ledger(Seats)
+        if pool is None:
+            return SUCCESS
+        if pool not in seats.seats:
+            return unschedulable(NAME, f"licence pool {pool[1]} does not exist")
+        state.data[NAME] = seats
+        return SUCCESS
+
+    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """Every cluster, where the seats do not suffice."""
+        pool, seats = pool_of(unit), state.data.get(NAME)
+        if pool is None or seats is None:
+            return NOTHING_REFUSED
+        free = seats.seats[pool] - seats.on(pool, but=unit.key).total()
+        if free >= unit.replicas:
+            return NOTHING_REFUSED
+        every = np.ones(len(fleet), dtype=np.bool_)
+        return Refused(
+            (), reached=[(every, f"{max(free, 0)} seats free in licence pool {pool[1]}")]
+        )
+
+    def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
+        """The pool, or more of it."""
+        name = shortage.unit.labels.get(POOL_LABEL)
+        return f"a LicencePool {name} with {shortage.unit.replicas} free seats"
+
+    def remedies(self, shortage: Shortage) -> Sequence[Note]:
+        """More seats."""
+        pool = pool_of(shortage.unit)
+        if pool is None or shortage.reason is not ScheduledReason.REPLICAS_REACHED:
+            return ()
+        text = f"more seats in spec.seats of LicencePool {pool[1]}"
+        return (Note(Kind.QUOTA, shortage.pending, pool[1], text),)
+
+    def permit(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
+        """Wait for the partner; whoever comes second lets the first one go."""
+        partner, seats = partner_of(unit), state.data.get(NAME)
+        if partner is None or seats is None or seats.holds(partner):
+            if partner is not None and self._room is not None:
+                self._room.allow(partner, NAME)
+            return SUCCESS
+        return wait(NAME, f"{partner[1]} has no seat yet", seconds=PATIENCE_SECONDS)
+
+
+@dataclass
+class Books:
+    """What the pools' statuses say, as the status writer asks; see `StatusBook`."""
+
+    seats: Seats
+    refused: list[Key] = field(default_factory=list)
+
+    async def prepare(self, stored: LicencePool) -> None:
+        """Nothing else is written."""
+
+    def draft(self, stored: LicencePool) -> Mapping[str, Any] | None:
+        """Who sits where."""
+        counts = +self.seats.on(stored.metadata.key)
+        clusters = [Seated(name, n) for name, n in sorted(counts.items())]
+        status = PoolStatus(counts.total(), clusters)
+        fields: dict[str, Any] = msgspec.to_builtins(status)
+        return None if status == stored.status else fields
+
+    def landed(self, key: Key) -> float | None:
+        """It will be looked at when the counts change."""
+
+    def missed(self, key: Key) -> None:
+        """The next draft is made of the counts of then."""
+
+    def shorter(self, key: Key, error: TransportError) -> bool:
+        """It cannot be."""
+        self.refused.append(key)
+        return False
+
+    def given_up(self, key: Key, error: TransportError | None) -> None:
+        """Nobody waits for it."""
+
+
+class LicencePools:
+    """The feature."""
+
+    plugins: Mapping[str, Factory] = {NAME: LicenceSeats}
+    defaults = tuple(Enabled(point, NAME) for point in ("preFilter", "filter", "permit"))
+
+    def __init__(self) -> None:
+        self.seats = Seats(self._counted)
+        self.ledgers = (self.seats,)
+        self.watches = (Watch(POOLS, LicencePool, self.pool_changed),)
+        self._handle: Handle | None = None
+        self._writer: StatusWriter[LicencePool] | None = None
+
+    def attach(self, handle: Handle) -> None:
+        """Remember whom to tell."""
+        self._handle = handle
+
+    def lead(self, term: Term) -> StatusWriter[LicencePool]:
+        """Keep the books of all pools."""
+        store, books = term.informer(POOLS), Books(self.seats)
+        about = (term.client, POOLS, LicencePool, books)
+        self._writer = StatusWriter(*about, store=store, clock=term.clock, check=term.check)
+        for pool in store.values():
+            self._writer.add(pool.metadata.key)
+        return self._writer
+
+    def rest(self) -> None:
+        """The term is over."""
+        self._writer = None
+
+    def pool_changed(self, old: LicencePool | None, new: LicencePool | None) -> None:
+        """An informer's handler."""
+        known = new or old
+        assert known is not None
+        key = known.metadata.key
+        if new is None:
+            self.seats.seats.pop(key, None)
+        else:
+            self.seats.seats[key] = new.spec.seats
+        if self._handle is not None:
+            action = Action.DELETED if new is None else Action.SPEC if old else Action.ADDED
+            self._handle.announce(POOLS.kind, key, action, old, new)
+        if self._writer is not None:
+            self._writer.add(key)
+
+    def _counted(self, pool: Key) -> None:
+        if self._handle is not None:
+            self._handle.announce(POOLS.kind, pool, Action.SHARES)
+        if self._writer is not None:
+            self._writer.add(pool, after=0.05)

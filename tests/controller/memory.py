@@ -1,0 +1,124 @@
+"""A whole controller on a hub in memory, by a clock that the test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any, cast
+
+from controller.app import Controller, ControllerSettings
+from controller.config import SchedulerConfiguration, default_profile
+from controller.framework.profile import Profile
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.config.member_kubeconfig import Connection
+from tests.fakeclock import FakeClock
+from tests.memoryhub import MemoryHub
+
+from .live import condition, deployment, placements
+
+STEP = 0.1
+"""Seconds of the test's clock between two looks."""
+
+
+class Stage:
+    """The hub, the clock, and what tests ask of both. Everything lies in the namespace shop."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.hub = MemoryHub(clock=self.clock)
+
+    def cluster(self, name: str, *, cpu: str = "8", **labels: str) -> None:
+        """A ready cluster of one node."""
+        free = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
+        self.hub.put(
+            MEMBER_CLUSTERS,
+            {
+                "metadata": {"name": name, "labels": labels},
+                "spec": {},
+                "status": {
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    "nodeGroups": [{"count": 1, "free": free}],
+                    "capacity": {"nodes": 1, "allocatable": free, "requested": {}},
+                },
+            },
+        )
+
+    def workload(
+        self,
+        name: str,
+        *,
+        replicas: int = 2,
+        cpu: str = "1",
+        labels: Mapping[str, str] | None = None,
+        created: int = 0,
+        **spec: Any,
+    ) -> None:
+        """A Workload of pods that ask for that much, so many seconds younger than the oldest."""
+        self.hub.put(
+            WORKLOADS,
+            {
+                "metadata": {
+                    "name": name,
+                    "namespace": "shop",
+                    "labels": dict(labels or {"app": name}),
+                    "creationTimestamp": f"2026-01-01T00:00:{created:02}Z",
+                },
+                "spec": {
+                    "schedulerName": "stowage",
+                    "replicas": replicas,
+                    "targetDeployment": deployment(name, cpu),
+                    **spec,
+                },
+            },
+        )
+
+    def placed(self, name: str) -> dict[str, int]:
+        """{cluster: units} as written."""
+        return placements(self.hub.read(WORKLOADS, name))
+
+    def says(self, name: str, kind: str = "Scheduled") -> tuple[str, str, str]:
+        """(status, reason, message) of a condition; empty where there is none."""
+        with suppress(KeyError):
+            found = condition(self.hub.read(WORKLOADS, name).get("status", {}), kind)
+            return found["status"], found["reason"], found["message"]
+        return "", "", ""
+
+    async def until(self, holds: Callable[[], Any], *, seconds: float = 30.0) -> None:
+        """Let time pass until it holds; AssertionError after that long on the test's clock."""
+        end = self.clock.monotonic() + seconds
+        while not holds():
+            assert self.clock.monotonic() < end, "it never came to that"
+            await asyncio.sleep(0)  # sockets
+            await self.clock.advance(STEP)
+
+    async def calm(self, seconds: float) -> None:
+        """Let so much time pass, in small steps."""
+        end = self.clock.monotonic() + seconds
+        await self.until(lambda: self.clock.monotonic() >= end, seconds=seconds + 1)
+
+    @asynccontextmanager
+    async def leading(
+        self, profile: Profile | None = None, *, identity: str = "one", **points: Any
+    ) -> AsyncIterator[Controller]:
+        """A controller that leads, with these plugins at these points of the profile."""
+        made = replace(profile or default_profile(), **points)
+        settings = ControllerSettings(
+            connection=Connection(server="http://memory"), http_port=0, identity=identity
+        )
+        controller = Controller(
+            settings,
+            cast("ApiClient", self.hub),
+            clock=self.clock,
+            configuration=SchedulerConfiguration({made.scheduler_name: made}),
+        )
+        running = asyncio.create_task(controller.run())
+        try:
+            await self.until(lambda: running.done() or controller.leading)
+            yield controller
+        finally:
+            running.cancel()
+            with suppress(asyncio.CancelledError):
+                await running

@@ -1,0 +1,121 @@
+"""Constraints that cross: the best choice where they are few, a good one within the budget always."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from time import process_time
+
+import numpy as np
+import pytest
+
+from controller.planner.domains import Effort, Level, largest_capacity
+from controller.planner.levels import STEPS
+
+from .crossings import Asked, by_hand, nasty, small
+
+CASES = 3000
+
+
+def chosen(asked: Asked, effort: Effort) -> np.ndarray | None:
+    return largest_capacity(asked.levels, asked.held, asked.room, asked.need, effort)
+
+
+@pytest.mark.proves("P4")
+@pytest.mark.parametrize("part", range(4))
+def test_of_few_clusters_it_is_the_best_of_all_choices(part: int) -> None:
+    found = 0
+    for seed in range(part * CASES // 4, (part + 1) * CASES // 4):
+        asked, effort = small(random.Random(seed)), Effort()
+        used = chosen(asked, effort)
+        assert not effort.short, seed
+        assert asked.value(used) == by_hand(asked), seed
+        if used is not None:
+            found += 1
+            assert asked.kept(used), seed
+    assert found > CASES // 10
+
+
+@pytest.mark.proves("P4")
+def test_on_a_thousand_clusters_no_constraints_cost_more_than_the_budget() -> None:
+    """The deadline is far above the 20 ms that the budget takes, and far below what all would take."""
+    cases = short = 0
+    for asked in nasty(1000):
+        effort, begun = Effort(), process_time()
+        used = chosen(asked, effort)
+        assert process_time() - begun < 5.0, asked.name
+        cases, short = cases + 1, short + effort.short
+        assert 0 <= effort.left <= STEPS, asked.name
+        assert used is None or asked.kept(used), asked.name
+    assert cases > 300
+    assert 0 < short < cases
+
+
+@pytest.mark.proves("P4")
+def test_the_same_question_has_the_same_answer_at_the_same_cost() -> None:
+    for asked in [each for number, each in enumerate(nasty(200, seed=3)) if number % 9 == 0]:
+        first, second = Effort(), Effort()
+        one, other = chosen(asked, first), chosen(asked, second)
+        assert (one is None) == (other is None), asked.name
+        assert one is None or one.tolist() == other.tolist(), asked.name
+        assert first == second, asked.name
+
+
+@pytest.mark.proves("P4")
+def test_more_steps_find_no_less_room() -> None:
+    dice = np.random.default_rng(9)
+    for _ in range(10):
+        levels = [Level(dice.integers(0, 12, 120), 1, 3) for _ in range(4)]
+        asked = Asked(
+            "growing", levels, np.zeros(120, dtype=np.bool_), dice.integers(1, 99, 120), 10**9
+        )
+        values = [asked.value(chosen(asked, Effort(steps))) or 0 for steps in (10**5, 10**6, 10**7)]
+        assert values == sorted(values)
+
+
+@pytest.mark.proves("P4")
+def test_nothing_is_looked_for_where_there_is_no_effort_left() -> None:
+    dice = np.random.default_rng(1)
+    levels = [Level(dice.integers(0, 9, 100), 1, 2) for _ in range(3)]
+    asked = Asked("none", levels, np.zeros(100, dtype=np.bool_), np.ones(100, dtype=np.int64), 99)
+    effort = Effort(0)
+    assert chosen(asked, effort) is None
+    assert effort.short
+
+
+@pytest.mark.proves("P4")
+def test_labels_that_sort_alike_are_one_level_with_both_bounds() -> None:
+    domain = np.arange(500) % 50
+    levels = [Level(domain, 1, 9), Level(domain[::-1].copy(), 3, 60), Level(domain * 2, 4, 7)]
+    asked = Asked("alike", levels[::2], np.zeros(500, dtype=np.bool_), np.ones(500, dtype=int), 999)
+    effort = Effort()
+    used = chosen(asked, effort)
+    assert used is not None
+    assert levels[0].count(used) == 7
+    assert not effort.short
+    contrary = replace(asked, levels=[Level(domain, 1, 3), Level(domain, 4, 9)])
+    assert chosen(contrary, Effort()) is None
+
+
+@pytest.mark.proves("P4")
+def test_the_first_of_the_best_stay_where_crossing_constraints_let_them() -> None:
+    """Region 0 with provider 0 stands first and has room; the roomier ones behind stay unused."""
+    region, provider = np.arange(40) % 4, np.arange(40) // 10
+    room = np.where(np.arange(40) >= 20, 50, 5)
+    levels = [Level(region, 1, 2), Level(provider, 1, 1)]
+    used = largest_capacity(levels, np.zeros(40, dtype=np.bool_), room, 20)
+    assert used is not None
+    assert set(provider[used].tolist()) == {0}
+
+
+@pytest.mark.proves("P4")
+def test_no_room_at_all_may_be_needed() -> None:
+    """Where more is held on clusters without a label than is wanted, less than none is needed."""
+    region, provider = np.arange(40) % 4, np.arange(40) // 10
+    levels = [Level(region, 2, 2), Level(provider, 2, 3)]
+    for need in (0, -3):
+        used = largest_capacity(
+            levels, np.zeros(40, dtype=np.bool_), np.ones(40, dtype=np.int64), need
+        )
+        assert used is not None
+        assert all(level.least <= level.count(used) <= level.most for level in levels)

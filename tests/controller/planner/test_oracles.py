@@ -1,0 +1,338 @@
+"""Every case of every peer: the same answer, or a rule of ours that is better, and why.
+
+`DIFFERENT` is the whole list of divisions that end differently on purpose, with our answer to each;
+`ELSEWHERE` the whole list of cases that divide nothing. A case in neither has the peer's answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+from controller.planner.plan import apportion
+from tests.cases import each_of, put
+
+from .peers import ALL, FILES, ORACLES, Answer, Case, divisions, packings, size_of
+
+ADMIRAL = "kubeadmiral/kubeadmiral.spread"
+FLAGS = ["avoid=0,keep=0", "avoid=0,keep=1", "avoid=1,keep=0", "avoid=1,keep=1"]
+
+
+def _flagged(
+    test: str, ours: list[int], flags: list[str] = FLAGS, plugin: str = ADMIRAL
+) -> dict[str, list[int]]:
+    return {f"{plugin}/{test}/{flag}": ours for flag in flags}
+
+
+def _packed(test: str, ours: list[int], flags: list[str] = FLAGS) -> dict[str, list[int]]:
+    return _flagged(test, ours, flags, "kubeadmiral/kubeadmiral.binpack")
+
+
+DESIRED = "kubeadmiral/kubeadmiral.binpack.desired/Test_getDesiredPlan"
+FILLED = {2: [0, 10, 0], 3: [0, 0, 10], 5: [0, 10, 0], 7: [0, 10, 0], 8: [0, 10, 0]}
+
+
+DIFFERENT: dict[str, dict[str, list[int]]] = {
+    "a part of 0.63 is rounded up before one of 3.13: the nearest whole numbers, not the heaviest": {
+        "clusternet/TestStaticDivideReplicas/4": [3, 1, 0, 1],
+    },
+    "what is there counts: new units go where most is missing, so that the whole is in proportion": {
+        "clusternet/TestDynamicAssigner_Assign/1": [3, 3, 2],
+        "clusternet/TestDynamicAssigner_Assign/3": [3, 3, 2],
+        "clusternet/TestDynamicAssigner_Assign/9": [3, 3, 0, 2],
+        "clusternet/TestDynamicAssigner_Assign/10": [1, 3, 1, 4],
+        "clusternet/TestDynamicAssigner_Assign/11": [3, 3, 0, 2],
+        "karmada/Test_dynamicScale/2": [8, 8, 8],
+        "assign_dynamic_rescale/replica 12 -> 24, dynamic weighted 10:10:10": [8, 8, 8],
+    },
+    "units leave where most is over the weight's part, so that the rest is in proportion": {
+        "karmada/Test_dynamicScale/1": [2, 2, 2],
+        "assign_dynamic_rescale/replica 12 -> 6, dynamic weighted 1:1:1": [2, 2, 2],
+        "kubefed/TestEqualWithExisting/11": [10, 40],
+    },
+    "the last of level units to come is the first to go, so that shrinking undoes growing": {
+        "clusternet/TestDynamicAssigner_Assign/5": [1, 1, 0],
+        "clusternet/TestDynamicAssigner_Assign/7": [1, 1, 0],
+        "clusternet/TestDynamicAssigner_Assign/8": [1, 0, 0],
+        "clusternet/TestDynamicAssigner_Assign/12": [1, 0, 0, 0],
+    },
+    "as many as fit are placed and the rest is pending: units that could run are not held back": {
+        "karmada/Test_dynamicScale/3": [3, 5, 7],
+        "karmada/Test_dynamicScaleUp/3": [3, 3, 3],
+        "assign_dynamic_rescale/replica 12 -> 24, dynamic weighted 1:1:1": [3, 5, 7],
+        "assign_dynamic_scale_up/replica 12, dynamic weight 3:3:3": [3, 3, 3],
+        "karmada/TestAssignReplicas/3": [2, 2],
+    },
+    "lower bounds that do not all fit are served evenly: none in full while another gets nothing": {
+        **_flagged("TestWithoutExisting/8", [16, 17, 17]),
+        **_flagged("TestWithoutExisting/9", [17, 16, 17]),
+        "kubefed/TestMin/2": [16, 17, 17],
+        "kubefed/TestMin/3": [17, 16, 17],
+    },
+    "a lower bound that the weights exceed changes nothing: it is no gift on top of the part": {
+        **_flagged("TestWithoutExisting/10", [25, 25]),
+    },
+    "equal weights get equal parts of what is new": {
+        **_flagged("TestWithExisting/1", [10, 10, 30], FLAGS[2:]),
+    },
+    "each unit that a full cluster gives back goes to the one farthest below its part": {
+        **_flagged("TestWithExistingAndCapacity/8", [20, 31, 10, 10], FLAGS[2:]),
+    },
+    "a whole is divided without rest: a thousand parts, not 999": {
+        "kubeadmiral/TestCalcWeightLimit/4": [334, 333, 333],
+        "kubeadmiral/TestCalcWeightLimit/5": [334, 333, 333],
+        "kubeadmiral/TestAvailableToPercentage/5": [334, 333, 333],
+        "kubeadmiral/TestAvailableToPercentage/6": [334, 333, 333],
+    },
+}
+
+PACKING = "fills one cluster after another, and no weight divides: `packed` answers, here or in test_peers"
+CHOOSING = "chooses clusters or groups of them, and divides nothing"
+COPIES = "every cluster gets the full number, and nothing is divided"
+
+ELSEWHERE: dict[str, list[tuple[str, str]]] = {
+    PACKING: [
+        ("kubeadmiral_binpack_planner", "kubeadmiral/"),
+        ("karmada_division", "assign_dynamic_rescale/replica 12 -> 6, aggregated"),
+        ("karmada_division", "assign_dynamic_rescale/replica 12 -> 8, aggregated"),
+        ("karmada_division", "assign_dynamic_rescale/replica 12 -> 24, aggregated"),
+        ("karmada_division", "assign_dynamic_scale_up/replica 12, aggregated"),
+        ("karmada_division", "dynamic_divide/replica 12, aggregated"),
+        *(("karmada_planner", f"karmada/Test_dynamicScale/{n}") for n in range(4, 10)),
+        *(("karmada_planner", f"karmada/Test_dynamicScaleUp/{n}") for n in range(4, 7)),
+        *(("karmada_planner", f"karmada/Test_dynamicDivideReplicas/{n}") for n in (4, 5)),
+    ],
+    CHOOSING: [
+        ("karmada_spread_groups", "karmada/TestSelectGroups/"),
+        ("karmada_division", "select_groups/"),
+        ("karmada_division", "select_by_region/"),
+        ("karmada_division", "select_by_cluster/"),
+        ("karmada_division", "group_score_compare/"),
+        ("kubefleet_scheduling", "kubefleet/"),
+        ("ocm_scheduling", "ocm/"),
+    ],
+    COPIES: [
+        ("karmada_division", "assign_duplicated/"),
+        ("karmada_planner", "karmada/Test_assignByDuplicatedStrategy/"),
+    ],
+}
+
+FEWER = "one cluster less is in use: the roomiest is opened, and what is open is filled first"
+
+PACKED_ELSE: dict[str, dict[str, list[int]]] = {
+    FEWER: {
+        **_packed("TestWithoutExisting/2", [0, 50]),
+        **_packed("TestWithoutExisting/3", [0, 0, 50]),
+        **_packed("TestWithoutExisting/4", [0, 0, 50]),
+        **_packed("TestWithoutExisting/5", [0, 0, 0, 50]),
+        **_packed("TestWithExisting/1", [0, 0, 50], FLAGS[2:]),
+        **_packed("TestWithExisting/3", [0, 50], FLAGS[:2]),
+        **_packed("TestWithExisting/4", [0, 15], FLAGS[2:]),
+        **_packed("TestWithExisting/6", [0, 15], FLAGS[:2]),
+        **_packed("TestWithExisting/7", [0, 15], FLAGS[:2]),
+        **_packed("TestWithExisting/8", [0, 15], FLAGS[:2]),
+        **_packed("TestWithExistingAndCapacity/6", [0, 10, 40], FLAGS[2:]),
+        **{f"{DESIRED}/{number}": ours for number, ours in FILLED.items()},
+    },
+}
+
+PURPOSE = {key: (rule, ours) for rule, found in DIFFERENT.items() for key, ours in found.items()}
+PACKINGS = list(packings())
+DIVISIONS = {name: [c for c in cases if isinstance(c, Case)] for name, cases in ALL.items()}
+
+
+def _named(case: Case) -> str:
+    return case.id
+
+
+def _same(case: Case, ours: Answer) -> bool:
+    """Peers leave out clusters that get nothing, or name them; it is the same answer."""
+    some = {name: units for name, units in ours.items() if units}
+    return any({n: u for n, u in answer.items() if u} == some for answer in case.answers)
+
+
+@each_of(DIVISIONS, known_by=_named)
+def test_a_division(case: Case) -> None:
+    ours = case.ours()
+    if case.id in PURPOSE:
+        assert list(ours.values()) == PURPOSE[case.id][1]
+        assert not _same(case, ours), "the difference has gone: take it off the list"
+    else:
+        assert _same(case, ours), (ours, case.answers)
+
+
+@pytest.mark.proves("P10")
+@each_of({"kubeadmiral_binpack_planner": PACKINGS}, known_by=_named)
+def test_a_packing(case: Case) -> None:
+    """The same answer, or one that is better by the rule: fewer clusters, and no unit less."""
+    ours = case.ours()
+    purpose = {key: answer for found in PACKED_ELSE.values() for key, answer in found.items()}
+    if case.id not in purpose:
+        assert _same(case, ours), (ours, case.answers)
+        return
+    (theirs,) = case.answers
+    assert list(ours.values()) == purpose[case.id]
+    assert np.count_nonzero(list(ours.values())) < np.count_nonzero(list(theirs.values()))
+    assert sum(ours.values()) >= min(sum(theirs.values()), case.of.total)
+    for name, most in case.hidden.items():
+        assert ours[name] <= most
+    held, shares = case.of.settled(), np.array(list(ours.values()))
+    assert (shares <= np.maximum(case.of.cap(), held)).all()
+    assert (shares >= held).all() or held.sum() > case.of.total
+
+
+@pytest.mark.proves("P10")
+def test_every_case_of_packing_is_run_and_every_line_of_its_list_is_needed() -> None:
+    assert len(PACKINGS) == size_of("kubeadmiral_binpack_planner") == 86
+    assert {key for found in PACKED_ELSE.values() for key in found} <= {c.id for c in PACKINGS}
+
+
+@each_of(DIVISIONS, known_by=_named)
+def test_never_fewer_are_placed_than_the_peer_places(case: Case) -> None:
+    ours = case.ours()
+    for answer in case.answers:
+        inside = sum(min(u, case.hidden.get(name, u)) for name, u in answer.items())
+        if all(name in ours for name in answer):
+            assert sum(ours.values()) >= min(inside, case.of.total)
+
+
+def _exact(case: Case, placed: int) -> list[Fraction] | None:
+    """The parts that the weights give within the bounds, unrounded; None where bounds allow none.
+
+    They are `x * w` between the bounds for the x at which they add up; between two neighbours of
+    the positions where a bound is met, the sum is a straight line.
+    """
+    of = case.of
+    weight = of.weight.tolist()
+    low = [min(pair) for pair in zip(of.lower.tolist(), of.cap().tolist(), strict=True)]
+    high = [c if w else b for c, w, b in zip(of.cap().tolist(), weight, low, strict=True)]
+
+    def parts(x: Fraction) -> list[Fraction]:
+        rows = zip(weight, low, high, strict=True)
+        return [min(max(x * w, Fraction(lo)), Fraction(hi)) for w, lo, hi in rows]
+
+    ends = {Fraction(lo, w) for lo, w in zip(low, weight, strict=True) if w}
+    ends |= {Fraction(hi, w) for hi, w in zip(high, weight, strict=True) if w}
+    for left, right in _neighbours(sorted(ends | {Fraction(0)})):
+        before, after = sum(parts(left)), sum(parts(right))
+        if before <= placed <= after:
+            share = (placed - before) / (after - before) if after > before else Fraction(0)
+            return parts(left + share * (right - left))
+    return None
+
+
+def _quota(case: Case, placed: int) -> list[Fraction]:
+    """The other definition of an exact part, the textbook's: by weight alone, without any bound."""
+    weights = case.of.weight.tolist()
+    return [Fraction(placed * weight, max(sum(weights), 1)) for weight in weights]
+
+
+def _neighbours(ends: list[Fraction]) -> Iterator[tuple[Fraction, Fraction]]:
+    yield from zip(ends, [*ends[1:], ends[-1]], strict=True)
+
+
+def _off(exact: list[Fraction], answer: list[int]) -> tuple[Fraction, Fraction]:
+    """The largest deviation, and the sum of squares."""
+    apart = [abs(part - units) for part, units in zip(exact, answer, strict=True)]
+    return max(apart), sum((gap * gap for gap in apart), Fraction(0))
+
+
+def _within(case: Case, answer: list[int]) -> bool:
+    of = case.of
+    low = [min(pair) for pair in zip(of.lower.tolist(), of.cap().tolist(), strict=True)]
+    rows = zip(low, answer, of.cap().tolist(), of.weight.tolist(), strict=True)
+    return all(lo <= units <= (hi if w else lo) for lo, units, hi, w in rows)
+
+
+@cache
+def _compared() -> list[tuple[Case, list[int]]]:
+    """The cases with nothing there, without groups, where the peer keeps to the bounds."""
+    found = []
+    for case in divisions():
+        for answer in case.answers:
+            theirs = [answer.get(name, 0) for name in case.names]
+            fresh = case.fresh() and not case.of.groups and case.names
+            placed_alike = sum(theirs) == sum(case.ours().values())
+            if fresh and placed_alike and _within(case, theirs):
+                found.append((case, theirs))
+    return found
+
+
+@pytest.mark.proves("P10")
+def test_never_further_from_exact_proportion_than_the_peer() -> None:
+    """By both definitions of the exact part: within the bounds, and of the weights alone."""
+    put(_compared(), _no_further_off, known_by=lambda pair: pair[0].id)
+
+
+def _no_further_off(pair: tuple[Case, list[int]]) -> None:
+    case, theirs = pair
+    ours = list(case.ours().values())
+    exact = _exact(case, sum(ours))
+    assert exact is not None
+    for part in (exact, _quota(case, sum(ours))):
+        mine, other = _off(part, ours), _off(part, theirs)
+        told = f"of {[str(each) for each in part]}: {ours} is off by {mine}, {theirs} by {other}"
+        assert mine[0] <= other[0], told
+        assert mine[1] <= other[1], told
+
+
+def test_the_comparison_is_of_many_cases_of_each_peer() -> None:
+    peers = [case.id.split("/")[0] for case, _ in _compared()]
+    assert len(peers) > 250
+    assert {"clusternet", "karmada", "kubeadmiral", "kubefed"} <= set(peers)
+
+
+def _incomparable(case: Case) -> str:
+    """Why a case with nothing there has no exact part to compare with; empty where it has one."""
+    if not case.names or not case.answers:
+        return "there is no cluster, or no answer"
+    if case.of.groups:
+        return "tiers come before weights"
+    if np.minimum(case.of.lower, case.of.cap()).sum() > case.of.total:
+        return "no placement meets the lower bounds"
+    if all(sum(answer.values()) < sum(case.ours().values()) for answer in case.answers):
+        return "the peer places fewer"
+    return ""
+
+
+def test_only_cases_without_an_exact_part_are_not_compared() -> None:
+    compared = {case.id for case, _ in _compared()}
+    for case in divisions():
+        assert (case.id in compared) == (case.fresh() and not _incomparable(case)), case.id
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_case_of_a_file_is_left_out(name: str) -> None:
+    """Each is divided by us, or stands in exactly one line of the list of those that divide nothing."""
+    assert len(ALL[name]) == size_of(name)
+    for case in ALL[name]:
+        if isinstance(case, str):
+            lines = [p for cases in ELSEWHERE.values() for f, p in cases if f == name]
+            assert sum(case.startswith(prefix) for prefix in lines) == 1, case
+
+
+def test_all_files_are_read() -> None:
+    assert {path.stem for path in ORACLES.glob("*.json")} == set(FILES)
+
+
+def test_every_line_of_the_lists_is_needed() -> None:
+    divided = {case.id for case in divisions()}
+    assert set(PURPOSE) <= divided
+    assert sum(map(len, DIFFERENT.values())) == len(PURPOSE)
+    for cases in ELSEWHERE.values():
+        for name, prefix in cases:
+            found = [case for case in ALL[name] if isinstance(case, str)]
+            assert any(case.startswith(prefix) for case in found), prefix
+
+
+def test_ours_is_its_own_plan_for_every_case() -> None:
+    """What a peer's harness needs up to three calls for, one call of ours does."""
+    for case in divisions():
+        first = apportion(case.of)
+        again = apportion(replace(case.of, present=first.shares))
+        assert again.shares.tolist() == first.shares.tolist(), case.id

@@ -1,0 +1,95 @@
+"""The catalogue: what features add to the registry and to the default profile, and in which place."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import controller
+from controller import catalogue
+from controller.config import default_profile
+from controller.framework.feature import Enabled
+from controller.framework.percluster import PerClusterFilter
+from machinery.errors import ConfigurationError
+
+from .licences import LicencePools
+
+
+class Early(PerClusterFilter):
+    """Looks before room is looked at."""
+
+    name = "Early"
+
+    def fits(self, unit: Any, cluster: Any) -> str:
+        return ""
+
+
+@dataclass
+class Bare:
+    """A feature of a plugin and nothing else."""
+
+    defaults: tuple[Enabled, ...] = ()
+    plugins: dict[str, Any] = field(default_factory=lambda: {"Early": Early})
+    ledgers: tuple[Any, ...] = ()
+    watches: tuple[Any, ...] = ()
+
+    def attach(self, handle: Any) -> None:
+        """Nothing to remember."""
+
+    def lead(self, term: Any) -> None:
+        """Nothing to do."""
+
+    def rest(self) -> None:
+        """Nothing to end."""
+
+
+def order(point: str, *features: Any) -> list[str]:
+    return [name for name, _ in catalogue.registry(features).defaults.get(point, ())]
+
+
+def test_a_feature_says_ahead_of_whom_its_plugin_stands() -> None:
+    ahead = Bare(defaults=(Enabled("filter", "Early", before="ClusterResources"),))
+    assert order("filter", ahead)[-2:] == ["Early", "ClusterResources"]
+    assert order("filter", Bare(defaults=(Enabled("filter", "Early"),)))[-1] == "Early"
+    assert order("filter", Bare()) == order("filter")
+
+
+def test_features_that_come_with_stowage_do_not_share_their_defaults() -> None:
+    assert order("filter", Bare(defaults=(Enabled("filter", "Early"),))) != order("filter")
+    names = [plugin.name for plugin in default_profile().filter]
+    assert names.index("WorkloadPolicy") == names.index("ClusterResources") - 1
+
+
+def test_two_features_cannot_bring_one_plugin() -> None:
+    with pytest.raises(ConfigurationError, match="a plugin named Early already"):
+        catalogue.registry([Bare(), Bare()])
+
+
+def test_an_installed_package_adds_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    def points(*, group: str) -> list[Any]:
+        assert group == "stowage.features"
+        return [SimpleNamespace(load=lambda: LicencePools)]
+
+    monkeypatch.setattr(catalogue, "entry_points", points)
+    assert any(isinstance(each, LicencePools) for each in catalogue.features())
+    assert "LicenceSeats" in [plugin.name for plugin in default_profile().permit]
+
+
+VALUES = frozenset({"Single", "Duplicated", "Divided", "WorkloadAffinity"})
+"""Values of spec.distribution and a type of the model, which are plugins' names as well."""
+
+
+@pytest.mark.parametrize("room", ["scheduling", "binding", "queue", "explain", "framework"])
+def test_the_core_knows_no_plugin_by_name_and_no_policy_at_all(room: str) -> None:
+    names = frozenset(catalogue.registry().names) - VALUES
+    modules = sorted((Path(controller.__file__).parent / room).glob("*.py"))
+    assert modules
+    for module in modules:
+        text = module.read_text()
+        assert not names.intersection(re.findall(r"\w+", text)), module.name
+        assert "polic" not in text.lower(), module.name

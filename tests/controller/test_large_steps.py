@@ -1,0 +1,119 @@
+"""What concerns every Workload at once is done in steps: everything else has its turn in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from controller.cache.cache import LOOK_STEP, World, known
+from controller.plugins.prioritysort import PrioritySort
+from controller.queue.scheduling_queue import STEP, SchedulingQueue
+from controller.scheduling import affinityset
+from tests.fakeclock import FakeClock
+
+from .make import ZONE, cluster, workload
+from .test_long_sets import View, ring
+
+MANY = 3 * STEP + 7
+pytestmark = pytest.mark.proves("L7")
+
+
+class Scene:
+    """A world of two clusters; `most` is the largest number that came into the queue in a step."""
+
+    def __init__(self, placed: bool) -> None:
+        self.clock = FakeClock()
+        self.queue = SchedulingQueue(clock=self.clock)
+        self.world = World({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
+        self.clusters = [cluster(name) for name in ("a", "b")]
+        for each in self.clusters:
+            self.world.cluster_changed(None, each)
+        present = {"a": 2} if placed else None
+        self.workloads = [known(workload(f"w{n}", present=present)) for n in range(MANY)]
+        for each in self.workloads:
+            self.world.workload_changed(None, each)
+        self.most = 0
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look into the queue at each turn of the loop."""
+
+        async def look() -> None:
+            before = len(self.queue.active)
+            while True:
+                await asyncio.sleep(0)
+                now = len(self.queue.active)
+                self.most, before = max(self.most, now - before), now
+
+        looking = asyncio.create_task(look())
+        try:
+            yield
+        finally:
+            looking.cancel()
+
+
+async def test_a_term_begins_with_all_that_are_not_settled_step_by_step() -> None:
+    scene = Scene(placed=False)
+    scene.world.lead(scene.queue)
+    assert not len(scene.queue.active)
+    with scene.watched():
+        await asyncio.sleep(0)
+        await scene.world.begin(scene.queue, scene.workloads)
+        assert len(scene.queue.active) == MANY
+    assert 0 < scene.most <= LOOK_STEP
+
+
+async def test_all_who_lose_a_cluster_are_offered_step_by_step() -> None:
+    scene = Scene(placed=True)
+    scene.world.lead(scene.queue)
+    running = asyncio.create_task(scene.queue.run())
+    with scene.watched():
+        await asyncio.sleep(0)
+        scene.world.cluster_changed(scene.clusters[0], None)
+        assert len(scene.queue.active) == STEP
+        await scene.clock.advance(1)
+        assert len(scene.queue.active) == MANY
+    running.cancel()
+    assert scene.most <= STEP
+
+
+async def test_who_is_gone_by_his_step_is_not_offered() -> None:
+    scene = Scene(placed=True)
+    scene.world.lead(scene.queue)
+    scene.world.cluster_changed(scene.clusters[0], None)
+    gone = scene.workloads[: MANY - STEP]
+    for each in gone:
+        scene.world.workload_changed(each, None)
+    scene.queue.flush()
+    offered = set()
+    while len(scene.queue.active):
+        key = await scene.queue.active.get()
+        scene.queue.active.done(key)
+        offered.add(key)
+    left = {each.metadata.key for each in scene.workloads[MANY - STEP :]}
+    assert left <= offered
+    assert len(offered) < STEP + len(left)
+
+
+def test_the_last_look_at_a_set_decides_each_of_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is one step, as nothing may come between it and the write."""
+    units = ring(50, key=ZONE)
+    view = View(["1"] * 100, units)
+    passes = [0]
+    decide = affinityset.decide
+
+    def counted(*about: object) -> object:
+        passes[-1] += 1
+        return decide(*about)  # type: ignore[arg-type]
+
+    def heartbeat(number: int) -> None:
+        passes.append(0)
+        view.resize("m2", str(90 + number % 2))
+
+    monkeypatch.setattr(affinityset, "decide", counted)
+    batch, _, _ = view.decide(units[0], between=heartbeat)
+    assert all(each.scheduled for each in batch.decisions)
+    assert len(units) <= passes[-1] <= len(units) + 1

@@ -1,0 +1,293 @@
+"""A hub in memory: as much of an API server as the processes use, with faults on demand.
+
+For races that a real server shows once in a thousand runs. Objects, versions, generations, the
+status subresource, merge patches with their compare-and-swap, lists, watches and deletion are here;
+validation and server-side apply are not. `faults` are asked before each request and may wait,
+raise, or let it pass; `after` runs between the write and its answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import uuid
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
+
+import msgspec
+
+import crds
+from machinery.api.resources import Resource
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import AlreadyExists, Conflict, NotFound, TransportError
+from machinery.pace import Pace
+from machinery.types.memory_budget import Holding
+
+Body = dict[str, Any]
+Fault = Callable[[str, str, Any], Awaitable[None]]
+_PLURALS = {
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
+}
+
+
+class MemoryHub(Verbs):
+    """The store and its client in one; `requests` are (method, path, body) of all that came."""
+
+    def __init__(self, *, clock: Clock, admission: bool = True) -> None:
+        super().__init__(clock, Pace(clock), Holding())
+        self.clock = clock
+        self.requests: list[tuple[str, str, Any]] = []
+        self.faults: list[Fault] = []
+        self.after: list[Fault] = []
+        self._version = 100
+        self._objects: dict[str, Body] = {}
+        self._kinds: dict[str, str] = {}
+        self._log: dict[str, list[tuple[int, Body]]] = defaultdict(list)
+        self._news: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._held: set[str] = set()
+        for at, manifest in _admission() if admission else ():
+            self._store(at, copy.deepcopy(manifest))
+
+    # What a test does and asks.
+
+    def put(self, res: Resource, body: Mapping[str, Any]) -> Body:
+        """Create an object, as anybody would."""
+        meta = body["metadata"]
+        namespace = meta.get("namespace", "shop") if res.namespaced else None
+        return self._create(res.path(namespace), copy.deepcopy(dict(body)), res.kind)
+
+    def read(self, res: Resource, name: str, namespace: str = "shop") -> Body:
+        """The object as stored. Raises KeyError."""
+        return copy.deepcopy(self._objects[res.path(namespace if res.namespaced else None, name)])
+
+    def all(self, res: Resource) -> list[Body]:
+        """Every object of that resource."""
+        return copy.deepcopy(self._list(res.path(None), {})["items"])
+
+    def edit(
+        self, res: Resource, name: str, patch: Mapping[str, Any], *, status: bool = False
+    ) -> Body:
+        """A merge patch of somebody else's in the namespace shop, or of a cluster-scoped object."""
+        path = res.path("shop" if res.namespaced else None, name)
+        return self._patch(path, dict(patch), status=status)
+
+    def remove(self, res: Resource, name: str) -> None:
+        """Delete an object, at once."""
+        self._delete(res.path("shop" if res.namespaced else None, name))
+
+    def hold(self, res: Resource) -> Callable[[], None]:
+        """Keep watches of that resource silent until the answer is called."""
+        collection = res.path(None)
+        self._held.add(collection)
+
+        def release() -> None:
+            self._held.discard(collection)
+            self._news[collection].set()
+
+        return release
+
+    def writes(self, text: str = "/status") -> list[tuple[str, str, Any]]:
+        """The requests but GET whose path holds the text."""
+        return [each for each in self.requests if each[0] != "GET" and text in each[1]]
+
+    def events(self, reason: str = "") -> list[Body]:
+        """The Events of that reason."""
+        found = [o for path, o in self._objects.items() if "/events/" in path]
+        return [o for o in found if not reason or o.get("reason") == reason]
+
+    # What a client asks.
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | Mapping[str, Any] | None = None,
+        **_how: Any,
+    ) -> bytes:
+        """As an API server answers."""
+        given = msgspec.json.decode(body) if isinstance(body, bytes) else copy.deepcopy(body)
+        self.requests.append((method, path, given))
+        for fault in self.faults:
+            await fault(method, path, given)
+        await asyncio.sleep(0)
+        answer = self._answer(method, path, params or {}, given)
+        encoded = msgspec.json.encode(answer)
+        for fault in self.after:
+            await fault(method, path, given)
+        return encoded
+
+    @asynccontextmanager
+    async def watch(
+        self, res: Resource, *, resource_version: str, **how: Any
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The events after that version, for ever."""
+        collection = self._known(res.path(None))
+        yield self._events(collection, int(resource_version), how)
+
+    def refuse(self, what: str) -> None:
+        """Nothing is counted here."""
+
+    async def _events(
+        self, collection: str, version: int, how: Mapping[str, Any]
+    ) -> AsyncIterator[bytes]:
+        at = 0
+        while True:
+            while collection not in self._held and at < len(self._log[collection]):
+                number, event = self._log[collection][at]
+                at += 1
+                if number > version and _chosen(event["object"], how):
+                    yield msgspec.json.encode(event)
+            self._news[collection].clear()
+            await self._news[collection].wait()
+
+    def _answer(self, method: str, path: str, params: Mapping[str, str], body: Any) -> Body:
+        main = path.removesuffix("/status")
+        match method:
+            case "GET" if path in self._objects:
+                return self._objects[path]
+            case "GET":
+                return self._list(path, params)
+            case "POST":
+                return self._create(path, body, "")
+            case "PATCH":
+                return self._patch(main, body, status=main != path)
+            case "PUT":
+                return self._replace(main, body)
+            case "DELETE":
+                self._delete(path)
+                return {"kind": "Status"}
+        raise AssertionError(method)
+
+    def _list(self, path: str, params: Mapping[str, str]) -> Body:
+        collection = self._known(path)
+        items = [
+            o
+            for at, o in self._objects.items()
+            if _collection(at) == collection and (path == collection or at.startswith(path + "/"))
+        ]
+        named = params.get("fieldSelector", "").removeprefix("metadata.name=")
+        items = [o for o in items if not named or o["metadata"]["name"] == named]
+        return {"metadata": {"resourceVersion": str(self._version)}, "items": items}
+
+    def _known(self, path: str) -> str:
+        """The collection of a path; NotFound where an object is missing, or a kind."""
+        last = path.rpartition("/")[2]
+        if not last.isalpha() or not last.endswith("s"):
+            raise _no(NotFound, 404, "NotFound", f"{path} not found")
+        return _collection(path + "/x")
+
+    def _create(self, path: str, body: Body, kind: str) -> Body:
+        meta = body.setdefault("metadata", {})
+        if "/namespaces/" in path:
+            meta.setdefault("namespace", path.partition("/namespaces/")[2].partition("/")[0])
+        at = f"{path}/{meta['name']}"
+        if at in self._objects:
+            raise _no(AlreadyExists, 409, "AlreadyExists", f"{at} exists")
+        return self._store(at, {"kind": kind, **body} if kind else body)
+
+    def _store(self, at: str, body: Body) -> Body:
+        meta = body["metadata"]
+        meta.setdefault("uid", str(uuid.uuid4()))
+        meta.setdefault("generation", 1)
+        meta.setdefault("creationTimestamp", self.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ"))
+        self._keep(at, body, "ADDED")
+        return body
+
+    def _patch(self, at: str, patch: Any, *, status: bool) -> Body:
+        old = self._present(at, patch)
+        if status:
+            asked = {"status": patch.get("status")}
+        else:
+            asked = {k: v for k, v in patch.items() if k != "status"}
+        new = _merged(copy.deepcopy(old), asked)
+        return self._put(at, old, new)
+
+    def _replace(self, at: str, body: Body) -> Body:
+        old = self._present(at, body)
+        return self._put(at, old, {**body, "status": old.get("status", {})})
+
+    def _present(self, at: str, body: Mapping[str, Any]) -> Body:
+        old = self._objects.get(at)
+        if old is None:
+            raise _no(NotFound, 404, "NotFound", f"{at} not found")
+        asked = body.get("metadata", {}).get("resourceVersion")
+        if asked and asked != old["metadata"]["resourceVersion"]:
+            raise _no(Conflict, 409, "Conflict", f"{at} is another one by now")
+        return old
+
+    def _put(self, at: str, old: Body, new: Body) -> Body:
+        new["metadata"] = {**old["metadata"], **new.get("metadata", {})}
+        new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        if new.get("spec") != old.get("spec"):
+            new["metadata"]["generation"] = old["metadata"]["generation"] + 1
+        if new != old:
+            self._keep(at, new, "MODIFIED")
+        return new
+
+    def _delete(self, at: str) -> None:
+        if at not in self._objects:
+            raise _no(NotFound, 404, "NotFound", f"{at} not found")
+        body = copy.deepcopy(self._objects.pop(at))
+        self._publish(at, body, "DELETED")
+
+    def _keep(self, at: str, body: Body, kind: str) -> None:
+        self._objects[at] = body
+        self._publish(at, body, kind)
+
+    def _publish(self, at: str, body: Body, kind: str) -> None:
+        self._version += 1
+        body["metadata"]["resourceVersion"] = str(self._version)
+        collection = _collection(at)
+        event = {"type": kind, "object": copy.deepcopy(body)}
+        self._log[collection].append((self._version, event))
+        if collection not in self._held:
+            self._news[collection].set()
+
+
+@cache
+def _admission() -> list[tuple[str, Body]]:
+    """Our admission policies by path, read once: that takes longer than most tests."""
+    return [
+        (f"/apis/{each['apiVersion']}/{plural}/{each['metadata']['name']}", each)
+        for each in crds.manifests()
+        if (plural := _PLURALS.get(each["kind"]))
+    ]
+
+
+def _collection(at: str) -> str:
+    """The collection over all namespaces that an object's path belongs to."""
+    path = at.rpartition("/")[0]
+    head, found, rest = path.partition("/namespaces/")
+    return f"{head}/{rest.split('/', 1)[1]}" if found and "/" in rest else path
+
+
+def _chosen(body: Mapping[str, Any], how: Mapping[str, Any]) -> bool:
+    named = (how.get("field_selector") or "").removeprefix("metadata.name=")
+    return not named or body["metadata"]["name"] == named
+
+
+def _merged(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    target = target if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            target.pop(key, None)
+        else:
+            target[key] = _merged(target.get(key), value)
+    return target
+
+
+def _no(kind: Any, code: int, reason: str, message: str) -> TransportError:
+    error: TransportError = kind(code=code, reason=reason, message=message)
+    return error

@@ -1,0 +1,118 @@
+"""A write is in doubt until an answer, or a look at its place, settles it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from machinery.api.resources import Resource
+from machinery.errors import ApiError, NotFound, TransportError, Unreachable
+from propagator.execution.apply_records import Place
+from propagator.execution.unanswered_writes import RIPE_SECONDS, Doubts
+from propagator.members.objects import ManagedObject
+from propagator.members.session import MemberSession
+from tests.fakeclock import FakeClock
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+PLACE = Place.at("m1", DEPLOYMENTS, ("shop", "web"))
+
+
+class Member:
+    """A session with a member that holds what a test says."""
+
+    name = "m1"
+
+    def __init__(self) -> None:
+        self.lies: dict[str, Any] | None = None
+        self.looks = 0
+        self.held: list[ManagedObject] = []
+
+    def client_for(self, _: str) -> Member:
+        return self
+
+    def track(self, *_: object) -> Member:
+        return self
+
+    def upsert(self, found: ManagedObject) -> None:
+        self.held.append(found)
+
+    async def get(self, *_: object, **__: object) -> dict[str, Any]:
+        self.looks += 1
+        if self.lies is None:
+            raise NotFound(code=404, reason="NotFound", message="not found")
+        return self.lies
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def doubts(clock: FakeClock) -> Doubts:
+    return Doubts(clock=clock)
+
+
+async def resolved(doubts: Doubts, member: Member) -> bool:
+    return not await doubts.resolve(cast("MemberSession", member), "u")
+
+
+def fail(doubts: Doubts, fault: BaseException) -> None:
+    with pytest.raises(type(fault)), doubts.sending(PLACE, "u"):
+        raise fault
+
+
+def answer(code: int, reason: str = "") -> ApiError:
+    return ApiError.of(code=code, reason=reason, message="no")
+
+
+@pytest.mark.proves("R1")
+async def test_while_it_is_under_way_it_is_in_doubt(doubts: Doubts):
+    member = Member()
+    with doubts.sending(PLACE, "u"):
+        assert not await resolved(doubts, member)
+        assert not await doubts.resolve(cast("MemberSession", member), "another")
+    assert await resolved(doubts, member)
+    assert member.looks == 0, "an answer is an answer"
+
+
+@pytest.mark.proves("R1")
+@pytest.mark.parametrize(
+    "fault", [Unreachable("cut"), TransportError("?"), asyncio.CancelledError()]
+)
+async def test_without_an_answer_the_place_is_looked_at_after_a_while(
+    doubts: Doubts, clock: FakeClock, fault: BaseException
+):
+    member = Member()
+    fail(doubts, fault)
+    assert not await resolved(doubts, member)
+    assert member.looks == 0, "too early to tell"
+    await clock.advance(RIPE_SECONDS)
+    member.lies = {"metadata": {"name": "web", "labels": {"stowage.dev/managed": "true"}}}
+    assert await resolved(doubts, member)
+    assert [found.metadata.name for found in member.held] == ["web"]
+    assert await resolved(doubts, member)
+    assert member.looks == 1
+
+
+@pytest.mark.proves("R1")
+async def test_a_server_in_trouble_may_have_done_it_and_one_that_refuses_has_not(doubts: Doubts):
+    member = Member()
+    for code in (403, 404, 409, 422, 429):
+        fail(doubts, answer(code))
+        assert await resolved(doubts, member)
+    assert member.looks == 0
+    fail(doubts, answer(504, "Timeout"))
+    assert await resolved(doubts, member)
+    assert member.looks == 1
+
+
+async def test_nothing_is_kept_of_what_left(doubts: Doubts):
+    fail(doubts, Unreachable("cut"))
+    doubts.drop("u")
+    assert await resolved(doubts, Member())
+    fail(doubts, Unreachable("cut"))
+    doubts.forget("m1")
+    assert await resolved(doubts, Member())

@@ -1,0 +1,161 @@
+"""A propagator as a process of its own: killed at a bad moment, and measured while it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from crds.names import SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import LEASES
+from machinery.errors import NotFound
+from propagator.app import LEASE
+from stowage.playground.cluster import Cluster
+from tests.patience import until
+
+from .stage import CONFIGMAPS, MakeStage, Stage, configmap
+
+MEASURED_SECONDS = 8.0
+MOST_OF_A_CORE = 0.2
+"""Ten times what is asked for, and a third of what a loop that burns gets beside others: the machine
+is busy with other tests, and their caches are cold."""
+
+
+class Outside:
+    """The propagator of a hub, as `stowage propagator` runs it."""
+
+    def __init__(self, hub: Cluster, client: ApiClient, log: Path) -> None:
+        self._client = client
+        self._args = [sys.executable, "-m", "stowage", "propagator", "--http-port=0"]
+        self._args.append(f"--kubeconfig={hub.kubeconfig}")
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def start(self) -> None:
+        """Whoever held the lease is dead: nobody need wait until it falls free."""
+        with suppress(NotFound):
+            await self._client.delete(LEASES, LEASE, namespace=SYSTEM_NAMESPACE)
+        self._spawn()
+
+    def _spawn(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(self._args, stdout=log, stderr=log)
+
+    def kill(self) -> None:
+        """As the kernel does when memory is short."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait(30)
+            self._process = None
+
+    def end(self) -> None:
+        """Ask it to end: it gives up its lease, so that nobody waits until that falls free."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(60)
+            finally:
+                self.kill()
+
+    def cpu(self) -> float:
+        """Seconds that it has computed."""
+        assert self._process is not None
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@asynccontextmanager
+async def outside(stage: Stage, hub: Cluster, tmp_path: Path) -> AsyncIterator[Outside]:
+    """That process instead of the one within the test; it has served a Workload when this begins."""
+    await stage.stop()
+    process = Outside(hub, stage.hub, tmp_path / "propagator.log")
+    await process.start()
+    try:
+        await stage.push("first", within=60)
+        yield process
+    finally:
+        await asyncio.to_thread(process.end)
+        stage.start()
+
+
+@pytest.mark.proves("R1", "C30")
+async def test_a_process_killed_before_its_first_apply_leaves_nothing(
+    stage_on: MakeStage, hub: Cluster, m1: Cluster, tmp_path: Path
+):
+    async with stage_on() as stage, outside(stage, hub, tmp_path) as process:
+        m1.freeze()
+        try:
+            await stage.create("demo")
+            await stage.place("demo", m1=1)
+
+            async def noted() -> bool:
+                found = await stage.workload("demo")
+                return "stowage.dev/clusters" in found["metadata"].get("annotations", {})
+
+            await until(noted)
+            process.kill()
+            await stage.delete("demo")
+            assert await stage.workload("demo"), "what was begun must be known"
+            await process.start()
+        finally:
+            m1.thaw()
+        await stage.gone("demo", within=90)
+        assert await stage.on("m1") is None
+
+
+@pytest.mark.proves("R1", "C30")
+async def test_what_our_scheduler_placed_is_known_without_a_write_of_the_propagator(
+    stage_on: MakeStage, hub: Cluster, m1: Cluster, tmp_path: Path
+):
+    """Killed with its first request under way; placed elsewhere meanwhile; deleted."""
+    async with stage_on() as stage, outside(stage, hub, tmp_path) as process:
+        m1.freeze()
+        try:
+            await stage.create("demo")
+            await stage.place("demo", footprint="m1", m1=1)
+            await asyncio.sleep(2)  # its request lies in the server that stands still
+            process.kill()
+            before = await stage.workload("demo")
+            assert before is not None
+            assert "annotations" not in before["metadata"]
+            await stage.place("demo", footprint="m1,m2", m2=1)
+            await process.start()
+            await stage.appears("m2", "web")
+            process.kill()
+            await stage.delete("demo")
+            await process.start()
+            await stage.goes("m2", "web")  # it is at work by then
+            await asyncio.sleep(1)
+            assert await stage.workload("demo"), "m1 has not said that nothing is left there"
+        finally:
+            m1.thaw()
+        await stage.gone("demo", within=90)
+        for member in ("m1", "m2"):
+            assert await stage.on(member) is None
+
+
+@pytest.mark.proves("R15", "R4")
+async def test_waiting_for_somebody_elses_finalizer_costs_no_time(
+    stage_on: MakeStage, hub: Cluster, tmp_path: Path
+):
+    async with stage_on() as stage, outside(stage, hub, tmp_path) as process:
+        await stage.push("demo", manifests=[configmap("held")])
+        held = {"metadata": {"finalizers": ["example.com/hold"]}}
+        member = stage.members["m1"]
+        await member.merge_patch(CONFIGMAPS, "held", held, namespace=stage.namespace)
+        await stage.delete("demo")
+        assert "example.com/hold" in await stage.refused("demo", "Propagating")
+        before = process.cpu()
+        await asyncio.sleep(MEASURED_SECONDS)
+        assert process.cpu() - before < MOST_OF_A_CORE * MEASURED_SECONDS
+        free = {"metadata": {"finalizers": None}}
+        await member.merge_patch(CONFIGMAPS, "held", free, namespace=stage.namespace)
+        await stage.gone("demo")

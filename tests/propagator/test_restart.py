@@ -1,0 +1,174 @@
+"""A process that ends and begins again: what stands is left alone, what was changed is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from crds.names import LABEL_MANAGED
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
+from tests.patience import until
+
+from .stage import (
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    KINDS,
+    SERVICES,
+    MakeStage,
+    Stage,
+    changes,
+    configmap,
+    deployment,
+    settled,
+)
+
+SERVICE = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {"name": "front"},
+    "spec": {
+        "selector": {"app": "web"},
+        "ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}],
+    },
+}
+RICH = {
+    "replicas": 2,
+    "strategy": {"rollingUpdate": {"maxSurge": "50%"}},
+    "template": {
+        "metadata": {"labels": {"app": "web"}, "annotations": {"note": "1"}},
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "pause",
+                    "args": ["--one", "--two"],
+                    "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+                    "ports": [{"containerPort": 80}, {"containerPort": 80, "protocol": "UDP"}],
+                    "resources": {"requests": {"cpu": "0.5", "memory": "0.5Gi"}, "limits": {}},
+                    "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}],
+                    "securityContext": {"capabilities": {"drop": ["ALL"]}},
+                },
+                {"name": "side", "image": "pause"},
+            ],
+            "tolerations": [{"key": "a", "operator": "Exists"}, {"operator": "Exists"}],
+            "volumes": [{"name": "scratch", "emptyDir": {}}],
+            "nodeSelector": {},
+            "affinity": None,
+            "hostname": None,
+            "terminationGracePeriodSeconds": 5,
+        },
+    },
+}
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}}
+
+
+async def all_changes(stage: Stage) -> dict[str, Any]:
+    """The requests that changed something so far, but those that tell how a member answers."""
+    asked = {
+        name: dict(await changes(client))
+        for name, client in {"hub": stage.hub, **stage.members}.items()
+    }
+    asked["hub"].pop(("PUT", "memberclusters"), None)
+    return asked
+
+
+async def stored(hub: ApiClient) -> dict[str, Any]:
+    """All that a propagator writes on a hub, but how fast and well members answer on this host."""
+    workloads = (await hub.list(WORKLOADS))["items"]
+    clusters = (await hub.list(MEMBER_CLUSTERS))["items"]
+    for each in clusters:
+        each["status"] |= {"latencyMilliseconds": 0, "reliability": {}}
+    return {w["metadata"]["uid"]: w["metadata"]["resourceVersion"] for w in workloads} | {
+        c["metadata"]["uid"]: (c["metadata"]["labels"], c["status"]) for c in clusters
+    }
+
+
+async def a_workload_of_every_kind(stage: Stage) -> None:
+    """Workloads of several forms on both members, ready as far as a kubelet would say so."""
+    creds = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "creds"}}
+    await stage.hub.create(SECRETS, creds | {"data": {"k": "dg=="}}, namespace=stage.namespace)
+    await stage.create(
+        "rich",
+        targetDeployment=deployment(**RICH),
+        targetService=SERVICE,
+        manifests=[configmap("conf", a="1", b="2")],
+        resources=[{"name": "creds"}],
+    )
+    sets = {**deployment("it", serviceName="it"), "kind": "StatefulSet"}
+    await stage.create("sets", template=sets)
+    pods = deployment("job")["spec"]["template"]
+    pods["spec"]["restartPolicy"] = "Never"
+    await stage.create("job", template=JOB | {"spec": {"template": pods}})
+    for name in ("rich", "sets", "job"):
+        await stage.place(name, m1=1, m2=2)
+    for name in ("rich", "sets", "job"):
+        await stage.propagated(name)
+    for member in ("m1", "m2"):
+        await stage.make_ready(member)
+
+    async def ready() -> bool:
+        return (await stage.condition("rich", "Ready")).get("status") == "True"
+
+    await until(ready)
+
+
+@pytest.mark.proves("R5", "R11")
+async def test_a_restart_in_which_nothing_changed_writes_nothing(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await a_workload_of_every_kind(stage)
+        await settled(stage, told=True)
+        await stage.stop()
+        asked, there = await all_changes(stage), await stored(stage.hub)
+        for _ in range(2):
+            stage.start()
+            await stage.ready()
+            await settled(stage, told=True)
+            await stage.stop()
+        assert await all_changes(stage) == asked
+        assert await stored(stage.hub) == there
+        stage.start()
+
+
+@pytest.mark.proves("C32", "R11")
+async def test_what_was_changed_on_a_member_while_nobody_looked_is_put_right(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await a_workload_of_every_kind(stage)
+        await settled(stage, told=True)
+        await stage.stop()
+        member = stage.members["m1"]
+        before = await stage.on("m1")
+        where = {"namespace": stage.namespace}
+        scale = {"spec": {"replicas": 7}}
+        await member.merge_patch(DEPLOYMENTS, "web", scale, **where, subresource="scale")
+        await member.merge_patch(CONFIGMAPS, "conf", {"data": {"a": "2", "b": None}}, **where)
+        await member.merge_patch(
+            SERVICES, "front", {"spec": {"ports": [{"name": "a", "port": 80}]}}, **where
+        )
+        await member.merge_patch(KINDS["Secret"], "creds", {"data": {"k": "eA=="}}, **where)
+        pods = {"spec": {"template": {"metadata": {"annotations": {"note": None}}}}}
+        await member.merge_patch(
+            KINDS["StatefulSet"], "it", {"metadata": {"labels": None}}, **where
+        )
+        await member.merge_patch(DEPLOYMENTS, "web", pods, **where)
+        stage.start()
+
+        async def wrong() -> list[str]:
+            web, conf = await stage.on("m1"), await stage.on("m1", "conf", kind=CONFIGMAPS)
+            front = await stage.on("m1", "front", kind=SERVICES)
+            creds = await stage.on("m1", "creds", kind=KINDS["Secret"])
+            it = await stage.on("m1", "it", kind=KINDS["StatefulSet"])
+            right = {
+                "web": web["spec"] == before["spec"],
+                "conf": conf["data"] == {"a": "1", "b": "2"},
+                "front": [port["port"] for port in front["spec"]["ports"]] == [80, 81],
+                "creds": creds["data"] == {"k": "dg=="},
+                "it": LABEL_MANAGED in it["metadata"].get("labels", {}),
+            }
+            return [name for name, holds in right.items() if not holds]
+
+        async def as_before() -> bool:
+            return not await wrong()
+
+        await until(as_before)

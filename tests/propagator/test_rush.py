@@ -1,0 +1,173 @@
+"""In a burst the applies go first: when it is told what went well, and what is told at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from crds.workload import PropagatedReason
+from machinery.types.metadata import Key
+from propagator.hub.workload_types import Workload, workload_of
+from propagator.members.health import Contact
+from propagator.members.objects import ManagedObject
+from propagator.status.cluster_share import Seen
+from propagator.status.controller import GATHER_SECONDS, TIMES_A_WRITE, Reporter
+from propagator.status.outcome import Outcome, Wish
+from propagator.status.rush import LONGEST_SECONDS, LOOK_SECONDS, MANY, WITHIN_SECONDS, Rush
+from tests.fakeclock import FakeClock
+
+APART = WITHIN_SECONDS / MANY / 2
+"""Seconds between two applies of a rush."""
+
+
+def workload(name: str, **status: Any) -> Workload:
+    body = {
+        "metadata": {"namespace": "shop", "name": name, "uid": name, "generation": 1},
+        "spec": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}},
+        "status": {"placements": [{"cluster": "m1", "replicas": 1}], **status},
+    }
+    return workload_of(body)
+
+
+class Hub:
+    """Workloads as they are known, and when something was told of each."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self._clock = clock
+        self.informer: dict[Key, Workload] = {}
+        self.told: dict[str, float] = {}
+        self.seconds = 0.0
+
+    async def tell(self, about: Workload, _status: Mapping[str, Any]) -> bool:
+        await self._clock.sleep(self.seconds)
+        self.told[about.metadata.name] = self._clock.monotonic()
+        return True
+
+
+class Burst:
+    """A reporter, and the outcomes that it is told of."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.clock = clock
+        self.hub = Hub(clock)
+        self.outcomes: dict[str, Outcome] = {}
+        ground = SimpleNamespace(
+            clock=clock, recorder=SimpleNamespace(event=lambda *_, **__: None), fresh=lambda: True
+        )
+        survey = SimpleNamespace(seen=self._seen)
+        self.reporter = Reporter(
+            cast("Any", ground),
+            workloads=cast("Any", self.hub),
+            survey=cast("Any", survey),
+            finalizer=cast("Any", None),
+        )
+
+    async def _seen(self, about: Workload, _outcomes: Mapping[str, Outcome]) -> AsyncIterator[Seen]:
+        yield Seen(
+            name="m1",
+            wish=Wish.of(about, "m1"),
+            leaving=False,
+            contact=Contact.SERVING,
+            outcome=self.outcomes.get(about.metadata.name),
+            main=msgspec.convert({"metadata": {"name": "web"}}, ManagedObject),
+        )
+
+    def comes(self, name: str, reason: PropagatedReason | None = None, **status: Any) -> None:
+        """One Workload was worked on."""
+        about = workload(name, **status)
+        self.hub.informer[about.metadata.key] = about
+        self.outcomes[name] = Outcome(Wish.of(about, "m1"), reason, "a word")
+        self.reporter.note(about.metadata.key, "m1", self.outcomes[name])
+
+    async def rushes(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.comes(name)
+            await self.clock.advance(APART)
+
+
+@asynccontextmanager
+async def burst() -> AsyncIterator[Burst]:
+    made = Burst(FakeClock())
+    running = asyncio.create_task(made.reporter.run())
+    try:
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def many(number: int) -> list[str]:
+    return [f"w{n}" for n in range(number)]
+
+
+def test_a_rush_is_many_outcomes_in_a_short_time_and_ends_with_them():
+    clock = FakeClock()
+    rush = Rush(clock)
+    for _ in range(MANY - 1):
+        rush.count()
+    assert not rush.on()
+    rush.count()
+    assert rush.on()
+    clock._elapsed += WITHIN_SECONDS + 0.01
+    assert not rush.on()
+
+
+@pytest.mark.proves("C22")
+async def test_what_goes_well_is_told_when_the_rush_is_over():
+    async with burst() as made:
+        await made.rushes(many(3 * MANY))
+        during = set(made.hub.told)
+        assert during <= set(many(MANY)), "what came before it was a rush"
+        await made.clock.advance(WITHIN_SECONDS + LOOK_SECONDS + 0.1)
+        assert set(made.hub.told) == set(many(3 * MANY))
+
+
+async def test_what_is_refused_is_told_at_once_in_a_rush_too():
+    async with burst() as made:
+        await made.rushes(many(2 * MANY))
+        made.comes("bad", PropagatedReason.REJECTED)
+        made.comes("good")
+        await made.clock.advance(APART)
+        assert "bad" in made.hub.told
+        assert "good" not in made.hub.told
+
+
+async def test_nothing_waits_for_longer_than_the_bound_however_long_the_rush_lasts():
+    async with burst() as made:
+        await made.rushes(many(2 * MANY))
+        made.comes("first")
+        begun = made.clock.monotonic()
+        await made.rushes(f"more-{n}" for n in range(int(2 * LONGEST_SECONDS / APART)))
+        assert made.hub.told["first"] - begun + APART >= LONGEST_SECONDS
+        assert made.hub.told["first"] - begun <= LONGEST_SECONDS + LOOK_SECONDS
+
+
+async def test_one_that_was_ready_waits_for_no_rush():
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": ""}
+    async with burst() as made:
+        await made.rushes(many(2 * MANY))
+        made.comes("ran", conditions=[ready])
+        more = [f"more-{n}" for n in range(round(2 * GATHER_SECONDS / APART))]
+        await made.rushes(more)
+        assert "ran" in made.hub.told
+        assert not made.hub.told.keys() & set(more)
+
+
+async def test_progress_is_told_less_often_to_a_hub_that_is_slow():
+    async with burst() as made:
+        made.hub.seconds = 0.2
+        for number in range(20):  # what a write takes is learnt
+            made.comes(f"w{number}")
+            await made.clock.advance(5)
+        begun = made.clock.monotonic()
+        made.comes("patient")
+        made.comes("bad", PropagatedReason.REJECTED)
+        await made.clock.advance(10)
+        assert made.hub.told["bad"] - begun == pytest.approx(0.2)
+        assert made.hub.told["patient"] - begun == pytest.approx(TIMES_A_WRITE * 0.2 + 0.2, rel=0.1)

@@ -1,0 +1,57 @@
+"""One share that is worked on while the hub decides otherwise."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from propagator.execution.shares import Shares
+from propagator.hub.workload_types import Workload, workload_of
+from propagator.status.outcome import Outcome, Wish
+from tests.fakeclock import FakeClock
+
+
+def placed(**shares: int) -> Workload:
+    return workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "w", "uid": "u1", "generation": 1},
+            "spec": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}},
+            "status": {"placements": [{"cluster": c, "replicas": n} for c, n in shares.items()]},
+        }
+    )
+
+
+def test_a_share_of_no_units_is_another_wish_than_no_share() -> None:
+    none, left = placed(m1=0, m2=3), placed(m2=3)
+    assert Wish.of(none, "m1") != Wish.of(left, "m1")
+    assert Wish.of(none, "m1") == Wish.of(placed(m1=0), "m1")
+
+
+@pytest.mark.parametrize("units", [0, 2])
+async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(units: int) -> None:
+    """What was placed there, with units or without, is placed nowhere when the hub has answered."""
+    told: list[Outcome | None] = []
+
+    async def nothing(*_: Any) -> Any:
+        return None
+
+    async def prepare(*_: Any) -> Workload:
+        return placed(m2=3)
+
+    parts: dict[str, Any] = dict.fromkeys(
+        ("inventory", "identity", "namespaces", "gate", "workloads", "secrets", "finalizer"),
+        SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare),
+    )
+    shares = Shares(
+        SimpleNamespace(clock=FakeClock()),  # type: ignore[arg-type] # as much as is asked
+        **parts,
+        writer=SimpleNamespace(),  # type: ignore[arg-type] # nothing is written
+        doubts=SimpleNamespace(),  # type: ignore[arg-type] # nothing is in doubt
+        pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
+        note=lambda _key, _member, outcome: told.append(outcome),
+    )
+    session: Any = SimpleNamespace(name="m1")
+    assert await shares.push(session, placed(m1=units, m2=3)) is None
+    assert not told

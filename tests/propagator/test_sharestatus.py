@@ -1,0 +1,273 @@
+"""What is said of a share: what is known, else what was said; never the old as the new."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from crds.workload import ClusterShare, PropagatedReason, ShareState, WorkloadCondition
+from machinery.types.conditions import find
+from propagator.execution.inventory import Inventory
+from propagator.hub.workload_types import Workload, workload_of
+from propagator.leadership import Ground
+from propagator.members.health import Contact, UnitCounts
+from propagator.members.objects import ManagedObject
+from propagator.status.aggregation import status_of
+from propagator.status.cluster_share import Seen, Share, Word, share_of
+from propagator.status.observation import STRANGERS, Survey
+from propagator.status.outcome import Outcome, Wish
+
+T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+SINCE = "2026-01-01T00:00:00Z"
+RAN = {
+    "name": "m1",
+    "replicas": 3,
+    "scheduled": 3,
+    "ready": 3,
+    "unschedulable": 0,
+    "updated": 3,
+    "finished": 0,
+    "observedGeneration": 1,
+    "state": "Running",
+    "message": "",
+    "loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]},
+}
+WAITS = RAN | {"ready": 1, "unschedulable": 2, "unschedulableSince": SINCE, "state": "Creating"}
+
+
+def workload(*, generation: int = 1, uid: str = "u1", **status: Any) -> Workload:
+    return workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "w", "uid": uid, "generation": generation},
+            "spec": {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}},
+            "status": {"placements": [{"cluster": "m1", "replicas": 3}], **status},
+        },
+    )
+
+
+def main(ready: int = 3, *, generation: int = 7, observed: int = 7) -> ManagedObject:
+    status = {"readyReplicas": ready, "updatedReplicas": 3, "observedGeneration": observed}
+    there = {"metadata": {"name": "web", "generation": generation}, "status": status}
+    return msgspec.convert(there, ManagedObject)
+
+
+def seen(contact: Contact = Contact.SERVING, *, generation: int = 1, **what: Any) -> Seen:
+    wish = Wish("u1", generation, what.pop("units_asked", 3))
+    return Seen(name="m1", wish=wish, leaving=False, contact=contact, **what)
+
+
+def told(
+    one: Seen, before: Mapping[str, Any], *, generation: int = 1, said: Mapping[str, Any] = {}
+) -> tuple[Share, dict[str, Any]]:
+    """The share, and the status that comes of it where Propagated was said like that."""
+    share = share_of(one, "Deployment", before, said=said.get("observedGeneration", 0))
+    conditions = [{"type": "Propagated", "lastTransitionTime": SINCE, **said}] if said else []
+    return share, status_of(workload(generation=generation, conditions=conditions), [share], T0)
+
+
+GOOD = {
+    "status": "True",
+    "reason": "Propagated",
+    "message": "all objects are on m1",
+    "observedGeneration": 1,
+}
+REFUSED = {
+    "status": "False",
+    "reason": "Rejected",
+    "message": "m1: no",
+    "observedGeneration": 1,
+}
+
+
+def propagated(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    return find(status, WorkloadCondition.PROPAGATED)
+
+
+def ready(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    return find(status, WorkloadCondition.READY)
+
+
+@pytest.mark.proves("R4")
+@pytest.mark.parametrize("contact", Contact)
+def test_an_entry_has_all_that_the_hub_would_add_by_itself(contact: Contact):
+    """Else it looks like news each time that it is compared with what is there."""
+    share, _ = told(seen(contact, trouble="m1 is away"), {})
+    defaults = {
+        field.alias or name
+        for name, field in ClusterShare.model_fields.items()
+        if not field.is_required() and field.default is not None
+    }
+    assert defaults <= share.entry.keys()
+
+
+@pytest.mark.proves("R5")
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (RAN, GOOD),
+        (WAITS, GOOD),
+        (RAN | {"state": "Failed", "message": "m1: no"}, REFUSED),
+        (
+            RAN | {"state": "Unreachable", "message": "m1 is away"},
+            REFUSED | {"reason": "ClusterUnreachable", "message": "m1 is away"},
+        ),
+    ],
+)
+def test_of_a_member_that_is_connecting_everything_stands_as_it_was_said(
+    before: dict[str, Any], said: dict[str, Any]
+):
+    share, status = told(seen(Contact.CONNECTING), before, said=said)
+    assert share.word is Word.STANDS
+    assert share.entry == before
+    assert propagated(status) == {"type": "Propagated", "lastTransitionTime": SINCE, **said}
+
+
+@pytest.mark.proves("R5", "R10")
+def test_what_is_not_known_of_a_serving_member_keeps_its_last_number():
+    share, status = told(seen(main=main(1)), WAITS, said=GOOD)
+    assert share.entry == WAITS, "neither pods nor Services have been listed, nothing is synced"
+    assert propagated(status)["status"] == "True"
+    counted = UnitCounts(None, unschedulable=1, oldest_unschedulable=T0)
+    share, _ = told(seen(main=main(1), units=counted), WAITS, said=GOOD)
+    assert share.entry["scheduled"] == 3, "which pods the hub's capacity counts is not known"
+    assert share.entry["unschedulable"] == 1
+    assert share.entry["unschedulableSince"] == "2026-01-02T03:04:05Z"
+    share, _ = told(seen(main=main(3), units=UnitCounts(3), load_balancer={}), WAITS, said=GOOD)
+    assert "unschedulableSince" not in share.entry
+    assert "loadBalancer" not in share.entry
+
+
+@pytest.mark.proves("R5")
+@pytest.mark.parametrize("contact", Contact)
+@pytest.mark.parametrize("before", [{}, RAN, WAITS])
+def test_an_entry_is_as_the_hub_gives_it_back(contact: Contact, before: dict[str, Any]):
+    """What the schema's defaults would add would look like news at each look."""
+    share, _ = told(seen(contact, main=main(), trouble="away"), before)
+    stored = ClusterShare.model_validate(share.entry).model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
+    assert stored == share.entry
+
+
+@pytest.mark.proves("R6")
+@pytest.mark.parametrize("contact", Contact)
+@pytest.mark.parametrize(
+    "outcome", [None, Outcome(Wish("u1", 2, 3), PropagatedReason.REJECTED, "no")]
+)
+def test_nothing_true_of_the_last_generation_is_said_of_the_next(
+    contact: Contact, outcome: Outcome | None
+):
+    edited = seen(contact, generation=2, main=main(), outcome=outcome, trouble="m1 is away")
+    share, status = told(edited, RAN, generation=2, said=GOOD)
+    assert share.entry["observedGeneration"] == 1
+    assert share.entry["state"] != ShareState.RUNNING.value
+    for each in status["conditions"]:
+        assert (each["status"], each["observedGeneration"]) != ("True", 2)
+
+
+@pytest.mark.proves("R6")
+def test_ready_is_said_once_the_members_own_controller_has_seen_what_was_written():
+    written = Outcome(Wish("u1", 2, 3))
+    early = seen(generation=2, main=main(observed=6), outcome=written)
+    share, status = told(early, RAN, generation=2, said=GOOD)
+    assert propagated(status)["status"] == "True"
+    assert propagated(status)["observedGeneration"] == 2
+    assert share.entry["observedGeneration"] == 2
+    assert ready(status)["status"] == "False"
+    share, status = told(seen(generation=2, main=main(), outcome=written), RAN, generation=2)
+    assert share.entry["state"] == "Running"
+    assert (ready(status)["status"], ready(status)["observedGeneration"]) == ("True", 2)
+
+
+@pytest.mark.proves("R6")
+def test_units_that_were_asked_for_since_are_on_their_way():
+    scaled = seen(main=main(), units_asked=5)
+    share, status = told(scaled, RAN, said=GOOD)
+    assert share.word is Word.ON_ITS_WAY
+    assert propagated(status)["reason"] == "Propagating"
+
+
+@pytest.mark.proves("R6")
+async def test_a_workload_made_anew_shows_nothing_of_the_one_before():
+    survey = Survey(ground_of(Contact.SERVING), inventory=nothing_held())
+    old = Outcome(Wish("u1", 1, 3), PropagatedReason.REJECTED, "no")
+    found = [each async for each in survey.seen(workload(uid="u2"), {"m1": old})]
+    assert [each.outcome for each in found] == [None]
+    found = [each async for each in survey.seen(workload(), {"m1": old})]
+    assert [each.outcome for each in found] == [old]
+
+
+@pytest.mark.proves("R5")
+def test_an_object_that_went_while_nobody_looked_is_not_called_written():
+    share, status = told(seen(main=None), RAN, said=GOOD)
+    assert share.word is Word.ON_ITS_WAY
+    assert propagated(status)["reason"] == "Propagating"
+
+
+@pytest.mark.proves("R5")
+def test_a_new_trouble_is_told_though_something_else_stands():
+    stands = share_of(seen(Contact.CONNECTING), "Deployment", RAN | {"state": "Failed"}, said=1)
+    other = Seen(
+        name="m2",
+        wish=Wish("u1", 1, 3),
+        leaving=False,
+        contact=Contact.SERVING,
+        outcome=Outcome(Wish("u1", 1, 3), PropagatedReason.REJECTED, "m2: another thing"),
+    )
+    shares = [stands, share_of(other, "Deployment", {}, said=1)]
+    conditions = [{"type": "Propagated", "lastTransitionTime": SINCE, **REFUSED}]
+    status = status_of(workload(conditions=conditions), shares, T0)
+    assert propagated(status)["message"] == "m2: another thing"
+
+
+def ground_of(contact: Contact | None) -> Ground:
+    """Every cluster has a session in that contact, or there are neither sessions nor clusters."""
+    session = None
+    if contact is not None:
+        session = SimpleNamespace(
+            contact=contact, link=None, message="away", units=lambda uid: None
+        )
+    fleet = SimpleNamespace(get=lambda name: session, names=list)
+    clusters = SimpleNamespace(synced=True, get=lambda key: None)
+    return cast("Ground", SimpleNamespace(fleet=fleet, clusters=clusters))
+
+
+def nothing_held() -> Inventory:
+    return cast(
+        "Inventory", SimpleNamespace(holders=lambda uid: set(), may_hold=lambda w, name: False)
+    )
+
+
+@pytest.mark.proves("S9")
+@pytest.mark.parametrize("contact", [None, Contact.AWAY])
+async def test_ten_thousand_placements_leave_room_for_others(contact: Contact | None):
+    many = 10_000
+    placements = [{"cluster": f"c{number}", "replicas": 1} for number in range(many)]
+    wide = workload(placements=placements)
+    survey, turns = Survey(ground_of(contact), inventory=nothing_held()), 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    beside = asyncio.create_task(others())
+    shares = [share_of(each, "Deployment", {}, said=0) async for each in survey.seen(wide, {})]
+    beside.cancel()
+    assert turns >= many / 400, "others run after every few hundred"
+    assert wide.placements is wide.placements, "it is put together once"
+    status = status_of(wide, shares, T0)
+    assert len(propagated(status)["message"]) <= 4096
+    if contact is None:
+        assert len(shares) == STRANGERS, "clusters that do not exist are told in one entry"
+        assert f"{many - STRANGERS} more" in shares[-1].entry["message"]
+        assert "MemberCluster" in propagated(status)["message"]
+    else:
+        assert len(shares) == many

@@ -1,0 +1,176 @@
+"""What `make demo` waits for, what it says, and when it fails; and whether its machine has room."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from machinery.errors import StowageError
+from machinery.types.quantities import exact
+from stowage.console.progress import Silent
+from stowage.playground import demo
+
+RUNNING = {"state": "Running"}
+CROWDED = {
+    "state": "Pending",
+    "conditions": [
+        {
+            "type": "Scheduled", "status": "False", "reason": "InsufficientCapacity",
+            "message": "0/3 clusters have room for 4 units",
+        }
+    ],
+}  # fmt: skip
+WITHOUT_NODE = {
+    "state": "Creating",
+    "conditions": [{"type": "Scheduled", "status": "True", "reason": "Scheduled", "message": ""}],
+    "clusters": [{"name": "member-1", "unschedulable": 2}],
+}
+REFUSED = {
+    "state": "Creating",
+    "conditions": [
+        {"type": "Scheduled", "status": "True", "reason": "Scheduled", "message": ""},
+        {"type": "Propagated", "status": "False", "reason": "Rejected", "message": "no such kind"},
+    ],
+}  # fmt: skip
+PULLING = {"state": "Creating", "readySummary": "1/3"}
+
+
+class _Clock:
+    """A minute passes at each look."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        self.now += 60.0
+        return self.now
+
+
+@pytest.fixture
+def shown(tmp_path, monkeypatch):
+    """shown(*pictures) runs the demo on Workloads that look so, one picture a look."""
+    looks, out = [], []
+
+    def kubectl(_directory, _cluster, *arguments, stdin=None):
+        if arguments[-3:] == ("workloads", "-o", "json"):
+            found = looks.pop(0) if len(looks) > 1 else looks[0]
+            named = ({"metadata": {"name": n}, "status": s} for n, s in found.items())
+            return json.dumps({"items": list(named)})
+        if arguments[-1] == "json":
+            return json.dumps({"items": [{"status": {"provider": "kind", "version": "v1.36.4"}}]})
+        return ""
+
+    def run(*pictures):
+        looks[:] = pictures
+        demo.run(tmp_path, progress=Silent(), out=out.append, clock=_Clock())
+        return out
+
+    monkeypatch.setattr(demo, "_kubectl", kubectl)
+    monkeypatch.setattr(demo, "_LOOK_SECONDS", 0.0)
+    run.out = out
+    return run
+
+
+@pytest.mark.proves("Y1")
+def test_all_run_and_it_says_so(shown):
+    out = shown({"a": PULLING, "handmade": {}}, {"a": RUNNING, "handmade": {}})
+    assert "Not running:" not in out
+    assert "Three things to try:" in out
+
+
+@pytest.mark.proves("Y1")
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (CROWDED, "  b: InsufficientCapacity: 0/3 clusters have room for 4 units"),
+        (WITHOUT_NODE, "  b: its units find no node: 2 on member-1"),
+    ],
+)
+def test_where_room_lacks_it_says_for_whom_and_goes_on(shown, status, told):
+    out = shown({"a": RUNNING, "b": status})
+    assert told in out
+    assert "Three things to try:" in out
+
+
+@pytest.mark.proves("Y1")
+def test_as_long_as_something_happens_it_waits(shown):
+    slow = [{"a": {**PULLING, "readySummary": f"{n}/9"}} for n in range(9)]
+    assert "Not running:" not in shown(*slow, {"a": RUNNING})
+
+
+@pytest.mark.proves("Y1")
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [(REFUSED, "b: Rejected: no such kind"), (PULLING, "b: Creating, 1/3 ready")],
+)
+def test_what_is_stuck_for_another_reason_is_a_fault(shown, status, told):
+    with pytest.raises(StowageError, match=told) as caught:
+        shown({"a": CROWDED, "b": status})
+    assert "a: " not in str(caught.value)
+    assert f"  {told}" in shown.out
+
+
+SYSTEM_CPU, NODE_CPU = "950m", "2"
+
+
+@pytest.mark.proves("Y1")
+def test_the_examples_fit_three_nodes_of_two_cpus(stowage, tmp_path):
+    """Planned by the product's own command on such a fleet, as the demo's clusters would be."""
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(yaml.safe_dump_all(_member(number) for number in (1, 2, 3)))
+    files = sorted(demo.examples().glob("*.yaml"))
+    arguments = [word for path in files for word in ("-f", path)]
+    planned = json.loads(stowage.succeed("plan", *arguments, "--fleet", fleet, "-o", "json"))
+    pending = {w["name"]: w["pending"] for w in planned["workloads"] if w["pending"]}
+    assert pending == {"bounded": 2}  # by its policy; `handmade` is no business of ours
+    asked = {w["metadata"]["name"]: _asked(w) for path in files for w in _workloads(path)}
+    taken = dict.fromkeys(("member-1", "member-2", "member-3"), (0, 0))
+    for each in planned["workloads"]:
+        for share in each["placements"]:
+            units, held = share["replicas"], taken[share["cluster"]]
+            cpu, memory = asked[each["name"]]
+            taken[share["cluster"]] = (held[0] + units * cpu, held[1] + units * memory)
+    # One that any scheduler may put anywhere fits on each.
+    cpu, memory = (2 * amount for amount in asked["handmade"])
+    for taken_cpu, taken_memory in taken.values():
+        assert taken_cpu + cpu <= exact(NODE_CPU) - exact(SYSTEM_CPU)
+        assert taken_memory + memory <= exact("2Gi")
+
+
+def _member(number):
+    free = {"cpu": "1050m", "memory": "2Gi", "pods": 100}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "MemberCluster",
+        "metadata": {
+            "name": f"member-{number}",
+            "labels": {
+                "topology.kubernetes.io/zone": f"zone-{number}",
+                "stowage.dev/provider": "kwok",
+                "stowage.dev/cluster": f"member-{number}",
+            },
+        },
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "version": "v1.36.3",
+            "provider": "kwok",
+            "nodeGroups": [{"count": 1, "free": free}],
+            "capacity": {
+                "nodes": 1,
+                "allocatable": {"cpu": NODE_CPU, "memory": "4Gi", "pods": 110},
+                "requested": {"cpu": SYSTEM_CPU, "memory": "2Gi", "pods": 10},
+            },
+        },
+    }
+
+
+def _workloads(path):
+    return [each for each in yaml.safe_load_all(path.read_text()) if each["kind"] == "Workload"]
+
+
+def _asked(workload):
+    template = workload["spec"]["targetDeployment"]["spec"]["template"]["spec"]
+    requests = [each["resources"]["requests"] for each in template["containers"]]
+    return tuple(sum(exact(each[what]) for each in requests) for what in ("cpu", "memory"))

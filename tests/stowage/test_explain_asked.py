@@ -1,0 +1,168 @@
+"""`stowage explain` of a hub, while the controller or part of the hub does not answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from machinery.errors import ConfigurationError, Forbidden, ServerError, TooManyRequests
+from stowage.cli import cli
+from stowage.hub.connection import connection
+from stowage.hub.reader import ATTEMPTS, LONGEST_WAIT_SECONDS, Reader
+from tests.stowage.plain_hub import Answer, serving
+from tests.stowage.test_plan import cluster, placed, workload
+
+NOBODY = "http://127.0.0.1:9"
+STEP = {"units": 2, "time": "2026-01-01T00:00:00Z", "cause": "Placed"}
+
+
+def as_stored(member: dict[str, Any]) -> dict[str, Any]:
+    """With quantities as the propagator writes them."""
+    room = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    capacity = {"nodes": 1, "allocatable": room, "requested": {}}
+    groups = [{"count": 1, "free": room}]
+    return {**member, "status": {**member["status"], "nodeGroups": groups, "capacity": capacity}}
+
+
+class Hub:
+    """One cluster, one Workload on it; what `faults` names is answered by that code."""
+
+    def __init__(self) -> None:
+        self.faults: dict[str, int] = {}
+        kept = {"desired": 2, "assigned": 2, "reasons": [{"cluster": "a", "steps": [STEP]}]}
+        there = workload("demo", schedulerName="stowage", status={**placed(a=2), **kept})
+        there["metadata"]["namespace"] = "shop"
+        self.lists = {
+            "workloads": [there],
+            "memberclusters": [as_stored(cluster(name)) for name in "ab"],
+            "workloadpolicies": [],
+        }
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
+        kind = path.rpartition("/")[2]
+        if kind in self.faults:
+            code = self.faults[kind]
+            reason = {403: "Forbidden", 429: "TooManyRequests"}.get(code, "InternalError")
+            return code, {"reason": reason, "message": f"no {kind}"}
+        if kind == "demo":
+            return 200, self.lists["workloads"][0]
+        if kind in self.lists:
+            return 200, {"items": self.lists[kind], "metadata": {}}
+        return 404, {"reason": "NotFound", "message": "not found"}
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
+    made = Hub()
+    with serving(made.answer, tmp_path) as file:
+        yield made, file
+
+
+def run(file: Path, *args: str) -> Result:
+    asked = ["explain", "wl/demo", "-n", "shop", "--kubeconfig", str(file)]
+    return CliRunner().invoke(cli, [*asked, *args])
+
+
+def recorded(result: Result) -> list[dict[str, Any]]:
+    told: list[dict[str, Any]] = json.loads(result.stdout)["recorded"]["placements"]
+    return told
+
+
+PLACED = [{"cluster": "a", "replicas": 2, "steps": [STEP]}]
+
+
+@pytest.mark.proves("U1")
+def test_a_controller_that_does_not_answer_is_told_beside_what_the_hub_knows(
+    hub: tuple[Hub, Path],
+) -> None:
+    _, file = hub
+    result = run(file, "--controller", NOBODY, "-o", "json")
+    told = json.loads(result.stdout)
+    assert recorded(result) == PLACED
+    assert [each["cluster"] for each in told["placements"]] == ["a"]
+    note = f"no answer of a controller at {NOBODY} ({NOBODY}: Connection refused)"
+    assert told["notes"] == [f"{note}: computed from the objects on the hub"]
+    assert (result.exit_code, result.stderr) == (0, f"note: {told['notes'][0]}\n")
+    table = run(file, "--controller", NOBODY)
+    assert table.stdout.count(note) == 0
+    assert table.stderr == result.stderr
+
+
+@pytest.mark.proves("U1")
+@pytest.mark.parametrize("kind", ["memberclusters", "workloads", "workloadpolicies"])
+def test_what_the_hub_recorded_is_printed_whatever_becomes_of_the_rest(
+    hub: tuple[Hub, Path], kind: str
+) -> None:
+    there, file = hub
+    there.faults = {kind: 403}
+    for controller in ((), ("--controller", NOBODY)):
+        result = run(file, *controller, "-o", "json")
+        assert recorded(result) == PLACED
+        (remark,) = json.loads(result.stdout)["remarks"]
+        assert remark == f"what would be decided now is not told: no {kind}"
+        assert result.exit_code == 0
+        assert result.stderr.endswith(f"note: {remark}\n")
+    assert "no answer of a controller" in result.stderr
+    there.faults = {kind: 500}
+    result = run(file, "--controller", NOBODY, "-o", "json")
+    assert recorded(result) == PLACED
+    assert isinstance(result.exception, ServerError)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["10.0.0.1:10251", "controller", "ftp://controller", "https://", "https://a:b", "http://[::1"],
+)
+def test_what_is_no_address_of_a_controller_is_told_at_once(
+    hub: tuple[Hub, Path], wrong: str
+) -> None:
+    _, file = hub
+    result = run(file, "--controller", wrong)
+    assert isinstance(result.exception, ConfigurationError)
+    assert str(result.exception) == f"--controller {wrong}: name it as https://HOST:PORT"
+
+
+@pytest.mark.parametrize("fault", [429, 503])
+def test_a_busy_hub_is_asked_again_when_it_says(tmp_path: Path, fault: int) -> None:
+    there = Hub()
+    there.faults = {"memberclusters": fault}
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == ATTEMPTS - 1:
+            there.faults = {}
+
+    with (
+        serving(there.answer, tmp_path, Retry_After="1") as file,
+        Reader(connection(str(file), None), sleep=sleep) as api,
+    ):
+        assert len(json.loads(api.get("/memberclusters"))["items"]) == 2
+        assert waits == [1.0] * (ATTEMPTS - 1)
+        there.faults = {"memberclusters": fault}
+        with pytest.raises((TooManyRequests, ServerError)):
+            api.get("/memberclusters")
+        assert len(waits) == 2 * (ATTEMPTS - 1)
+        there.faults = {"memberclusters": 403}
+        with pytest.raises(Forbidden):
+            api.get("/memberclusters")
+        assert len(waits) == 2 * (ATTEMPTS - 1)
+
+
+def test_a_hub_that_wants_to_be_left_alone_for_long_is_believed(tmp_path: Path) -> None:
+    there = Hub()
+    there.faults = {"memberclusters": 429}
+    waits: list[float] = []
+    after = str(int(LONGEST_WAIT_SECONDS) + 1)
+    with (
+        serving(there.answer, tmp_path, Retry_After=after) as file,
+        Reader(connection(str(file), None), sleep=waits.append) as api,
+        pytest.raises(TooManyRequests),
+    ):
+        api.get("/memberclusters")
+    assert waits == []

@@ -1,0 +1,213 @@
+"""Both processes at work with the rights of `deploy/rbac.yaml`, and with no more than they use.
+
+The hub is one before Kubernetes 1.36, where the controller does most; it keeps an audit log, which
+says what each account asked for and whether it was refused.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from crds.names import SYSTEM_NAMESPACE
+from stowage.playground import flags, probes
+from stowage.playground.processes import Process, wait_until
+from stowage.setup import install, join
+from tests.patience import PATIENCE
+from tests.stowage import accounts
+
+ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-"
+STATES = {"web", "bounded"}
+_ADMISSION = "admissionregistration.k8s.io"
+_MUTATING = "mutatingadmissionpolicies"
+RARE = {
+    ("controller", _ADMISSION, _MUTATING, "watch"): "from Kubernetes 1.36 on",
+    ("controller", _ADMISSION, "mutatingadmissionpolicybindings", "watch"): "the same",
+    ("controller", "stowage.dev", "workloads", "get"): "after a lost race",
+    ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
+    ("controller", "", "events", "patch"): "an event that comes again",
+    ("propagator", "", "events", "patch"): "an event that comes again",
+    ("propagator", "stowage.dev", "workloads", "get"): "before orphans are removed",
+    ("propagator", "authorization.k8s.io", "subjectaccessreviews", "create"): "a kind that only "
+    "the member knows to be cluster-scoped",
+    ("propagator", "", "secrets", "get"): "a Secret that the watch has not brought yet",
+    (
+        "propagator",
+        "stowage.dev",
+        "memberclusters",
+        "patch",
+    ): "labels that a member's answers change",
+}
+"""What a run of half a minute need not come to; each is held by the test of what it is for."""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    return tmp_path_factory.mktemp("audit") / "log"
+
+
+@pytest.fixture(scope="module")
+def hub(make_cluster, stowage, log):
+    policy = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {"level": "Metadata", "users": [f"{ACCOUNT}{role}" for role in accounts.ROLES]},
+            {"level": "None"},
+        ],
+    }
+    rules = log.with_name("policy.json")
+    rules.write_text(json.dumps(policy))
+    audit = (f"--audit-policy-file={rules}", f"--audit-log-path={log}")
+    cluster = make_cluster("rights", server_flags=(*flags.BEFORE_1_36, *audit))
+    stowage.succeed("install", "--wait=false", f"--kubeconfig={cluster.kubeconfig}")
+    return cluster
+
+
+@pytest.mark.proves("C1", "C3", "C31", "S12", "S13")
+async def test_both_do_their_work_with_these_rights_and_use_them_all(
+    hub, make_cluster, tmp_path, log
+):
+    member = make_cluster("joined", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+    secret = join.secret("worker", SYSTEM_NAMESPACE, member.admin_kubeconfig, {})
+    _create(hub, secret, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rights"}})
+    _create(hub, *_policy_and_workloads())
+    processes, port = [], probes.free_port()
+    try:
+        for role in accounts.ROLES:
+            kubeconfig = await accounts.kubeconfig(hub, role, tmp_path)
+            arguments = [sys.executable, "-m", "stowage", role, f"--kubeconfig={kubeconfig}"]
+            arguments += (
+                [f"--http-port={port}", "--http-host=0.0.0.0"]
+                if role == "controller"
+                else ["--http-port=0"]
+            )
+            processes.append(Process(role, arguments, tmp_path / f"{role}.log"))
+            processes[-1].start(detached=False)
+        assert wait_until(
+            lambda: _states(hub) == dict.fromkeys(STATES, "Running"), seconds=PATIENCE * 60
+        )
+        _ask_a_guarded_page(port, await accounts.token(hub, "propagator"))
+        # Events stand behind what they tell of.
+        assert wait_until(lambda: {"Scheduled", "Propagated"} <= _events(hub), seconds=240)
+        hub.kubectl("-n", "rights", "delete", "wl", "--all", "--timeout=240s")
+        assert "web" not in member.kubectl("-n", "rights", "get", "deployments", "-o", "name")
+    finally:
+        for process in processes:
+            process.end()
+    for process in processes:
+        assert "orbidden" not in process.log.read_text(), process.tail()
+    asked = [_Asked(json.loads(line)) for line in log.read_text().splitlines()]
+    refused = {each.right for each in asked if each.code == 403}
+    assert refused == set()
+    used = {each.right for each in asked if each.right[2]}
+    granted = _granted()
+    assert used <= granted  # else somebody else gave them that, such as the group of all accounts
+    assert set(RARE) <= granted
+    unneeded = granted - used - set(RARE)
+    assert not unneeded, f"rights that nobody needs: {sorted(unneeded)}"
+
+
+class _Asked:
+    """One line of the audit log."""
+
+    def __init__(self, line):
+        about = line.get("objectRef", {})
+        resource = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
+        role = line["user"]["username"].removeprefix(ACCOUNT)
+        self.right = (role, about.get("apiGroup", ""), resource, line["verb"])
+        self.code = line["responseStatus"]["code"]
+
+
+def _granted():
+    """Role, group, resource, verb: everything that the manifests give."""
+    objects = install.manifests(namespace=SYSTEM_NAMESPACE, image="any")
+    named = {(o["kind"], o["metadata"]["name"]): o for o in objects}
+    rights = set()
+    for each in objects:
+        if not each["kind"].endswith("RoleBinding"):
+            continue
+        rules = named[each["roleRef"]["kind"], each["roleRef"]["name"]]["rules"]
+        for subject in each["subjects"]:
+            role = subject["name"].removeprefix("stowage-")
+            rights |= {
+                (role, group, resource, verb)
+                for rule in rules
+                for group in rule["apiGroups"]
+                for resource in rule["resources"]
+                for verb in rule["verbs"]
+            }
+    return rights
+
+
+def _create(hub, *objects):
+    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+    hub.kubectl("create", "-f", "-", input=json.dumps(listed))
+
+
+def _states(hub):
+    items = json.loads(hub.kubectl("-n", "rights", "get", "wl", "-o", "json"))["items"]
+    return {each["metadata"]["name"]: each.get("status", {}).get("state") for each in items}
+
+
+def _events(hub):
+    listed = hub.kubectl("-n", "rights", "get", "events.events.k8s.io", "-o", "json")
+    return {event["reason"] for event in json.loads(listed)["items"]}
+
+
+def _ask_a_guarded_page(port, token):
+    """The controller asks who that is, and whether they may; the answer is no."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/apis/v1/__services__",
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=60)
+    with refused.value:
+        assert refused.value.code == 403
+
+
+def _policy_and_workloads():
+    """One of each, by older names of label and method, which the controller brings up to date."""
+    policy = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": "one", "namespace": "rights"},
+        "spec": {
+            "topologyKey": "stowage.dev/cluster",
+            "labelSelector": {"matchLabels": {"app": "bounded"}},
+            "allocationPolicy": [{"name": "worker", "replicas": 1}],
+            "scheduleStrategy": "Fill",
+        },
+    }
+    return [
+        policy,
+        _workload("web", {}),
+        _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
+    ]
+
+
+def _workload(name, labels):
+    app = {"app": name}
+    pods = {"containers": [{"name": "main", "image": "nginx"}]}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": name, "namespace": "rights", "labels": labels},
+        "spec": {
+            "template": {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": name},
+                "spec": {
+                    "selector": {"matchLabels": app},
+                    "template": {"metadata": {"labels": app}, "spec": pods},
+                },
+            }
+        },
+    }

@@ -1,0 +1,156 @@
+"""`stowage install` waits for what it has installed, and fails with the pods' own reasons."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from machinery.api.client import ApiClient
+from machinery.errors import StowageError
+from stowage.console.progress import Silent
+from stowage.setup import install, rollout
+
+pytestmark = pytest.mark.proves("Y7")
+
+
+@pytest.fixture(scope="module")
+def hub(make_cluster):
+    """A cluster that runs pods, on one node."""
+    return make_cluster("joined", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+
+
+@pytest.fixture
+def full(hub):
+    """The same while its node takes no pods."""
+    hub.kubectl("cordon", "node-0")
+    yield hub
+    hub.kubectl("uncordon", "node-0")
+
+
+def _install(hub, namespace, *more):
+    return ["install", f"--kubeconfig={hub.kubeconfig}", f"--namespace={namespace}", *more]
+
+
+def _deployment(hub, namespace, name="stowage-controller"):
+    found = json.loads(hub.kubectl("-n", namespace, "get", "deployment", name, "-o", "json"))
+    (container,) = found["spec"]["template"]["spec"]["containers"]
+    return found, container
+
+
+def test_it_returns_when_both_run_and_another_image_really_comes(hub, stowage):
+    hub.kubectl("create", "namespace", "again")
+    hub.kubectl("create", "-f", "-", input=json.dumps(_as_it_was("again")))
+    assert _deployment(hub, "again")[1]["imagePullPolicy"] == "Always"
+    for image in ("mirror.example/stowage:1", "mirror.example/stowage:2"):
+        outcome = stowage(*_install(hub, "again", f"--image={image}"))
+        assert outcome.code == 0, outcome.err
+        assert "Pods available: 4 of 4" in outcome.err
+        found, container = _deployment(hub, "again")
+        assert (container["image"], container["imagePullPolicy"]) == (image, "IfNotPresent")
+        assert found["status"]["updatedReplicas"] == found["status"]["replicas"] == 2
+
+
+def _as_it_was(namespace):
+    """A Deployment of an earlier install: its image was `latest`, its policy left to the default."""
+    manifests = install.manifests(namespace=namespace, image="stowage:latest")
+    (found,) = [each for each in manifests if each["metadata"]["name"] == "stowage-controller"
+                and each["kind"] == "Deployment"]  # fmt: skip
+    found["spec"]["template"]["spec"]["containers"][0].pop("imagePullPolicy")
+    return found
+
+
+def test_the_reason_of_pods_without_a_node(full, stowage):
+    stowage.succeed(*_install(full, "crowded", "--wait=false"))
+    for role in ("controller", "propagator"):
+        for pod in _pods(full, "crowded", f"stowage-{role}"):
+            full.kubectl(
+                "-n", "crowded", "wait", "--for=condition=PodScheduled=false", f"pod/{pod}",
+                "--timeout=240s",
+            )  # fmt: skip
+    outcome = stowage(*_install(full, "crowded", "--timeout=2"))
+    assert outcome.code == 1
+    for role in ("controller", "propagator"):
+        assert f"error: Deployment stowage-{role} does not run after" in outcome.err.replace(
+            "\nDeployment", "\nerror: Deployment"
+        )
+    assert "Unschedulable: 0/1 nodes are available: 1 node(s) were unschedulable" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (
+            {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling "stowage:0"'}},
+            'ImagePullBackOff: Back-off pulling "stowage:0"',
+        ),
+        (
+            {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s restarting"}},
+            "CrashLoopBackOff: back-off 10s restarting (it ended with exit code 3)",
+        ),
+    ],
+)
+async def test_what_does_not_mend_itself_is_told_before_the_time_is_over(
+    full, stowage, state, told
+):
+    namespace = state["waiting"]["reason"].lower()
+    image = "stowage:0"
+    stowage.succeed(*_install(full, namespace, f"--image={image}", "--wait=false"))
+    pods = _pods(full, namespace)
+    container = {
+        "name": "controller", "image": image, "imageID": "", "ready": False, "restartCount": 1,
+        "state": state, "lastState": {"terminated": {"exitCode": 3}},
+    }  # fmt: skip
+    status = {"status": {"containerStatuses": [container]}}
+    full.kubectl(
+        "-n", namespace, "patch", "pod", pods[0], "--subresource=status", "-p", json.dumps(status)
+    )
+    objects = install.manifests(namespace=namespace, image=image)
+    async with ApiClient(full.connection()) as client:
+        with pytest.raises(StowageError) as caught:
+            await rollout.wait(
+                client, ["stowage-controller"], namespace=namespace, progress=Silent(), patience=0.2
+            )
+        assert f"pod {pods[0]}: {told}" in str(caught.value)
+        with pytest.raises(StowageError) as caught:
+            await install.until_running(client, objects, progress=Silent(), seconds=0)
+        assert ("docs/install.md" in str(caught.value)) == ("Image" in told)
+
+
+def _pods(hub, namespace, app="stowage-controller"):
+    hub.kubectl(
+        "-n", namespace, "wait", "--for=create", "pod", "-l", f"app={app}", "--timeout=240s"
+    )
+    listed = hub.kubectl("-n", namespace, "get", "pods", "-l", f"app={app}", "-o", "name")
+    return [name.removeprefix("pod/") for name in listed.split()]
+
+
+async def test_a_hub_whose_pods_may_not_be_made(hub, stowage):
+    """The Deployment says so; there is no pod that could."""
+    hub.kubectl("create", "namespace", "guarded")
+    hub.kubectl("label", "namespace", "guarded", "pod-security.kubernetes.io/enforce=restricted")
+    hub.kubectl("-n", "guarded", "create", "quota", "none", "--hard=pods=0")
+    stowage.succeed(*_install(hub, "guarded", "--wait=false"))
+    for role in ("controller", "propagator"):
+        hub.kubectl(
+            "-n", "guarded", "wait", "--for=condition=ReplicaFailure",
+            f"deployment/stowage-{role}", "--timeout=240s",
+        )  # fmt: skip
+    outcome = stowage(*_install(hub, "guarded", "--timeout=2"))
+    assert outcome.code == 1
+    assert "exceeded quota: none" in outcome.err
+
+
+async def test_a_hub_that_runs_no_deployments_says_so(apiserver, stowage):
+    outcome = stowage(*_install(apiserver, "idle", "--timeout=1"))
+    assert outcome.code == 1
+    assert "the hub's Deployment controller has not looked at it yet" in outcome.err
+
+
+def test_what_is_printed_is_what_is_applied(hub, stowage):
+    printed = stowage.succeed(*_install(hub, "printed", "--dry-run"))
+    assert printed == install.as_yaml(
+        install.manifests(namespace="printed", image=install.default_image())
+    )
+    assert f"image: {install.default_image()}" in printed
+    assert ":latest" not in printed

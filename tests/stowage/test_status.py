@@ -1,0 +1,315 @@
+"""`stowage status`: what it counts, what it lists, and when it says that a person is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from crds.membercluster import ReadyReason
+from crds.workload import PropagatedReason, ScheduledReason
+from machinery.clock import microtime, timestamp
+from stowage.cli import cli
+from stowage.reading import advice, status
+from tests.stowage.plain_hub import kubeconfig, serving
+
+LONG_AGO = timestamp(datetime.now(UTC) - timedelta(days=3, hours=1))
+
+pytestmark = pytest.mark.proves("U4")
+
+
+class Hub:
+    """An API server that lists what it is given, in pages."""
+
+    def __init__(self) -> None:
+        self.leases = [lease("stowage-controller"), lease("stowage-propagator")]
+        self.clusters: list[dict[str, Any]] = []
+        self.workloads: list[dict[str, Any]] = []
+        self.asked: list[str] = []
+        self.forbidden = ""
+        self.broken = False
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> tuple[int, dict[str, Any]]:
+        self.asked.append(path)
+        if self.broken:
+            return 500, {"reason": "InternalError", "message": "etcd is away"}
+        kind = path.rpartition("/")[2]
+        if kind == self.forbidden:
+            return 403, {"reason": "Forbidden", "message": f"may not list {kind}"}
+        lists = {
+            "leases": [renewed(each) for each in self.leases],
+            "memberclusters": self.clusters,
+            "workloads": self.workloads,
+        }
+        items = lists[kind]
+        start, size = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
+        onward = {"continue": str(start + size)} if start + size < len(items) else {}
+        return 200, {"items": items[start : start + size], "metadata": onward}
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
+    made = Hub()
+    with serving(made.answer, tmp_path) as file:
+        yield made, file
+
+
+def lease(name: str, *, silent: float = 1.0, holder: str = "vm_1") -> dict[str, Any]:
+    """The Lease of a process whose last sign, whenever one looks, is so many seconds old."""
+    return {
+        "metadata": {"name": name, "annotations": {"stowage.dev/release": "9.9.9"}},
+        "spec": {"holderIdentity": holder, "leaseDurationSeconds": 10, "silent": silent},
+    }
+
+
+def renewed(told: dict[str, Any]) -> dict[str, Any]:
+    """The same as it is now: a parameter of a test is made long before the test runs."""
+    spec = dict(told["spec"])
+    ago = timedelta(seconds=spec.pop("silent"))
+    return {**told, "spec": {**spec, "renewTime": microtime(datetime.now(UTC) - ago)}}
+
+
+def cluster(name: str, reason: str = "Connected", **spec: Any) -> dict[str, Any]:
+    ready = {
+        "type": "Ready",
+        "status": "True" if reason == "Connected" else "False",
+        "reason": reason,
+        "message": "no route",
+        "lastTransitionTime": LONG_AGO,
+    }
+    return {"metadata": {"name": name}, "spec": spec, "status": {"conditions": [ready]}}
+
+
+def workload(name: str, state: str = "Running", **status: Any) -> dict[str, Any]:
+    fields = {"state": state, "desired": 4, "assigned": 4, "pending": 0, "ready": 4, **status}
+    meta = {"name": name, "namespace": "shop", "creationTimestamp": LONG_AGO}
+    return {"metadata": meta, "spec": {"schedulerName": "stowage"}, "status": fields}
+
+
+def condition(kind: str, reason: str, message: str = "") -> list[dict[str, Any]]:
+    return [
+        {
+            "type": kind,
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": LONG_AGO,
+        }
+    ]
+
+
+def run(file: Path, *args: str) -> Result:
+    return CliRunner().invoke(cli, ["status", "--kubeconfig", str(file), *args])
+
+
+def test_a_good_fleet_takes_five_lines(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.clusters = [cluster("a"), cluster("b", unschedulable=True)]
+    there.workloads = [workload("demo")]
+    result = run(file)
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert lines[0] == "2 of 2 clusters ready, 1 of 1 Workload running; nothing needs a person"
+    assert lines[2].split() == ["PROCESS", "RELEASE", "RENEWED", "LEADER"]
+    assert lines[3].split()[:2] == ["controller", "9.9.9"]
+    assert lines[6:] == [
+        "Clusters: 1 Ready, 1 Cordoned",
+        "Workloads: 1 Running; 4 of 4 units have a cluster, 4 are ready",
+    ]
+
+
+def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.clusters = [cluster("a"), cluster("dead", "Unreachable")]
+    waits = condition("Scheduled", "ReplicasReached", "domain z is at its quota of 2")
+    refused = condition("Propagated", "AlreadyExists", "Deployment demo exists")
+    there.workloads = [
+        workload("good"),
+        workload("full", "Scheduled", pending=2, assigned=2, conditions=waits),
+        workload("taken", "Creating", conditions=refused),
+        workload("moves", clusters=[{"name": "dead", "state": "Leaving", "replicas": 3}]),
+    ]
+    result = run(file)
+    assert result.exit_code == 1
+    assert result.output.splitlines()[0].endswith("; 3 things need a person")
+    for words in (
+        "dead   Unreachable   3d      no route",
+        "shop/full   2 of 4   ReplicasReached   3d      domain z is at its quota of 2",
+        "what helps: a larger quota in its WorkloadPolicy",
+        "shop/taken   AlreadyExists   3d      Deployment demo exists",
+        "shop/moves   3       Leaving   leaves dead",
+    ):
+        assert words in result.output, result.output
+
+
+@pytest.mark.parametrize(
+    ("change", "urgent"),
+    [
+        ({"leases": [lease("stowage-controller", silent=90), lease("stowage-propagator")]}, 1),
+        ({"leases": [lease("stowage-controller", holder=""), lease("stowage-propagator")]}, 1),
+        ({"leases": []}, 2),
+        ({"clusters": [cluster("a", "Unauthorized")]}, 1),
+        ({"workloads": [workload("x", "")]}, 1),
+        ({"workloads": [{**workload("x", ""), "spec": {"schedulerName": "other"}}]}, 0),
+        ({"workloads": [workload("x", conditions=condition("Propagated", "Propagating"))]}, 0),
+        (
+            {
+                "workloads": [
+                    workload(
+                        "x",
+                        clusters=[
+                            {"name": "a", "unschedulable": 2, "unschedulableSince": LONG_AGO}
+                        ],
+                    )
+                ]
+            },
+            1,
+        ),
+    ],
+)
+def test_when_a_person_is_needed(
+    hub: tuple[Hub, Path], change: dict[str, Any], urgent: int
+) -> None:
+    there, file = hub
+    for name, value in change.items():
+        setattr(there, name, value)
+    result = run(file, "-o", "json")
+    assert json.loads(result.output)["needsAPerson"] == urgent
+    assert result.exit_code == (1 if urgent else 0)
+
+
+def test_a_dead_cluster_is_one_thing_however_many_workloads_it_runs(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    there.clusters = [cluster("dead", "Unreachable")]
+    away = condition("Propagated", "ClusterUnreachable", "a long story")
+    shares = [{"name": "dead", "state": "Unreachable", "replicas": 4}]
+    there.workloads = [workload(f"w{n}", conditions=away, clusters=shares) for n in range(5)]
+    result = run(file)
+    assert "; 1 thing needs a person" in result.output
+    assert "dead cannot be reached" in result.output
+    assert "a long story" not in result.output
+
+
+def test_every_reason_has_its_advice() -> None:
+    assert {*advice.SCHEDULED} == {r.value for r in ScheduledReason} - {"Scheduled"}
+    assert {*advice.PROPAGATED} == {r.value for r in PropagatedReason} - {
+        "Propagated",
+        "Propagating",
+    }
+    assert {*advice.CLUSTERS} == {r.value for r in ReadyReason} - {"Connected"}
+
+
+def test_a_removal_needs_somebody_only_when_it_takes_long(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    for since, code in ((timestamp(datetime.now(UTC)), 0), (LONG_AGO, 1)):
+        gone = workload("gone", clusters=[{"name": "dead", "replicas": 4}])
+        gone["metadata"]["deletionTimestamp"] = since
+        there.workloads = [gone]
+        result = run(file)
+        assert result.exit_code == code
+        assert "still on dead" in result.output
+
+
+def test_a_large_fleet_is_read_in_pages_and_shown_in_part(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.clusters = [
+        cluster(f"c{n:04}", "Unreachable" if n % 2 else "Connected") for n in range(1000)
+    ]
+    waits = condition("Scheduled", "InsufficientCapacity", "no room for more")
+    there.workloads = [
+        workload(f"w{n}", conditions=waits if n % 10 == 0 else []) for n in range(10_000)
+    ]
+    result = run(file)
+    assert result.exit_code == 1
+    assert "… 490 more (--all shows them)" in result.output
+    assert "… 990 more (--all shows them)" in result.output
+    assert len(result.output.splitlines()) < 60
+    assert len([path for path in there.asked if path.endswith("/workloads")]) >= 20
+    assert len(run(file, "--all").output.splitlines()) > 3000
+
+
+def test_one_namespace_is_enough_for_who_may_see_no_other(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    run(file, "-n", "shop")
+    assert there.asked[-1] == "/apis/stowage.dev/v1alpha1/namespaces/shop/workloads"
+    there.workloads = [workload("demo")]
+    there.forbidden = "memberclusters"
+    result = run(file, "-n", "shop")
+    assert result.exit_code == 0
+    assert result.output.startswith("1 of 1 Workload running; nothing needs a person\n")
+    assert result.output.endswith("Not shown, as you may not read them: MemberClusters\n")
+    there.forbidden = "workloads"
+    result = run(file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "with -n it asks for those of one namespace" in result.stderr
+
+
+def test_a_look_that_failed_is_told_apart_from_a_person_who_is_needed(
+    tmp_path: Path,
+) -> None:
+    away = kubeconfig(tmp_path, "http://127.0.0.1:9")
+    result = run(away, "-o", "json")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "error: http://127.0.0.1:9: Connection refused\n"
+    result = run(tmp_path / "nowhere")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: no hub to talk to: there is no file ")
+
+
+def test_it_stays_on_the_screen_until_interrupted(
+    hub: tuple[Hub, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, file = hub
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 1:
+            there.clusters = [cluster("a", "Unreachable")]
+        else:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(status.time, "sleep", sleep)
+    result = run(file, "-w")
+    assert result.exit_code == 1
+    assert "nothing needs a person" in result.output
+    assert "0 of 1 cluster ready" in result.output
+    assert min(pauses) >= status.PAUSE_SECONDS
+
+
+def test_a_watch_that_saw_nothing_at_last_ends_as_a_look_that_failed(
+    hub: tuple[Hub, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there, file = hub
+    there.clusters = [cluster("a", "Unreachable")]
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        there.broken = True
+        if len(pauses) > 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(status.time, "sleep", sleep)
+    result = run(file, "-w")
+    assert result.exit_code == 2
+    assert "0 of 1 cluster ready" in result.stdout
+    assert "the hub does not answer: etcd is away" in result.stdout
+    assert result.stderr == "error: etcd is away\n"
+
+
+def test_an_empty_hub_is_told_in_few_words(hub: tuple[Hub, Path]) -> None:
+    _, file = hub
+    result = run(file)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == (
+        "0 of 0 clusters ready, 0 of 0 Workloads running; nothing needs a person"
+    )
+    assert result.stdout.endswith("\nClusters: none\nWorkloads: none\n")
