@@ -51,6 +51,7 @@ _MANAGED: Sequence[tuple[str, Sequence[str]]] = (
 """The kinds that a Workload may hold by itself, by group; they are read in all namespaces."""
 _CONFIDENTIAL = ["configmaps", "secrets"]
 """They are read in the namespaces that were given, and nowhere else."""
+_CANARY = "stowage-is-bounded"
 _ASK = {
     "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"],
     "verbs": ["get"],
@@ -86,11 +87,23 @@ def narrow(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
         _role(ACTING_ROLE, [_may("impersonate", "serviceaccounts", TENANT_ACCOUNT)]),
         _role(MEMBER_ACCOUNT, [watched, *see, *own, _ASK]),
         *_member(home),
+        _everywhere(MEMBER_ACCOUNT, home),
     ]
 
 
+def cluster_account(home: str) -> list[Manifest]:
+    """The account before it may write anywhere, but try the object that its policy must deny."""
+    return _member(home, _may("create", "configmaps", _CANARY, "patch"))
+
+
+def cluster_canary(home: str) -> Manifest:
+    """Once `cluster_policy` is in force, this is denied to the account, even as a dry run."""
+    meta = {"name": _CANARY, "namespace": home}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
+
+
 def cluster(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
-    """The account that writes in all namespaces as itself; `cluster_policy` bounds it."""
+    """What lets it write in all namespaces; `cluster_policy` has to be in force before."""
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": _SEE},
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
@@ -99,7 +112,7 @@ def cluster(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
         *(each.rule(_WRITE) for each in allow),
         _ASK,
     ]
-    return [_role(MEMBER_ACCOUNT, rules), *_member(home)]
+    return [_role(MEMBER_ACCOUNT, rules), _everywhere(MEMBER_ACCOUNT, home)]
 
 
 def maker(home: str) -> list[Manifest]:
@@ -272,18 +285,18 @@ def _policy(
     ]
 
 
-def _member(home: str) -> list[Manifest]:
+def _member(home: str, *more: Rule) -> list[Manifest]:
     """The propagator's own account: its role, the right to its own tokens, and to the maker."""
     rules = [
         _may("create", "serviceaccounts/token", MEMBER_ACCOUNT),
         _may("impersonate", "serviceaccounts", NAMESPACES_ACCOUNT),
+        *more,
     ]
     who = (home, MEMBER_ACCOUNT)
     return [
         service_account(MEMBER_ACCOUNT, home),
         _role(MEMBER_ACCOUNT, rules, where=home),
         binding(MEMBER_ACCOUNT, home, role=MEMBER_ACCOUNT, account=who, kind="Role"),
-        _everywhere(MEMBER_ACCOUNT, home),
     ]
 
 

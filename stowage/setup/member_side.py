@@ -1,8 +1,10 @@
 """What joining and unjoining do on the member, in an order in which nothing is ever too wide.
 
-The account that makes namespaces is bounded by an admission policy. The policy is made first; what
-it must deny is asked for, with the new token, until it is denied; only then is the work done. What
-is no longer asked for goes: rights, policy, and accounts that a former `join` made.
+The account that makes namespaces is bounded by an admission policy, and so is one that writes in
+all namespaces. A server takes a moment to hear of a policy that was just made. What the policy must
+deny is therefore asked for, with the new token, until it is denied, and an account that writes
+everywhere gets that right only then. What is no longer asked for goes: rights, policy, and accounts
+that a former `join` made.
 """
 
 from __future__ import annotations
@@ -16,7 +18,14 @@ import msgspec
 from crds.names import LABEL_TENANT
 from machinery.api.acting import Acting, account
 from machinery.api.client import ApiClient
-from machinery.api.resources import NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS, Resource
+from machinery.api.resources import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    ROLE_BINDINGS,
+    SERVICE_ACCOUNTS,
+    Resource,
+)
+from machinery.api.verbs import Verbs
 from machinery.clock import SystemClock
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import (
@@ -91,7 +100,7 @@ async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
     if makes:
         await _make(member, member_rights.maker_policy(side.home, side.pod_security), say)
         await _make(member, member_rights.maker(side.home), say)
-        await _in_force(member, side, token)
+        await _maker_in_force(member, side, token)
     else:
         await _unmake(member, _maker(side.home), say)
         say("takes the namespaces that were named, and no others")
@@ -107,13 +116,17 @@ async def _set_up_cluster(
     guarded: bool,
     say: Say,
 ) -> str:
+    await _make(member, member_rights.cluster_account(side.home), say)
     if guarded:
         await _make(member, member_rights.cluster_policy(side.home), say)
     else:
         say("warning: it serves no ValidatingAdmissionPolicy v1: nothing keeps it out of kube-*")
+    token = await _token(member, side, known)
+    if guarded:
+        await _cluster_in_force(side, token)
     await _make(member, member_rights.cluster(side.home, allow), say)
     await _unmake(member, _maker(side.home), say)
-    return await _token(member, side, known)
+    return token
 
 
 async def remove_all(member: ApiClient, home: str, say: Say) -> None:
@@ -259,38 +272,51 @@ async def _tenants(member: ApiClient) -> list[str]:
     ]
 
 
-async def _in_force(member: ApiClient, side: Side, token: str) -> None:
-    """Wait until the policy denies what it must. Raises StowageError, and takes the rights back."""
+async def _maker_in_force(member: ApiClient, side: Side, token: str) -> None:
+    """Wait until the maker is denied what it must be; else take it away and raise StowageError."""
+    *_, canary = tenancy("kube-system", home=side.home)
     async with ApiClient(as_account(side.member, token)) as itself:
         maker = Acting(itself, account(side.home, NAMESPACES_ACCOUNT))
-        why = await patiently(
-            lambda: _undenied(maker, side.home),
-            seconds=FORCE_SECONDS,
-            every=0.2,
-            clock=SystemClock(),
+        why = await _undenied(maker, SERVICE_ACCOUNTS, canary)
+    if why:
+        await _unmake(member, _maker(side.home), lambda _: None)
+        raise _not_in_force(
+            NAMESPACES_ACCOUNT, "so the account of that name was removed again", why
         )
-    if not why:
-        return
-    await _unmake(member, _maker(side.home), lambda _: None)
-    raise StowageError(
-        f"ValidatingAdmissionPolicy {NAMESPACES_ACCOUNT} of the member is not in force after "
-        f"{FORCE_SECONDS:.0f} s, so the account of that name was removed again: {why}"
+
+
+async def _cluster_in_force(side: Side, token: str) -> None:
+    """Wait until the account is denied what the policy must. Raises StowageError."""
+    async with ApiClient(as_account(side.member, token)) as itself:
+        why = await _undenied(itself, CONFIG_MAPS, member_rights.cluster_canary(side.home))
+    if why:
+        # The policy stays: the account may have had wide rights before.
+        raise _not_in_force(MEMBER_ACCOUNT, "so the account was given no further right", why)
+
+
+def _not_in_force(policy: str, therefore: str, why: str) -> StowageError:
+    return StowageError(
+        f"ValidatingAdmissionPolicy {policy} of the member is not in force after "
+        f"{FORCE_SECONDS:.0f} s, {therefore}: {why}"
     )
 
 
-async def _undenied(maker: Acting, home: str) -> str:
-    """Try to make an account in kube-system; nothing where the policy, and not RBAC, says no."""
-    *_, canary = tenancy("kube-system", home=home)
-    name = canary["metadata"]["name"]
-    try:
-        await maker.apply(
-            SERVICE_ACCOUNTS, canary, name=name, namespace="kube-system", dry_run=True
-        )
-    except Invalid:
-        return ""
-    except (Forbidden, ApiError) as e:
-        return str(e)  # rights that were just given may not be known yet
-    return "it lets an account be made in kube-system"
+async def _undenied(who: Verbs, resource: Resource, canary: member_rights.Manifest) -> str:
+    """Why an object that the policy, and not RBAC, must deny is not denied after FORCE_SECONDS."""
+    meta = canary["metadata"]
+
+    async def why() -> str:
+        try:
+            await who.apply(
+                resource, canary, name=meta["name"], namespace=meta["namespace"], dry_run=True
+            )
+        except Invalid:
+            return ""
+        except (Forbidden, ApiError) as e:
+            return str(e)  # rights that were just given may not be known yet
+        return f"it lets {resource.kind} {_where(meta['name'], meta['namespace'])} be made"
+
+    return await patiently(why, seconds=FORCE_SECONDS, every=0.2, clock=SystemClock())
 
 
 async def _token(member: ApiClient, side: Side, known: str) -> str:

@@ -11,10 +11,11 @@ import pytest
 
 from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
+from machinery.api.resources import CONFIG_MAPS
 from machinery.config.member_kubeconfig import parse_kubeconfig
-from machinery.errors import ConfigurationError, StowageError
+from machinery.errors import ConfigurationError, Invalid, StowageError
 from propagator.access.accounts import TENANT_ROLE
-from propagator.access.credentials import PodSecurity
+from propagator.access.credentials import PodSecurity, Rights
 from propagator.access.tokens import life_of
 from stowage.playground.processes import wait_until
 from stowage.setup import member_rights, member_side
@@ -427,7 +428,7 @@ def test_rights_of_the_whole_cluster_stop_before_kube_system(fleet, member, stol
         f"--member-kubeconfig={member.kubeconfig}",
     )  # fmt: skip
     stowage.succeed(*join, "--rights", "cluster")
-    assert _may(stolen, "create deployments.apps -n default")
+    assert _until(lambda: _may(stolen, "create deployments.apps -n default"))
     for never in (
         "impersonate serviceaccounts -A",
         "create serviceaccounts/stowage-namespaces --subresource=token -n stowage-system",
@@ -456,7 +457,7 @@ def test_rights_of_the_whole_cluster_stop_before_kube_system(fleet, member, stol
     assert "created" in thief("-n=default", "create", "-f", "-", input=json.dumps(settings))
 
     stowage.succeed(*join)
-    assert not _may(stolen, "create deployments.apps -n default")
+    assert _until(lambda: not _may(stolen, "create deployments.apps -n default"))
     assert "stowage-member" not in member.kubectl("get", "validatingadmissionpolicy", "-o", "name")
 
 
@@ -520,4 +521,24 @@ async def test_the_account_that_makes_namespaces_is_not_left_unbounded(bare, mon
         await member_side.set_up(client, side, "", lambda _: None)
     left = cluster.kubectl("get", "serviceaccounts,rolebindings", "-A", "-o", "name")
     assert "stowage-namespaces" not in left
+    await member_side.remove_all(client, "elsewhere", lambda _: None)
+
+
+@pytest.mark.proves("S8")
+async def test_no_account_writes_everywhere_before_its_policy_is_in_force(bare, monkeypatch):
+    """A policy without binding is never in force. In a namespace of its own: no other test's is."""
+    client, cluster = bare
+    monkeypatch.setattr(member_side, "FORCE_SECONDS", 2.0)
+    whole = member_rights.cluster_policy("elsewhere")
+    side = member_side.Side(home="elsewhere", member=cluster.connection(), rights=Rights.CLUSTER)
+    with monkeypatch.context() as patched:
+        patched.setattr(member_rights, "cluster_policy", lambda _: whole[:1])
+        with pytest.raises(StowageError, match="so the account was given no further right"):
+            await member_side.set_up(client, side, "", lambda _: None)
+    assert "stowage-member" not in cluster.kubectl("get", "clusterrolebindings", "-o", "name")
+    token = await member_side.set_up(client, side, "", lambda _: None)
+    async with ApiClient(member_side.as_account(side.member, token)) as itself:
+        settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "t"}}
+        with pytest.raises(Invalid, match="never a target"):
+            await itself.create(CONFIG_MAPS, settings, namespace="kube-system")
     await member_side.remove_all(client, "elsewhere", lambda _: None)
