@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -103,8 +104,8 @@ def measure(size: int) -> None:
         decision = decide(fleet, asked, index, profile, NOW)
         if not same(decision, plain(members, asked)):
             raise SystemExit(f"{size} {title}: decide and the plain loop differ")
-        p50, p99 = times(lambda a=asked: decide(fleet, a, index, profile, NOW), ROUNDS)
-        slow, _ = times(lambda a=asked: plain(members, a), PLAIN_ROUNDS)
+        p50, p99 = times(partial(decide, fleet, asked, index, profile, NOW), ROUNDS)
+        slow, _ = times(partial(plain, members, asked), PLAIN_ROUNDS)
         aim = AIM_MILLISECONDS[size]
         print(
             f"{size:5} clusters  {title:22}  decide p50 {p50:6.2f} ms  p99 {p99:6.2f} ms"

@@ -109,7 +109,7 @@ def main() -> None:
         if name == "by free capacity":
             same = replace(unit(**spec), present=placed)
             more = replace(unit(**{**spec, "replicas": 11_000}), present=placed)
-            settled = [replace(u, decided=(u.constraints, u.demand)) for u in (same, more)]
+            settled = [replace(u, decided=(u.constraints, u.demand, u.shape)) for u in (same, more)]
             report("  nothing changed", settled[0], None)
             report("  a tenth more", settled[1], None)
     one_by_one(builder)

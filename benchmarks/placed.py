@@ -10,8 +10,11 @@ grow with what is placed. The last column is what it costs to take the change of
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from benchmarks.decide import times
@@ -19,6 +22,7 @@ from benchmarks.fleets import clusters, unit
 from controller.cache.builder import FleetBuilder
 from controller.cache.placements import Index
 from controller.config import default_profile
+from controller.model.unit import Unit
 from controller.scheduling.cycle import decide
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -34,6 +38,11 @@ def _rules(app: str, key: str) -> dict[str, Any]:
             {"weight": 50, "workloadAffinityTerm": term}
         ],
     }
+
+
+def move(index: Index, unit: Unit, turn: Iterator[int]) -> None:
+    """Place it on another cluster."""
+    index.put(unit, {f"member-{next(turn) % 9:05}": 1})
 
 
 def main() -> None:
@@ -53,8 +62,7 @@ def main() -> None:
             index.put(named, {f"member-{made % CLUSTERS:05}": 1})
             made += 1
         p50, p99 = times(lambda: decide(fleet, asked, index, profile, NOW), 300)
-        turn = iter(range(10**9))
-        put, _ = times(lambda m=moved, t=turn: index.put(m, {f"member-{next(t) % 9:05}": 1}), 300)
+        put, _ = times(partial(move, index, moved, itertools.count()), 300)
         first = first or p50
         print(
             f"{total:6} placed  decide p50 {p50:5.2f} ms  p99 {p99:5.2f} ms"

@@ -20,6 +20,7 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -107,8 +108,9 @@ class Raw:
         member = self._members[number % len(self._members)]
         await member.apply(DEPLOYMENTS, deployment(name), name=name, namespace=SPACE)
 
-    async def remove(self, name: str) -> None:
-        """The Workload, so that no process of ours looks at it."""
+    async def remove(self, kind: str, number: int) -> None:
+        """The Workload of that number, so that no process of ours looks at it."""
+        name = f"{kind}-{RUN}-{number}"
         await self._hub.merge_patch(
             WORKLOADS, name, {"metadata": {"finalizers": []}}, namespace=SPACE
         )
@@ -165,7 +167,7 @@ async def waiting(
         decided = await at_once(lambda n: raw.decide(f"rawer-{RUN}-{n}"), count)
         written = await at_once(write_and_tell, count)
         for kind in ("raw", "rawer"):
-            await at_once(lambda n, kind=kind: raw.remove(f"{kind}-{RUN}-{n}"), count)
+            await at_once(partial(raw.remove, kind), count)
     await at_once(lambda n: hub.create(WORKLOADS, workload(f"load-{RUN}-{n}")), count)
     decisions, objects = Tally(f"load-{RUN}-", placed), Tally(f"load-{RUN}-")
     async with watched([hub], WORKLOADS, decisions):
@@ -195,7 +197,7 @@ async def burst(
     sink = Tally("none")
     async with watched([hub, hub], WORKLOADS, sink), watched(members, DEPLOYMENTS, sink):
         chains = await at_once(chain, count)
-        await at_once(lambda n: raw.remove(f"chain-{RUN}-{n}"), count)
+        await at_once(partial(raw.remove, "chain"), count)
     loop = asyncio.get_running_loop()
     warm, there, done = (
         Tally(f"warm-{RUN}-"),

@@ -55,7 +55,7 @@ async def write(stage: Stage, count: int) -> None:
             await stage.create(
                 name, targetDeployment=deployment(name), manifests=[configmap(name, a="1")]
             )
-            await stage.place(name, **dict.fromkeys(MEMBERS, 1))
+            await stage.place(name, footprint="", **dict.fromkeys(MEMBERS, 1))
 
     await asyncio.gather(*(one(f"w{number}") for number in range(count)))
     until = time.monotonic() + PATIENCE_SECONDS

@@ -65,7 +65,7 @@ class Handshakes:
             self.number += 1
             await connect(pace)
 
-        Pace.connect = counted  # type: ignore[method-assign] # a benchmark looks on
+        Pace.connect = counted  # type: ignore[assignment, method-assign] # a benchmark looks on
 
 
 @contextmanager
@@ -112,9 +112,9 @@ async def measure_sessions(connection: Connection, count: int) -> None:
     print(f"  per session            {bare / count / 1024:8.1f} KiB")
     print(f"  handshakes per session {handshakes.number / count:8.1f}")
     for name in names:
-        session = fleet.get(name)
-        for resource in KINDS if session is not None else ():
-            session.track(resource)
+        if session := fleet.get(name):
+            for resource in KINDS:
+                session.track(resource)
     await asyncio.sleep(SETTLE_SECONDS)
     more = resident() - before - bare
     kib = more / (count * len(KINDS)) / 1024

@@ -131,7 +131,7 @@ def all_rules(size: int) -> Problem:
 
 def by_heap(problem: Problem) -> list[int]:
     """One unit after another, the lower bounds first; growing only."""
-    held = problem.settled().tolist()
+    held: list[int] = problem.settled().tolist()
     weight, order = problem.weight.tolist(), problem.order.tolist()
     top = np.maximum(problem.cap(), problem.settled()).tolist()
     groups = [(b.group.tolist(), b.upper.tolist(), [0] * len(b.upper)) for b in problem.groups]
