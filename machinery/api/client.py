@@ -40,12 +40,12 @@ from machinery.api.connections import (
     NotSent,
     body_of,
     check_head,
+    connecting,
     fault_of,
     hang_up,
     open_pool,
     route,
     silent_for,
-    within,
 )
 from machinery.api.credentials import acting, client_context, current_token, identity
 from machinery.api.lanes import OBJECT, Errand, Lane, Line
@@ -77,7 +77,7 @@ FAREWELL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request, ready to be sent any number of times."""
+    """One request, ready to be sent any number of times; each time has to end in `seconds`."""
 
     method: str
     url: URL
@@ -85,6 +85,7 @@ class _Call:
     content_type: str | None
     accept: str
     timeout: aiohttp.ClientTimeout
+    seconds: float
     errand: Errand
     acting_as: str | None = None
 
@@ -192,7 +193,8 @@ class ApiClient(Verbs):
             body=body,
             content_type=None if body is None else content_type,
             accept=accept,
-            timeout=within(timeout or self._timeout),
+            timeout=connecting(timeout or self._timeout),
+            seconds=timeout or self._timeout,
             errand=errand,
             acting_as=acting_as,
         )
@@ -244,6 +246,7 @@ class ApiClient(Verbs):
             content_type=None,
             accept=METADATA if metadata_only else JSON,
             timeout=silent_for(self._timeout, timeout_seconds + WATCH_SLACK),
+            seconds=self._timeout,
             errand=OBJECT,
             acting_as=acting_as,
         )
@@ -297,7 +300,7 @@ class ApiClient(Verbs):
             status = NO_ANSWER
             self.requests += 1
             try:
-                async with self._start(call, token) as response:
+                async with asyncio.timeout(call.seconds), self._start(call, token) as response:
                     most = call.errand.most if response.status < 300 else bounds.REFUSAL_BYTES
                     answer = await self._read(response, most)
                     status = response.status
@@ -327,7 +330,7 @@ class ApiClient(Verbs):
         status = NO_ANSWER
         self.requests += 1
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(call.seconds):
                 response = await self._start(call, token)
                 status = response.status
                 async with AsyncExitStack() as unless_taken:

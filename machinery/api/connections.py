@@ -92,9 +92,13 @@ def route(connection: Connection) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def within(seconds: float) -> aiohttp.ClientTimeout:
-    """For a request that has to end in that time."""
-    return aiohttp.ClientTimeout(total=seconds, sock_connect=seconds / 2)
+def connecting(seconds: float) -> aiohttp.ClientTimeout:
+    """For a request that has to end in that time, which whoever sends it sees to.
+
+    aiohttp's own limit of the whole loses a cancellation that comes in the same turn of the loop as
+    that limit: the task of a process that ends would go on, and the process wait for it for ever.
+    """
+    return aiohttp.ClientTimeout(total=None, sock_connect=seconds / 2)
 
 
 @functools.lru_cache(maxsize=64)

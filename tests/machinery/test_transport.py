@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import re
 import socket
+import time
 from asyncio import sslproto
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -316,6 +317,32 @@ async def test_closing_in_a_task_that_is_cancelled_leaves_no_connection() -> Non
         with suppress(asyncio.CancelledError):
             await closing
         await until(lambda: client._pool is not None and client._pool.closed)
+
+
+async def test_who_is_cancelled_as_the_time_of_a_request_is_over_ends() -> None:
+    """Both come in one turn of a loop that was held up; a task that went on would keep its process.
+
+    aiohttp, which counts them down by one timer entered twice, would take both for its own.
+    """
+
+    async def hang(_: web.Request) -> web.StreamResponse:
+        arrived.set()
+        await let_go.wait()
+        return web.Response()
+
+    arrived, let_go = asyncio.Event(), asyncio.Event()
+    async with serving(hang) as url, ApiClient(Connection(url), timeout=0.3) as client:
+        for method in ("GET", "PATCH"):
+            arrived.clear()
+            asking = asyncio.create_task(client.request(method, "/api"))
+            await arrived.wait()
+            time.sleep(0.4)  # noqa: ASYNC251 - the loop stands still, as on a busy machine
+            await asyncio.sleep(0)
+            assert not asking.done()
+            asking.cancel()
+            await asyncio.wait([asking])
+            assert asking.cancelled(), method
+        let_go.set()
 
 
 @pytest.mark.proves("D2")
