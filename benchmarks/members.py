@@ -42,8 +42,8 @@ CREATORS = 16
 POLICIES_SECONDS = 15.0
 """Until a hub's API server judges by policies that were just installed."""
 PATIENCE_SECONDS = 3600.0
-QUIET_SECONDS = 20.0
-"""After a restart: what it writes, it has written by then."""
+QUIET_SECONDS = 90.0
+"""After a restart: what it writes, it has written by then; a latency is told after a minute."""
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,7 @@ class MemberClusterStatus(Model):
     capacity: Capacity | None = None
     """The sums over all nodes. Writer: propagator."""
     latency_milliseconds: Count | None = None
-    """The round trip of a probe, smoothed. Writer: propagator."""
+    """The round trip of a probe, the fastest of a minute. Writer: propagator."""
     reliability: Reliability | None = None
     """How often it answers. Writer: propagator."""
 

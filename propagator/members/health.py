@@ -35,7 +35,8 @@ UNKNOWN_PROVIDER = "unknown"
 _SCHEMES = {"gce": "gcp"}
 """Schemes of a node's providerID that are not the provider's usual name."""
 
-_LATENCY_WEIGHT = 0.2
+LATENCY_ANSWERS = 12
+"""A minute's, at a probe each 5 s."""
 _RELIABILITY_WEIGHT = 0.02  # at a probe each 5 s: half of a failure is forgotten after 3 minutes
 
 
@@ -104,11 +105,17 @@ class Contact(Enum):
 
 
 class Health:
-    """How fast and how reliably the probes of one member are answered; both decay."""
+    """How fast and how reliably the probes of one member are answered.
+
+    Its latency is that of the fastest of `LATENCY_ANSWERS` in a row. What holds some answers up is
+    mostly we ourselves: a process that begins connects to all members at once, and hears each
+    answer late. A member that is slow is slow each time.
+    """
 
     def __init__(self) -> None:
         self._latency: float | None = None
         self._provisional = False
+        self._round: list[float] = []
         self._answered = 1.0
         self._recorded = False
 
@@ -128,15 +135,22 @@ class Health:
         """
         self._recorded = True
         self._answered += _RELIABILITY_WEIGHT * (answered - self._answered)
-        if not answered or (cold and self._latency is not None):
-            return
-        before = seconds if self._latency is None or self._provisional else self._latency
-        self._latency = before + _LATENCY_WEIGHT * (seconds - before)
-        self._provisional = cold
+        if answered and not cold:
+            self._measure(seconds)
+        elif answered and self._latency is None:
+            self._latency, self._provisional = seconds, True
+
+    def _measure(self, seconds: float) -> None:
+        self._round.append(seconds)
+        if self._latency is None or self._provisional:
+            self._latency, self._provisional = seconds, False
+        if len(self._round) == LATENCY_ANSWERS:
+            self._latency = min(self._round)
+            self._round.clear()
 
     @property
     def latency_milliseconds(self) -> int | None:
-        """Smoothed round trip of a probe, at least 1; None before the first answer."""
+        """Round trip of a probe, at least 1; None before the first answer."""
         return None if self._latency is None else max(1, round(self._latency * 1000))
 
     @property

@@ -21,6 +21,7 @@ from machinery.types.metadata import Meta
 from propagator.members.capacity import Node, Pod
 from propagator.members.health import (
     CONNECTED,
+    LATENCY_ANSWERS,
     Health,
     UnitCounts,
     UnitLedger,
@@ -68,14 +69,24 @@ def test_what_is_wrong_is_told_in_a_sentence_that_names_the_cluster_and_the_cure
     assert CONNECTED.told("m1") == "the API server answers"
 
 
-def test_latency_is_smoothed_and_failures_leave_it_alone():
+def answers(health: Health, *milliseconds: float) -> None:
+    """Each probe answered after so long."""
+    for each in milliseconds:
+        health.record(answered=True, seconds=each / 1000)
+
+
+def test_latency_is_that_of_the_fastest_of_a_round_and_failures_leave_it_alone():
     health = Health()
     assert health.latency_milliseconds is None
-    health.record(answered=True, seconds=0.1)
-    health.record(answered=True, seconds=0.2)
-    assert health.latency_milliseconds == 120
+    answers(health, 100, *[300] * (LATENCY_ANSWERS - 2))
+    assert health.latency_milliseconds == 100
     health.record(answered=False, seconds=5.0)
-    assert health.latency_milliseconds == 120
+    answers(health, 80)
+    assert health.latency_milliseconds == 80
+    answers(health, *[300] * (LATENCY_ANSWERS - 1))
+    assert health.latency_milliseconds == 80
+    answers(health, 300)
+    assert health.latency_milliseconds == 300
 
 
 def test_the_time_to_connect_is_no_latency():
@@ -85,6 +96,27 @@ def test_the_time_to_connect_is_no_latency():
     health.record(answered=True, seconds=0.01)
     health.record(answered=True, seconds=0.4, cold=True)
     assert health.latency_milliseconds == 10
+
+
+@given(
+    rounds=st.lists(
+        st.tuples(
+            st.integers(0, LATENCY_ANSWERS - 1),
+            st.lists(st.integers(0, 5000), min_size=LATENCY_ANSWERS, max_size=LATENCY_ANSWERS),
+        ),
+        max_size=5,
+    )
+)
+@pytest.mark.proves("R11")
+def test_what_holds_up_all_answers_but_one_of_a_round_changes_no_latency(
+    rounds: list[tuple[int, list[int]]],
+):
+    health = Health()
+    health.recall(latency_milliseconds=40, ready_percent=100)
+    for free, delays in rounds:
+        for number, delay in enumerate(delays):
+            answers(health, 40 + (number != free) * delay)
+            assert health.latency_milliseconds == 40
 
 
 def test_reliability_falls_with_failures_and_recovers():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,8 +12,11 @@ import pytest
 from crds.names import LABEL_MANAGED
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
+from propagator.members.health import LATENCY_ANSWERS, Health
+from stowage.playground.controlplanes import Cluster
 from tests.patience import until
 
+from .conftest import CALM
 from .stage import (
     CONFIGMAPS,
     DEPLOYMENTS,
@@ -62,27 +68,61 @@ RICH = {
     },
 }
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}}
+BURDENED = 60
+"""The first answers to a process, which it hears late."""
+Rigs = Callable[..., Any]
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members answer as fast each time: how fast they do on this host is no matter here."""
+    record = Health.record
+
+    def steadily(self: Health, *, answered: bool, seconds: float, cold: bool = False) -> None:
+        record(self, answered=answered, seconds=0.005 if answered else seconds, cold=cold)
+
+    monkeypatch.setattr(Health, "record", steadily)
+
+
+@pytest.fixture
+def held_up(monkeypatch: pytest.MonkeyPatch) -> defaultdict[Health, int]:
+    """A process that connects to many members at once: they seem slow, but for an answer each round.
+
+    The answers so far, by member and process.
+    """
+    record, numbers = Health.record, defaultdict[Health, int](int)
+
+    def burdened(self: Health, *, answered: bool, seconds: float, cold: bool = False) -> None:
+        number = numbers[self]
+        numbers[self] += answered
+        free = number > BURDENED or number % LATENCY_ANSWERS == 5
+        seen = 0.005 if free else 0.5
+        record(self, answered=answered, seconds=seen if answered else seconds, cold=cold)
+
+    monkeypatch.setattr(Health, "record", burdened)
+    return numbers
 
 
 async def all_changes(stage: Stage) -> dict[str, Any]:
-    """The requests that changed something so far, but those that tell how a member answers."""
-    asked = {
+    """The requests that changed something so far."""
+    return {
         name: dict(await changes(client))
         for name, client in {"hub": stage.hub, **stage.members}.items()
     }
-    asked["hub"].pop(("PUT", "memberclusters"), None)
-    return asked
 
 
 async def stored(hub: ApiClient) -> dict[str, Any]:
-    """All that a propagator writes on a hub, but how fast and well members answer on this host."""
-    workloads = (await hub.list(WORKLOADS))["items"]
+    """The versions of all that a propagator writes on a hub."""
+    found = [*(await hub.list(WORKLOADS))["items"], *(await hub.list(MEMBER_CLUSTERS))["items"]]
+    return {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in found}
+
+
+async def measured(hub: ApiClient) -> bool:
+    """Whether all that is known of a member was told of every one."""
     clusters = (await hub.list(MEMBER_CLUSTERS))["items"]
-    for each in clusters:
-        each["status"] |= {"latencyMilliseconds": 0, "reliability": {}}
-    return {w["metadata"]["uid"]: w["metadata"]["resourceVersion"] for w in workloads} | {
-        c["metadata"]["uid"]: (c["metadata"]["labels"], c["status"]) for c in clusters
-    }
+    return all(
+        {"capacity", "version", "latencyMilliseconds"} <= c["status"].keys() for c in clusters
+    )
 
 
 async def a_workload_of_every_kind(stage: Stage) -> None:
@@ -115,9 +155,11 @@ async def a_workload_of_every_kind(stage: Stage) -> None:
 
 
 @pytest.mark.proves("R5", "R11")
+@pytest.mark.usefixtures("steady")
 async def test_a_restart_in_which_nothing_changed_writes_nothing(stage_on: MakeStage):
     async with stage_on() as stage:
         await a_workload_of_every_kind(stage)
+        await until(lambda: measured(stage.hub))
         await settled(stage, told=True)
         await stage.stop()
         asked, there = await all_changes(stage), await stored(stage.hub)
@@ -129,6 +171,35 @@ async def test_a_restart_in_which_nothing_changed_writes_nothing(stage_on: MakeS
         assert await all_changes(stage) == asked
         assert await stored(stage.hub) == there
         stage.start()
+
+
+@pytest.mark.proves("R11")
+async def test_a_process_that_is_held_up_at_its_beginning_takes_no_member_for_slower(
+    rig_on: Rigs, m1: Cluster, held_up: defaultdict[Health, int]
+):
+    names, settings = ("a", "b", "c"), replace(CALM, probe_period=0.02)
+
+    def answered() -> bool:
+        return len(held_up) == len(names) and min(held_up.values()) > 2 * BURDENED
+
+    async with rig_on(settings=settings) as rig:
+
+        async def told() -> bool:
+            found = [(await rig.cluster(name))["status"]["latencyMilliseconds"] for name in names]
+            return max(found) < 16
+
+        for name in names:
+            await rig.register(name, {"kubeconfig": m1.admin_kubeconfig})
+        for name in names:
+            await rig.becomes(name, "Connected")
+        await until(answered)
+        await until(told)
+        before, there = await changes(rig.hub), await stored(rig.hub)
+    held_up.clear()
+    async with rig_on(settings=settings) as rig:
+        await until(answered)
+        assert await changes(rig.hub) == before
+        assert await stored(rig.hub) == there
 
 
 @pytest.mark.proves("C32", "R11")
