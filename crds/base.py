@@ -133,6 +133,8 @@ Int32 = Annotated[
     int, Field(strict=True, ge=-(2**31), le=2**31 - 1, json_schema_extra={"format": "int32"})
 ]
 Int64 = Annotated[int, Field(strict=True, json_schema_extra={"format": "int64"})]
+Version = Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "int64"})]
+"""A resourceVersion: objects of one resource are ordered by it."""
 Count = Annotated[
     int, Field(strict=True, ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"})
 ]

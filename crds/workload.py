@@ -25,6 +25,7 @@ from crds.base import (
     Rule,
     TargetNamespace,
     Timestamp,
+    Version,
     atomic,
     listmap,
 )
@@ -293,6 +294,8 @@ class ClusterShare(Model):
     """Units asked of it."""
     scheduled: Count = 0
     """Pods that hold room on a node, as its published capacity counts them."""
+    capacity_version: Version | None = None
+    """The MemberCluster's resourceVersion from which on its capacity counts `scheduled`."""
     finished: Count = 0
     """Units of a Job that ended: they need no room any more."""
     ready: Count = 0

@@ -161,7 +161,7 @@ class MemoryHub(Verbs):
             case "PATCH":
                 return self._patch(main, body, status=main != path)
             case "PUT":
-                return self._replace(main, body)
+                return self._replace(main, body, status=main != path)
             case "DELETE":
                 self._delete(path)
                 return {"kind": "Status"}
@@ -211,8 +211,10 @@ class MemoryHub(Verbs):
         new = _merged(copy.deepcopy(old), asked)
         return self._put(at, old, new)
 
-    def _replace(self, at: str, body: Body) -> Body:
+    def _replace(self, at: str, body: Body, *, status: bool) -> Body:
         old = self._present(at, body)
+        if status:
+            return self._put(at, old, {**copy.deepcopy(old), "status": body["status"]})
         return self._put(at, old, {**body, "status": old.get("status", {})})
 
     def _present(self, at: str, body: Mapping[str, Any]) -> Body:

@@ -18,7 +18,7 @@ from controller.cache.builder import Fleet, FleetBuilder
 from controller.cache.holdings import Holding, Holdings
 from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
-from controller.framework.events import Action
+from controller.framework.events import MEMBER_CLUSTER, Action
 from controller.framework.interface import QueueSort
 from controller.framework.ledger import Ledger
 from controller.model.objects import MemberCluster, Workload
@@ -220,13 +220,15 @@ class World:
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             self._builder.remove(old.metadata.name)
+            self._holdings.lost(old.metadata.name)
             self._lost(old.metadata.name)
             self._feed.cluster(old, None)
             return
         self._builder.upsert(new)
-        if old is None:
-            self._holdings.appeared(new.metadata.name)
+        landed = self._holdings.saw(new)
         self._feed.cluster(old, new)
+        if landed:  # what else has gone there meanwhile is hidden behind what came
+            self._feed.announce(MEMBER_CLUSTER, new.metadata.key, Action.ROOM)
 
     def _drop(self, key: Key) -> None:
         self._owed.pop(key, None)

@@ -3,21 +3,48 @@
 A decision is held from the breath in which it is made (`assume`), so that two decisions in a row
 never count on the same room; what an informer says of the Workload replaces it. Units that their
 cluster does not show in its room are in flight there.
+
+A Workload's status may arrive before the status of the cluster that counts its units: two watches
+keep no order. It names the version of the cluster from which on they count (`capacityVersion`), and
+what the version that is known here does not count stays in flight until that one has come.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controller.cache.builder import FleetBuilder
 from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
-from controller.model.objects import Workload
+from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
+from machinery.runtime.store import number
 from machinery.types.metadata import Key
 
-_NOWHERE: Mapping[str, int] = {}
+_NOWHERE: dict[str, int] = {}
+_LATEST = sys.maxsize
+"""Stands for a version that is no number: who can compare none believes what is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """Units that their cluster will count from a version on that has not been seen yet."""
+
+    version: int
+    counted: int
+    """All of the share that will be, those that were counted before included."""
+
+
+@dataclass(slots=True)
+class _Counted:
+    """Units of each share that are in flight no more: counted by their cluster, or finished."""
+
+    units: dict[str, int] = field(default_factory=dict)
+    finished: dict[str, int] = field(default_factory=dict)
+    """Of them, those that ended; without zeros."""
+    late: dict[str, Late] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +53,15 @@ class Holding:
 
     unit: Unit
     placements: Mapping[str, int]
-    flying: Mapping[str, int]
+    flying: dict[str, int]
+    finished: dict[str, int]
+    late: dict[str, Late]
+    """Some of those in flight, by the cluster whose status counts them as soon as it is seen."""
+
+    def counted(self, cluster: str) -> int:
+        """Units there that the cluster counts, as far as is known."""
+        landed = self.placements.get(cluster, 0) - self.flying.get(cluster, 0)
+        return max(landed - self.finished.get(cluster, 0), 0)
 
 
 class Holdings:
@@ -37,6 +72,8 @@ class Holdings:
         self._builder = builder
         self._all: dict[Key, Holding] = {}
         self._holders: dict[str, set[Key]] = {}
+        self._seen: dict[str, int] = {}
+        self._awaiting: dict[str, set[Key]] = {}
         self.seekers = Seekers()
         """Those that require others and hold nothing."""
         self.settled = Seekers()
@@ -57,18 +94,40 @@ class Holdings:
     def assume(self, unit: Unit, placements: Mapping[str, int]) -> None:
         """Hold a decision whose write is under way: all its new units are in flight."""
         before = self._all.get(unit.key)
-        counted: dict[str, int] = {}
+        counted = _Counted()
         if before is not None:
-            counted = {c: n - before.flying[c] for c, n in before.placements.items()}
+            units = {c: n - before.flying[c] for c, n in before.placements.items()}
+            late = {c: late for c, late in before.late.items() if c in placements}
+            counted = _Counted(units, before.finished, late)
         self._index.put(unit, placements)
         self._put(unit, placements, counted)
 
     def take(self, workload: Workload) -> None:
         """Hold what an informer says."""
-        counted = {each.name: each.scheduled + each.finished for each in workload.status.clusters}
         placements, deleting = workload.placements, workload.metadata.deleting
+        counted = self._counted(workload, placements)
         self._index.put(workload.unit, placements, deleting=deleting)
         self._put(workload.unit, placements, counted)
+
+    def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _Counted:
+        """What clusters count of a Workload, as far as they have been seen.
+
+        A version beyond the Workload's own was not written before it: that is no version to wait
+        for. Any other is past with the next that the cluster gets, whoever writes it.
+        """
+        counted, before = _Counted(), self._all.get(workload.metadata.key)
+        own = number(workload.metadata.resource_version)
+        latest = _LATEST if own is None else own
+        for share in workload.status.clusters:
+            name = share.name
+            if share.finished:
+                counted.finished[name] = share.finished
+            units = share.scheduled
+            if self._seen.get(name, 0) < share.capacity_version <= latest and name in placements:
+                counted.late[name] = Late(share.capacity_version, units + share.finished)
+                units = min(units, before.counted(name)) if before is not None else 0
+            counted.units[name] = units + share.finished
+        return counted
 
     def drop(self, key: Key) -> None:
         """Forget a Workload."""
@@ -77,37 +136,70 @@ class Holdings:
         self._fly(key, self._all.pop(key, None), None)
         self._index.drop(key)
 
-    def appeared(self, cluster: str) -> None:
-        """A cluster is known from now on; Workloads may have been placed there before it was."""
-        for key in self._holders.get(cluster, ()):
-            held = self._all[key]
-            self._builder.assume(cluster, held.unit.load, held.flying[cluster])
+    def saw(self, cluster: MemberCluster) -> bool:
+        """This is what is known of a cluster from now on; whether units are in flight no more.
 
-    def _put(self, unit: Unit, placements: Mapping[str, int], counted: Mapping[str, int]) -> None:
+        Of one that was not known before, Workloads may have been placed there already.
+        """
+        name, version = cluster.metadata.name, number(cluster.metadata.resource_version)
+        if name not in self._seen:
+            for key in self._holders.get(name, ()):
+                held = self._all[key]
+                self._builder.assume(name, held.unit.load, held.flying[name])
+        self._seen[name] = _LATEST if version is None else version
+        waiting = [self._all[key] for key in self._awaiting.get(name, ())]
+        landed = [held for held in waiting if held.late[name].version <= self._seen[name]]
+        for held in landed:
+            self._land(held, name)
+        return bool(landed)
+
+    def lost(self, cluster: str) -> None:
+        """A cluster is known no more."""
+        self._seen.pop(cluster, None)
+
+    def _land(self, held: Holding, cluster: str) -> None:
+        """The version is here that counts those that were late."""
+        flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
+        self._builder.assume(cluster, held.unit.load, flying - held.flying[cluster])
+        held.flying[cluster] = flying
+        _discard(self._awaiting, cluster, held.unit.key)
+
+    def _put(self, unit: Unit, placements: Mapping[str, int], counted: _Counted) -> None:
         for seekers, member in ((self.seekers, not placements), (self.settled, bool(placements))):
             if member and unit.affinity.required:
                 seekers.put(unit)
             else:
                 seekers.drop(unit.key)
-        flying = {c: max(n - counted.get(c, 0), 0) for c, n in placements.items()}
+        flying = {c: max(n - counted.units.get(c, 0), 0) for c, n in placements.items()}
         before = self._all.get(unit.key)
-        self._all[unit.key] = Holding(unit, dict(placements), flying)
-        self._fly(unit.key, before, self._all[unit.key])
+        after = Holding(unit, dict(placements), flying, counted.finished, counted.late)
+        self._all[unit.key] = after
+        self._fly(unit.key, before, after)
 
     def _fly(self, key: Key, before: Holding | None, after: Holding | None) -> None:
         """Count a Workload on its clusters, and its units on their way, where that changed."""
         was, now = (held.flying if held else _NOWHERE for held in (before, after))
         load, other = (held.unit.load if held else None for held in (after, before))
+        for cluster in before.late if before else ():
+            if after is None or cluster not in after.late:
+                _discard(self._awaiting, cluster, key)
+        for cluster in after.late if after else ():
+            self._awaiting.setdefault(cluster, set()).add(key)
         for cluster, units in was.items():
             if other is not None and (load != other or now.get(cluster) != units):
                 self._builder.assume(cluster, other, -units)
             if cluster not in now:
-                holders = self._holders[cluster]
-                holders.discard(key)
-                if not holders:
-                    del self._holders[cluster]
+                _discard(self._holders, cluster, key)
         for cluster, units in now.items():
             if load is not None and (load != other or was.get(cluster) != units):
                 self._builder.assume(cluster, load, units)
             if cluster not in was:
                 self._holders.setdefault(cluster, set()).add(key)
+
+
+def _discard(keys: dict[str, set[Key]], cluster: str, key: Key) -> None:
+    """Take a key from those of a cluster, and the cluster with the last one."""
+    found = keys[cluster]
+    found.discard(key)
+    if not found:
+        del keys[cluster]

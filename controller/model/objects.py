@@ -272,6 +272,8 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     replicas: int = 0
     scheduled: int = 0
+    capacity_version: int = 0
+    """The version of the cluster that counts `scheduled` first; 0 where that is not told."""
     finished: int = 0
     unschedulable: int = 0
     unschedulable_since: datetime | None = None

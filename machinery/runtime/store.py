@@ -160,11 +160,16 @@ class _Index(Generic[T]):
 
 def order(version: str, other: str) -> int | None:
     """-1, 0 or 1: `version` is older than, the same as, or newer than `other`; None: who knows."""
+    one, two = number(version), number(other)
+    return None if one is None or two is None else (one > two) - (one < two)
+
+
+def number(version: str) -> int | None:
+    """A resourceVersion as it is compared; None for one that is no integer."""
     try:
-        one, two = int(version), int(other)
+        return int(version)
     except ValueError:
         return None
-    return (one > two) - (one < two)
 
 
 def text(key: Key) -> str:

@@ -20,6 +20,7 @@ from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.clock import Clock
 from machinery.runtime.event_recorder import EventRecorder, ObjectRef
 from machinery.runtime.informer import Informer
+from machinery.runtime.store import number
 from machinery.runtime.workqueue import WorkQueue, work
 from propagator.hub.cluster_status import labels_of, ready_condition, status_of
 from propagator.hub.cluster_types import MemberCluster
@@ -83,9 +84,9 @@ class Publisher:
         if labels:
             cluster = await self._label(cluster, labels)
         if status != cluster.status:
-            await self._replace(cluster, status)
+            cluster = await self._replace(cluster, status)
         if link is not None and placed is not None:
-            link.published(placed)
+            link.published(placed, number(cluster.metadata.resource_version))
         return None
 
     async def _label(self, cluster: MemberCluster, labels: Mapping[str, str]) -> MemberCluster:
@@ -94,7 +95,7 @@ class Publisher:
         answer = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
         return self._held(answer)
 
-    async def _replace(self, cluster: MemberCluster, status: Mapping[str, Any]) -> None:
+    async def _replace(self, cluster: MemberCluster, status: Mapping[str, Any]) -> MemberCluster:
         meta = cluster.metadata
         replacement = {
             "apiVersion": API_VERSION,
@@ -103,8 +104,9 @@ class Publisher:
             "status": status,
         }
         answer = await self._hub.update(MEMBER_CLUSTERS, replacement, subresource="status")
-        self._held(answer)
+        held = self._held(answer)
         self._tell(cluster, ready_condition(status))
+        return held
 
     def _held(self, answer: Mapping[str, Any]) -> MemberCluster:
         cluster = msgspec.convert(answer, MemberCluster)

@@ -199,9 +199,9 @@ class Link:
             return [EVERYWHERE]
         return [name for name in namespaces if name in self.tenants]
 
-    def published(self, placed: Placed) -> None:
-        """The hub knows the capacity that these pods are counted in."""
-        touched = self.units.publish(placed)
+    def published(self, placed: Placed, version: int | None) -> None:
+        """The hub knows the capacity that these pods are counted in, by that version of it."""
+        touched = self.units.publish(placed, version)
         if touched:
             self._tell.units(touched)
 

@@ -192,6 +192,9 @@ class UnitCounts:
     """Pods that the member's scheduler found no room for."""
     oldest_unschedulable: datetime | None = None
     """Since when the first of them has been waiting."""
+    capacity_version: int | None = None
+    """The MemberCluster's version from which on the hub's capacity counts `scheduled`; None where
+    nothing is counted, and on a hub whose versions are no numbers."""
 
 
 Placed: TypeAlias = dict[Claim, int]
@@ -215,6 +218,7 @@ class UnitLedger:
         self._waiting: dict[Claim, dict[Key, datetime]] = {}
         self._claims: defaultdict[tuple[str, str], set[Claim]] = defaultdict(set)
         self._published: Placed | None = None
+        self._since: dict[Claim, int | None] = {}
 
     def placed(self) -> Placed:
         """The pods on nodes: what a capacity that is taken now counts."""
@@ -222,9 +226,16 @@ class UnitLedger:
             claim: counts.scheduled for claim, counts in self._counts.items() if counts.scheduled
         }
 
-    def publish(self, placed: Placed) -> set[str]:
-        """The hub knows the capacity of that moment; the UIDs that count differently from now."""
+    def publish(self, placed: Placed, version: int | None) -> set[str]:
+        """The hub knows the capacity of that moment; the UIDs that count differently from now.
+
+        `version` is the MemberCluster's that tells it.
+        """
         first, before, self._published = self._published is None, self._published or {}, placed
+        self._since = {
+            claim: self._first(claim, version) if units <= before.get(claim, 0) else version
+            for claim, units in placed.items()
+        }
         if first:
             return {claim.uid for claim in self._counts}
         return {claim.uid for claim, units in placed.items() if before.get(claim, 0) != units}
@@ -246,16 +257,24 @@ class UnitLedger:
         made = [claim for claim in there if made_by(claim, main)]
         held = [self._counts[claim] for claim in made]
         waiting = (self._waiting.get(claim, {}).values() for claim in made)
-        scheduled = None
+        scheduled = since = None
         if self._published is not None:
             told = sum(self._published.get(claim, 0) for claim in made)
             scheduled = min(sum(each.scheduled for each in held), told)
+            versions = [version for claim in made if (version := self._since.get(claim))]
+            since = max(versions, default=None) if scheduled else None
         return UnitCounts(
             scheduled,
             sum(each.ready for each in held),
             sum(each.unschedulable for each in held),
             min(chain.from_iterable(waiting), default=None),
+            since,
         )
+
+    def _first(self, claim: Claim, version: int | None) -> int | None:
+        """The version that counted as many first; on a hub that was set back, the present one."""
+        known = self._since.get(claim)
+        return version if known is None or version is None else min(known, version)
 
     def _add(self, pod: Pod, claim: Claim, sign: int) -> None:
         counts = self._counts.setdefault(claim, _Held())

@@ -31,8 +31,10 @@ LASTING = frozenset(
 )
 """Reasons that make a share, and its Workload, Failed; the others are waited out."""
 
+_MARK = "capacityVersion"
 _FACTS = (
     "scheduled",
+    _MARK,
     "finished",
     "ready",
     "unschedulable",
@@ -137,7 +139,8 @@ def share_of(seen: Seen, kind: str, before: Mapping[str, Any], *, said: int) -> 
         "state": state.value,
         "message": message[:MESSAGE_LIMIT],
     }
-    return Share(seen, word, {key: value for key, value in entry.items() if value is not None})
+    told = {key: value for key, value in entry.items() if value is not None}
+    return Share(seen, word, _unless_marked_anew(told, before))
 
 
 def readiness_of(kind: str, main: ManagedObject | None, asked: int) -> Readiness:
@@ -164,6 +167,17 @@ def readiness_of(kind: str, main: ManagedObject | None, asked: int) -> Readiness
         ready = _number(status, "readyReplicas")
         return Readiness(ready, _number(status, "updatedReplicas", ready))
     return Readiness(asked, asked)  # a custom kind that tells nothing: it is there
+
+
+def _unless_marked_anew(entry: dict[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The entry as it stands where nothing but its mark would change: that is worth no write.
+
+    The units that it tells of were counted before, and a restart marks all of them anew.
+    """
+    if entry.get(_MARK) == before.get(_MARK):
+        return entry
+    one, other = ({k: v for k, v in e.items() if k != _MARK} for e in (entry, before))
+    return before if one == other else entry
 
 
 def _word(seen: Seen, before: Mapping[str, Any], said: int) -> Word:
@@ -194,6 +208,7 @@ def _facts(seen: Seen, word: Word, readiness: Readiness) -> dict[str, Any]:
         facts["unschedulableSince"] = timestamp(since) if since else None
         if seen.units.scheduled is not None:
             facts["scheduled"] = seen.units.scheduled
+            facts[_MARK] = seen.units.capacity_version
     if seen.load_balancer is not None:
         facts["loadBalancer"] = dict(seen.load_balancer) or None
     outcome = seen.outcome

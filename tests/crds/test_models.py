@@ -82,6 +82,7 @@ STATUS = {
             "name": "member-a",
             "replicas": 1,
             "scheduled": 1,
+            "capacityVersion": 4711,
             "finished": 0,
             "ready": 1,
             "unschedulable": 0,

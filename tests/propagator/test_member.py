@@ -288,6 +288,8 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
         await until(lambda: session.units(U1).unschedulable == 1)
         await until(lambda: session.units(U1).scheduled == 1)
         counts = session.units(U1)
+        version = int((await rig.cluster("with-nodes"))["metadata"]["resourceVersion"])
+        assert 0 < counts.capacity_version <= version
         assert counts.ready == 0
         assert counts.oldest_unschedulable.isoformat() == "2026-01-02T03:04:05+00:00"
         rig.changes.clear()

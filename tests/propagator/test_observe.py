@@ -190,7 +190,7 @@ def test_units_are_counted_by_workload():
     assert ledger.replace(None, pod("b", node="n1")) == {"u1"}
     assert ledger.replace(None, pod("c", workload="u2", node="n1", ready=True)) == {"u2"}
     assert ledger.replace(None, pod("stranger", workload="", node="n1")) == set()
-    assert ledger.publish(ledger.placed()) == {"u1", "u2"}
+    assert ledger.publish(ledger.placed(), None) == {"u1", "u2"}
     assert ledger.counts(main("u1")) == UnitCounts(scheduled=2, ready=1)
     assert ledger.counts(main("u2")) == UnitCounts(scheduled=1, ready=1)
     assert ledger.counts(main("u3")) == UnitCounts()
@@ -205,7 +205,7 @@ def test_waiting_units_tell_since_when():
         None, unschedulable=2, oldest_unschedulable=older
     )
     assert ledger.replace(pod("b", unschedulable=older), pod("b", node="n1")) == {"u1"}
-    ledger.publish(ledger.placed())
+    ledger.publish(ledger.placed(), None)
     assert ledger.counts(main("u1")) == UnitCounts(
         scheduled=1, unschedulable=1, oldest_unschedulable=newer
     )
@@ -217,15 +217,15 @@ def test_a_unit_holds_room_for_us_once_the_hub_knows_that_it_is_taken():
     ledger = UnitLedger()
     ledger.replace(None, pod("a", node="n1", ready=True))
     assert ledger.counts(main("u1")) == UnitCounts(scheduled=None, ready=1), "nothing was told yet"
-    ledger.publish({})
+    ledger.publish({}, None)
     assert ledger.counts(main("u1")) == UnitCounts(scheduled=0, ready=1), "still in flight"
     taken = ledger.placed()
     ledger.replace(None, pod("b", node="n1"))
-    assert ledger.publish(taken) == {"u1"}
+    assert ledger.publish(taken, None) == {"u1"}
     assert ledger.counts(main("u1")).scheduled == 1, "the second one is in no capacity yet"
-    assert ledger.publish(ledger.placed()) == {"u1"}
+    assert ledger.publish(ledger.placed(), None) == {"u1"}
     assert ledger.counts(main("u1")).scheduled == 2
-    assert ledger.publish(ledger.placed()) == set()
+    assert ledger.publish(ledger.placed(), None) == set()
     ledger.replace(pod("a", node="n1", ready=True), None)
     assert ledger.counts(main("u1")).scheduled == 1, "what is gone counts no longer, told or not"
 
@@ -264,7 +264,7 @@ def test_counting_change_by_change_equals_counting_all(changes):
             held[number] = new
         touched = ledger.replace(old, new)
         assert touched <= {"u1", "u2"}
-    ledger.publish(ledger.placed())
+    ledger.publish(ledger.placed(), None)
     for uid in ("u1", "u2"):
         pods = [each for each in held.values() if each.claim and each.claim.uid == uid]
         waiting = [each.unschedulable for each in pods if each.unschedulable]
