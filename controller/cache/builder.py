@@ -4,7 +4,8 @@ A `FleetBuilder` takes one cluster at a time and remembers which rows it touched
 copies the columns of the last snapshot and writes those rows. Clusters that came are rows at the
 end, those that went are cut out, so that no change rebuilds a fleet of thousands. Room that was
 given away and is not yet counted by its cluster is kept beside (`assume`), and is the one column
-that changes with every decision.
+that changes with every decision. It is kept of clusters that are not there too: one that comes back
+with ten thousand Workloads on it costs no more than any other.
 """
 
 from __future__ import annotations
@@ -60,35 +61,44 @@ class FleetBuilder:
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
+        self._flying: dict[str, dict[Load, int]] = {}
         self._last = _empty()
         self._touched = _Touched()
 
     def upsert(self, cluster: MemberCluster) -> None:
         """Take a cluster, new or changed. A quantity that is none counts as no room."""
         name = cluster.metadata.name
-        old = self._rows.get(name)
-        self._rows[name] = Row.of(cluster, old.flying if old else {})
+        self._rows[name] = Row.of(cluster, self._flying.setdefault(name, {}))
         self._touched.clusters.add(name)
         self._touched.gone.discard(name)
         if len(self._touched.clusters) >= STEP:
             self.snapshot()
 
     def remove(self, name: str) -> None:
-        """Forget a cluster, and what was assumed on it."""
+        """Forget a cluster; what is assumed on it stands, should it come back."""
         if self._rows.pop(name, None) is not None:
+            self._tidy(name)
             self._touched.clusters.discard(name)
             self._touched.flying.discard(name)
             self._touched.gone.add(name)
 
     def assume(self, name: str, load: Load, units: int) -> None:
         """Count units (negative: no longer) that a cluster's status does not show yet."""
-        row = self._rows.get(name)
-        if row is None or not units:
+        if not units:
             return
-        row.flying[load] = row.flying.get(load, 0) + units
-        if not row.flying[load]:
-            del row.flying[load]
-        self._touched.flying.add(name)
+        flying = self._flying.setdefault(name, {})
+        flying[load] = flying.get(load, 0) + units
+        if not flying[load]:
+            del flying[load]
+        if name in self._rows:
+            self._touched.flying.add(name)
+        else:
+            self._tidy(name)
+
+    def _tidy(self, name: str) -> None:
+        """Keep no cluster that is not there and that nothing is on its way to."""
+        if not self._flying.get(name):
+            self._flying.pop(name, None)
 
     def snapshot(self) -> Fleet:
         """The fleet as it is now; the same object while nothing has changed."""

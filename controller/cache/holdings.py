@@ -137,15 +137,8 @@ class Holdings:
         self._index.drop(key)
 
     def saw(self, cluster: MemberCluster) -> bool:
-        """This is what is known of a cluster from now on; whether units are in flight no more.
-
-        Of one that was not known before, Workloads may have been placed there already.
-        """
+        """This is what is known of a cluster from now on; whether units are in flight no more."""
         name, version = cluster.metadata.name, number(cluster.metadata.resource_version)
-        if name not in self._seen:
-            for key in self._holders.get(name, ()):
-                held = self._all[key]
-                self._builder.assume(name, held.unit.load, held.flying[name])
         self._seen[name] = _LATEST if version is None else version
         waiting = [self._all[key] for key in self._awaiting.get(name, ())]
         landed = [held for held in waiting if held.late[name].version <= self._seen[name]]

@@ -93,13 +93,11 @@ class Changing(RuleBasedStateMachine):
     def upsert(self, found: list[MemberCluster]) -> None:
         for each in found:
             self.clusters[each.metadata.name] = each
-            self.flying.setdefault(each.metadata.name, {})
             self.builder.upsert(each)
 
     @rule(name=st.sampled_from(NAMES))
     def remove(self, name: str) -> None:
         self.clusters.pop(name, None)
-        self.flying.pop(name, None)
         self.builder.remove(name)
 
     @rule(name=st.sampled_from(NAMES), units=st.integers(-3, 5), gpu=st.booleans())
@@ -107,8 +105,8 @@ class Changing(RuleBasedStateMachine):
         request = {"cpu": 100, "example.com/gpu": 1} if gpu else {"cpu": 100}
         load = Load.of(request)
         self.builder.assume(name, load, units)
-        if name in self.flying:
-            self.flying[name][load] = self.flying[name].get(load, 0) + units
+        held = self.flying.setdefault(name, {})
+        held[load] = held.get(load, 0) + units
 
     @rule()
     def snapshot(self) -> None:

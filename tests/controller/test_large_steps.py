@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from controller.cache.builder import FleetBuilder
 from controller.cache.cache import LOOK_STEP, World, known
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.scheduling_queue import STEP, SchedulingQueue
@@ -96,6 +97,24 @@ async def test_who_is_gone_by_his_step_is_not_offered() -> None:
     left = {each.metadata.key for each in scene.workloads[MANY - STEP :]}
     assert left <= offered
     assert len(offered) < STEP + len(left)
+
+
+def test_a_cluster_that_comes_back_is_taken_in_without_a_look_at_those_who_hold_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(placed=True)
+    world, (first, *_), gone = scene.world, scene.clusters, scene.workloads[:7]
+    before = world.fleet().coming("cpu")[world.fleet().row["a"]]
+    world.cluster_changed(first, None)
+    assert "a" not in world.fleet().row
+    for each in gone:
+        world.workload_changed(each, None)
+    looks: list[str] = []
+    monkeypatch.setattr(FleetBuilder, "assume", lambda _, name, *__: looks.append(name))
+    world.cluster_changed(None, first)
+    assert looks == []
+    after = world.fleet().coming("cpu")[world.fleet().row["a"]]
+    assert (before, after) == (MANY * 1000, (MANY - len(gone)) * 1000)
 
 
 def test_the_last_look_at_a_set_decides_each_of_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
