@@ -153,8 +153,9 @@ class Holdings:
     def _land(self, held: Holding, cluster: str) -> None:
         """The version is here that counts those that were late."""
         flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
-        self._builder.assume(cluster, held.unit.load, flying - held.flying[cluster])
-        held.flying[cluster] = flying
+        if flying != held.flying[cluster]:
+            self._builder.assume(cluster, held.unit.load, flying - held.flying[cluster])
+            held.flying[cluster] = flying
         _discard(self._awaiting, cluster, held.unit.key)
 
     def _put(self, unit: Unit, placements: Mapping[str, int], counted: _Counted) -> None:

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 
 from controller.cache.builder import FleetBuilder
 from controller.cache.cache import LOOK_STEP, World, known
+from controller.model.objects import ClusterShare, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.scheduling_queue import STEP, SchedulingQueue
 from controller.scheduling import affinityset
@@ -17,6 +19,7 @@ from tests.fakeclock import FakeClock
 
 from .make import ZONE, cluster, workload
 from .test_long_sets import View, ring
+from .test_unseen_room import versioned
 
 MANY = 3 * STEP + 7
 pytestmark = pytest.mark.proves("L7")
@@ -115,6 +118,33 @@ def test_a_cluster_that_comes_back_is_taken_in_without_a_look_at_those_who_hold_
     assert looks == []
     after = world.fleet().coming("cpu")[world.fleet().row["a"]]
     assert (before, after) == (MANY * 1000, (MANY - len(gone)) * 1000)
+
+
+def test_those_who_were_heard_of_while_it_was_away_are_not_counted_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(placed=True)
+    world, first = scene.world, versioned(scene.clusters[0], 10)
+    running = [versioned(each, 20) for each in map(running_on_a, scene.workloads)]
+    world.cluster_changed(scene.clusters[0], first)
+    for each in running:
+        world.workload_changed(None, each)
+    assert world.fleet().coming("cpu").sum() == 0
+    world.cluster_changed(first, None)
+    for each in running:
+        world.workload_changed(each, versioned(each, 30))
+    looks: list[str] = []
+    monkeypatch.setattr(FleetBuilder, "assume", lambda _, name, *__: looks.append(name))
+    world.cluster_changed(None, first)
+    assert looks == []
+    assert world.fleet().coming("cpu").sum() == 0
+
+
+def running_on_a(placed: Workload) -> Workload:
+    """The Workload, all of whose units that cluster counts."""
+    shares = [ClusterShare("a", replicas=2, scheduled=2, capacity_version=10)]
+    status = msgspec.structs.replace(placed.status, clusters=shares)
+    return msgspec.structs.replace(placed, status=status)
 
 
 def test_the_last_look_at_a_set_decides_each_of_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
