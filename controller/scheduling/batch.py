@@ -8,7 +8,7 @@ requires others is decided together with those that wait for each other with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Protocol
@@ -20,6 +20,7 @@ from controller.cache.snapshot import Fleet
 from controller.framework import runtime
 from controller.framework.profile import Profile
 from controller.framework.status import Status
+from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.scheduling.affinityset import decide_together, found_again
 from controller.scheduling.cycle import decide
@@ -35,7 +36,11 @@ _TRIES = 3
 _NAMED = 3
 """Members of an incomplete set that a message names."""
 _MOST_CONFIRMED = 64
-"""Clusters that a finished set is held against once more, in one step."""
+"""Clusters that a finished set is held against once more."""
+_FEW = 16
+"""Members of a set that is confirmed in one step."""
+_CALM_TRIES = 2
+"""How often a larger one is confirmed in steps before it is in one."""
 
 
 class View(Protocol):
@@ -189,7 +194,7 @@ class _Asked:
                 break  # and never again: it comes anew with its new words
             if still or not found[0].scheduled:
                 return Batch(found, busy, moved=not still)
-            if self._confirmed(found):
+            if (yield from self._confirmed(found)) and all(map(self.others.current, group)):
                 return Batch(found, busy)
             yield
         return Batch([self._again(alone)], busy, moved=True)
@@ -201,13 +206,32 @@ class _Asked:
             return alone
         return decide(fleet, self.unit, self.view.index, self.profile, self.now)
 
-    def _confirmed(self, found: Sequence[Decision]) -> bool:
+    def _confirmed(self, found: Sequence[Decision]) -> Steps[bool]:
         """Whether the same clusters would be found in the world as it is now.
 
-        Made anew among the chosen clusters alone, in one step: those are few.
+        Made anew among the chosen clusters alone. A large set takes steps for that as long as these
+        clusters and all placements stay as they are; in a world that does not rest it takes one.
         """
         chosen = {name for decision in found for name in decision.placements}
         if not 0 < len(chosen) <= _MOST_CONFIRMED:
             return False
+        for _ in range(_CALM_TRIES if len(found) > _FEW else 0):
+            version, clusters = self.view.index.version, self._clusters(chosen)
+            anew = yield from self._found_again(found, chosen)
+            if version == self.view.index.version and all(
+                before is now for before, now in zip(clusters, self._clusters(chosen), strict=True)
+            ):
+                return anew
+        return at_once(self._found_again(found, chosen))
+
+    def _found_again(self, found: Sequence[Decision], chosen: Collection[str]) -> Steps[bool]:
         fleet = narrowed(self.view.fleet(), chosen)
-        return at_once(found_again(fleet, found, self.view.index, self.profile, self.now))
+        if len(fleet) < len(chosen):
+            return False
+        return (yield from found_again(fleet, found, self.view.index, self.profile, self.now))
+
+    def _clusters(self, names: Iterable[str]) -> list[MemberCluster | None]:
+        """Those of that name as they are; what is on its way to them is told by the index."""
+        fleet = self.view.fleet()
+        rows = map(fleet.row.get, sorted(names))
+        return [None if row is None else fleet.clusters[row] for row in rows]

@@ -17,7 +17,7 @@ from controller.queue.scheduling_queue import STEP, SchedulingQueue
 from controller.scheduling import affinityset
 from tests.fakeclock import FakeClock
 
-from .make import ZONE, cluster, workload
+from .make import REQUIRED, ZONE, beside, cluster, unit, workload
 from .test_long_sets import View, ring
 from .test_unseen_room import versioned
 
@@ -147,22 +147,74 @@ def running_on_a(placed: Workload) -> Workload:
     return msgspec.structs.replace(placed, status=status)
 
 
-def test_the_last_look_at_a_set_decides_each_of_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Decisions on one of a set, to be counted step by step."""
+    counts, decide = [0], affinityset.decide
+
+    def counted(*about: object) -> object:
+        counts[-1] += 1
+        return decide(*about)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(affinityset, "decide", counted)
+    return counts
+
+
+def test_the_last_look_at_a_set_in_a_world_that_does_not_rest_decides_each_of_it_once(
+    passes: list[int],
+) -> None:
     """It is one step, as nothing may come between it and the write."""
     units = ring(50, key=ZONE)
     view = View(["1"] * 100, units)
-    passes = [0]
-    decide = affinityset.decide
-
-    def counted(*about: object) -> object:
-        passes[-1] += 1
-        return decide(*about)  # type: ignore[arg-type]
 
     def heartbeat(number: int) -> None:
         passes.append(0)
         view.resize("m2", str(90 + number % 2))
 
-    monkeypatch.setattr(affinityset, "decide", counted)
     batch, _, _ = view.decide(units[0], between=heartbeat)
     assert all(each.scheduled for each in batch.decisions)
     assert len(units) <= passes[-1] <= len(units) + 1
+
+
+def test_the_last_look_at_a_large_set_takes_steps_while_its_clusters_rest(
+    passes: list[int],
+) -> None:
+    units = ring(50, key=ZONE)
+    view = View(["1", "1", "90", *["1"] * 97], units)
+
+    def heartbeat(number: int) -> None:
+        passes.append(0)
+        view.resize("m3", str(1 + number % 2))
+
+    batch, _, _ = view.decide(units[0], between=heartbeat)
+    assert all(each.scheduled and "m3" not in each.placements for each in batch.decisions)
+    assert max(passes) <= 2
+    assert sum(passes) >= 3 * len(units)
+
+
+@pytest.mark.parametrize("size", [3, 18])
+@pytest.mark.parametrize("what", ["room", "repelled", "gone"])
+def test_what_comes_between_the_last_steps_of_a_set_is_seen(what: str, size: int) -> None:
+    units = ring(size)
+    against = {REQUIRED: [beside(units[2].name)]}
+    foe = unit("foe", workloadAntiAffinity=against)
+
+    def decided(at: int) -> tuple[set[str], int]:
+        view = View(["99", "90", "1"], units)
+
+        def between(number: int) -> None:
+            view.resize("m2", str(1 + number % 2))
+            if number == at and what == "room":
+                view.resize("m0", "1")
+            elif number == at and what == "gone":
+                view.builder.remove("m0")
+            elif number == at:
+                view.index.put(foe, {"m0": 1})
+
+        batch, steps, _ = view.decide(units[0], between=between)
+        return {name for each in batch.decisions for name in each.placements}, steps
+
+    found, last = decided(-1)
+    assert found == {"m0"}
+    for at in range(max(1, last - 20), last + 1, 3):
+        assert decided(at)[0] == {"m1"}
