@@ -18,6 +18,10 @@ from tests.patience import until
 
 from .stage import CONFIGMAPS, MakeStage, Stage, configmap
 
+DEEP = '{"a":' * 2000 + "1" + "}" * 2000
+"""Twice what a decoder takes. Of 9,000 levels, which an API server takes as well, the policies that
+compare them cost it seven seconds of its processor for each update, and on a busy machine its own
+time limit."""
 RBAC = "rbac.authorization.k8s.io"
 BINDINGS = Resource(RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
 ROLES = Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
@@ -273,10 +277,9 @@ async def test_a_stored_kind_that_is_none_is_told_and_can_be_deleted(
 async def test_a_workload_that_nests_without_end_stops_nobody(stage_on: MakeStage, hub: Cluster):
     """An API server takes 10,000 levels, a decoder 1,000: it must not spoil the list for others."""
     async with stage_on() as stage:
-        deep = '{"a":' * 9000 + "1" + "}" * 9000
         body = carrying(stage, "deep", {**configmap("conf"), "x": "DEEP"})
         path = f"/apis/stowage.dev/v1alpha1/namespaces/{stage.namespace}/workloads"
-        text = json.dumps(body).replace('"DEEP"', deep)
+        text = json.dumps(body).replace('"DEEP"', DEEP)
         await asyncio.to_thread(hub.kubectl, "create", "--raw", path, "-f", "-", input=text)
         await stage.create("after")
         await stage.place("after", m1=1)
@@ -298,9 +301,8 @@ async def test_a_placed_workload_that_cannot_be_read_any_more_leaves_its_members
         await stage.create("once", manifests=[configmap("conf")])
         await stage.place("once", m1=1)
         await stage.propagated("once")
-        deep = '{"a":' * 9000 + "1" + "}" * 9000
         spec = json.dumps({"spec": {"manifests": [{**configmap("conf"), "x": "DEEP"}]}})
-        text = spec.replace('"DEEP"', deep)
+        text = spec.replace('"DEEP"', DEEP)
         of = ("-n", stage.namespace)
         patch = (*of, "patch", "workload", "once", "--type=merge", f"-p={text}")
         await asyncio.to_thread(hub.kubectl, *patch)
