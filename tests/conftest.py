@@ -19,6 +19,7 @@ bytecode.keep()  # before anything of ours is imported
 
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts  # noqa: E402 - as above
 from stowage.toolchain import build  # noqa: E402
+from tests import inforce  # noqa: E402
 from tests.examples import SHORT  # noqa: E402
 from tests.loopsteps import pytest_runtest_call  # noqa: E402
 
@@ -88,17 +89,17 @@ def hub(make_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 def install_kinds(cluster: Cluster) -> None:
-    """Apply crds.manifests() and wait until the kinds are served."""
+    """Apply crds.manifests() and wait until the kinds are served, and Workloads are judged."""
     import crds  # noqa: PLC0415 - only the tests that ask for a hub need the models
 
     items = crds.manifests()
     listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
     cluster.kubectl("apply", "--server-side", "-f", "-", input=listed)
-    names = [
-        f"crd/{i['metadata']['name']}" for i in items if i["kind"] == "CustomResourceDefinition"
-    ]
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=240s", *names)
+    kinds = inforce.crd_names(items)
+    established = [f"crd/{name}" for name in kinds]
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=240s", *established)
     cluster.kubectl("create", "namespace", "stowage-system")
+    inforce.until_judging(cluster, kinds)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -35,6 +35,26 @@ async def until(
         if answer:
             return time.monotonic() - started
         if time.monotonic() - started > PATIENCE * seconds:
-            said = f": {what()}" if what else ""
-            raise AssertionError(f"did not hold within {PATIENCE * seconds:g} s{said}")
+            raise _overdue(seconds, what)
         await asyncio.sleep(every)
+
+
+def hold_on(
+    holds: Callable[[], Any],
+    *,
+    seconds: float = 30.0,
+    every: float = 0.1,
+    what: Callable[[], object] | None = None,
+) -> Any:
+    """As `until`, for tests that block: the first true answer of `holds()`."""
+    started = time.monotonic()
+    while not (answer := holds()):
+        if time.monotonic() - started > PATIENCE * seconds:
+            raise _overdue(seconds, what)
+        time.sleep(every)
+    return answer
+
+
+def _overdue(seconds: float, what: Callable[[], object] | None) -> AssertionError:
+    said = f": {what()}" if what else ""
+    return AssertionError(f"did not hold within {PATIENCE * seconds:g} s{said}")

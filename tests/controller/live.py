@@ -34,6 +34,7 @@ from machinery.api.resources import (
 )
 from machinery.errors import NotFound
 from stowage.setup import install as installer
+from tests import inforce
 from tests.patience import PATIENCE, until
 
 READY = {"type": "Ready", "status": "True", "reason": "Connected", "message": ""}
@@ -297,6 +298,10 @@ async def install(cluster: Any, *, policies: bool) -> None:
     async with ApiClient(cluster.connection(), name="install", timeout=120) as client:
         await installer.apply(client, kinds, say=lambda _: None)
         await installer.ensure_namespace(client, names.SYSTEM_NAMESPACE)
+        await inforce.served(client, WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES)
+        found = {each.kind for each in await client.discover(installer.ADMISSION)}
+        if policies and "MutatingAdmissionPolicy" in found:
+            await inforce.completed(client)
 
 
 @asynccontextmanager
@@ -360,7 +365,7 @@ def process(world: World, log: Path, *options: str) -> Iterator[subprocess.Popen
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(PATIENCE * 20)
             except subprocess.TimeoutExpired:
                 process.kill()
 

@@ -16,6 +16,7 @@ from controller.explain.record import record
 from controller.scheduling.cycle import decide
 from machinery.api.resources import CRDS, WORKLOADS
 from stowage.setup import install as installer
+from tests import inforce
 from tests.patience import until
 
 from .licences import (
@@ -61,6 +62,7 @@ POOL = {POOL_LABEL: "cad"}
 async def offices(world: World) -> AsyncIterator[World]:
     """A hub that has the kind, and two clusters."""
     await installer.apply(world.client, [CRD], say=lambda _: None)
+    await inforce.served(world.client, POOLS)
     for name in ("a", "b"):
         await world.cluster(name)
     yield world

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -16,10 +15,12 @@ from crds.names import (
     NORMALISED_PREFIX,
     POLICY_ALIASES,
 )
-from tests.patience import PATIENCE
+from tests.inforce import until_may
+from tests.patience import hold_on
 
 MARK = f"{NORMALISED_PREFIX}workload-policy"
 FIRST, SECOND = POLICY_ALIASES
+WORKLOADS = {"resource": "workloads", "group": "stowage.dev"}
 
 
 @pytest.fixture
@@ -30,6 +31,7 @@ def author(tenant):
     resources = "--resource=workloads.stowage.dev,workloads.stowage.dev/status"
     tenant.kubectl("create", "role", "author", verbs, resources)
     tenant.kubectl("create", "rolebinding", "author", "--role=author", f"--user={user}")
+    until_may(tenant.hub, user, "update", **WORKLOADS, namespace=tenant.namespace)
     return user
 
 
@@ -50,6 +52,7 @@ def grant(tenant, user: str, name_of: str, resource: str = "targetnamespaces") -
         }
     )
     tenant.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", f"--user={user}")
+    until_may(tenant.hub, user, "use", resource, group="stowage.dev", name=name_of)
 
 
 def config_map(namespace: str) -> dict:
@@ -81,6 +84,7 @@ def test_a_role_in_ones_own_namespace_grants_nothing(tenant, author):
     tenant.kubectl(
         "create", "rolebinding", "all", "--clusterrole=cluster-admin", f"--user={author}"
     )
+    until_may(tenant.hub, author, "delete", "pods", namespace=tenant.namespace)
     workload = tenant.workload("abroad", targetNamespace="demo")
     assert "it needs the verb use" in attempt(tenant, author, workload)
 
@@ -199,6 +203,7 @@ def test_only_who_may_write_the_status_may_write_the_propagators_notes(tenant, a
     verbs = "--verb=get,list,create,update,patch,delete"
     tenant.kubectl("create", "role", "plain", verbs, "--resource=workloads.stowage.dev")
     tenant.kubectl("create", "rolebinding", "plain", "--role=plain", f"--user={plain}")
+    until_may(tenant.hub, plain, "update", **WORKLOADS, namespace=tenant.namespace)
     tenant.apply(tenant.workload("noted"))
     patch = ["patch", "wl", "noted", "--type=merge"]
 
@@ -206,9 +211,8 @@ def test_only_who_may_write_the_status_may_write_the_propagators_notes(tenant, a
         notes = {"metadata": {"annotations": {f"stowage.dev/{mark}": value}}}
         return tenant.kubectl(*patch, f"--as={user}", "-p", json.dumps(notes), check=False)
 
-    deadline = time.monotonic() + PATIENCE * 30
-    while "patched" in note(plain, "v1/Event") and time.monotonic() < deadline:
-        time.sleep(0.1)  # the policy takes a moment to be seen
+    # Each policy of the hub takes a moment of its own to be seen.
+    hold_on(lambda: "are written by Stowage" in note(plain, "v1/Event"))
     for mark in ("kinds", "clusters", "ordinals"):
         assert "are written by Stowage; leave them out" in note(plain, "v1/Lease", mark)
         assert "patched" in note(author, "v1/Secret", mark), "as the propagator may"

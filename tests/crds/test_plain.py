@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from crds.admission import policies, validation
 from crds.admission.carried import guarded, kind_name
 from crds.admission.plain import MANIFEST_KINDS, MANIFEST_VERSIONS, TEMPLATE_VERSIONS, cel_plain
 from crds.template import APPS_KINDS, BATCH_KINDS
-from tests.patience import PATIENCE
+from tests.patience import hold_on
 
 BEARS = {"labels": {"stowage.dev/hub": "x"}}
 WRONG: list[tuple[str, dict[str, Any]]] = [
@@ -81,10 +80,8 @@ def asked(tenant: Any) -> Iterator[Any]:
     for each in (policy, binding):
         each |= {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
         tenant.apply(each)
-    deadline = time.monotonic() + PATIENCE * 60
-    while "not plain" not in create(tenant, {"metadata": {"namespace": tenant.namespace}})[0]:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    other = {"metadata": {"namespace": tenant.namespace}}
+    hold_on(lambda: "not plain" in create(tenant, other)[0], seconds=60)
     yield tenant
     for each in (binding, policy):
         tenant.kubectl("delete", each["kind"], name)

@@ -13,9 +13,10 @@ import crds
 from controller.app import Controller, ControllerSettings
 from crds.names import ADMISSION_POLICY
 from machinery.api.client import ApiClient
-from machinery.api.resources import CRDS
+from machinery.api.resources import CRDS, MEMBER_CLUSTERS, WORKLOADS
 from stowage.playground.controlplanes import Cluster
 from stowage.setup import install
+from tests import inforce
 from tests.patience import until
 
 from .stage import CONFIGMAPS, configmap, deployment, staged, swept
@@ -38,6 +39,7 @@ def bare_hub(make_cluster: Callable[..., Cluster]) -> Cluster:
         async with ApiClient(cluster.connection()) as client:
             await install.apply(client, kinds, say=lambda _: None)
             await install.ensure_namespace(client, "stowage-system")
+            await inforce.served(client, WORKLOADS, MEMBER_CLUSTERS)
 
     asyncio.run(prepare())
     return cluster
