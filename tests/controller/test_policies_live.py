@@ -116,8 +116,12 @@ async def test_the_method_is_filled_in_without_admission(bare_world: World) -> N
         await policy(bare_world, host=3)
         await bare_world.workload("demo", replicas=2, labels=BOUND)
         assert await bare_world.placed("demo") == {"h1": 2}
-        found = await bare_world.client.get(WORKLOAD_POLICIES, "demo", namespace="shop")
-        assert found["spec"]["allocationMethod"] == "Balance", "filled in without admission"
+
+        async def filled_in() -> bool:
+            found = await bare_world.client.get(WORKLOAD_POLICIES, "demo", namespace="shop")
+            return bool(found["spec"].get("allocationMethod") == "Balance")
+
+        await until(filled_in)
 
 
 @pytest.mark.proves("K24")

@@ -23,11 +23,12 @@ from machinery.types.metadata import Key
 from propagator.execution import inventory
 from propagator.hub.cluster_status_writer import Publisher
 from propagator.hub.cluster_types import MemberCluster, Secret, bounded
-from propagator.hub.registration import Registrar
+from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
 from stowage.playground.controlplanes import Cluster
+from tests.inforce import until_may
 from tests.patience import until
 
 QUICK = SessionSettings(probe_period=0.5, probe_timeout=1.5, probe_confirm=0.2, probe_backoff=1.0)
@@ -93,6 +94,15 @@ class Rig:
         await until(there, seconds=within, what=lambda: said)
         assert said[0] == ("True" if reason == "Connected" else "False")
         return said[2]
+
+    async def marked(self, name: str) -> None:
+        """Wait until its Secret says that it was registered: a deletion is honoured from then on."""
+
+        async def is_marked() -> bool:
+            found = await self.hub.get(SECRETS, name, namespace=SYSTEM_NAMESPACE)
+            return ANNOTATION_REGISTERED in found["metadata"].get("annotations", {})
+
+        await until(is_marked)
 
     def told(self, name: str, reason: str) -> bool:
         """Whether an event said so of that member; it is told after the write that it tells of."""
@@ -244,6 +254,7 @@ def token_for(member: Cluster, name: str, *, role: str = "cluster-admin") -> str
         member.kubectl("create", "serviceaccount", name, "-n", "default")
         binding = f"--clusterrole={role}", f"--serviceaccount=default:{name}"
         member.kubectl("create", "clusterrolebinding", name, *binding)
+        until_may(member, f"system:serviceaccount:default:{name}", "list", "nodes")
     return member.kubectl("create", "token", name, "-n", "default").strip()
 
 

@@ -201,6 +201,8 @@ class Stage:
         secret = await self.hub.get(SECRETS, member, namespace="stowage-system")
         await self.hub.delete(SECRETS, member, namespace="stowage-system")
         await self.hub.delete(MEMBER_CLUSTERS, member)
+        # Workloads come on a stream of their own: one that is deleted next could be heard of first.
+        await until(lambda: self.process.term.fleet.get(member) is None)
         for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
             secret["metadata"].pop(key, None)
         return secret

@@ -250,7 +250,6 @@ async def scene(hub: Cluster, m1: Cluster, log: Path) -> AsyncIterator[Scene]:
 
 
 @pytest.mark.proves("S5", "S10")
-@pytest.mark.timeout(900)
 async def test_each_kind_of_hostile_member_costs_only_itself(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:
@@ -287,7 +286,6 @@ def batched(modes: Iterable[Mode], size: int) -> list[list[Mode]]:
 
 
 @pytest.mark.proves("S3", "R7")
-@pytest.mark.timeout(300)
 async def test_what_hangs_of_one_tenant_holds_up_no_other_on_the_same_member(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:
@@ -329,7 +327,6 @@ async def test_what_hangs_of_one_tenant_holds_up_no_other_on_the_same_member(
 
 
 @pytest.mark.proves("S5")
-@pytest.mark.timeout(600)
 async def test_fifty_hostile_members_at_once(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:
@@ -351,7 +348,6 @@ async def test_fifty_hostile_members_at_once(
 
 
 @pytest.mark.proves("S5")
-@pytest.mark.timeout(600)
 async def test_fifty_members_whose_lists_never_end_fill_no_memory(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:

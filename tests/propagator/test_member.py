@@ -19,6 +19,7 @@ from propagator.members.objects import owners
 from propagator.members.pods import Main
 from propagator.members.session import MemberSession
 from stowage.playground.controlplanes import Cluster
+from tests.inforce import until_may
 from tests.patience import until
 
 from .conftest import Rig
@@ -363,6 +364,8 @@ async def test_a_narrow_secret_has_writes_made_as_the_namespaces_own_account(
         "--clusterrole=cluster-admin",
         "--serviceaccount=tenant:stowage",
     )
+    account = "system:serviceaccount:tenant:stowage"
+    until_may(m1, account, "create", "configmaps", namespace="tenant")
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig, "rights": "narrow"})
         await rig.becomes("m1", "Connected")

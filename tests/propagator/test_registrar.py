@@ -19,7 +19,6 @@ from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, Resource
 from machinery.config.member_kubeconfig import connection_from_secret, parse_kubeconfig
 from machinery.errors import KubeconfigError, NotFound
 from propagator.hub.cluster_types import Secret
-from propagator.hub.registration import ANNOTATION_REGISTERED
 from propagator.members.health import Health
 from propagator.settings import SessionSettings
 from stowage.playground.controlplanes import Cluster
@@ -360,6 +359,7 @@ async def test_a_deleted_membercluster_stays_deleted_until_its_secret_changes(
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
+        await rig.marked("m1")
         await rig.hub.delete(MEMBER_CLUSTERS, "m1")
         await until(lambda: rig.fleet.get("m1") is None)
         await asyncio.sleep(1)
@@ -403,12 +403,7 @@ async def test_a_membercluster_deleted_while_nobody_looked_is_not_resurrected(
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
-
-        async def marked() -> bool:
-            found = await rig.hub.get(SECRETS, "m1", namespace=SYSTEM_NAMESPACE)
-            return ANNOTATION_REGISTERED in found["metadata"].get("annotations", {})
-
-        await until(marked)
+        await rig.marked("m1")
     async with rig_on() as rig:
         await rig.becomes("m1", "Connected")
     hub.kubectl("delete", "membercluster", "m1")

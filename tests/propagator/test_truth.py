@@ -121,12 +121,12 @@ async def test_a_member_that_does_not_answer_a_new_process_is_told_with_its_reas
             async with watched(stage.hub, WORKLOADS) as states:
                 stage.start()
                 message = await stage.refused("demo", "ClusterUnreachable")
+                share = await stage.share("demo", "m1")
         finally:
             m1.thaw()
         assert "cluster m1 cannot be reached" in message
         said = [each["reason"] for state in states for each in conditions(state, "Propagated")]
         assert set(said) == {"ClusterUnreachable"}, "from what stood to what is known, in one step"
-        share = await stage.share("demo", "m1")
         assert (share["state"], share["ready"], share["observedGeneration"]) == (
             "Unreachable",
             1,
@@ -306,7 +306,7 @@ async def test_what_is_changed_back_each_time_is_told_and_not_fought_over(stage_
         assert after["APPLY", "deployments"] - before["APPLY", "deployments"] <= 3, told
         scaling.cancel()
         await stage.propagated("demo")
-        assert (await stage.on("m1"))["spec"]["replicas"] == 1
+        await stage.becomes("m1", "web", 1, "replicas")  # after what was on its way as it ended
 
 
 @pytest.mark.proves("R11")

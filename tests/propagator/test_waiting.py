@@ -187,6 +187,11 @@ async def quota(stage: Stage) -> None:
     await member.merge_patch(
         QUOTAS, "none", status, namespace=stage.namespace, subresource="status"
     )
+    tried = {"namespace": stage.namespace, "dry_run": True}
+    wanted = autoscaler("v2", name="tried")
+    await until(
+        lambda: refused(lambda: member.create(AUTOSCALERS, wanted, **tried), "exceeded quota")
+    )
     await stage.create(
         "quota",
         manifests=[autoscaler("v2", name="quota")],

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 
 import yaml
 
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
+from tests.patience import until
 
 ROLES = ("controller", "propagator")
 REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -44,6 +46,20 @@ async def other_may(admin, user, what):
     groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
     asked = {"user": user, "groups": [*groups, "system:authenticated"], **attributes(what)}
     return await _allowed(admin, "SubjectAccessReview", asked)
+
+
+async def rights_in_force(cluster):
+    """Return once the hub's authorizer has heard of all that `deploy/rbac.yaml` gives.
+
+    Each account's last Role, and its ClusterRole, with their bindings.
+    """
+    for role in ROLES:
+        user = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-{role}"
+        for what in (
+            f"patch leases.coordination.k8s.io/stowage-{role} -n {SYSTEM_NAMESPACE}",
+            "patch workloads.stowage.dev --subresource=status -n shop",
+        ):
+            await until(functools.partial(other_may, cluster.connection(), user, what))
 
 
 async def _allowed(connection, kind, spec):

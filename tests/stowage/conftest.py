@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from crds.names import SYSTEM_NAMESPACE
 from stowage.playground.cluster import Cluster
 from stowage.playground.processes import Process
+from tests.patience import hold_on
 
 
 @dataclass
@@ -50,6 +52,12 @@ class Stowage:
 @pytest.fixture(scope="session")
 def stowage() -> Stowage:
     return Stowage()
+
+
+def listening(log: Path) -> int:
+    """The port of a process, as soon as its log names it: it was asked for any that is free."""
+    found = hold_on(lambda: re.search(r"listening on \S+:(\d+)", log.read_text()))
+    return int(found[1])
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -17,7 +16,9 @@ from click.testing import CliRunner
 
 from stowage import cli
 from stowage.playground.probes import free_port
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, hold_on
+
+from .conftest import listening
 
 COMMANDS = (
     "controller",
@@ -160,8 +161,7 @@ def test_a_wrong_configuration_file_is_1(stowage, apiserver, tmp_path):
 @pytest.mark.parametrize("role", ["controller", "propagator"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_processes_end_when_asked(hub, tmp_path, role, number):
-    port = free_port()
-    hub_and_port = [f"--kubeconfig={hub.kubeconfig}", f"--http-port={port}"]
+    hub_and_port = [f"--kubeconfig={hub.kubeconfig}", "--http-port=0"]
     log = tmp_path / "log"
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -169,9 +169,9 @@ def test_processes_end_when_asked(hub, tmp_path, role, number):
             stderr=out,
         )
     try:
-        _until_healthy(port)
+        _until_healthy(listening(log))
         process.send_signal(number)
-        assert process.wait(10) == 0, log.read_text()
+        assert process.wait(PATIENCE * 10) == 0, log.read_text()
     finally:
         process.kill()
         process.wait()
@@ -181,12 +181,11 @@ def test_processes_end_when_asked(hub, tmp_path, role, number):
 
 
 def _until_healthy(port: int) -> None:
-    deadline = time.monotonic() + PATIENCE * 30
-    while time.monotonic() < deadline:
+    def healthy() -> bool:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2) as answer:
-                if answer.status == 200:
-                    return
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+                return bool(answer.status == 200)
         except OSError:
-            time.sleep(0.1)
-    raise AssertionError("it does not become healthy")
+            return False
+
+    hold_on(healthy)

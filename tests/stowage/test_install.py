@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -24,6 +25,7 @@ PROPAGATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-propagator"
 def installed(make_cluster, stowage):
     cluster = make_cluster("install")
     _install(stowage, cluster)
+    asyncio.run(accounts.rights_in_force(cluster))
     return cluster
 
 

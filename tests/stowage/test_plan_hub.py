@@ -26,6 +26,8 @@ from stowage.cli import cli
 from stowage.planning import explain
 from tests.controller.live import World, deciding, install, placements, world_on
 from tests.controller.make import beside
+from tests.patience import until
+from tests.stowage import accounts
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -250,6 +252,9 @@ async def test_explain_shows_a_token_where_one_is_asked_for(world: World, tmp_pa
         "create clusterrolebinding reader --clusterrole=reader --serviceaccount=shop:reader",
     ):
         await asyncio.to_thread(world.hub.kubectl, *command.split())
+    reader, path = "system:serviceaccount:shop:reader", "/stowage/apis/v1/diagnosis/shop/demo"
+    connection = world.hub.connection()
+    await until(lambda: accounts.other_may(connection, reader, f"get {path}"))
     kubectl = "create token reader -n shop"
     token = tmp_path / "token"
     token.write_text(await asyncio.to_thread(world.hub.kubectl, *kubectl.split()))

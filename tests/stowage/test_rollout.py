@@ -10,6 +10,7 @@ from machinery.api.client import ApiClient
 from machinery.errors import StowageError
 from stowage.console.progress import Silent
 from stowage.setup import install, rollout
+from tests.patience import hold_on
 
 pytestmark = pytest.mark.proves("Y7")
 
@@ -128,8 +129,11 @@ def _pods(hub, namespace, app="stowage-controller"):
 async def test_a_hub_whose_pods_may_not_be_made(hub, stowage):
     """The Deployment says so; there is no pod that could."""
     hub.kubectl("create", "namespace", "guarded")
-    hub.kubectl("label", "namespace", "guarded", "pod-security.kubernetes.io/enforce=restricted")
     hub.kubectl("-n", "guarded", "create", "quota", "none", "--hard=pods=0")
+    # Until it is counted, pods are made, or refused with a reason that stays on the Deployment.
+    pod = ("-n", "guarded", "run", "tried", "--image=i", "--dry-run=server")
+    hold_on(lambda: "exceeded quota: none" in hub.kubectl(*pod, check=False))
+    hub.kubectl("label", "namespace", "guarded", "pod-security.kubernetes.io/enforce=restricted")
     stowage.succeed(*_install(hub, "guarded", "--wait=false"))
     for role in ("controller", "propagator"):
         hub.kubectl(
