@@ -116,7 +116,7 @@ def wait(what: str, check: Callable[[], T], *, timeout: float = 60, every: float
             last = check()
             if last:
                 return last
-        except (Failed, OSError, KeyError, IndexError, subprocess.TimeoutExpired) as error:
+        except (Failed, OSError, LookupError, ValueError, subprocess.TimeoutExpired) as error:
             last = error
         if late:
             raise AssertionError(f"after {timeout:.0f} s still waiting for {what}; last: {last}")

@@ -284,7 +284,9 @@ def test_units_that_the_policy_does_not_mean_are_refused_and_said_so(
 ) -> None:
     stray = bound("stray", namespace, 2)
     stray["metadata"]["labels"] = {"stowage.dev/workload-policy": "web"}
-    playground.hub.apply(policy("web", namespace, {"A": 5, "B": 3}), stray)
+    playground.hub.apply(policy("web", namespace, {"A": 5, "B": 3}))
+    until_column(playground, namespace, "wlp", "web", ALLOCATED="A=0/5,B=0/3")  # it is heard of
+    playground.hub.apply(stray)
     status = playground.until_state(namespace, "stray", "Failed")
     said = playground.condition(namespace, "stray", "Scheduled")
     assert (said["status"], said["reason"]) == ("False", "FailedToSchedule")
@@ -307,9 +309,10 @@ def test_one_event_names_what_is_full_and_a_preference_refuses_nothing(
     playground.hub.apply(
         policy("hard", namespace, numbers, allocationType="Required", allocationMethod="Fill"),
         policy("soft", namespace, numbers),
-        bound("hard", namespace, 6),
-        bound("soft", namespace, 6),
     )
+    for name in ("hard", "soft"):  # heard of: no event tells that there is none
+        until_column(playground, namespace, "wlp", name, ALLOCATED="A=0/1,B=0/3")
+    playground.hub.apply(bound("hard", namespace, 6), bound("soft", namespace, 6))
     text = "workload-policy hard reached A (1/1), B (3/3)"
     said = playground.until_condition(namespace, "hard", "Scheduled", reason="ReplicasReached")
     assert text in said["message"]
@@ -365,7 +368,7 @@ def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
             assert held["metadata"]["deletionTimestamp"]
     finally:
         member(*hold, '{"metadata":{"finalizers":null}}')
-    assert columns(playground, there, "wlp", "web")["ALLOCATED"] == "A=3/3"
+    until_column(playground, there, "wlp", "web", ALLOCATED="A=3/3")
 
 
 @pytest.mark.proves("K29")

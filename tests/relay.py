@@ -117,7 +117,7 @@ def cutting(target: int, *, every: float) -> Iterator[int]:
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
     try:
-        assert listening.wait(10)
+        assert listening.wait(60)
         yield relay.port
     finally:
         over.set()

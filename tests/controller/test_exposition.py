@@ -34,7 +34,7 @@ async def test_metrics_come_under_the_content_type_of_their_format() -> None:
     port = await server.start("127.0.0.1", 0)
 
     def scrape() -> tuple[str, str]:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             return answer.headers["Content-Type"], answer.read().decode()
 
     try:

@@ -249,7 +249,8 @@ async def test_a_connection_known_to_be_closed_is_not_used_for_a_change(method: 
     async with wire.client() as client:
         await client.request("GET", "/api")
         wire.hang_up()
-        await asyncio.sleep(0.05)  # the farewell arrives
+        (idle,) = client._pool.connector._conns.values()
+        await until(lambda: not any(each.is_connected() for each, _ in idle))
         assert await client.request(method, "/api", body={}) == b"{}"
         assert wire.seen == ["GET", method]
 
@@ -333,12 +334,17 @@ async def test_who_is_cancelled_as_the_time_of_a_request_is_over_ends() -> None:
     arrived, let_go = asyncio.Event(), asyncio.Event()
     async with serving(hang) as url, ApiClient(Connection(url), timeout=0.3) as client:
         for method in ("GET", "PATCH"):
-            arrived.clear()
             asking = asyncio.create_task(client.request(method, "/api"))
-            await arrived.wait()
-            time.sleep(0.4)  # noqa: ASYNC251 - the loop stands still, as on a busy machine
-            await asyncio.sleep(0)
-            assert not asking.done()
+            while True:
+                await arrived.wait()
+                arrived.clear()
+                time.sleep(0.4)  # noqa: ASYNC251 - the loop stands still, as on a busy machine
+                await asyncio.sleep(0)
+                if not asking.done():
+                    break
+                with suppress(Unreachable):  # the machine itself was so slow: once more
+                    await asking
+                asking = asyncio.create_task(client.request(method, "/api"))
             asking.cancel()
             await asyncio.wait([asking])
             assert asking.cancelled(), method
