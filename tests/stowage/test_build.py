@@ -12,6 +12,7 @@ import pytest
 from machinery.errors import ConfigurationError
 from stowage.console.progress import Lines
 from stowage.toolchain import binaries, build, golang
+from tests.patience import PATIENCE, hold_on
 
 _GO = """#!/bin/sh
 echo "$@" >> "$GO_CALLS"
@@ -20,7 +21,7 @@ case "$1 $2" in
   "list -deps") printf 'fmt\\nos\\n%s\\n' "$3" ;;
   "list -m") echo "$GO_STAGES" ;;
   "build -v")
-    [ -n "$GO_SLOW" ] && sleep "$GO_SLOW"
+    while [ -n "$GO_WAITS_FOR" ] && [ ! -e "$GO_WAITS_FOR" ]; do sleep 0.05; done
     if [ -n "$GO_FAILS" ]; then echo "no space left on device" >&2; exit 1; fi
     while [ "$1" != -o ]; do shift; done
     echo "os" >&2; echo "$3" >&2
@@ -110,20 +111,27 @@ def test_make_says_it_in_one_sentence(go, monkeypatch, capsys):
     assert "Building etcd" in capsys.readouterr().err
 
 
-def test_two_builders_build_once(go, monkeypatch):
-    monkeypatch.setenv("GO_SLOW", "1")
+def test_two_builders_build_once(go, monkeypatch, tmp_path):
+    monkeypatch.setenv("GO_WAITS_FOR", str(tmp_path / "go on"))
     code = (
         "from stowage.toolchain import build; from stowage.console.progress import Lines;"
         "build.ensure(('etcd',), progress=Lines())"
     )
-    first, second = (
-        subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
-    )
-    said = [first.communicate()[1], second.communicate()[1]]
-    assert first.returncode == second.returncode == 0, said
+    logs, builders = [tmp_path / "first", tmp_path / "second"], []
+    for log in logs:
+        with log.open("w") as out:
+            builders.append(subprocess.Popen([sys.executable, "-c", code], stderr=out))
+
+    def waiting():
+        return sum("waiting for it" in log.read_text() for log in logs)
+
+    try:
+        hold_on(waiting, what=lambda: [log.read_text() for log in logs])
+    finally:
+        (tmp_path / "go on").touch()
+    assert [each.wait(PATIENCE * 30) for each in builders] == [0, 0]
     assert go.read_text().count("build -v") == 1
-    assert sum("waiting for it" in text for text in said) == 1
+    assert waiting() == 1
 
 
 def test_another_set_of_versions_has_another_folder(go, tmp_path, monkeypatch):
