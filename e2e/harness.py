@@ -44,7 +44,7 @@ class Kubectl:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=timeout,
+            timeout=timeout * PACE.factor,
             check=False,
         )
         if done.returncode:
@@ -70,7 +70,8 @@ class Kubectl:
         return bool(self("get", *args, "--ignore-not-found", "-o", "name").strip())
 
     def api(self) -> pykube.HTTPClient:
-        return pykube.HTTPClient(pykube.KubeConfig.from_file(str(self.kubeconfig)), timeout=10)
+        config = pykube.KubeConfig.from_file(str(self.kubeconfig))
+        return pykube.HTTPClient(config, timeout=10 * PACE.factor)
 
 
 @dataclass
