@@ -36,6 +36,7 @@ from controller.http import clusterview
 from controller.http.guard import Guard
 from controller.http.server import Flags, install
 from controller.model.objects import MemberCluster, Workload
+from controller.queue.renewal import Renewal
 from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
 from controller.scheduling.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
@@ -334,6 +335,7 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(queue.run()),
+                group.create_task(Renewal(queue, clock=self._clock).run()),
                 group.create_task(self._resync(queue)),
                 *(
                     group.create_task(feature.keep_running(*each, clock=self._clock))

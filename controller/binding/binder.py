@@ -166,7 +166,7 @@ class Binder:
             return True
         if decision.moves:
             runtime.post_bind(*about, decision.placements)
-        self._publisher.tell(decision, patch, workload)
+        self._publisher.tell(decision, patch, workload, words=not self._queue.renewed(unit.key))
         return True
 
     async def _withheld(self, decision: Decision, status: Status, given: set[Key]) -> bool:

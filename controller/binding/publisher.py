@@ -113,9 +113,19 @@ class Publisher:
         self._doubtful = {each: self._doubtful[each] for each, w in held.items() if w is not None}
         self._doubtful[key] = patch["metadata"]["resourceVersion"]
 
-    def tell(self, decision: Decision, patch: Mapping[str, Any], before: Workload) -> None:
-        """An Event and a line of the log, where people do not know yet."""
-        if not is_news(patch, before):
+    def tell(
+        self,
+        decision: Decision,
+        patch: Mapping[str, Any],
+        before: Workload,
+        *,
+        words: bool = True,
+    ) -> None:
+        """An Event and a line of the log, where people do not know yet.
+
+        Without `words` another message alone is no news: the condition has it.
+        """
+        if not is_news(patch, before, words=words):
             return
         good, (namespace, name) = decision.scheduled, decision.unit.key
         waits = decision.reason is ScheduledReason.WAITING_ON_PERMIT

@@ -72,11 +72,14 @@ def short_patch(decision: Decision, workload: Workload) -> dict[str, Any] | None
     return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
 
 
-def is_news(patch: Mapping[str, Any], workload: Workload) -> bool:
-    """Whether the patch says anything new to people: other shares, or another verdict."""
+def is_news(patch: Mapping[str, Any], workload: Workload, *, words: bool = True) -> bool:
+    """Whether the patch says anything new to people: other shares, or another verdict.
+
+    With `words` the same verdict in other ones is another.
+    """
     before = {c["type"]: c for c in workload.status.conditions}
     after = patch["status"]["conditions"]
-    said = ("status", "reason", "message")
+    said = ("status", "reason", "message") if words else ("status", "reason")
     moved = "placements" in patch["status"] and _shares(patch["status"]) != workload.placements
     return moved or any(
         before.get(c["type"], {}).get(part) != c[part]

@@ -37,22 +37,24 @@ class Action(enum.Flag):
     VERSION = enum.auto()
     """What a cluster says that it is: its version, its provider."""
     ROOM = enum.auto()
-    """A cluster may hold more: it says so, or units that were on their way there are not any more.
-
-    What only gets tighter, as with each placement, is no event.
-    """
+    """A cluster may hold more: it says so, or units on their way there are not any more."""
     SHARES = enum.auto()
     """A Workload has units on other clusters than before; something else counts fewer of them."""
+    WORSE = enum.auto()
+    """Less is left of it: a cluster has less room, a quota counts more.
+
+    That helps nobody and wakes nobody, but what was said of it may be true no longer.
+    """
 
     @classmethod
     def every(cls) -> Action:
-        """All of them."""
-        return ~cls(0)
+        """All that could help."""
+        return ~cls.WORSE
 
     @classmethod
     def updated(cls) -> Action:
-        """All that can happen to an object that was there before and still is."""
-        return ~(cls.ADDED | cls.DELETED)
+        """All that could help and can happen to an object that was there before and still is."""
+        return ~(cls.ADDED | cls.DELETED | cls.WORSE)
 
 
 @dataclass(frozen=True, slots=True)

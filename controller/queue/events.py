@@ -1,6 +1,6 @@
 """From two versions of an object to what happened to it: the events of Workloads and clusters.
 
-Pure. What could help nobody is no event: room that only gets tighter, an unchanged object.
+Pure. What changes nothing that a decision reads of an object is no event.
 """
 
 from __future__ import annotations
@@ -52,6 +52,15 @@ def freed(old: Workload, new: Workload | None) -> set[str]:
     return fewer.union(more)
 
 
+def taken(old: Workload | None, new: Workload | None) -> set[str]:
+    """The clusters where it takes more room than before."""
+    if new is None:
+        return set()
+    same = old is not None and old.unit.load == new.unit.load
+    before = old.placements if old is not None and same else {}
+    return {cluster for cluster, units in new.placements.items() if units > before.get(cluster, 0)}
+
+
 def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
     """What happened to a cluster."""
     if old is None or new is None:
@@ -66,8 +75,9 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
         action |= Action.VERSION
     if (old.ready, old.metadata.deleting) != (new.ready, new.metadata.deleting):
         action |= Action.READY
-    if told.node_groups != tells.node_groups and _roomier(told.node_groups, tells.node_groups):
-        action |= Action.ROOM
+    if told.node_groups != tells.node_groups:
+        roomier = _roomier(told.node_groups, tells.node_groups)
+        action |= Action.ROOM if roomier else Action.WORSE
     return action
 
 
@@ -90,8 +100,7 @@ def _holding(workload: Workload) -> set[str]:
 def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
     """Whether a unit might fit now that did not: more in sum, or more in one piece, or new nodes.
 
-    Nodes with other labels or taints are new ones. What only got tighter, which each placement of
-    ours makes it, wakes nobody.
+    Nodes with other labels or taints are new ones.
     """
     kinds = {_kind(group) for group in before}
     if any(_kind(group) not in kinds for group in after):

@@ -64,7 +64,7 @@ class Feed:
             self._queue.announce(kind, key, action, old, new)
 
     def workload(self, old: Workload | None, new: Workload | None) -> None:
-        """What happened to a Workload, and to the clusters where it leaves room to others."""
+        """What happened to a Workload, and to the clusters where others have more room or less."""
         known = new or old
         if self._queue is None or known is None:
             return
@@ -72,6 +72,8 @@ class Feed:
         self._queue.announce(WORKLOAD, key, action, old, new, by=key)
         for cluster in events.freed(old, new) if old is not None else ():
             self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM, by=key)
+        for cluster in events.taken(old, new):
+            self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
     def cluster(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """What happened to a cluster."""

@@ -1,5 +1,9 @@
 """The refused Workloads, found by the events that they await; and what has happened since.
 
+An event that helps nobody may still change what is to be said of those who wait for news of such an
+object. They may be all, so none of them is looked at for it: only where they wait is noted, and the
+moment.
+
 A lot is parked where hundreds of events a second go by, so nobody is looked at for an event that he
 does not await: who waits is kept by the resource, by the object or the namespace that matters to
 him, and by the set of events that he shares with all who were refused by the same plugins.
@@ -36,10 +40,6 @@ class Happened:
     by: Key | None = None
     """The Workload whose doing it is: its own affairs wake it not."""
 
-    def topics(self) -> tuple[Topic, ...]:
-        """Whom it could matter to: everybody, those in its namespace, those who wait for it."""
-        return (None, self.key[0], self.key)
-
     def helps(self, unit: Unit, hints: Sequence[Hint] | None) -> bool:
         """Whether this could help that unit, as far as these hints know."""
         if hints is None or self.blurred:
@@ -71,6 +71,10 @@ class News:
             happened = Happened(*place, action, None, None, blurred=True, by=by)
         self._events[place] = happened
 
+    def pending(self) -> Iterable[Happened]:
+        """All of them, to look at."""
+        return self._events.values()
+
     def take(self) -> list[Happened]:
         """All of them, and begin anew."""
         events, self._events = list(self._events.values()), {}
@@ -90,6 +94,13 @@ _Place: TypeAlias = tuple[str, Topic]
 _Line: TypeAlias = tuple[Awaits, About | None]
 
 
+def _concerned(resource: str, key: Key) -> Iterator[_Place]:
+    """Whom it could matter to: everybody, those in its namespace, those who wait for it."""
+    for each in (resource, ANY_RESOURCE):
+        for topic in (None, key[0], key):
+            yield each, topic
+
+
 def _topic(about: About | None, unit: Unit) -> Topic:
     """The object or the namespace that matters to the unit; any, where the plugin fails to say."""
     try:
@@ -105,6 +116,9 @@ class Parking:
     def __init__(self) -> None:
         self._lines: dict[_Place, dict[_Line, _Waiting]] = {}
         self._places: dict[Key, list[tuple[_Place, _Line]]] = {}
+        self._moved: dict[_Place, int] = {}  # of places where somebody waits
+        self.moment = 0
+        """How many things have happened."""
 
     def put(self, key: Key, unit: Unit, awaits: Awaits) -> None:
         """Let it wait for these, and for nothing else."""
@@ -126,6 +140,29 @@ class Parking:
                 del lines[line]
                 if not lines:
                     del self._lines[place]
+                    self._moved.pop(place, None)
+
+    def move(self, resource: str, key: Key) -> bool:
+        """Something happened to that object; whether that could matter to anybody."""
+        self.moment += 1
+        reached = [place for place in _concerned(resource, key) if place in self._lines]
+        self._moved.update(dict.fromkeys(reached, self.moment))
+        return bool(reached)
+
+    def moved(self, key: Key, since: int) -> bool:
+        """Whether anything has happened since that moment to what it waits for."""
+        return any(self._moved.get(place, 0) > since for place, _ in self._places.get(key, ()))
+
+    def helps(self, key: Key, events: Iterable[Happened]) -> bool:
+        """Whether one of the events could help that one."""
+        for event in events:
+            reached = set(_concerned(event.resource, event.key))
+            for place, line in self._places.get(key, ()):
+                hints = line[0].ask(place[0], line[1], event.action) if place in reached else ()
+                unit = self._lines[place][line][key]
+                if hints != () and key != event.by and event.helps(unit, hints):
+                    return True
+        return False
 
     def helped(self, events: Iterable[Happened]) -> Iterator[Key | None]:
         """Those whom one of the events could help, each once; None for each that it does not.
@@ -150,8 +187,6 @@ class Parking:
 
     def _reached(self, event: Happened) -> Iterator[tuple[_Place, _Line, list[tuple[Key, Unit]]]]:
         """Who awaits events of this resource, about this object; copies."""
-        for resource in (event.resource, ANY_RESOURCE):
-            for topic in event.topics():
-                place = (resource, topic)
-                for line, waiting in list(self._lines.get(place, {}).items()):
-                    yield place, line, list(waiting.items())
+        for place in _concerned(event.resource, event.key):
+            for line, waiting in list(self._lines.get(place, {}).items()):
+                yield place, line, list(waiting.items())

@@ -76,6 +76,12 @@ class _Refusal:
     due: float | None = None
     ready_at: float = 0.0
     """From then on it may be looked at again."""
+    told: int | None = None
+    """The moment of the parking of which its reason was true; None where it is not said anew."""
+    renewing: bool = False
+    """It was handed out for its reason alone."""
+    renewed: bool = False
+    """So it was when it came to be parked."""
 
     def __post_init__(self) -> None:
         doublings = min(self.attempts - 1, 10)  # past the longest delay anyway, and no huge number
@@ -96,6 +102,9 @@ class SchedulingQueue:
         self._news = News()
         self._offered: list[Iterator[Rank]] = []  # what is left of them
         self._happened = asyncio.Event()
+        self._looking = False
+        self.moved = asyncio.Event()
+        """What those who wait are told may be untrue for some; whoever looks after it clears it."""
         self.parked = 0
         """How many Workloads wait for an event."""
 
@@ -117,16 +126,74 @@ class SchedulingQueue:
         for rank in ranks:
             self.active.add_patiently(rank.key, priority=rank.priority, rank=rank.order)
 
-    def park(self, rank: Rank, unit: Unit, awaits: Awaits = EVERYTHING) -> None:
-        """Keep a refused Workload until an event that it awaits is announced."""
+    def park(
+        self, rank: Rank, unit: Unit, awaits: Awaits = EVERYTHING, *, in_vain: bool = True
+    ) -> None:
+        """Keep a refused Workload until an event that it awaits is announced.
+
+        Where it was not looked at `in_vain` but for its reason alone, its patience stays as it is.
+        """
         now = self._clock.monotonic()
         before = self._refusals.get(rank.key)
         # One that came back right after the longest delay has not been quiet.
         recent = before is not None and now - before.at < 2 * LONGEST_DELAY_SECONDS
         attempts = before.attempts + 1 if before is not None and recent else 1
+        if before is not None and not in_vain:
+            attempts, now = before.attempts, before.at
         self.parked += before is None or before.due is not None
-        self._refusals[rank.key] = _Refusal(rank, attempts, now)
+        self._refusals[rank.key] = _Refusal(rank, attempts, now, renewed=not in_vain)
         self._parking.put(rank.key, unit, awaits)
+
+    def explained(self, key: Key) -> None:
+        """Why it waits, if it does, is said as of now: from now on it may become untrue."""
+        refusal = self._refusals.get(key)
+        if refusal is not None:
+            refusal.told = self._parking.moment
+
+    def waiting(self) -> list[Key]:
+        """Those that wait for an event, or were woken by one."""
+        return list(self._refusals)
+
+    @property
+    def moment(self) -> int:
+        """How many things have happened."""
+        return self._parking.moment
+
+    def outdated(self, key: Key, at: int) -> bool:
+        """Whether it waits for a reason of that moment or before that may be true no longer.
+
+        Nothing has woken it: else it is decided soon anyway.
+        """
+        refusal = self._refusals.get(key)
+        if refusal is None or refusal.due is not None:
+            return False
+        told = refusal.told
+        return told is not None and told <= at and self._parking.moved(key, told)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody is to be decided, and nobody is being woken."""
+        return not (self.active or self._offered or self._looking)
+
+    def renew(self, key: Key) -> None:
+        """Decide it for its reason alone; it goes on waiting for what it waits for.
+
+        Not where the last news will wake it: it must not be ahead of those woken with it.
+        """
+        refusal = self._refusals.get(key)
+        if refusal is not None and not self._parking.helps(key, self._news.pending()):
+            refusal.renewing = True
+            self.active.add(key, priority=refusal.rank.priority, rank=refusal.rank.order)
+
+    def renewing(self, key: Key) -> bool:
+        """Whether it is decided for its reason alone, as no event has woken it since."""
+        refusal = self._refusals.get(key)
+        return refusal is not None and refusal.renewing and refusal.due is None
+
+    def renewed(self, key: Key) -> bool:
+        """Whether it waits and was decided last for its reason alone."""
+        refusal = self._refusals.get(key)
+        return refusal is not None and refusal.renewed
 
     def rest(self, rank: Rank, unit: Unit) -> None:
         """Keep it until it is edited, or offered with everybody else."""
@@ -179,9 +246,11 @@ class SchedulingQueue:
         Where `old` and `new` are both None, nobody is asked whether it helps him. `by` is the
         Workload whose doing it is: it is not woken by itself.
         """
-        if action:
+        if action and self._parking.move(resource, key):
+            self.moved.set()
+        if helping := action & Action.every():
             blurred = old is None and new is None
-            self._news.add(Happened(resource, key, action, old, new, blurred, by))
+            self._news.add(Happened(resource, key, helping, old, new, blurred, by))
             self._happened.set()
 
     async def run(self) -> None:
@@ -195,11 +264,13 @@ class SchedulingQueue:
     async def _look(self) -> float:
         """Wake whom the news helps, with breaks; the seconds of work that it took."""
         took, started = 0.0, self._clock.monotonic()
+        self._looking = True
         for number, _ in enumerate(self._waking(), start=1):
             if number % STEP == 0:
                 took += self._clock.monotonic() - started
                 await asyncio.sleep(0)
                 started = self._clock.monotonic()
+        self._looking = False
         return took + self._clock.monotonic() - started
 
     def flush(self) -> None:

@@ -55,6 +55,9 @@ DECISION_SECONDS = metrics.histogram(
     "Time of the pure pass",
     buckets=(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25),
 )
+RENEWALS = metrics.counter(
+    "stowage_renewals", "Decisions of those that nothing woke, so that what they say stays true"
+)
 _COUNT = {reason: DECISIONS.labels(reason.value) for reason in ScheduledReason}
 
 
@@ -227,10 +230,12 @@ class Scheduler:
         status, held = self._permits.ask(decisions)
         if not status.ok:
             decisions = [untouched(d.unit, d.fleet, d.time, status) for d in decisions]
+        in_vain = not self._queue.renewing(key)
         for decision in decisions:
             self._world.assume(decision.unit, decision.placements)
             self._log(decision)
-            self._park(decision, alone=len(decisions) == 1)
+            RENEWALS.inc(not in_vain)
+            self._park(decision, alone=len(decisions) == 1, in_vain=in_vain)
             if moved:  # what happened meanwhile has found nobody waiting
                 self._queue.again(self._world.rank(decision.unit))
         return await self._write(key, decisions) if held is None else await self._waiters.tell(held)
@@ -240,6 +245,9 @@ class Scheduler:
 
         The others of the set come again at times of their own.
         """
+        for decision in decisions:
+            if not decision.scheduled:
+                self._queue.explained(decision.unit.key)
         await self._binder.commit(decisions)
         looks: dict[Key, float | None] = {}
         for unit in (decision.unit for decision in decisions):
@@ -259,7 +267,7 @@ class Scheduler:
         self._waiters.rest()
         self._binder.rest()
 
-    def _park(self, decision: Decision, *, alone: bool) -> None:
+    def _park(self, decision: Decision, *, alone: bool, in_vain: bool = True) -> None:
         """In the same breath as the decision: an event during its write must find it waiting."""
         unit = decision.unit
         if decision.reason is ScheduledReason.PLUGIN_ERROR:
@@ -269,7 +277,7 @@ class Scheduler:
         if awaits is None:
             self._queue.settle(unit.key)
         else:
-            self._queue.park(self._world.rank(unit), unit, awaits)
+            self._queue.park(self._world.rank(unit), unit, awaits, in_vain=in_vain)
 
     def _log(self, decision: Decision) -> None:
         _COUNT[decision.reason].inc()

@@ -535,6 +535,64 @@ async def _holds(plot: Plot, change: Happens) -> None:
         assert OURS in await scene.ready(), told
 
 
+@pytest.mark.proves("C25")
+@examples(600)
+@given(st.data())
+def test_what_changes_its_reason_wakes_it_or_is_noted(data: st.DataObject) -> None:
+    plot = data.draw(plots())
+    for change in data.draw(st.lists(changes(plot), min_size=1, max_size=4)):
+        for start, what in ((plot, change), (plot.with_change(change), change.undone())):
+            if what.possible() and asyncio.run(_noted(start, what)):
+                event(f"says something else: {what.kind} {_what(what)}")
+
+
+FULL = {name: PLAIN_CLUSTER | {"cpu": 1, "zone": name[-1]} for name in ("c0", "c1", "c2")}
+TWO_OF_THEM = PLAIN_WORKLOAD | {"replicas": 5, "spread": [(make.CLUSTER, None, 2)]}
+UNDER_QUOTA = PLAIN_WORKLOAD | {"replicas": 5, "policy": "p0"}
+NEIGHBOUR = PLAIN_WORKLOAD | {"app": "y", "replicas": 2, "present": {"c1": 2}}
+QUOTA = PLAIN_POLICY | {"zones": {"0": 1, "1": 2, "2": 3}}
+WORSE = {
+    "room that another one takes": (
+        Plot(FULL, {}, {"x": TWO_OF_THEM}, edited=False),
+        Happens("workload", "y0", None, PLAIN_WORKLOAD | {"app": "y", "present": {"c2": 1}}),
+    ),
+    "room that a cluster has no more": (
+        Plot(FULL, {}, {"x": TWO_OF_THEM}, edited=False),
+        Happens("cluster", "c2", FULL["c2"], FULL["c2"] | {"cpu": 0}),
+    ),
+    "quota that another one is counted against": (
+        Plot(FULL, {"p0": QUOTA}, {"x": UNDER_QUOTA, "y0": NEIGHBOUR}, edited=False),
+        Happens("workload", "y0", NEIGHBOUR, NEIGHBOUR | {"app": "x"}),
+    ),
+}
+
+
+@pytest.mark.proves("C25")
+@pytest.mark.parametrize("case", WORSE)
+async def test_what_gets_worse_changes_its_reason_and_is_noted(case: str) -> None:
+    assert await _noted(*WORSE[case])
+
+
+async def _noted(plot: Plot, change: Happens) -> bool:
+    """Whether the change gave it another reason; AssertionError where that is not noted."""
+    scene = plot.staged()
+    scene.carry_out(decisions := scene.decide())
+    while OURS in await scene.ready():
+        scene.carry_out(decisions := scene.decide())
+    if not scene.queue.parked:
+        return False
+    scene.queue.explained(OURS)  # what is written is told already
+    since = scene.queue.moment
+    before = ours(decisions)
+    getattr(scene, change.kind)(change.name, change.after)
+    after = ours(scene.decide())
+    other = (before.reason, before.message) != (after.reason, after.message)
+    if other:
+        told = f"{change}: from {before.message!r} to {after.message!r}"
+        assert scene.queue.outdated(OURS, since) or OURS in await scene.ready(), told
+    return other
+
+
 def _what(change: Happens) -> str:
     """The field that changed."""
     if change.before is None or change.after is None:

@@ -117,5 +117,6 @@ class WorkloadPolicies:
         if self.quotas is not None:
             self.quotas.touched(touched)
         if self._handle is not None:
-            for key in eased:
-                self._handle.announce(NAME, key, Action.SHARES)
+            for key in touched | eased:
+                action = Action.SHARES if key in eased else Action.WORSE
+                self._handle.announce(NAME, key, action)
