@@ -79,6 +79,17 @@ def test_a_move_without_cause_is_found() -> None:
     assert not list(judgement.moved(*placed, excused=()))
 
 
+def test_another_reason_is_found_and_another_time_is_none() -> None:
+    said = {"type": "Scheduled", "status": "False", "reason": "ReplicasReached", "message": "0/3"}
+    first, later, other = (
+        workload({"member-1": 2}, conditions=[{"type": "Ready", "status": "True"}, said | more])
+        for more in ({}, {"lastTransitionTime": "2026-11-22T00:00:00Z"}, {"message": "0/4"})
+    )
+    assert judgement.reason(first) == judgement.reason(later)
+    assert judgement.reason(first) != judgement.reason(other)
+    assert judgement.reason(workload({"member-1": 2})) == ("", "", "")
+
+
 def test_only_what_is_said_of_the_present_generation_is_a_claim() -> None:
     assert judgement.claims(workload({"member-1": 2})) == ["member-1"]
     older = [{"type": "Propagated", "status": "True", "observedGeneration": 1}]

@@ -110,6 +110,14 @@ def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[st
             yield f"{name}: moved from {cluster}, which never went: {old} became {new}"
 
 
+def reason(workload: Body) -> tuple[str, str, str]:
+    """What it says of its placement: status, reason and message, whenever it said so."""
+    for condition in workload["status"].get("conditions", []):
+        if condition["type"] == "Scheduled":
+            return condition["status"], condition["reason"], condition["message"]
+    return "", "", ""
+
+
 def claims(workload: Body) -> list[str]:
     """The clusters of which it says that its present generation runs there."""
     meta, status = workload["metadata"], workload.get("status", {})

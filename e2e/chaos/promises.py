@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from crds.names import LABEL_MANAGED, OWNER_PREFIX
-from e2e.chaos import wishes
+from e2e.chaos import judgement, wishes
 from e2e.chaos.churn import Churn
 from e2e.chaos.judgement import disagreements, over_quota, placed
 from e2e.chaos.stage import INSTANCES, MEMBERS, ChaosStage, not_ready
@@ -27,7 +27,8 @@ from stowage.playground.processes import ProcessFailed
 
 PROBE = ("default", "after-the-restart")
 _ALL = "deployments,statefulsets,configmaps,secrets,services"
-_QUIET_SECONDS = 10.0
+_QUIET_SECONDS = 12.0
+"""Longer than a round in which the reasons of those that wait are looked at."""
 _NOISE = 90.0
 """So long there may be writes still after all is as wanted: what was asked for late, a back-off."""
 
@@ -63,15 +64,20 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
 
     Raises Broken.
     """
-    before = await _versions(stage)
+    before, told = await _versions(stage), await _reasons(stage)
     for instance in INSTANCES:
         await asyncio.to_thread(stage.processes[instance].end, signal.SIGTERM)
         stage.run(instance)
     await churn.want(PROBE, wishes.PROBE)
     await settled(stage, churn, seconds=seconds)
     after = {k: v for k, v in (await _versions(stage)).items() if k[2:] != PROBE}
-    waiting = await _waiting(stage)
-    moved = [key for key in _differing(before, after) if key not in waiting]
+
+    async def for_the_same_reasons() -> None:  # also where a member was away for a moment
+        if (reasons := await _reasons(stage)) != told:
+            raise Broken(f"after a restart {reasons} are the reasons, before it {told}")
+
+    await _until(for_the_same_reasons, _NOISE)
+    moved = [key for key in _differing(before, after) if key not in told]
     if moved:
         raise Broken(f"a restart in which nothing changed wrote {moved}")
     there = sum([len(await _managed(stage, member)) for member in MEMBERS])
@@ -80,13 +86,11 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
         raise Broken(f"a restart in which nothing changed: {written:.0f} writes, {there} objects")
 
 
-async def _waiting(stage: ChaosStage) -> set[Any]:
-    """The Workloads that wait for quota, as in `_versions`.
-
-    Why they wait is told anew after a start: nobody looks at them while it only gets worse.
-    """
+async def _reasons(stage: ChaosStage) -> dict[Any, Any]:
+    """Why each Workload waits that does, as in `_versions`."""
     listed = await stage.lists("hub", "workloads.stowage.dev -A")
-    return {("hub", "Workload", *_key(each)) for each in listed if each["status"].get("pending")}
+    waiting = [each for each in listed if each["status"].get("pending")]
+    return {("hub", "Workload", *_key(each)): judgement.reason(each) for each in waiting}
 
 
 def _differing(before: Mapping[Any, str], after: Mapping[Any, str]) -> list[Any]:
