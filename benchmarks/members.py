@@ -42,7 +42,7 @@ CREATORS = 16
 POLICIES_SECONDS = 15.0
 """Until a hub's API server judges by policies that were just installed."""
 PATIENCE_SECONDS = 3600.0
-QUIET_SECONDS = 90.0
+QUIET_SECONDS = 75.0
 """After a restart: what it writes, it has written by then; a latency is told after a minute."""
 
 
