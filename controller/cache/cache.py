@@ -208,8 +208,9 @@ class World:
             return
         held = self._holdings.get(new.metadata.key)
         ours = held is not None and _stands(held, new)  # what was assumed came back
-        self._holdings.take(new)
+        landed = self._holdings.take(new)
         self._feed.workload(old, new)
+        self._feed.landed(new.metadata.key, landed)
         edited = events.edited(old, new)
         told = old is None or old.unit.shown != new.unit.shown
         if (edited or not ours or told) and self.unsettled(new):

@@ -102,12 +102,19 @@ class Holdings:
         self._index.put(unit, placements)
         self._put(unit, placements, counted)
 
-    def take(self, workload: Workload) -> None:
-        """Hold what an informer says."""
+    def take(self, workload: Workload) -> list[str]:
+        """Hold what an informer says; the clusters where fewer units of it are in flight now.
+
+        Where a cluster's status came first, they were taken off its room twice until now.
+        """
         placements, deleting = workload.placements, workload.metadata.deleting
+        before = self._all.get(workload.metadata.key)
         counted = self._counted(workload, placements)
         self._index.put(workload.unit, placements, deleting=deleting)
         self._put(workload.unit, placements, counted)
+        after = self._all[workload.metadata.key].flying
+        flew = before.flying.items() if before is not None else ()
+        return [cluster for cluster, units in flew if units > after.get(cluster, units)]
 
     def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _Counted:
         """What clusters count of a Workload, as far as they have been seen.

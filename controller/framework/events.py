@@ -41,7 +41,8 @@ class Action(enum.Flag):
     SHARES = enum.auto()
     """A Workload has units on other clusters than before; something else counts fewer of them."""
     WORSE = enum.auto()
-    """Less is left of it: a cluster has less room, a quota counts more.
+    """Less is left of it: a cluster has less room, a quota counts more; or units that a cluster and
+    we have counted both are counted once again.
 
     That helps nobody and wakes nobody, but what was said of it may be true no longer.
     """

@@ -75,6 +75,16 @@ class Feed:
         for cluster in events.taken(old, new):
             self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
+    def landed(self, key: Key, clusters: Iterable[str]) -> None:
+        """Units of a Workload were counted twice on these clusters, and are not any more.
+
+        That is no more room than before the first time, and wakes nobody; but whoever was refused
+        in between was told too little.
+        """
+        if self._queue is not None:
+            for cluster in clusters:
+                self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
+
     def cluster(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """What happened to a cluster."""
         known = new or old

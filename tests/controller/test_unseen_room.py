@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from controller.cache.cache import World, known
 from controller.model.objects import ClusterShare, MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
+from controller.queue.renewal import ROUND_SECONDS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.examples import examples
 
@@ -245,6 +246,25 @@ async def test_room_that_went_with_the_status_that_was_late_is_found() -> None:
         assert not stage.placed("other")
         release()
         await stage.until(lambda: stage.placed("other") == {"a": 5})
+
+
+async def test_who_was_refused_while_units_counted_twice_is_placed_soon() -> None:
+    """The cluster's status comes before that of the Workload whose units it counts."""
+    stage = Stage()
+    stage.cluster("a", cpu="8")
+    async with stage.leading():
+        stage.workload("first", replicas=4)
+        await stage.until(lambda: stage.placed("first") == {"a": 4})
+        told = stage.hub.edit(MEMBER_CLUSTERS, "a", {"status": free("4")}, status=True)
+        await stage.calm(2 * ROUND_SECONDS)
+        stage.workload("other", replicas=4)
+        await stage.until(lambda: stage.says("other")[0])
+        await stage.calm(2 * ROUND_SECONDS)
+        assert not stage.placed("other")
+        version = int(told["metadata"]["resourceVersion"])
+        share = {"name": "a", "replicas": 4, "scheduled": 4, "capacityVersion": version}
+        stage.hub.edit(WORKLOADS, "first", {"status": {"clusters": [share]}}, status=True)
+        await stage.until(lambda: stage.placed("other") == {"a": 4}, seconds=ROUND_SECONDS)
 
 
 def free(cpu: str) -> dict[str, Any]:
