@@ -4,8 +4,9 @@ What counts is the processor time of the loop's own thread: without that of the 
 the whole test session to go through, and without steps that import a module, which happens once in
 a process and takes longest where nothing is compiled yet. Who shares caches and cores with others
 also needs more processor time for the same: so a long step is judged beside a piece of work of
-known length that is done right after it. A test fails for what a step does, on whatever busy
-machine it runs. Steps of the tests' own coroutines, with what those call and await directly, do not count,
+known length that is done right after it. A virtual machine counts as processor time also what its
+host took from it: that is taken off. A test fails for what a step does, on whatever busy machine it
+runs. Steps of the tests' own coroutines, with what those call and await directly, do not count,
 nor do those of the command line; a test that wants them watched as well asks `held` itself.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import os
 import sys
 import threading
 import time
@@ -31,7 +33,10 @@ ALLOWED_SECONDS = 0.25
 YARDSTICK_SECONDS = 0.007
 """What `_yardstick` takes on a quiet machine of the kind that the 250 ms are meant for."""
 YARDSTICK_TURNS = 300
+READING_SECONDS = 0.1
+"""How often it is read what the host has taken; a step that is long begins and ends with a reading."""
 ROOT = Path(__file__).resolve().parents[1]
+_STATISTICS = Path("/proc/stat")
 ASIDE = frozenset({"tests", "e2e", "benchmarks", "stowage"})
 """Folders whose own steps do not count: the tests, and the command line, whose loop serves one."""
 
@@ -53,8 +58,11 @@ class _Stopwatch:
     imported in between.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Callable[[], float]) -> None:
         self._thread = threading.get_ident()
+        self._taken = taken
+        self._read = time.monotonic()
+        self._takings = (0.0, taken())
         self._aside = 0.0
         self._began = 0.0
         self._last = 0.0
@@ -63,6 +71,8 @@ class _Stopwatch:
     def __call__(self) -> float:
         if threading.get_ident() != self._thread:
             return 0.0
+        if (moment := time.monotonic()) - self._read >= READING_SECONDS:
+            self._read, self._takings = moment, (self._takings[1], self._taken())
         now, modules = time.thread_time() - self._aside, len(sys.modules)
         if modules != self._modules:
             self._modules = modules
@@ -70,6 +80,12 @@ class _Stopwatch:
             now = self._last
         self._last = now
         return now
+
+    @property
+    def taken(self) -> float:
+        """The seconds that the host took during the last step, if that was a long one, or more."""
+        before, after = self._takings
+        return after - before
 
     def collects(self, phase: str, _info: object) -> None:
         if threading.get_ident() != self._thread:
@@ -94,24 +110,35 @@ def _yardstick(now: Callable[[], float]) -> float:
     return now() - began
 
 
+def taken_by_host() -> float:
+    """The processor time that the host of this virtual machine has kept from it, in seconds."""
+    if not _STATISTICS.exists():
+        return 0.0
+    _, *ticks = _STATISTICS.read_text().partition("\n")[0].split()
+    return int(ticks[7]) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
 def held(
     least: float = ALLOWED_SECONDS,
     *,
     slow: Callable[[Callable[[], float]], float] = slowness,
+    taken: Callable[[], float] = taken_by_host,
 ) -> Iterator[list[Step]]:
     """The steps of this thread's loop that take `least` seconds of its processor time or more.
 
-    `slow` says, by the stopwatch it gets, how many times longer than usual work takes now.
+    `slow` says, by the stopwatch it gets, how many times longer than usual work takes now, and
+    `taken` how many seconds the host took since the machine began.
     """
     found: list[Step] = []
 
     def told(handle: asyncio.Handle, seconds: float) -> None:
-        as_if_quiet = seconds / slow(stopwatch)
+        own = seconds - stopwatch.taken
+        as_if_quiet = own / slow(stopwatch) if own >= least else 0.0
         if as_if_quiet >= least:
             found.append(Step(loopwatch.name(handle), as_if_quiet, _aside(handle)))
 
-    stopwatch = _Stopwatch()
+    stopwatch = _Stopwatch(taken)
     gc.callbacks.append(stopwatch.collects)
     try:
         with loopwatch.steps(told, least=least, now=stopwatch):

@@ -167,7 +167,7 @@ def test_processor_time_counts_and_waiting_and_collection_do_not() -> None:
     with held(least=0.1) as found:
         asyncio.run(waits())
     assert found == []
-    with held(least=0.1, slow=lambda _: 1.0) as found:
+    with held(least=0.1, slow=lambda _: 1.0, taken=lambda: 0.0) as found:
         asyncio.run(busy())
     assert [step.seconds >= 0.3 and "busy" in step.name for step in found] == [True]
 
@@ -183,7 +183,7 @@ async def test_a_step_that_imports_a_module_does_not_count_and_the_next_does() -
         works(0.3)
         sys.modules["a-module-that-was-read-first-here"] = sys
 
-    with held(least=0.2, slow=lambda _: 1.0) as found:
+    with held(least=0.2, slow=lambda _: 1.0, taken=lambda: 0.0) as found:
         await asyncio.create_task(imports(), name="one")
         await asyncio.create_task(asyncio.to_thread(works, 0.3), name="elsewhere")
         asyncio.get_running_loop().call_soon(works, 0.3)
@@ -192,15 +192,34 @@ async def test_a_step_that_imports_a_module_does_not_count_and_the_next_does() -
     assert [step.name for step in found] == ["works"]
 
 
-@pytest.mark.parametrize(("slow", "blamed"), [(1.0, 1), (4.0, 0)])
+@pytest.mark.parametrize(("slow", "blamed"), [(1.0, 1), (1000.0, 0)])
 async def test_what_takes_long_where_all_takes_long_is_nobodys_fault(
     slow: float, blamed: int
 ) -> None:
-    with held(least=0.1, slow=lambda _: slow) as found:
+    with held(least=0.1, slow=lambda _: slow, taken=lambda: 0.0) as found:
         asyncio.get_running_loop().call_soon(works, 0.3)
         await asyncio.sleep(0)
     assert len(found) == blamed
     assert loopsteps.slowness() >= 1
+
+
+@pytest.mark.parametrize(("robbed", "blamed"), [(0.0, 1), (500.0, 0)])
+async def test_what_the_host_took_is_nobodys_fault(robbed: float, blamed: int) -> None:
+    host = Counter()
+
+    def step() -> None:
+        works(0.3)
+        host.seconds += robbed
+
+    with held(least=0.1, slow=lambda _: 1.0, taken=host) as found:
+        asyncio.get_running_loop().call_soon(step)
+        await asyncio.sleep(0)
+    assert len(found) == blamed
+
+
+def test_what_the_host_took_is_read_from_the_system() -> None:
+    first = loopsteps.taken_by_host()
+    assert 0 <= first <= loopsteps.taken_by_host()
 
 
 CULPRIT = """
