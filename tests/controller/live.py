@@ -40,6 +40,7 @@ from tests.patience import PATIENCE, until
 READY = {"type": "Ready", "status": "True", "reason": "Connected", "message": ""}
 UNREADY = {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route"}
 SINCE = "2026-01-01T00:00:00Z"
+_CLEARED_AT_ONCE = 4
 
 
 class World:
@@ -244,10 +245,19 @@ class World:
             await self.client.merge_patch(res, name, free, namespace=namespace)
 
     async def clear(self) -> None:
-        """No Workload, no MemberCluster, no WorkloadPolicy."""
+        """No Workload, no MemberCluster, no WorkloadPolicy.
+
+        A few at a time: of sixty wide ones at once a busy API server ends some with a time-out.
+        """
+        gate = asyncio.Semaphore(_CLEARED_AT_ONCE)
+
+        async def cleared(res: Resource, meta: Mapping[str, Any]) -> None:
+            async with gate:
+                await self._delete(res, meta)
+
         for res in (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES):
             items = (await self.client.list(res))["items"]
-            await asyncio.gather(*(self._delete(res, each["metadata"]) for each in items))
+            await asyncio.gather(*(cleared(res, each["metadata"]) for each in items))
 
     async def space(self, name: str) -> World:
         """The same hub, seen from another namespace."""
