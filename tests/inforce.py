@@ -28,27 +28,47 @@ _REFUSED = _PLAIN | {"metadata": {"name": "canary", "namespace": "kube-system"}}
 _COMPLETED = _PLAIN | {"spec": _PLAIN["spec"] | {"schedulerName": ""}}
 
 
-def may(cluster: Cluster, user: str, verb: str, resource: str, **attributes: str) -> bool:
-    """Whether that user may do so by now. `attributes` are group, namespace, name, subresource."""
-    service_account = user.startswith("system:serviceaccount:")
-    groups = ["system:serviceaccounts"] if service_account else []
-    about = {"verb": verb, "resource": resource, **attributes}
-    review = {
+def attributes(what: str) -> dict[str, Any]:
+    """Verb, resource[.group][/name] and options, as `kubectl auth can-i` takes them, for a review."""
+    verb, resource, *options = what.split()
+    if resource.startswith("/"):
+        return {"nonResourceAttributes": {"verb": verb, "path": resource}}
+    target, _, name = resource.partition("/")
+    plural, _, group = target.partition(".")
+    found = {"verb": verb, "resource": plural, "group": group, "name": name}
+    while options:
+        option, _, value = options.pop(0).partition("=")
+        if option == "--subresource":
+            found["subresource"] = value
+        elif option == "-n":
+            found["namespace"] = options.pop(0)
+        else:
+            assert option == "-A", option
+    return {"resourceAttributes": found}
+
+
+def review_of(user: str, what: str) -> dict[str, Any]:
+    """A SubjectAccessReview: whether that user or service account may do so."""
+    groups = ["system:authenticated"]
+    if user.startswith("system:serviceaccount:"):
+        namespace = user.split(":")[2]
+        groups += ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
+    return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SubjectAccessReview",
-        "spec": {
-            "user": user,
-            "groups": [*groups, "system:authenticated"],
-            "resourceAttributes": about,
-        },
+        "spec": {"user": user, "groups": groups, **attributes(what)},
     }
-    answer = cluster.kubectl("create", "-f", "-", "-o", "json", input=json.dumps(review))
-    return bool(json.loads(answer)["status"]["allowed"])
 
 
-def until_may(cluster: Cluster, user: str, verb: str, resource: str, **attributes: str) -> None:
-    """Return once the authorizer has heard of that right."""
-    hold_on(lambda: may(cluster, user, verb, resource, **attributes))
+def until_may(cluster: Cluster, user: str, what: str) -> None:
+    """Return once the authorizer has heard of that right, told as for `kubectl auth can-i`."""
+    review = json.dumps(review_of(user, what))
+
+    def allowed() -> bool:
+        answer = cluster.kubectl("create", "-f", "-", "-o", "json", input=review)
+        return bool(json.loads(answer)["status"]["allowed"])
+
+    hold_on(allowed)
 
 
 def until_judging(cluster: Cluster, kinds: set[str]) -> None:

@@ -32,6 +32,7 @@ as if each asked for the most that any of them does, and could lie everywhere.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -85,7 +86,13 @@ class Load:
     ) -> Load:
         """The load of a unit."""
         place = (tuple(sorted((node_selector or {}).items())), tuple(tolerations))
-        return Load(tuple(sorted(request.items())), place)
+        return _one(tuple(sorted(request.items())), place)
+
+
+@functools.lru_cache(maxsize=1024)
+def _one(request: tuple[tuple[str, int], ...], place: Place) -> Load:
+    """Made once for all units alike: each event of a Workload asks for it several times."""
+    return Load(request, place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,7 @@ class Reporter:
         self._outcomes: dict[Key, dict[str, Outcome]] = {}
         self._due: dict[Key, float] = {}
         self._begun: dict[Key, float] = {}
+        self._released: dict[Key, str] = {}  # the version that was let go of
         self._rush = Rush(ground.clock)
         self._write_seconds = 0.0
         self.queue: WorkQueue[Key] = WorkQueue(
@@ -100,7 +101,7 @@ class Reporter:
 
     def forget(self, key: Key) -> None:
         """There is no such Workload any more."""
-        for notes in (self._outcomes, self._due, self._begun):
+        for notes in (self._outcomes, self._due, self._begun, self._released):
             notes.pop(key, None)
         self._pauses.over(key)
 
@@ -132,9 +133,14 @@ class Reporter:
         if workload.metadata.deleting and not self._finalizer.awaited(workload):
             if not self._fresh():
                 return STALE_SECONDS
-            self.forget(workload.metadata.key)
+            key, version = workload.metadata.key, workload.metadata.resource_version
+            if self._released.get(key) == version:
+                return None  # the news of it is under way
+            self.forget(key)
             witnesses = self._finalizer.witnesses(workload)  # its end is seen before our answer is
             await self._workloads.release(workload)
+            if self._workloads.informer.get(key) is workload:  # else nobody looks at it any more
+                self._released[key] = version
             if is_ours(workload):
                 _log_end(workload, witnesses)
             return None

@@ -214,9 +214,7 @@ async def test_a_held_back_cluster_watch_leads_nobody_into_room_that_is_taken() 
         await stage.until(lambda: stage.placed("first") == {"a": 8})
         release = stage.hub.hold(MEMBER_CLUSTERS)
         full = stage.hub.edit(MEMBER_CLUSTERS, "a", {"status": free("0")}, status=True)
-        version = int(full["metadata"]["resourceVersion"])
-        share = {"name": "a", "replicas": 8, "scheduled": 8, "capacityVersion": version}
-        stage.hub.edit(WORKLOADS, "first", {"status": {"clusters": [share]}}, status=True)
+        counted(stage, 8, by=full)
         await stage.calm(2)
         stage.workload("other", replicas=8)
         await stage.until(lambda: stage.says("other")[0])
@@ -238,9 +236,7 @@ async def test_room_that_went_with_the_status_that_was_late_is_found() -> None:
         release = stage.hub.hold(MEMBER_CLUSTERS)
         # Others left 4 meanwhile.
         told = stage.hub.edit(MEMBER_CLUSTERS, "a", {"status": free("6")}, status=True)
-        version = int(told["metadata"]["resourceVersion"])
-        share = {"name": "a", "replicas": 6, "scheduled": 6, "capacityVersion": version}
-        stage.hub.edit(WORKLOADS, "first", {"status": {"clusters": [share]}}, status=True)
+        counted(stage, 6, by=told)
         stage.workload("other", replicas=5)
         await stage.until(lambda: stage.says("other")[0])
         assert not stage.placed("other")
@@ -261,10 +257,15 @@ async def test_who_was_refused_while_units_counted_twice_is_placed_soon() -> Non
         await stage.until(lambda: stage.says("other")[0])
         await stage.calm(2 * ROUND_SECONDS)
         assert not stage.placed("other")
-        version = int(told["metadata"]["resourceVersion"])
-        share = {"name": "a", "replicas": 4, "scheduled": 4, "capacityVersion": version}
-        stage.hub.edit(WORKLOADS, "first", {"status": {"clusters": [share]}}, status=True)
+        counted(stage, 4, by=told)
         await stage.until(lambda: stage.placed("other") == {"a": 4}, seconds=ROUND_SECONDS)
+
+
+def counted(stage: Stage, units: int, *, by: Any) -> None:
+    """Tell of the first Workload that this version of its cluster counts so many of its units."""
+    version = int(by["metadata"]["resourceVersion"])
+    share = {"name": "a", "replicas": units, "scheduled": units, "capacityVersion": version}
+    stage.hub.edit(WORKLOADS, "first", {"status": {"clusters": [share]}}, status=True)
 
 
 def free(cpu: str) -> dict[str, Any]:

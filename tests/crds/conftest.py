@@ -42,16 +42,9 @@ class Tenant:
         }
 
 
-@pytest.fixture(scope="session")
-def judging_hub(hub: Any) -> Any:
-    """The hub, whose API server has learnt of both policies."""
-    return hub
-
-
 @pytest.fixture
-def tenant(judging_hub: Any) -> Iterator[Tenant]:
+def tenant(hub: Any) -> Iterator[Tenant]:
     namespace = f"crds-{next(_numbers)}"
-    hub = judging_hub
     hub.kubectl("create", "namespace", namespace)
     yield Tenant(hub, namespace)
     # No controller ends a namespace on this hub, so what the test made goes by name.

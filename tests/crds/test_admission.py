@@ -20,7 +20,6 @@ from tests.patience import hold_on
 
 MARK = f"{NORMALISED_PREFIX}workload-policy"
 FIRST, SECOND = POLICY_ALIASES
-WORKLOADS = {"resource": "workloads", "group": "stowage.dev"}
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def author(tenant):
     resources = "--resource=workloads.stowage.dev,workloads.stowage.dev/status"
     tenant.kubectl("create", "role", "author", verbs, resources)
     tenant.kubectl("create", "rolebinding", "author", "--role=author", f"--user={user}")
-    until_may(tenant.hub, user, "update", **WORKLOADS, namespace=tenant.namespace)
+    until_may(tenant.hub, user, f"update workloads.stowage.dev -n {tenant.namespace}")
     return user
 
 
@@ -52,7 +51,7 @@ def grant(tenant, user: str, name_of: str, resource: str = "targetnamespaces") -
         }
     )
     tenant.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", f"--user={user}")
-    until_may(tenant.hub, user, "use", resource, group="stowage.dev", name=name_of)
+    until_may(tenant.hub, user, f"use {resource}.stowage.dev/{name_of}")
 
 
 def config_map(namespace: str) -> dict:
@@ -84,7 +83,7 @@ def test_a_role_in_ones_own_namespace_grants_nothing(tenant, author):
     tenant.kubectl(
         "create", "rolebinding", "all", "--clusterrole=cluster-admin", f"--user={author}"
     )
-    until_may(tenant.hub, author, "delete", "pods", namespace=tenant.namespace)
+    until_may(tenant.hub, author, f"delete pods -n {tenant.namespace}")
     workload = tenant.workload("abroad", targetNamespace="demo")
     assert "it needs the verb use" in attempt(tenant, author, workload)
 
@@ -203,7 +202,7 @@ def test_only_who_may_write_the_status_may_write_the_propagators_notes(tenant, a
     verbs = "--verb=get,list,create,update,patch,delete"
     tenant.kubectl("create", "role", "plain", verbs, "--resource=workloads.stowage.dev")
     tenant.kubectl("create", "rolebinding", "plain", "--role=plain", f"--user={plain}")
-    until_may(tenant.hub, plain, "update", **WORKLOADS, namespace=tenant.namespace)
+    until_may(tenant.hub, plain, f"update workloads.stowage.dev -n {tenant.namespace}")
     tenant.apply(tenant.workload("noted"))
     patch = ["patch", "wl", "noted", "--type=merge"]
 

@@ -63,23 +63,23 @@ def dry(hub: Any, body: dict[str, Any]) -> str:
 
 
 @each
-def test_it_is_refused_and_the_field_named(judging_hub, field, value, named):
-    answer = dry(judging_hub, policy(**{field: value}))
+def test_it_is_refused_and_the_field_named(hub, field, value, named):
+    answer = dry(hub, policy(**{field: value}))
     assert "created (server dry run)" not in answer
     assert named in answer
     assert any(named in text for text in validation.policy_violations(policy(**{field: value})))
 
 
 @pytest.mark.proves("K7", "K10")
-def test_the_allowed_values_are_named(judging_hub):
-    answer = dry(judging_hub, policy(allocationType="require"))
+def test_the_allowed_values_are_named(hub):
+    answer = dry(hub, policy(allocationType="require"))
     assert '"Required", "Preferred"' in answer
-    answer = dry(judging_hub, policy(allocationMethod="fill"))
+    answer = dry(hub, policy(allocationMethod="fill"))
     assert '"Fill", "Balance"' in answer
 
 
 @pytest.mark.proves("K5", "K6")
-def test_what_is_good_is_taken(judging_hub):
+def test_what_is_good_is_taken(hub):
     expression = {"key": "app", "operator": "In", "values": ["x", "y"]}
     for spec in (
         {},
@@ -88,7 +88,7 @@ def test_what_is_good_is_taken(judging_hub):
         {"allocationPolicy": [{"name": "a", "replicas": 0}]},
         {"allocationMethod": "Fill", "scheduleStrategy": "Fill"},
     ):
-        assert "created (server dry run)" in dry(judging_hub, policy(**spec)), spec
+        assert "created (server dry run)" in dry(hub, policy(**spec)), spec
         assert validation.policy_violations(policy(**spec)) == []
 
 

@@ -45,8 +45,8 @@ def create(cluster: Any, workload: dict[str, Any], *flags: str) -> str:
 
 
 @every_case
-def test_the_api_server_refuses_and_names_the_field(judging_hub, case):
-    answer = create(judging_hub, built(case))
+def test_the_api_server_refuses_and_names_the_field(hub, case):
+    answer = create(hub, built(case))
     assert "created (server dry run)" not in answer
     assert case["field"] in answer
 
@@ -57,16 +57,16 @@ def test_python_refuses_and_names_the_field(case):
     assert any(case["field"] in text for text in found), found
 
 
-def test_the_base_of_all_cases_is_good(judging_hub):
-    assert create(judging_hub, BASE) == "workload.stowage.dev/refused created (server dry run)\n"
+def test_the_base_of_all_cases_is_good(hub):
+    assert create(hub, BASE) == "workload.stowage.dev/refused created (server dry run)\n"
     assert validation.violations(BASE) == []
 
 
 @pytest.mark.proves("C29")
 @pytest.mark.parametrize("namespace", ["kube-system", "stowage-system"])
-def test_a_forbidden_namespace_is_no_target_by_default_either(judging_hub, namespace):
+def test_a_forbidden_namespace_is_no_target_by_default_either(hub, namespace):
     workload = BASE | {"metadata": {"name": "refused", "namespace": namespace}}
     assert "spec.targetNamespace: kube-* and stowage-system are never a target" in create(
-        judging_hub, workload
+        hub, workload
     )
     assert "spec.targetNamespace" in validation.violations(workload)[0]

@@ -11,15 +11,13 @@ import yaml
 FULL = yaml.safe_load((Path(__file__).parent / "full.yaml").read_text())
 
 
-def test_the_policies_and_kinds_are_taken_without_a_warning(judging_hub):
-    policy = json.loads(judging_hub.kubectl("get", "validatingadmissionpolicy", "-o", "json"))[
-        "items"
-    ]
+def test_the_policies_and_kinds_are_taken_without_a_warning(hub):
+    policy = json.loads(hub.kubectl("get", "validatingadmissionpolicy", "-o", "json"))["items"]
     names = [p["metadata"]["name"] for p in policy]
     assert names == ["workloadmarks.stowage.dev", "workloads.stowage.dev"]
     for each in policy:
         assert not each.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
-    for crd in json.loads(judging_hub.kubectl("get", "crd", "-o", "json"))["items"]:
+    for crd in json.loads(hub.kubectl("get", "crd", "-o", "json"))["items"]:
         conditions = {c["type"]: c["status"] for c in crd["status"]["conditions"]}
         assert "NonStructuralSchema" not in conditions
         assert conditions["Established"] == "True"
@@ -169,7 +167,7 @@ def test_a_membercluster_and_its_columns(tenant):
         ("x" * 64, {}, "metadata.name"),
     ],
 )
-def test_a_wrong_membercluster_is_refused(judging_hub, name, spec, field):
+def test_a_wrong_membercluster_is_refused(hub, name, spec, field):
     cluster = {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "MemberCluster",
@@ -177,16 +175,16 @@ def test_a_wrong_membercluster_is_refused(judging_hub, name, spec, field):
         "spec": spec,
     }
     text = json.dumps(cluster)
-    answer = judging_hub.kubectl("create", "--dry-run=server", "-f", "-", input=text, check=False)
+    answer = hub.kubectl("create", "--dry-run=server", "-f", "-", input=text, check=False)
     assert field in answer
     assert "created" not in answer
 
 
-def test_short_names_and_category(judging_hub):
-    listed = judging_hub.kubectl("api-resources", "--api-group=stowage.dev", "--no-headers")
+def test_short_names_and_category(hub):
+    listed = hub.kubectl("api-resources", "--api-group=stowage.dev", "--no-headers")
     assert sorted(line.split()[:2] for line in listed.splitlines()) == [
         ["memberclusters", "mc"],
         ["workloadpolicies", "wlp"],
         ["workloads", "wl"],
     ]
-    assert "workloads" in judging_hub.kubectl("api-resources", "--categories=stowage", "-o", "name")
+    assert "workloads" in hub.kubectl("api-resources", "--categories=stowage", "-o", "name")

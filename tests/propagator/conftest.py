@@ -254,7 +254,7 @@ def token_for(member: Cluster, name: str, *, role: str = "cluster-admin") -> str
         member.kubectl("create", "serviceaccount", name, "-n", "default")
         binding = f"--clusterrole={role}", f"--serviceaccount=default:{name}"
         member.kubectl("create", "clusterrolebinding", name, *binding)
-        until_may(member, f"system:serviceaccount:default:{name}", "list", "nodes")
+        until_may(member, f"system:serviceaccount:default:{name}", "list nodes")
     return member.kubectl("create", "token", name, "-n", "default").strip()
 
 

@@ -365,7 +365,7 @@ async def test_a_narrow_secret_has_writes_made_as_the_namespaces_own_account(
         "--serviceaccount=tenant:stowage",
     )
     account = "system:serviceaccount:tenant:stowage"
-    until_may(m1, account, "create", "configmaps", namespace="tenant")
+    until_may(m1, account, "create configmaps -n tenant")
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig, "rights": "narrow"})
         await rig.becomes("m1", "Connected")

@@ -3,52 +3,30 @@
 from __future__ import annotations
 
 import base64
-import functools
 import json
 
 import yaml
 
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from tests.patience import until
+from tests.inforce import attributes, review_of, until_may
 
 ROLES = ("controller", "propagator")
 REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
-def attributes(what):
-    """Verb, resource[.group][/name] and options, as `kubectl auth can-i` takes them, for a review."""
-    verb, resource, *options = what.split()
-    if resource.startswith("/"):
-        return {"nonResourceAttributes": {"verb": verb, "path": resource}}
-    target, _, name = resource.partition("/")
-    plural, _, group = target.partition(".")
-    found = {"verb": verb, "resource": plural, "group": group, "name": name}
-    while options:
-        option, _, value = options.pop(0).partition("=")
-        if option == "--subresource":
-            found["subresource"] = value
-        elif option == "-n":
-            found["namespace"] = options.pop(0)
-        else:
-            assert option == "-A", option
-    return {"resourceAttributes": found}
-
-
 async def may(connection, what):
     """Whether whoever has this connection may do that."""
-    return await _allowed(connection, "SelfSubjectAccessReview", attributes(what))
+    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    return await _allowed(connection, kind | {"spec": attributes(what)})
 
 
 async def other_may(admin, user, what):
     """Whether that service account may."""
-    *_, namespace, _ = user.split(":")
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}"]
-    asked = {"user": user, "groups": [*groups, "system:authenticated"], **attributes(what)}
-    return await _allowed(admin, "SubjectAccessReview", asked)
+    return await _allowed(admin, review_of(user, what))
 
 
-async def rights_in_force(cluster):
+def rights_in_force(cluster):
     """Return once the hub's authorizer has heard of all that `deploy/rbac.yaml` gives.
 
     Each account's last Role, and its ClusterRole, with their bindings.
@@ -59,14 +37,13 @@ async def rights_in_force(cluster):
             f"patch leases.coordination.k8s.io/stowage-{role} -n {SYSTEM_NAMESPACE}",
             "patch workloads.stowage.dev --subresource=status -n shop",
         ):
-            await until(functools.partial(other_may, cluster.connection(), user, what))
+            until_may(cluster, user, what)
 
 
-async def _allowed(connection, kind, spec):
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+async def _allowed(connection, review):
     async with ApiClient(connection) as client:
-        path = f"{REVIEWS}/{kind.lower()}s"
-        answer = json.loads(await client.request("POST", path, body=body))
+        path = f"{REVIEWS}/{review['kind'].lower()}s"
+        answer = json.loads(await client.request("POST", path, body=review))
     return answer["status"]["allowed"]
 
 

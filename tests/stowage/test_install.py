@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -25,7 +24,7 @@ PROPAGATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-propagator"
 def installed(make_cluster, stowage):
     cluster = make_cluster("install")
     _install(stowage, cluster)
-    asyncio.run(accounts.rights_in_force(cluster))
+    accounts.rights_in_force(cluster)
     return cluster
 
 

@@ -79,7 +79,7 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
     secret = join.secret("worker", SYSTEM_NAMESPACE, member.admin_kubeconfig, {})
     _create(hub, secret, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rights"}})
     _create(hub, *_policy_and_workloads())
-    await accounts.rights_in_force(hub)
+    accounts.rights_in_force(hub)
     processes = []
     try:
         for role in accounts.ROLES:
