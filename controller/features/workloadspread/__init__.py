@@ -1,0 +1,1 @@
+"""WorkloadSpread: ordered subsets of clusters for one Workload, wholly in this folder."""

@@ -1,0 +1,78 @@
+"""The ledger of WorkloadSpreads: which of them divides the units of which Workload.
+
+Nothing is counted here: a spread bounds one Workload, whose own shares a decision knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from controller.features.workloadspread.compiled import Spread
+from controller.framework.ledger import Placed
+from controller.model.unit import Unit
+from machinery.types.metadata import Key
+
+
+class Spreads:
+    """Every spread by its key, and by its target."""
+
+    def __init__(self) -> None:
+        self._spreads: dict[Key, Spread] = {}
+        self._of: dict[Key, list[Spread]] = {}
+
+    def put_spread(self, spread: Spread) -> set[Key]:
+        """Take a spread, new or changed; the Workloads that are told something else by it."""
+        before = self._take_out(spread.key)
+        self._spreads[spread.key] = spread
+        there = self._of.setdefault(spread.target, [])
+        there.append(spread)
+        there.sort(key=_precedence)
+        if before is None or before.target == spread.target:
+            return {spread.target}
+        return {before.target, spread.target}
+
+    def drop_spread(self, key: Key) -> set[Key]:
+        """Forget a spread; the Workloads that it told something."""
+        before = self._take_out(key)
+        return set() if before is None else {before.target}
+
+    def get(self, key: Key) -> Spread | None:
+        """The spread of that namespace and name."""
+        return self._spreads.get(key)
+
+    def of(self, key: Key) -> Spread | None:
+        """The spread that divides a Workload: of several the oldest that makes sense, if any does.
+
+        It may have a fault, and then there is no other one without.
+        """
+        there = self._of.get(key)
+        return there[0] if there else None
+
+    def rivals(self, key: Key) -> Sequence[Spread]:
+        """The other spreads that name this Workload, and have no say."""
+        return tuple(self._of.get(key, ())[1:])
+
+    def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        """Nothing is counted."""
+
+    def drop(self, key: Key) -> None:
+        """Nothing is counted."""
+
+    def overlay(self, placed: Placed) -> Self:
+        """The same: it reads no placements."""
+        return self
+
+    def _take_out(self, key: Key) -> Spread | None:
+        before = self._spreads.pop(key, None)
+        if before is not None:
+            left = [each for each in self._of[before.target] if each.key != key]
+            if left:
+                self._of[before.target] = left
+            else:
+                del self._of[before.target]
+        return before
+
+
+def _precedence(spread: Spread) -> tuple[bool, str, str]:
+    return (bool(spread.fault), *spread.age)
