@@ -145,15 +145,14 @@ def _read(stored: Any) -> tuple[SpreadSpec, str]:
 
 def _subset(said: SubsetSpec) -> Subset:
     """A subset that has no fault."""
-    most, percent = said.max_replicas, None
-    if isinstance(most, str):
-        most, percent = None, int(most.removesuffix("%"))
+    most = said.max_replicas
+    percent = int(most.removesuffix("%")) if isinstance(most, str) else None
     return Subset(
         name=said.name,
         required=said.required_node_selector_term or said.required_cluster_selector_term,
         preferred=tuple(said.preferred_node_selector_terms),
         tolerations=tuple(said.tolerations),
-        most=most,
+        most=None if isinstance(most, str) else most,
         percent=percent,
         patch=said.patch,
     )
