@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.explain.steps import Occasion
+from controller.model.learning import Limit
 from controller.model.learnt import stored
 from controller.model.objects import Workload
-from controller.planner.learning import Limit
 from controller.scheduling.decision import Decision
 from crds.why import ChangeCause
 from crds.workload import ScheduledReason, WorkloadCondition

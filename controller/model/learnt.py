@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from controller.model.learning import Limit
 from controller.model.objects import Workload, WorkloadStatus
-from controller.planner.learning import Limit
 from controller.planner.problem import UNBOUNDED
 from crds.workload import ShareState
 from machinery.clock import timestamp

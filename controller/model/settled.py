@@ -1,6 +1,6 @@
 """From what the clusters report of a divided Workload to the limits that its next plan keeps to.
 
-`controller.planner.learning` is the rule; here stands when a report is taken for true: units count
+`controller.model.learning` is the rule; here stands when a report is taken for true: units count
 as having no node only once they have waited for `patience`, because a cluster that grows by itself
 needs a while.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from controller.model.learning import learn, next_expiry
 from controller.model.unit import Unit
-from controller.planner.learning import learn, next_expiry
 
 
 def settled(unit: Unit, now: datetime, patience: timedelta) -> Unit:

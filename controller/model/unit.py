@@ -16,6 +16,7 @@ import msgspec
 
 from controller.cache.inflight import Load
 from controller.model import podtemplate, why
+from controller.model.learning import Limit
 from controller.model.learnt import Shown, shown, stored
 from controller.model.objects import (
     ClusterAffinity,
@@ -29,7 +30,6 @@ from controller.model.objects import (
     WorkloadSpec,
 )
 from controller.model.requests import request_of
-from controller.planner.learning import Limit
 from crds.admission.carried import guarded, kind_name
 from crds.names import BINDING_LABELS
 from crds.template import REPLICAS_PATHS

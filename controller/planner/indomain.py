@@ -100,6 +100,14 @@ def given_by_rank(clusters: Clusters, place: Ints, units: Ints, method: Method) 
     return given
 
 
+def taken_by_score(start: Ints, top: Ints, score: Ints, order: Ints, units: int) -> Ints:
+    """By rank where no domains have an order: the best clusters take all they can."""
+    line = np.lexsort((order, -score))
+    taken = np.zeros_like(start)
+    taken[line] = first_come(np.maximum(top - start, 0)[line], units)
+    return taken
+
+
 def taken_packed(
     place: Ints, start: Ints, top: Ints, order: Ints, units: Ints, *, lowers: bool
 ) -> Ints:
@@ -201,5 +209,6 @@ __all__ = [
     "ranked",
     "shrink",
     "taken_by_rank",
+    "taken_by_score",
     "taken_packed",
 ]

@@ -24,7 +24,6 @@ because what serves the inner counts for the outer too. Pure, integers only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -43,7 +42,7 @@ from controller.planner.problem import (
     quotas,
 )
 from controller.planner.reasons import Contradiction, Obstacle, Reason
-from controller.planner.steps import decline_to, grow_by_rule
+from controller.planner.steps import by_weight_alone, decline_to, hand_out, stay
 from controller.planner.unitcycle import DomainOrder, assignment_order
 from controller.planner.webster import Ints, Mask, Nest, divide
 
@@ -172,7 +171,7 @@ def _grow(problem: Problem, held: Ints, first: Mask | None) -> tuple[Ints, LastS
 
 def _shrink(problem: Problem, held: Ints) -> tuple[Ints, LastStep]:
     """Keep what is within all bounds, then what has no weight, then what stands over a bound."""
-    if not _by_weight_alone(problem):
+    if problem.subsets is not None or not by_weight_alone(problem):
         return decline_to(problem, held, _nests(problem))
     within = np.minimum(problem.cap(), held)
     kept, last = _fill(problem, start=np.zeros_like(held), top=within)
@@ -181,7 +180,7 @@ def _shrink(problem: Problem, held: Ints) -> tuple[Ints, LastStep]:
         if int(kept.sum()) == problem.total:
             break
         last = LastStep(weight, kept, top, bounded)
-        kept = _divide(problem, weight, kept, top, _nests(problem) if bounded else ())
+        kept = hand_out(problem, weight, kept, top, _nests(problem) if bounded else ())
     return kept, last
 
 
@@ -193,43 +192,21 @@ def _fill(
     nests, base = _nests(problem), start
     wished = np.where(problem.lower > 0, np.maximum(problem.weight, 1), problem.weight)
     if first is not None:
-        base = _divide(problem, wished, base, np.minimum(floor, first), nests, lowers=True)
+        base = hand_out(problem, wished, base, np.minimum(floor, first), nests, lowers=True)
     if (floor > base).any():
-        base = _divide(problem, wished, base, floor, nests, lowers=True)
+        base = hand_out(problem, wished, base, floor, nests, lowers=True)
     for depth, bound in reversed(list(enumerate(problem.groups))):
         if bound.lower.any():
             least = Nest(bound.group, np.minimum(bound.lower, bound.upper))
-            base = _divide(
+            base = hand_out(
                 problem, problem.weight, base, top, [*nests[:depth], least, *nests[depth + 1 :]]
             )
-    shares = _divide(problem, problem.weight, base, top, nests)
-    return shares, LastStep(problem.weight, base, top, bounded=True)
+    shares = hand_out(problem, problem.weight, base, top, nests, overflow=True)
+    return stay(problem, shares), LastStep(problem.weight, base, top, bounded=True)
 
 
 def _nests(problem: Problem) -> list[Nest]:
     return [Nest(bound.group, bound.upper) for bound in problem.groups]
-
-
-def _by_weight_alone(problem: Problem) -> bool:
-    """Whether weights decide between all clusters, within groups that nest."""
-    return problem.domains is None and problem.inside is Inside.WEIGHT and problem.nests()
-
-
-def _divide(
-    problem: Problem,
-    weight: Ints,
-    start: Ints,
-    top: Ints,
-    nests: Sequence[Nest],
-    *,
-    lowers: bool = False,
-) -> Ints:
-    """What each cluster holds once all units are handed out, or no more fit."""
-    if not _by_weight_alone(problem):
-        return grow_by_rule(problem, weight, start, top, nests, lowers=lowers)
-    return divide(
-        problem.total, weight=weight, start=start, top=top, order=problem.order, nests=nests
-    )
 
 
 def _takes(problem: Problem, held: Ints) -> Ints:

@@ -15,6 +15,7 @@ from functools import reduce
 import numpy as np
 
 from controller.planner.indomain import Inside
+from controller.planner.subsets import Subsets
 from controller.planner.unitcycle import DomainOrder
 from controller.planner.webster import MAX_UNITS, MAX_WEIGHT, Ints
 
@@ -92,6 +93,7 @@ class Problem:
         inside: what decides between the clusters of a domain; of all, where there is no order.
         domains: the order in which domains take units, and their quotas. They may cross `groups`.
         counts: how many domains of other topologies are used, in the order of their precedence.
+        subsets: are filled one after the other; clusters in none take no new unit.
         score: how well each cluster suits, the greater the better; all alike without.
         names: of the clusters, for the reasons.
     """
@@ -108,6 +110,7 @@ class Problem:
     inside: Inside = Inside.WEIGHT
     domains: DomainOrder | None = None
     counts: tuple[DomainCount, ...] = ()
+    subsets: Subsets | None = None
     score: Ints | None = None
     names: Sequence[str] = ()
 
@@ -128,6 +131,8 @@ class Problem:
         for depth, bound in enumerate(self.groups):
             _check_group(f"groups[{depth}]", bound, before, size)
             before = bound
+        if self.subsets is not None:
+            self.subsets.check(size)
 
     def cap(self) -> Ints:
         """Shape (n,): the least of the three bounds on a single cluster."""

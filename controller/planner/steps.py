@@ -8,12 +8,16 @@ is what the loop over units does, as what follows depends only on what is held.
 Shrinking keeps layers: what leaves last is the lower bounds, then what is within all bounds, what
 has no weight, what stands over the bounds of groups, what stands over those of clusters. In the
 layer in which the total lies the domains give back in their order.
+
+Subsets take units one after the other, each within its cap and by the rules between its clusters;
+one that overflows is filled up whatever room there is before the next one has a turn. When units
+leave, each deletion cost is a layer of its own, and what has no weight leaves first in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,11 +28,114 @@ from controller.planner.indomain import (
     in_line,
     ranked,
     taken_by_rank,
+    taken_by_score,
     taken_packed,
 )
 from controller.planner.problem import LastStep, Problem
+from controller.planner.subsets import Subsets
 from controller.planner.unitcycle import decline, growth
-from controller.planner.webster import MAX_UNITS, Ints, Nest, sums, until_full
+from controller.planner.webster import (
+    MAX_UNITS,
+    Ints,
+    Mask,
+    Nest,
+    divide,
+    first_come,
+    sums,
+    until_full,
+)
+
+
+def by_weight_alone(problem: Problem) -> bool:
+    """Whether weights decide between all clusters, within groups that nest."""
+    return problem.domains is None and problem.inside is Inside.WEIGHT and problem.nests()
+
+
+def hand_out(
+    problem: Problem,
+    weight: Ints,
+    start: Ints,
+    top: Ints,
+    nests: Sequence[Nest],
+    *,
+    lowers: bool = False,
+    overflow: bool = False,
+) -> Ints:
+    """What each cluster holds once all units are handed out, or no more fit.
+
+    Args:
+        problem: total, rules, subsets, order.
+        weight: 0 takes nothing beyond its start.
+        start: shape (n,), what is held to begin with.
+        top: shape (n,), the most that a cluster may hold.
+        nests: bounds on groups.
+        lowers: lower bounds are served.
+        overflow: subsets that may do so pass the room of their clusters.
+    """
+    if problem.subsets is None:
+        if not by_weight_alone(problem):
+            return grow_by_rule(problem, weight, start, top, nests, lowers=lowers)
+        return divide(
+            problem.total, weight=weight, start=start, top=top, order=problem.order, nests=nests
+        )
+    held, subsets = start, problem.subsets
+    over, passed = _overflowing(problem, weight, subsets.crowded)
+    for at in np.flatnonzero(~subsets.closed).tolist():
+        if int(held.sum()) >= problem.total:
+            break
+        held = _into(problem, subsets, at, weight, held, top, nests, lowers=lowers)
+        if overflow and subsets.overflow[at]:
+            held = _into(problem, subsets, at, over, held, passed, nests, lowers=lowers)
+    return held
+
+
+def _overflowing(problem: Problem, weight: Ints, crowded: Mask) -> tuple[Ints, Ints]:
+    """Weights and tops of units that need no room."""
+    over = np.where((weight > 0) | crowded, np.maximum(weight, 1), 0)
+    return over, np.minimum(problem.upper, problem.learnt)
+
+
+def _into(
+    problem: Problem,
+    subsets: Subsets,
+    at: int,
+    weight: Ints,
+    held: Ints,
+    top: Ints,
+    nests: Sequence[Nest],
+    *,
+    lowers: bool,
+) -> Ints:
+    """What each cluster holds once one subset is at its cap, or takes no more.
+
+    A unit in a cluster of several subsets may count to another one. Then there is room again.
+    """
+    able = subsets.inside[at] & (weight > 0) & (top > held)
+    if not able.any():
+        return held
+    alone = replace(problem, subsets=None, score=subsets.score(at, problem.scored()))
+    while True:
+        left = int(subsets.cap[at] - subsets.counted(held)[at])
+        units = min(left, problem.total - int(held.sum()))
+        if units <= 0:
+            return held
+        limited = replace(alone, total=int(held.sum()) + units)
+        before, frozen = held, np.where(able, np.maximum(top, held), held)
+        held = hand_out(limited, weight, before, frozen, nests, lowers=lowers)
+        if int(held.sum()) < limited.total:
+            return held
+
+
+def stay(problem: Problem, held: Ints) -> Ints:
+    """What each holds when units that found no place elsewhere remain where they wait."""
+    subsets = problem.subsets
+    if subsets is None:
+        return held
+    line = np.lexsort((problem.order, -problem.scored(), subsets.home))
+    waiting = np.maximum(problem.present - held, 0)[line]
+    after = held.copy()
+    after[line] += first_come(waiting, max(problem.total - int(held.sum()), 0))
+    return after
 
 
 def grow_by_rule(
@@ -100,6 +207,9 @@ class _Growth:
 
     def _inside(self, place: Ints, start: Ints, top: Ints, units: Ints) -> Ints:
         order = self.problem.order
+        if self.problem.inside is Inside.RANK:
+            score = self.problem.scored()
+            return start + taken_by_score(start, top, score, order, int(units[0]))
         if self.problem.inside is Inside.FEWEST:
             return start + taken_packed(place, start, top, order, units, lowers=self.lowers)
         cap = sums(place, start, len(units)) + units
@@ -126,25 +236,46 @@ class _Layer:
     top: Ints
     fullest: Ints
     other: Ints
+    score: Ints
 
 
 def _layers(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Iterator[_Layer]:
     """Rising: what is kept first comes first."""
     within = np.minimum(problem.cap(), held)
     floor = np.minimum(problem.lower, within)
-    mine = np.where(problem.weight > 0, within, floor)
-    inside = within
+    inside, none, score = within, np.zeros_like(held), problem.scored()
     for nest in nests:
         inside = _trimmed(problem, inside, floor, nest)
-    none = np.zeros_like(held)
-    floor, mine = np.minimum(floor, inside), np.minimum(mine, inside)
-    yield _Layer(floor, floor, none)
-    # A cluster that keeps a lower bound stays in use: what it has beside that empties no cluster.
-    yield _Layer(mine, mine, floor == 0)
-    if nests:
-        yield _Layer(inside, inside, none)
-    yield _Layer(within, within, none)
-    yield _Layer(held, within, none)
+    floor = np.minimum(floor, inside)
+    if problem.subsets is not None:
+        yield from _by_cost(problem, problem.subsets, floor, inside)
+    else:
+        mine = np.where(problem.weight > 0, inside, floor)
+        yield _Layer(floor, floor, none, score)
+        # A cluster that keeps a lower bound stays in use: what it has beside empties no cluster.
+        yield _Layer(mine, mine, floor == 0, score)
+    if nests or problem.subsets is not None:
+        yield _Layer(inside, inside, none, score)
+    yield _Layer(within, within, none, score)
+    yield _Layer(held, within, none, score)
+
+
+def _by_cost(problem: Problem, subsets: Subsets, floor: Ints, held: Ints) -> Iterator[_Layer]:
+    """Lower bounds, then all, each from the highest deletion cost to the lowest."""
+    counted, excess, outside = subsets.classified(held)
+    classes = (*counted, *excess, outside)
+    scores = [subsets.score(at, problem.scored()) for at in range(len(subsets.names))]
+    heavy = (problem.weight > 0) | subsets.crowded
+    for bound, least in ((floor, np.zeros_like(floor)), (held, floor)):
+        before = np.zeros_like(held)
+        for units, score in zip(classes, (*scores, *scores, problem.scored()), strict=True):
+            after = before + units
+            if not units.any():
+                continue
+            for top in (np.where(heavy, after, before), after):
+                kept = np.maximum(np.minimum(top, bound), least)
+                yield _Layer(kept, kept, floor == 0, score)
+            before = after
 
 
 def _trimmed(problem: Problem, held: Ints, floor: Ints, nest: Nest) -> Ints:
@@ -158,7 +289,8 @@ def _trimmed(problem: Problem, held: Ints, floor: Ints, nest: Nest) -> Ints:
                 break
             below = np.where(inside, least, held)
             units = min(units, int((held - below).sum()))
-            held = held - _given(problem, weight, below, _Layer(held, held, none), units)
+            layer = _Layer(held, held, none, problem.scored())
+            held = held - _given(problem, weight, below, layer, units)
     return held
 
 
@@ -169,7 +301,7 @@ def _given(problem: Problem, weight: Ints, below: Ints, above: _Layer, units: in
         place, by_domain = np.zeros_like(own), np.array([units], dtype=np.int64)
     else:
         order = order.after(above.top - problem.present)
-        clusters = ranked(order, problem.scored(), problem.order, own)
+        clusters = ranked(order, above.score, problem.order, own)
         place, size = order.leaving, len(order.names) + 1
         if not order.quota.ordered:
             place, by_domain = np.zeros_like(own), np.array([units], dtype=np.int64)
@@ -178,6 +310,8 @@ def _given(problem: Problem, weight: Ints, below: Ints, above: _Layer, units: in
         if problem.inside is Inside.RANK:
             return given_by_rank(clusters, place, by_domain, order.quota.method)
     kept = sums(place, own, len(by_domain)) - by_domain
+    if problem.inside is Inside.RANK:
+        return own - taken_by_score(below, above.top, above.score, problem.order, int(kept[0]))
     if problem.inside is Inside.FEWEST:
         line = np.lexsort((problem.order, -above.fullest, above.other, place))
         return own - in_line(line, place, own, kept)

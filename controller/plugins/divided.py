@@ -15,10 +15,10 @@ import numpy as np
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.interface import Candidates, CycleState
 from controller.model import settled
+from controller.model.learning import as_bounds
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
-from controller.planner.learning import as_bounds
 from controller.planner.problem import UNBOUNDED, Problem
 from crds.workload import Packing
 

@@ -17,10 +17,10 @@ from typing import Any
 from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.framework import runtime
+from controller.model.learning import FIRST_HOLD, Limit
 from controller.model.learnt import Shown
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
-from controller.planner.learning import FIRST_HOLD, Limit
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 

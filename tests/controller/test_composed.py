@@ -11,7 +11,7 @@ import pytest
 from controller.config import default_profile
 from controller.explain.record import record as explained
 from controller.framework.events import MEMBER_CLUSTER, Action
-from controller.planner.learning import Limit
+from controller.model.learning import Limit
 from controller.planner.reasons import Why
 from controller.queue.hints import Hints
 from controller.scheduling.scheduler import awaited

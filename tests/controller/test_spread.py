@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from controller.explain.record import record
-from controller.planner.learning import Limit
+from controller.model.learning import Limit
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason, WorkloadState
 from tests.examples import examples

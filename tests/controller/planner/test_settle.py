@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from controller.planner.learning import (
+from controller.model.learning import (
     FIRST_HOLD,
     LONGEST_HOLD,
     Limit,

@@ -1,0 +1,180 @@
+"""Subsets by example: who takes the next unit, who gives one back, and what each one costs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from controller.planner.indomain import Inside
+from controller.planner.plan import UNBOUNDED, Problem, apportion
+from controller.planner.subsets import Subsets
+
+from .plain import ints, problem
+
+FREE = UNBOUNDED
+
+
+def subsets(inside: Sequence[str], cap: Sequence[int], size: int, **said: Any) -> Subsets:
+    """Named a, b, ...; each says its clusters by their digits: `subsets(["0", "12"], [1, 5], 3)`."""
+    number = len(inside)
+    return Subsets(
+        names=[chr(ord("a") + at) for at in range(number)],
+        inside=np.array(
+            [[str(row) in each for row in range(size)] for each in inside], dtype=np.bool_
+        ).reshape(number, size),
+        cap=ints(cap),
+        closed=np.array([chr(ord("a") + at) in said.get("closed", "") for at in range(number)]),
+        overflow=np.array([chr(ord("a") + at) in said.get("overflow", "") for at in range(number)]),
+        rank=ints(said.get("rank", np.zeros((number, size), dtype=np.int64))).reshape(number, size),
+        crowded=np.array([str(row) in said.get("crowded", "") for row in range(size)]),
+    )
+
+
+def spread(total: int, inside: Sequence[str], cap: Sequence[int], **said: Any) -> Problem:
+    """A problem of as many clusters as are named, by rank."""
+    size = said.pop("size", 1 + max(int(digit) for digit in "".join(inside)))
+    columns = {name: said.pop(name) for name in ("room", "present", "learnt") if name in said}
+    weight = [int(str(row) not in said.get("crowded", "")) for row in range(size)]
+    of = problem(total, weight, **columns)
+    return replace(of, inside=Inside.RANK, subsets=subsets(inside, cap, size, **said))
+
+
+def shares(of: Problem) -> list[int]:
+    return apportion(of).shares.tolist()
+
+
+def scaled(of: Problem, *totals: int) -> list[list[int]]:
+    """The shares after each total, one after the other."""
+    found = []
+    for total in totals:
+        of = replace(of, total=total)
+        of = replace(of, present=apportion(of).shares)
+        found.append(of.present.tolist())
+    return found
+
+
+@pytest.mark.proves("W4")
+def test_one_subset_is_filled_before_the_next() -> None:
+    assert shares(spread(5, ["0", "1", "2"], [2, 2, FREE])) == [2, 2, 1]
+
+
+@pytest.mark.proves("W6")
+def test_a_cap_of_100_and_an_elastic_rest() -> None:
+    of = spread(0, ["0", "1"], [100, FREE])
+    assert scaled(of, 80, 130) == [[80, 0], [100, 30]]
+
+
+@pytest.mark.proves("W8")
+@pytest.mark.parametrize(
+    ("total", "cap", "placed"),
+    [(10, [2, 2, 6], [2, 2, 6]), (5, [1, 1, 3], [1, 1, 3]), (4, [1, 1, 3], [1, 1, 2])],
+)
+def test_caps_that_percentages_gave(total: int, cap: list[int], placed: list[int]) -> None:
+    assert shares(spread(total, ["0", "1", "2"], cap)) == placed
+
+
+@pytest.mark.proves("W9")
+def test_parts_are_kept_down_and_up_again() -> None:
+    of = spread(10, ["0", "1", "2"], [2, 2, 6])
+    of = replace(of, present=apportion(of).shares)
+    fewer = subsets(["0", "1", "2"], [1, 1, 3], 3)
+    less = replace(of, total=5, subsets=fewer)
+    assert shares(less) == [1, 1, 3]
+    assert shares(replace(of, present=ints([1, 1, 3]))) == [2, 2, 6]
+
+
+@pytest.mark.proves("W10", "W13")
+def test_the_elastic_pool_shrinks_first() -> None:
+    of = spread(0, ["0", "1"], [100, FREE])
+    assert scaled(of, 130, 110, 90, 100) == [[100, 30], [100, 10], [90, 0], [100, 0]]
+
+
+@pytest.mark.proves("W13", "W14")
+def test_units_that_are_too_many_go_before_those_of_the_last_subset() -> None:
+    of = spread(10, ["0", "1"], [4, 3], present=[7, 3])
+    assert of.subsets is not None
+    counted, excess, outside = of.subsets.classified(of.present)
+    assert counted.tolist() == [[4, 0], [0, 3]]
+    assert excess.tolist() == [[3, 0], [0, 0]]
+    assert outside.tolist() == [0, 0]
+    inside, over, none = of.subsets.cost()
+    assert (inside.tolist(), over.tolist(), none) == ([200, 100], [-100, -200], -300)
+    assert scaled(of, 10, 7, 5, 3) == [[7, 3], [4, 3], [4, 1], [3, 0]]
+
+
+@pytest.mark.proves("W15")
+def test_another_cap_moves_nothing_and_counts_when_units_go() -> None:
+    of = spread(6, ["0", "1"], [4, FREE], present=[4, 2])
+    tighter = replace(of, subsets=subsets(["0", "1"], [1, FREE], 2))
+    assert scaled(tighter, 6, 7, 5, 2) == [[4, 2], [4, 3], [2, 3], [1, 1]]
+
+
+@pytest.mark.proves("W33")
+def test_what_is_there_counts_where_there_is_room() -> None:
+    both = subsets(["01", "12"], [2, 3], 3)
+    counted, excess, _ = both.classified(ints([2, 3, 0]))
+    assert counted.tolist() == [[2, 0, 0], [0, 3, 0]]
+    assert not excess.any()
+    three = subsets(["01", "0", "12"], [2, 2, 0], 3)
+    counted, excess, _ = three.classified(ints([2, 2, 0]))
+    assert counted.sum(axis=1).tolist() == [2, 2, 0]
+    assert not excess.any()
+
+
+def test_clusters_of_no_subset_take_nothing_new_and_give_first() -> None:
+    of = spread(6, ["0"], [3], size=2, present=[0, 2])
+    plan = apportion(of)
+    assert (plan.shares.tolist(), plan.pending) == ([3, 2], 1)
+    assert scaled(replace(of, present=ints([3, 2])), 4, 3, 2) == [[3, 1], [3, 0], [2, 0]]
+
+
+def test_own_clusters_then_preferred_ones() -> None:
+    shared = spread(3, ["0", "012"], [1, FREE], room=[2, 2, 2], rank=[[0] * 3, [9, 0, 5]])
+    assert shares(shared) == [1, 0, 2]
+    assert shares(replace(shared, total=6)) == [2, 2, 2]
+    assert scaled(shared, 6, 4, 2, 1) == [[2, 2, 2], [1, 1, 2], [1, 0, 1], [1, 0, 0]]
+
+
+def test_an_overflowing_subset_is_filled_whatever_its_room() -> None:
+    of = spread(9, ["01", "2"], [6, FREE], room=[2, 1, 4], overflow="a")
+    assert shares(of) == [5, 1, 3]
+    assert shares(replace(of, total=12)) == [5, 1, 4]
+    crowded = spread(9, ["01", "2"], [6, FREE], room=[0, 0, 9], overflow="a", crowded="1")
+    assert shares(replace(crowded, weight=ints([0, 0, 1]))) == [0, 6, 3]
+
+
+def test_a_closed_subset_takes_nothing_and_its_waiting_units_stay_where_no_place_is() -> None:
+    of = spread(6, ["0", "1"], [4, FREE], present=[4, 0], learnt=[1, FREE], closed="a")
+    assert shares(of) == [1, 5]
+    assert shares(replace(of, room=ints([9, 3]))) == [3, 3]
+    assert shares(replace(of, room=ints([9, 0]))) == [4, 0]
+    assert shares(replace(of, total=4, room=ints([9, 2]))) == [2, 2]
+
+
+def refused(**said: Any) -> Problem:
+    of = spread(1, ["0", "1"], [1, 1])
+    assert of.subsets is not None
+    return replace(of, subsets=replace(of.subsets, **said))
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        (refused(cap=ints([1, -1])), "subsets.cap[1]: 0 to 2147483647, found -1"),
+        (refused(cap=ints([2**31, 1])), "subsets.cap[0]: 0 to 2147483647, found 2147483648"),
+        (refused(cap=ints([1])), "subsets.cap: of shape (2,), found (1,)"),
+        (refused(rank=ints([1])), "subsets.rank: of shape (2, 2), found (1,)"),
+        (
+            refused(crowded=np.zeros(3, dtype=np.bool_)),
+            "subsets.crowded: of shape (2,), found (3,)",
+        ),
+    ],
+)
+def test_what_is_no_subset_is_refused(of: Problem, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        apportion(of)
