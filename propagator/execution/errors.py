@@ -24,7 +24,7 @@ from machinery.errors import (
     Unauthorized,
 )
 from propagator.execution.apply_records import Place
-from propagator.execution.render import Piece
+from propagator.execution.render import PatchMisfit, Piece
 from propagator.members.health import verdict_of
 from propagator.status.outcome import Outcome, Wish
 
@@ -84,6 +84,22 @@ def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
     return Refused(PropagatedReason.REJECTED, f"{member}: {_where(piece)}: {fault}")
 
 
+def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:
+    """The patch of a share does not go with the template: nothing of it is written there."""
+    return Refused(
+        PropagatedReason.REJECTED,
+        f"{member}: the patch of subset {subset} does not fit, nothing is changed there: {fault}: "
+        "correct the patch in the WorkloadSpread",
+    )
+
+
+def unreadable(fault: str) -> Refused:
+    """Nobody knows which patch a share is to have."""
+    return Refused(
+        PropagatedReason.REJECTED, f"{fault}: whoever places the Workload has to correct it"
+    )
+
+
 def undeletable(member: str, place: Place, fault: ApiError) -> Refused:
     """The member's API did not let the object go."""
     return Refused(PropagatedReason.REJECTED, f"{member}: {place} cannot be removed: {fault}")
@@ -124,4 +140,5 @@ def outcome_of(member: str, fault: TransportError, wish: Wish) -> Outcome:
 
 
 def _where(piece: Piece) -> str:
-    return f"{piece.kind} {piece.namespace}/{piece.name}"
+    where = f"{piece.kind} {piece.namespace}/{piece.name}"
+    return f"{where}, with the patch of subset {piece.subset}" if piece.subset else where

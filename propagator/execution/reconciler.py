@@ -202,9 +202,10 @@ class WorkloadPlacements:
         if not _same_wish(before, known):
             concerned = self._clusters_of(before) | self._clusters_of(known)
             return concerned | self._inventory.holders(known.uid)
+        patched = _patched_anew(before, known)
         if _settled(known) and not _settled(before):
-            return self._clusters_of(known) - set(known.placements)
-        return set()
+            return patched | (self._clusters_of(known) - set(known.placements))
+        return patched
 
     def _clusters_of(self, workload: Workload) -> set[str]:
         return clusters_of(workload, self._fleet.names)
@@ -238,6 +239,18 @@ def _same_wish(old: Workload, new: Workload) -> bool:
         and old.placements == new.placements
         and old.status.review == new.status.review
     )
+
+
+def _patched_anew(old: Workload, new: Workload) -> set[str]:
+    """The clusters whose share is to have another patch; deletion costs are no matter of theirs."""
+    if bytes(old.status.overrides) == bytes(new.status.overrides):
+        return set()
+    before, after = old.overrides, new.overrides
+    if before.fault != after.fault:
+        return set(new.placements)
+    return {
+        each for each in before.differing(after) if before.of(each).digest != after.of(each).digest
+    }
 
 
 def _settled(workload: Workload) -> bool:

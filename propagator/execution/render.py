@@ -5,7 +5,8 @@ which admission and the member's rule have looked at), the name where none is gi
 units, a StatefulSet's first ordinal, the label and the owner annotation by which we know our
 objects again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the hub's
 own. Fields that only a server writes (status, uid, resourceVersion …) are left out, and so are all
-labels and annotations that are ours: a template must not pass for another Workload's object.
+labels and annotations that are ours: a template must not pass for another Workload's object. Where
+the share has a patch, that is laid over the pod template before all this.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from crds.names import (
     OWNER_PREFIX,
 )
 from crds.template import REPLICAS_PATHS
+from machinery.types.strategic_merge import merge
+from propagator.hub.overrides import NOTHING, Override
 from propagator.hub.workload_types import HubSecret, Workload
 
 ANNOTATION_HASH = "stowage.dev/applied-hash"
@@ -61,6 +64,12 @@ class Piece:
     digest: str
     shared: bool = False
     main: bool = False
+    subset: str = ""
+    """Whose patch lies over its pod template."""
+
+
+class PatchMisfit(ValueError):
+    """A patch does not go with the Workload's template; the message names the field."""
 
 
 def render(
@@ -70,16 +79,19 @@ def render(
     first_ordinal: int,
     secrets: Sequence[HubSecret],
     hub: str = "",
+    override: Override = NOTHING,
 ) -> list[Piece]:
     """Every object of a Workload on one cluster, Secrets first and the template last.
 
-    `hub` is the mark of the hub that each of them carries.
+    `hub` is the mark of the hub that each of them carries, `override` what this cluster's share
+    differs in. Raises PatchMisfit.
     """
     pieces = [_secret(workload, secret) for secret in secrets]
     pieces += [_manifest(workload, body) for body in workload.manifests]
     if service := workload.target_service:
         pieces.append(_piece(workload, _bare(service)))
-    pieces.append(_piece(workload, _main(workload, units, first_ordinal), main=True))
+    main = _piece(workload, _main(workload, units, first_ordinal, override), main=True)
+    pieces.append(replace(main, subset=override.subset if override.patch else ""))
     return [_marked(piece, hub) for piece in pieces] if hub else pieces
 
 
@@ -90,9 +102,11 @@ def _marked(piece: Piece, hub: str) -> Piece:
     return replace(piece, body={**piece.body, "metadata": {**meta, "annotations": annotations}})
 
 
-def _main(workload: Workload, units: int, first_ordinal: int) -> dict[str, Any]:
-    body = _bare(workload.template)
-    kind = workload.template_kind
+def _main(workload: Workload, units: int, first_ordinal: int, override: Override) -> dict[str, Any]:
+    kind, template = workload.template_kind, workload.template
+    if override.patch:
+        _patch_pods(template, kind, override)
+    body = _bare(template)
     path = workload.spec.replicas_path or REPLICAS_PATHS.get(kind, "")
     if path:
         _set(body, path.split("."), units)
@@ -102,10 +116,39 @@ def _main(workload: Workload, units: int, first_ordinal: int) -> dict[str, Any]:
     return body
 
 
-def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
-    pods: Any = body.get("spec")
+def _patch_pods(body: dict[str, Any], kind: str, override: Override) -> None:
+    """Lay the patch over the pod template, and see that the object still selects its pods."""
+    path = POD_TEMPLATES.get(kind)
+    if path is None:
+        raise PatchMisfit(f"a {kind} has no pod template that is known")
+    holder = _inner(body.get("spec"), path[:-1])
+    template = holder.get(path[-1]) if isinstance(holder, dict) else None
+    if not isinstance(holder, dict) or not isinstance(template, dict):
+        raise PatchMisfit(f"spec.{'.'.join(path)} of the {kind} is missing")
+    try:
+        patched = merge(template, override.merge_patch())
+    except ValueError as e:
+        raise PatchMisfit(str(e)) from e
+    _check_selector(holder.get("selector"), patched)
+    holder[path[-1]] = patched
+
+
+def _check_selector(selector: object, template: Mapping[str, Any]) -> None:
+    wanted = selector.get("matchLabels") if isinstance(selector, dict) else None
+    labels = _inner(template, ("metadata", "labels"))
+    for key, value in wanted.items() if isinstance(wanted, dict) else ():
+        if not isinstance(labels, dict) or labels.get(key) != value:
+            raise PatchMisfit(f"metadata.labels.{key}: must stay {value}, by it pods are selected")
+
+
+def _inner(body: Any, path: Sequence[str]) -> Any:
     for part in path:
-        pods = pods.get(part) if isinstance(pods, dict) else None
+        body = body.get(part) if isinstance(body, dict) else None
+    return body
+
+
+def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
+    pods = _inner(body.get("spec"), path)
     if not path or not isinstance(pods, dict):
         return
     meta = pods["metadata"] = pods.get("metadata") or {}

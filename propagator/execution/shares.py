@@ -18,10 +18,17 @@ from machinery.types.metadata import Key
 from propagator.access.carried_objects import Gate
 from propagator.access.namespaces import Namespaces
 from propagator.execution.applier import apply
-from propagator.execution.errors import HubFault, Refused, outcome_of, unlisted
+from propagator.execution.errors import (
+    HubFault,
+    Refused,
+    misfit,
+    outcome_of,
+    unlisted,
+    unreadable,
+)
 from propagator.execution.inventory import Inventory
 from propagator.execution.object_writer import PieceWriter
-from propagator.execution.render import Piece, render
+from propagator.execution.render import PatchMisfit, Piece, render
 from propagator.execution.unanswered_writes import Doubts
 from propagator.hub.identity import HubIdentity
 from propagator.hub.secrets import HubSecrets
@@ -212,14 +219,7 @@ class Shares:
         self, session: Target, workload: Workload
     ) -> tuple[float | None, Sequence[str]]:
         """Seconds until the next look, or None; what to tell of objects that are fought over."""
-        secrets = await self._needed_secrets(workload)
-        pieces = render(
-            workload,
-            units=workload.placements[session.name],
-            first_ordinal=workload.ordinals().get(session.name, 0),
-            secrets=secrets,
-            hub=await self._identity.uid(),
-        )
+        pieces = await self._rendered(session.name, workload)
         applied = await apply(self._writer, session, workload, pieces)
         waits: list[float] = []
         refusals = [*applied.refusals]
@@ -233,6 +233,23 @@ class Shares:
         waits += [backoff.seconds for backoff in applied.backoffs]
         told = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
         return min(waits, default=None), told
+
+    async def _rendered(self, member: str, workload: Workload) -> list[Piece]:
+        """All that is to be there. Raises Refused, as for a patch that does not fit."""
+        if workload.overrides.fault:
+            raise unreadable(workload.overrides.fault)
+        override = workload.overrides.of(member)
+        try:
+            return render(
+                workload,
+                units=workload.placements[member],
+                first_ordinal=workload.ordinals().get(member, 0),
+                secrets=await self._needed_secrets(workload),
+                hub=await self._identity.uid(),
+                override=override,
+            )
+        except PatchMisfit as fault:
+            raise misfit(member, override.subset, fault) from fault
 
     async def _prune(self, session: Target, workload: Workload, pieces: list[Piece]) -> Left:
         """Remove what is no longer rendered, once it is known what there is."""

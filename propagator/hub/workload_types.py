@@ -19,6 +19,7 @@ from msgspec import structs
 from crds.names import ANNOTATION_KINDS, ANNOTATION_ORDINALS
 from crds.template import well_formed
 from machinery.types.metadata import Key, Object
+from propagator.hub.overrides import Overrides
 
 MOST_KINDS = 256
 """Kinds of one Workload: what claims to be more was not written by us, and tells nothing."""
@@ -105,6 +106,8 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     state: str = ""
     desired: int | None = None
     placements: list[Placement] = []
+    overrides: msgspec.Raw = msgspec.Raw()
+    """Taken apart by `Workload.overrides`: what is wrong in them spoils nothing else."""
     clusters: list[dict[str, Any]] = []
     ready: int | None = None
     ready_summary: str = ""
@@ -170,6 +173,11 @@ class Workload(Object, frozen=True, dict=True):
     def placements(self) -> dict[str, int]:
         """Units by cluster. Made once: there may be ten thousand, and everybody asks."""
         return {share.cluster: share.replicas for share in self.status.placements}
+
+    @cached_property
+    def overrides(self) -> Overrides:
+        """What shares differ in, by cluster."""
+        return Overrides(self.status.overrides)
 
     @cached_property
     def clusters(self) -> set[str]:
@@ -254,6 +262,7 @@ def kept(workload: Workload) -> Workload:
     )
     said = structs.replace(
         status,
+        overrides=_own(status.overrides),
         clusters=[_sharing(each) for each in status.clusters],
         conditions=[_sharing(each) for each in status.conditions],
     )

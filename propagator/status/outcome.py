@@ -23,13 +23,16 @@ class Wish:
     generation: int
     units: int
     placed: bool = True
+    patch: str = ""
+    """The digest of what is laid over its pod template; empty where nothing is."""
 
     @classmethod
     def of(cls, workload: Workload, cluster: str) -> Wish:
         """What that Workload asks of that cluster; no units where it is not placed there."""
         units = workload.placements.get(cluster, 0)
         placed = cluster in workload.placements
-        return cls(workload.uid, workload.metadata.generation, units, placed)
+        patch = workload.overrides.of(cluster).digest if placed else ""
+        return cls(workload.uid, workload.metadata.generation, units, placed, patch)
 
 
 @dataclass(frozen=True, slots=True)
