@@ -12,7 +12,13 @@ from typing import Any
 
 import yaml
 
-FILES = ("membercluster.yaml", "workload.yaml", "workloadpolicy.yaml", "admission.yaml")
+FILES = (
+    "membercluster.yaml",
+    "workload.yaml",
+    "workloadpolicy.yaml",
+    "workloadspread.yaml",
+    "admission.yaml",
+)
 """The generated manifests, in the order in which they are applied."""
 
 

@@ -1,7 +1,9 @@
-"""Where a Workload may be, and would rather be: affinity to clusters and to other Workloads.
+"""Where a Workload may be, would rather be, and how many of its units: affinity and division.
 
 The shapes are those of nodeAffinity and podAffinity, one level up: a node is a MemberCluster, a pod
-is a Workload. What is decided once stays: a later change of labels moves nothing.
+is a Workload. What is decided once stays: a later change of labels moves nothing. Weights and
+spread constraints are bounds and wishes; the numbers are the controller's. They nest: the total,
+then a domain, then a cluster.
 """
 
 from __future__ import annotations
@@ -10,7 +12,18 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crds.base import ATOMIC, DnsLabel, DnsName, LabelKey, Model, Weight, atomic
+from crds.base import (
+    ATOMIC,
+    Count,
+    DnsLabel,
+    DnsName,
+    LabelKey,
+    Model,
+    Positive,
+    Rule,
+    Weight,
+    atomic,
+)
 from crds.labels import LabelSelector, SelectorTerm
 
 
@@ -75,3 +88,53 @@ class WorkloadAffinity(Model):
     """All of them must hold."""
     preferred_during_scheduling_ignored_during_execution: list[PreferredWorkloadTerm] = atomic(32)
     """Each that holds raises the score, or lowers it for anti-affinity."""
+
+
+class DistributionWeight(Model):
+    """A static weight for the clusters that match, and bounds for each of their shares."""
+
+    rules = (
+        Rule(
+            field="maxReplicas",
+            text="must not be below minReplicas",
+            cel="!has(self.minReplicas) || !has(self.maxReplicas) "
+            "|| self.minReplicas <= self.maxReplicas",
+            holds=lambda w: w.max_replicas is None or (w.min_replicas or 0) <= w.max_replicas,
+        ),
+    )
+
+    cluster_selector: LabelSelector
+    """The clusters meant; an empty selector means all. The first entry that matches counts."""
+    weight: Weight
+    """1 to 100, relative to the other clusters' weights."""
+    min_replicas: Count | None = None
+    """No matching cluster's share is smaller, as far as there is room."""
+    max_replicas: Count | None = None
+    """No matching cluster's share is larger."""
+
+
+class SpreadConstraint(Model):
+    """Over how many domains of a topology key the shares go."""
+
+    rules = (
+        Rule(
+            field="maxDomains",
+            text="must not be below minDomains",
+            cel="!has(self.minDomains) || !has(self.maxDomains) "
+            "|| self.minDomains <= self.maxDomains",
+            holds=lambda s: s.max_domains is None or (s.min_domains or 1) <= s.max_domains,
+        ),
+        Rule(
+            field="minDomains",
+            text="give minDomains, maxDomains or both",
+            cel="has(self.minDomains) || has(self.maxDomains)",
+            holds=lambda s: s.min_domains is not None or s.max_domains is not None,
+        ),
+    )
+
+    topology_key: LabelKey
+    """A label of MemberClusters; those that share its value are one domain."""
+    min_domains: Positive | None = None
+    """At least so many domains."""
+    max_domains: Positive | None = None
+    """At most so many domains."""

@@ -50,6 +50,21 @@ class Rule:
         return entry | ({"fieldPath": f".{self.field}"} if self.located else {})
 
 
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A rule on how a model may change: `holds` is told the new one and the old one."""
+
+    field: str
+    text: str
+    cel: str
+    holds: Callable[[Any, Any], bool]
+
+    def manifest(self) -> dict[str, str]:
+        """The entry of x-kubernetes-validations."""
+        message = f"{self.field}: {self.text}"
+        return {"rule": self.cel, "message": message, "fieldPath": f".{self.field}"}
+
+
 def _refuse_duplicates(field: str, keys: list[Any], elements: list[BaseModel]) -> None:
     seen = set()
     for element in elements:
@@ -72,6 +87,7 @@ class Model(BaseModel):
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
+    transitions: ClassVar[tuple[Transition, ...]] = ()
 
     @model_validator(mode="after")
     def _keep_keys_unique(self) -> Self:
@@ -97,8 +113,11 @@ class Model(BaseModel):
     ) -> JsonSchemaValue:
         schema = handler(core_schema)
         own = handler.resolve_ref_schema(schema)
-        if cls.rules:
-            own[VALIDATIONS] = [rule.manifest() for rule in cls.rules]
+        if cls.rules or cls.transitions:
+            own[VALIDATIONS] = [
+                *(rule.manifest() for rule in cls.rules),
+                *(rule.manifest() for rule in cls.transitions),
+            ]
         if cls.model_config.get("extra") == "allow":
             own[PRESERVE] = True
         return schema

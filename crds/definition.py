@@ -14,6 +14,7 @@ from crds.names import GROUP, VERSION
 from crds.schema import structural
 from crds.workload import Workload
 from crds.workloadpolicy import WorkloadPolicy
+from crds.workloadspread import WorkloadSpread
 
 Manifest = dict[str, Any]
 
@@ -49,6 +50,15 @@ WORKLOAD_POLICY_COLUMNS = (
     ("Allocated", "string", ".status.summary", 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 1),
+)
+
+WORKLOAD_SPREAD_COLUMNS = (
+    ("Target", "string", ".spec.targetRef.name", 0),
+    ("Subsets", "string", ".status.summary", 0),
+    ("Strategy", "string", ".spec.scheduleStrategy.type", 0),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1),
 )
 
 WORKLOAD_SCALE = {
@@ -91,6 +101,18 @@ def workloadpolicy() -> Manifest:
         short="wlp",
         scope="Namespaced",
         columns=WORKLOAD_POLICY_COLUMNS,
+        subresources={"status": {}},
+    )
+
+
+def workloadspread() -> Manifest:
+    """The CRD of WorkloadSpread."""
+    return _definition(
+        WorkloadSpread,
+        plural="workloadspreads",
+        short="ws",
+        scope="Namespaced",
+        columns=WORKLOAD_SPREAD_COLUMNS,
         subresources={"status": {}},
     )
 

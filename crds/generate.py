@@ -27,6 +27,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         "membercluster.yaml": [definition.membercluster()],
         "workload.yaml": [definition.workload()],
         "workloadpolicy.yaml": [definition.workloadpolicy()],
+        "workloadspread.yaml": [definition.workloadspread()],
         "admission.yaml": policies.manifests(),
     }
 

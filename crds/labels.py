@@ -1,6 +1,7 @@
 """How labels, taints and tolerations are written in our kinds: as Kubernetes writes them for nodes.
 
-Only the form is checked here; `machinery.types.selectors` says what matches.
+Only the form is checked here, and which keys are ours; `machinery.types.selectors` says what
+matches.
 """
 
 from __future__ import annotations
@@ -20,11 +21,27 @@ from crds.base import (
     Rule,
     atomic,
 )
+from crds.names import GROUP, LABEL_GROUP, LABEL_POLICY
+
+USERS_LABELS = (LABEL_POLICY, LABEL_GROUP)
+"""Labels of our group that users write on templates."""
+
+RESERVED_TEXT = f"labels and annotations of {GROUP} are written by Stowage alone; remove them"
 
 _KEY_OR_NOTHING = rf"^(({NAME}(\.{NAME})*/)?{QUALIFIED})?$"
 
 RequirementValue = Annotated[str, Field(max_length=63, pattern=rf"^(-[0-9]+|({QUALIFIED})?)$")]
 """A label's value, or a negative number to compare with."""
+
+
+def reserved(key: str) -> bool:
+    """Whether a label's or annotation's key is ours: `stowage.dev/…` or `*.stowage.dev/…`."""
+    return key.startswith(f"{GROUP}/") or f".{GROUP}/" in key
+
+
+def cel_reserved(key: str) -> str:
+    """The same in CEL, of an expression."""
+    return f"({key}.startsWith('{GROUP}/') || {key}.contains('.{GROUP}/'))"
 
 
 class Operator(StrEnum):

@@ -1,17 +1,29 @@
 """The objects that a Workload carries to the members, as far as the hub looks into them.
 
 Everything in them that is not named here goes through untouched: a member may know fields and kinds
-that the hub has never heard of. What is named is what the hub decides by.
+that the hub has never heard of. What is named is what the hub decides by; and `Override` says
+what differs between clusters.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from crds.base import NAME, DnsName, Model, Rule, TargetNamespace
+from crds.base import (
+    NAME,
+    PRESERVE,
+    Count,
+    DnsName,
+    Int32,
+    LabelValue,
+    Model,
+    Rule,
+    TargetNamespace,
+    atomic,
+)
 from crds.names import GROUP
 
 APPS_KINDS = ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet")
@@ -160,6 +172,38 @@ class Footprint(Model):
     """
     kinds: Annotated[str, Field(max_length=4096)] | None = None
     """The kinds that were written of its first spec. Writer: propagator."""
+
+
+class DeletionCost(Model):
+    """Units of one cluster that cost the same to lose."""
+
+    cost: Int32
+    """Their pods' controller.kubernetes.io/pod-deletion-cost; the lowest goes first."""
+    replicas: Count
+    """How many units."""
+
+
+class OverriddenCluster(Model):
+    """A cluster whose share an override is about."""
+
+    name: DnsName
+    """The MemberCluster's name."""
+    deletion_costs: list[DeletionCost] = atomic(128)
+    """What its units cost, the highest first."""
+
+
+class Override(Model):
+    """What differs in the units of some clusters, as a WorkloadSpread says it of a subset."""
+
+    name: Annotated[LabelValue, Field(min_length=1)] | None = None
+    """The subset; nothing for clusters of none."""
+    patch: Annotated[Any, Field(json_schema_extra={PRESERVE: True})] = None
+    """A strategic merge patch of the pods' template; its JSON as text where it holds null.
+
+    Whoever writes a status by a merge patch would lose each null in it.
+    """
+    clusters: list[OverriddenCluster] = atomic(10000)
+    """Whose shares; no cluster is in two overrides."""
 
 
 class ConnectionResource(Model):

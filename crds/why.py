@@ -1,8 +1,9 @@
 """What a Workload's status keeps of why it is where it is.
 
-What it was decided on, what its clusters were seen to run, the steps of its shares, the changes of
-its placement: all of it has one writer, the controller. Steps and changes are written with the
-placements and bounded there to 16 KiB; the schema only says how long each part may be.
+What was said of its last edit, what it was decided on, what its clusters were seen to run, the
+steps of its shares, the changes of its placement: all of it has one writer, the controller. Steps
+and changes are written with the placements and bounded there to 16 KiB; the schema only says how
+long each part may be.
 `controller.model.why` reads and writes them; the rules themselves are those of the planner.
 """
 
@@ -53,6 +54,15 @@ class DecisionReference(Model):
     """Of the part of the spec that placement reads."""
     time: Timestamp
     """When it was decided."""
+
+
+class ReviewVerdict(Model):
+    """What admission would have said of an edit, on a hub without the validating policy."""
+
+    generation: Int64
+    """The metadata.generation that it is about."""
+    refusal: Annotated[str, Field(max_length=4096)] | None = None
+    """Why it must not reach a member; nothing where it may."""
 
 
 class ClusterLimit(Model):

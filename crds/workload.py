@@ -12,7 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from crds.affinity import ClusterAffinity, TargetCluster, WorkloadAffinity
+from crds.affinity import (
+    ClusterAffinity,
+    DistributionWeight,
+    SpreadConstraint,
+    TargetCluster,
+    WorkloadAffinity,
+)
 from crds.base import (
     Condition,
     Count,
@@ -29,13 +35,13 @@ from crds.base import (
     atomic,
     listmap,
 )
-from crds.division import DistributionWeight, SpreadConstraint
 from crds.labels import Toleration
 from crds.names import DEFAULT_SCHEDULER
 from crds.template import (
     ConnectionResource,
     Footprint,
     Manifest,
+    Override,
     Service,
     TargetDeployment,
     Template,
@@ -47,6 +53,7 @@ from crds.why import (
     PlacementChange,
     PlacementReasons,
     ReasonCount,
+    ReviewVerdict,
 )
 
 
@@ -276,15 +283,6 @@ class PolicyReference(Model):
     """Its name, in this namespace."""
 
 
-class ReviewVerdict(Model):
-    """What admission would have said of an edit, on a hub without the validating policy."""
-
-    generation: Int64
-    """The metadata.generation that it is about."""
-    refusal: Annotated[str, Field(max_length=4096)] | None = None
-    """Why it must not reach a member; nothing where it may."""
-
-
 class ClusterShare(Model):
     """How one cluster is doing. Writer: propagator."""
 
@@ -296,6 +294,8 @@ class ClusterShare(Model):
     """Pods that hold room on a node, as its published capacity counts them."""
     capacity_version: Version | None = None
     """The MemberCluster's resourceVersion from which on its capacity counts `scheduled`."""
+    current: Count = 0
+    """Pods that are there for it, those that end included."""
     finished: Count = 0
     """Units of a Job that ended: they need no room any more."""
     ready: Count = 0
@@ -341,6 +341,11 @@ class WorkloadStatus(Model):
     """The pods' label selector, for the scale subresource. Writer: controller."""
     placements: list[Placement] = listmap("cluster", most=10000)
     """The shares. Writer: the scheduler that spec.schedulerName names; ours is the controller."""
+    overrides: list[Override] = atomic(64)
+    """What differs between the shares. Writer: the controller, in the write of the placements.
+
+    The propagator honours it with the placements of any writer.
+    """
     reasons: list[PlacementReasons] = listmap("cluster", most=100)
     """Why the shares are what they are; of more than it holds, the largest and the best ranked.
 

@@ -13,14 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crds.names import GROUP, LABEL_GROUP, LABEL_POLICY
+from crds.labels import RESERVED_TEXT, USERS_LABELS, cel_reserved, reserved
 
 Json = Mapping[str, Any]
-
-USERS_LABELS = (LABEL_POLICY, LABEL_GROUP)
-"""Labels of our group that users write on templates."""
-
-RESERVED_TEXT = f"labels and annotations of {GROUP} are written by Stowage alone; remove them"
 
 SINGLE_PARTS = ("targetDeployment", "template", "targetService")
 
@@ -32,11 +27,6 @@ METADATA_PATHS: tuple[tuple[str, ...], ...] = (
     ("spec", "volumeClaimTemplates", "*"),
 )
 """Where the built-in kinds keep metadata; `*` stands for the elements of a list."""
-
-
-def reserved(key: str) -> bool:
-    """Whether a label's or annotation's key is ours: `stowage.dev/…` or `*.stowage.dev/…`."""
-    return key.startswith(f"{GROUP}/") or f".{GROUP}/" in key
 
 
 def violations(spec: Json) -> Iterator[str]:
@@ -165,6 +155,5 @@ def _cel_is(path: str, form: str) -> str:
 
 def _cel_holds(metadata: str, field: str) -> str:
     keys = f"{metadata}.{field}"
-    ours = f"(k.startsWith('{GROUP}/') || k.contains('.{GROUP}/'))"
     users = f" && !(k in {list(USERS_LABELS)})" if field == "labels" else ""
-    return f"({_cel_is(keys, 'map')} && {keys}.exists(k, {ours}{users}))"
+    return f"({_cel_is(keys, 'map')} && {keys}.exists(k, {cel_reserved('k')}{users}))"

@@ -40,6 +40,7 @@ from crds.names import (
 )
 from crds.workload import Workload
 from crds.workloadpolicy import AllocationMethod, WorkloadPolicy
+from crds.workloadspread import WorkloadSpread, WorkloadSpreadSpec
 
 Json = Mapping[str, Any]
 
@@ -136,6 +137,17 @@ def _manifest_namespaces(spec: Json) -> Iterator[str]:
 def policy_violations(policy: Json) -> list[str]:
     """Everything that is wrong with a WorkloadPolicy, as `violations` says it of a Workload."""
     return _wrong_form(policy, WorkloadPolicy)
+
+
+def spread_violations(spread: Json, before: Json | None = None) -> list[str]:
+    """Everything that is wrong with a WorkloadSpread, also as an edit of the one before."""
+    wrong = _wrong_form(spread, WorkloadSpread)
+    if wrong or before is None or _wrong_form(before, WorkloadSpread):
+        return wrong
+    new, old = (WorkloadSpreadSpec.model_validate(each["spec"]) for each in (spread, before))
+    return [
+        f"spec.{rule.field}: {rule.text}" for rule in new.transitions if not rule.holds(new, old)
+    ]
 
 
 def normalised_policy(policy: Json) -> dict[str, Any]:

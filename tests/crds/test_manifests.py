@@ -42,6 +42,7 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("CustomResourceDefinition", "memberclusters.stowage.dev"),
         ("CustomResourceDefinition", "workloads.stowage.dev"),
         ("CustomResourceDefinition", "workloadpolicies.stowage.dev"),
+        ("CustomResourceDefinition", "workloadspreads.stowage.dev"),
         ("MutatingAdmissionPolicy", names.ADMISSION_POLICY),
         ("MutatingAdmissionPolicyBinding", names.ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.ADMISSION_POLICY),
@@ -110,3 +111,4 @@ def test_the_columns_are_those_that_people_know():
     assert [n for n, _ in columns["MemberCluster"]] == (
         ["READY", "VERSION", "PROVIDER", "NODES", "CPU", "MEMORY", "AGE"]
     )
+    assert narrow["WorkloadSpread"] == ["TARGET", "SUBSETS", "STRATEGY", "READY", "AGE"]

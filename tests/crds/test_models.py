@@ -40,6 +40,14 @@ STATUS = {
     "readySummary": "4/6",
     "selector": "app=demo",
     "placements": [{"cluster": "member-a", "replicas": 1}, {"cluster": "host", "replicas": 3}],
+    "overrides": [
+        {
+            "name": "normal",
+            "patch": {"metadata": {"labels": {"arch": "x86"}}},
+            "clusters": [{"name": "host", "deletionCosts": [{"cost": 200, "replicas": 3}]}],
+        },
+        {"clusters": [{"name": "member-a", "deletionCosts": [{"cost": -300, "replicas": 1}]}]},
+    ],
     "reasons": [
         {
             "cluster": "host",
@@ -83,6 +91,7 @@ STATUS = {
             "replicas": 1,
             "scheduled": 1,
             "capacityVersion": 4711,
+            "current": 1,
             "finished": 0,
             "ready": 1,
             "unschedulable": 0,

@@ -186,5 +186,6 @@ def test_short_names_and_category(hub):
         ["memberclusters", "mc"],
         ["workloadpolicies", "wlp"],
         ["workloads", "wl"],
+        ["workloadspreads", "ws"],
     ]
     assert "workloads" in hub.kubectl("api-resources", "--categories=stowage", "-o", "name")

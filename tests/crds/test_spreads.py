@@ -1,0 +1,335 @@
+"""WorkloadSpread: what is refused, alike by a real API server and in Python, what is taken and filled in."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crds.admission import validation
+
+HERE = Path(__file__).parent
+BASE: dict[str, Any] = {
+    "apiVersion": "stowage.dev/v1alpha1",
+    "kind": "WorkloadSpread",
+    "metadata": {"name": "demo", "namespace": "default"},
+    "spec": {
+        "targetRef": {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "demo"},
+        "subsets": [{"name": "normal", "maxReplicas": 100}, {"name": "elastic"}],
+    },
+}
+CASES = yaml.safe_load((HERE / "spreads_refused.yaml").read_text())
+MANY = [{"name": f"subset-{n}", "maxReplicas": 1} for n in range(33)]
+every_case = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case["name"], marks=pytest.mark.proves(*case["proves"]))
+        for case in CASES
+    ],
+)
+
+
+def spread(**spec: Any) -> dict[str, Any]:
+    body = copy.deepcopy(BASE)
+    for field, value in spec.items():
+        if value is None:
+            del body["spec"][field]
+        else:
+            body["spec"][field] = MANY if value == "SUBSETS-33" else value
+    return body
+
+
+def of(tenant: Any, **spec: Any) -> dict[str, Any]:
+    return spread(**spec) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
+
+
+def dry(hub: Any, body: dict[str, Any]) -> str:
+    return hub.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(body), check=False)
+
+
+@every_case
+def test_the_api_server_refuses_names_the_field_and_says_what_to_do(hub, case):
+    answer = dry(hub, spread(**case["spec"]))
+    assert "created (server dry run)" not in answer
+    assert case["field"] in answer
+    assert case.get("says", "") in answer
+
+
+@every_case
+def test_python_refuses_alike(case):
+    found = validation.spread_violations(spread(**case["spec"]))
+    assert any(case["field"] in text and case.get("says", "") in text for text in found), found
+
+
+TERM = {"matchExpressions": [{"key": "type", "operator": "In", "values": ["normal"]}]}
+OPERATORS = [
+    {"key": "a", "operator": "In", "values": ["b", "c"]},
+    {"key": "a", "operator": "NotIn", "values": ["b"]},
+    {"key": "a", "operator": "Exists"},
+    {"key": "a", "operator": "DoesNotExist"},
+    {"key": "a", "operator": "Gt", "values": ["3"]},
+    {"key": "a", "operator": "Lt", "values": ["-3"]},
+]
+
+
+def percents(*parts: str) -> list[dict[str, str]]:
+    return [{"name": f"zone-{n}", "maxReplicas": part} for n, part in enumerate(parts, 1)]
+
+
+def adaptive(subsets: int, seconds: int, **more: Any) -> dict[str, Any]:
+    how = {"rescheduleCriticalSeconds": seconds, **more}
+    capped = [{"name": f"subset-{n}", "maxReplicas": 1} for n in range(1, subsets)]
+    return {
+        "subsets": [*capped, {"name": "refuge"}],
+        "scheduleStrategy": {"type": "Adaptive", "adaptive": how},
+    }
+
+
+GOOD = [
+    ("the base", ("W6", "W7"), {}),
+    ("one subset", ("W4",), {"subsets": [{"name": "only"}]}),
+    ("32 subsets", ("W4",), {"subsets": MANY[:32]}),
+    ("a cap of nothing", ("W6",), {"subsets": [{"name": "a", "maxReplicas": 0}]}),
+    ("the greatest cap", ("W6",), {"subsets": [{"name": "a", "maxReplicas": 2**31 - 1}]}),
+    ("percents of all", ("W8",), {"subsets": percents("20%", "20%", "60%")}),
+    ("nothing and all", ("W8",), {"subsets": percents("0%", "100%")}),
+    ("percents and the rest", ("W8",), {"subsets": [*percents("20%", "30%"), {"name": "rest"}]}),
+    ("all and the rest", ("W8",), {"subsets": [*percents("40%", "60%"), {"name": "rest"}]}),
+    ("98 seconds for four", ("W31",), adaptive(4, 98)),
+    ("295 seconds for two", ("W31",), adaptive(2, 295)),
+    ("no second at all", ("W31",), adaptive(4, 0, disableSimulationSchedule=True)),
+    ("any seconds for one", ("W31",), adaptive(1, 100000)),
+    ("9 seconds for 32", ("W31",), adaptive(32, 9)),
+    ("an empty strategy", ("W27",), {"scheduleStrategy": {}}),
+    ("Adaptive by its name alone", ("W30",), {"scheduleStrategy": {"type": "Adaptive"}}),
+    *(
+        (
+            f"the operator {each['operator']}",
+            ("W5",),
+            {"subsets": [{"name": "a", field: {"matchExpressions": [each]}}]},
+        )
+        for each, field in zip(
+            OPERATORS,
+            ["requiredNodeSelectorTerm", "requiredClusterSelectorTerm"] * 3,
+            strict=True,
+        )
+    ),
+    (
+        "both names of the same term",
+        ("W5",),
+        {
+            "subsets": [
+                {
+                    "name": "a",
+                    "requiredNodeSelectorTerm": TERM,
+                    "requiredClusterSelectorTerm": TERM,
+                }
+            ]
+        },
+    ),
+    (
+        "preferences and tolerations",
+        ("W12",),
+        {
+            "subsets": [
+                {
+                    "name": "a",
+                    "preferredNodeSelectorTerms": [
+                        {"weight": 1, "preference": {"matchLabels": {"a": "b"}}},
+                        {"weight": 100, "preference": {"matchExpressions": OPERATORS}},
+                    ],
+                    "tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b"}],
+                }
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [pytest.param(spec, id=n, marks=pytest.mark.proves(*proves)) for n, proves, spec in GOOD],
+)
+def test_what_is_good_is_taken(hub, spec):
+    assert dry(hub, spread(**spec)).endswith("created (server dry run)\n")
+    assert validation.spread_violations(spread(**spec)) == []
+
+
+PATCH = {
+    "metadata": {
+        "labels": {"arch": "x86", "gone": None, "stowage.dev/workload-group": "batch"},
+        "annotations": {"example.com/a": "b c", "gone": None},
+    },
+    "spec": {
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "containers": [
+            {"name": "main", "resources": {"limits": {"cpu": "500m", "memory": "800Mi"}}},
+            {"name": "sidecar", "$patch": "delete"},
+        ],
+        "fieldOfATomorrow": {"deep": [1, {"er": None}]},
+    },
+}
+
+
+@pytest.mark.proves("W11")
+def test_a_patch_is_kept_as_it_was_written(tenant):
+    body = of(tenant, subsets=[{"name": "a", "patch": PATCH}])
+    assert validation.spread_violations(body) == []
+    tenant.apply(body, "--server-side")
+    assert tenant.get("demo", "ws")["spec"]["subsets"] == body["spec"]["subsets"]
+
+
+@pytest.mark.proves("W11")
+def test_a_large_spread_is_judged_within_what_a_rule_may_cost(hub):
+    """32 subsets, each with all that it may name: an API server that gives up refuses the lot."""
+    expressions = [
+        {"key": f"key-{n}", "operator": "In", "values": [f"{'v' * 50}-{v}" for v in range(16)]}
+        for n in range(16)
+    ]
+    term = {"matchExpressions": expressions, "matchLabels": {f"l-{n}": "v" for n in range(32)}}
+    labels = {f"example.com/{'k' * 50}-{n}": "v" for n in range(64)}
+    subset = {
+        "maxReplicas": "3%",
+        "requiredNodeSelectorTerm": term,
+        "requiredClusterSelectorTerm": term,
+        "patch": {"metadata": {"labels": labels, "annotations": labels}},
+    }
+    body = spread(subsets=[subset | {"name": f"subset-{n}"} for n in range(31)] + [{"name": "z"}])
+    assert len(json.dumps(body)) > 800_000
+    assert dry(hub, body).endswith("created (server dry run)\n")
+
+
+@pytest.mark.proves("W27")
+@pytest.mark.parametrize("given", [{}, {"scheduleStrategy": {}}])
+def test_fixed_is_stored_where_nobody_says_anything(tenant, given):
+    tenant.apply(of(tenant, **given))
+    assert tenant.get("demo", "ws")["spec"]["scheduleStrategy"] == {"type": "Fixed"}
+
+
+OTHER = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "other"}
+
+
+@pytest.mark.proves("W35")
+@pytest.mark.parametrize("how", [(), ("--server-side",)])
+def test_the_target_cannot_be_changed(tenant, how):
+    tenant.apply(of(tenant), *how)
+    edited = of(tenant, targetRef=OTHER)
+    answer = tenant.apply(edited, *how, check=False)
+    assert "spec.targetRef: Invalid value" in answer
+    assert "make a new WorkloadSpread" in answer
+    assert tenant.get("demo", "ws")["spec"]["targetRef"] == BASE["spec"]["targetRef"]
+    [said] = validation.spread_violations(edited, of(tenant))
+    assert said == (
+        "spec.targetRef: cannot be changed; make a new WorkloadSpread for the other Workload"
+    )
+
+
+@pytest.mark.proves("W15", "W35")
+def test_all_else_can_be_changed(tenant):
+    tenant.apply(of(tenant))
+    edited = of(tenant, subsets=[{"name": "first", "maxReplicas": 3}, *BASE["spec"]["subsets"]])
+    tenant.apply(edited)
+    assert [s["name"] for s in tenant.get("demo", "ws")["spec"]["subsets"]] == [
+        "first",
+        "normal",
+        "elastic",
+    ]
+    assert validation.spread_violations(edited, of(tenant)) == []
+
+
+def test_of_one_that_was_wrong_before_only_what_is_wrong_now_is_said(tenant):
+    was = of(tenant, targetRef=OTHER | {"kind": "Deployment"})
+    assert validation.spread_violations(of(tenant), was) == []
+
+
+STATUS = {
+    "observedGeneration": 1,
+    "conditions": [{"type": "Ready", "status": "True", "reason": "Valid"}],
+    "summary": "normal=80/100,elastic=0",
+    "subsetStatuses": [
+        {
+            "name": "normal",
+            "replicas": 80,
+            "missingReplicas": 20,
+            "creatingPods": {"member-a/3-7": "2026-01-02T03:04:05Z"},
+            "deletingPods": {"member-a/8": "2026-01-02T03:04:05Z"},
+            "deletionCost": 200,
+            "conditions": [{"type": "Schedulable", "status": "True", "reason": "Sufficient"}],
+        },
+        {"name": "elastic", "replicas": 0, "missingReplicas": -1, "deletionCost": 100},
+    ],
+}
+
+
+def write_status(tenant: Any, status: dict[str, Any]) -> str:
+    patch = json.dumps({"status": status})
+    return tenant.kubectl(
+        "patch", "ws", "demo", "--subresource=status", "--type=merge", "-p", patch, check=False
+    )
+
+
+@pytest.mark.proves("W7", "W16")
+def test_the_status_is_kept_and_the_columns_tell_it(tenant):
+    tenant.apply(of(tenant))
+    assert "patched" in write_status(tenant, STATUS)
+    assert tenant.get("demo", "ws")["status"] == STATUS
+    head, row = tenant.kubectl("get", "ws", "demo").splitlines()
+    assert head.split() == ["NAME", "TARGET", "SUBSETS", "STRATEGY", "READY", "AGE"]
+    assert row.split()[1:5] == ["demo", "normal=80/100,elastic=0", "Fixed", "True"]
+    head, row = tenant.kubectl("get", "ws", "demo", "-o", "wide").splitlines()
+    assert (head.split()[-1], row.split()[-1]) == ("REASON", "Valid")
+    below = {"subsetStatuses": [{"name": "normal", "missingReplicas": -2}]}
+    assert "missingReplicas" in write_status(tenant, below)
+
+
+@pytest.mark.proves("W36")
+@pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")])
+def test_a_dry_run_leaves_the_status_as_it_is(tenant, how):
+    tenant.apply(of(tenant))
+    write_status(tenant, STATUS)
+    before = tenant.get("demo", "ws")
+    larger = of(tenant, subsets=[{"name": "normal", "maxReplicas": 300}, {"name": "elastic"}])
+    answer = tenant.apply(larger | {"status": {"summary": "mine"}}, "--dry-run=server", *how)
+    assert "server" in answer
+    assert tenant.get("demo", "ws") == before
+
+
+@pytest.mark.proves("W2")
+def test_it_says_nothing_to_the_workload(tenant):
+    tenant.apply(tenant.workload("demo"))
+    before = tenant.get("demo")
+    tenant.apply(of(tenant))
+    tenant.kubectl("delete", "ws", "demo")
+    assert tenant.get("demo") == before
+
+
+OVERRIDES = [
+    {
+        "name": "normal",
+        "patch": {"metadata": {"labels": {"arch": "x86"}}, "spec": {"nodeName": "a"}},
+        "clusters": [
+            {
+                "name": "member-a",
+                "deletionCosts": [{"cost": 200, "replicas": 80}, {"cost": -100, "replicas": 3}],
+            }
+        ],
+    },
+    # As text: a merge patch of the status loses each null that it holds.
+    {"name": "elastic", "patch": json.dumps(PATCH), "clusters": [{"name": "member-b"}]},
+    {"clusters": [{"name": "member-c", "deletionCosts": [{"cost": -300, "replicas": 1}]}]},
+]
+
+
+@pytest.mark.proves("W11", "W14")
+def test_what_differs_between_the_shares_is_kept_in_the_status_of_the_workload(tenant):
+    tenant.apply(tenant.workload("demo"))
+    status = {"overrides": OVERRIDES, "clusters": [{"name": "member-a", "current": 83}]}
+    patch = ["patch", "wl", "demo", "--subresource=status", "--type=merge", "-p"]
+    tenant.kubectl(*patch, json.dumps({"status": status}))
+    stored = tenant.get("demo")["status"]
+    assert stored["overrides"] == OVERRIDES
+    assert stored["clusters"][0]["current"] == 83
