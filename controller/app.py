@@ -42,11 +42,7 @@ from controller.scheduling.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
 from machinery import logs, loopwatch, metrics
 from machinery.api.client import ApiClient
-from machinery.api.resources import (
-    MEMBER_CLUSTERS,
-    WORKLOADS,
-    Resource,
-)
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
 from machinery.clock import Clock, SystemClock
 from machinery.config.address import loopback
 from machinery.config.member_kubeconfig import Connection
@@ -153,7 +149,7 @@ class Controller:
             sort=next(iter(self._profiles.values())).queue_sort,
             reviewed=self._admission.reviewed,
             ledgers=[ledger for each in self._features for ledger in each.ledgers],
-            fields=lambda unit: runtime.status_fields(self._profiles[unit.scheduler_name], unit),
+            fields=runtime.telling(self._profiles),
         )
         self.workloads.add_handler(self.world.workload_changed)
         self.workloads.add_handler(self._admission.workload_changed)
@@ -193,6 +189,10 @@ class Controller:
     def fleet(self) -> Fleet:
         """The clusters as they are now, for features."""
         return self.world.fleet()
+
+    def look(self, key: Key) -> None:
+        """Have a Workload decided again."""
+        self.world.offer([key])
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None

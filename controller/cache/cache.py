@@ -19,7 +19,7 @@ from controller.cache.holdings import Holding, Holdings
 from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
 from controller.framework.events import MEMBER_CLUSTER, Action
-from controller.framework.interface import QueueSort
+from controller.framework.interface import Fields, QueueSort
 from controller.framework.ledger import Ledger
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit, compact, compile_unit, harmless
@@ -64,7 +64,7 @@ class World:
         sort: QueueSort,
         reviewed: Callable[[Meta], bool],
         ledgers: Iterable[Ledger] = (),
-        fields: Callable[[Unit], Mapping[str, Any]] = lambda _: {},
+        fields: Fields = lambda *_: {},
     ) -> None:
         self._fields = fields
         self.index = Index(ledgers)
@@ -160,7 +160,7 @@ class World:
             and all(name in self.fleet().row for name in unit.present)
             and not unit.limits
             and not unit.shown
-            and status.says(self._fields(unit))
+            and status.says(self._fields(unit, unit.present, self.fleet(), self.index))
             and self._reviewed(workload.metadata)
         )
 

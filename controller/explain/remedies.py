@@ -13,11 +13,11 @@ from itertools import chain
 
 import numpy as np
 
-from controller.cache.columns import Mask
+from controller.cache.columns import Ints, Mask
 from controller.cache.nodegroups import UNLIMITED
 from controller.explain.pending import full, ruled
 from controller.framework.explains import Explains, Kind, Note, Remedies, Shortage, either
-from controller.framework.room import needed, room
+from controller.framework.room import needed, resources_of, room, variants_of
 from controller.model.unit import Unit
 from controller.planner.reasons import Why
 from controller.scheduling.decision import Decision
@@ -105,12 +105,14 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     tight = np.zeros(len(fleet), dtype=np.bool_)
     for plugin in blame.short:
         tight |= blame.alone(plugin)
-    fits = room(unit, fleet)
+    fits = _fits(decision)
     tight |= (blame.count == 0) & full(decision)
     if not tight.any():
         return
     lacking = _lacking(decision, tight)
-    amounts = " and ".join(f"{_amount(r, unit.request[r])}" for r in lacking) or "room in one piece"
+    amounts = (
+        " and ".join(f"{_amount(r, _asked(decision, r))}" for r in lacking) or "room in one piece"
+    )
     where = either(blame.names(tight)) + _domains(decision, tight)
     if _divided(unit) or not unit.counted:
         each = " each" if unit.counted and decision.pending > 1 else ""
@@ -137,8 +139,8 @@ def _lacking(decision: Decision, tight: Mask) -> list[str]:
     wanted = held + spare if _divided(unit) else np.full_like(held, spare)
     found = [
         resource
-        for resource in sorted(unit.request)
-        if (room(unit, decision.fleet, only=resource) < wanted)[tight].any()
+        for resource in resources_of(decision.cycle_state, unit)
+        if (_fits(decision, only=resource) < wanted)[tight].any()
     ]
     return [resource for resource in found if resource != "pods"] or found
 
@@ -187,7 +189,7 @@ def _lifts(blame: _Blame) -> list[Note]:
 def _space(blame: _Blame, rows: Mask) -> str:
     """What the clusters could take, where that is counted."""
     unit = blame.decision.unit
-    fits = room(unit, blame.decision.fleet)[rows]
+    fits = _fits(blame.decision)[rows]
     if not unit.counted or not unit.request or (fits >= UNLIMITED).any():
         return ""
     if _divided(unit):
@@ -220,6 +222,18 @@ def _only(row: int, blame: _Blame) -> Mask:
     mask = np.zeros(len(blame.decision.fleet), dtype=np.bool_)
     mask[row] = True
     return mask
+
+
+def _fits(decision: Decision, *, only: str | None = None) -> Ints:
+    """The room of each cluster, as the decision saw it."""
+    variants = variants_of(decision.cycle_state)
+    return room(decision.unit, decision.fleet, only=only, variants=variants)
+
+
+def _asked(decision: Decision, resource: str) -> int:
+    """What a unit asks for, the most of all clusters."""
+    said = [each.request for each in variants_of(decision.cycle_state)]
+    return max(request.get(resource, 0) for request in (decision.unit.request, *said))
 
 
 def _divided(unit: Unit) -> bool:

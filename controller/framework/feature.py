@@ -79,6 +79,10 @@ class Handle(Protocol):
         """The clusters as they are now."""
         ...
 
+    def look(self, key: Key) -> None:
+        """Have this Workload decided again; one that is unknown, or not ours, is no fault."""
+        ...
+
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:

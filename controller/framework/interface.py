@@ -11,10 +11,10 @@ cluster at a time, and only that plugin pays for the loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
@@ -26,6 +26,9 @@ from controller.planner.plan import Plan
 from controller.planner.problem import Problem
 from controller.planner.reasons import AssignmentOrder, Binding, Reasons, no_order, nothing_binds
 from crds.workload import ScheduledReason
+
+Fields: TypeAlias = Callable[[Unit, Mapping[str, int], Fleet, Index], Mapping[str, Any]]
+"""What the plugins tell of a unit, placed so, in its Workload's status."""
 
 
 @dataclass(slots=True)
@@ -214,10 +217,13 @@ class Bounds(Plugin, Protocol):
 
 @runtime_checkable
 class Settle(Plugin, Protocol):
-    """A plugin at Assign that learns from what clusters make of the shares that it gave them."""
+    """A plugin at Assign that knows more of a unit than its Workload says.
 
-    def settled(self, unit: Unit, now: datetime) -> Unit:
-        """The unit with what was learnt by now; itself where that is nothing new."""
+    What clusters have made of the shares that they were given, or what another object says of it.
+    """
+
+    def settled(self, unit: Unit, now: datetime, bound: Index) -> Unit:
+        """The unit with what is known by now; itself where that is nothing new."""
         ...
 
     def next_look(self, unit: Unit, now: datetime) -> float | None:
@@ -275,8 +281,13 @@ class PostBind(Plugin, Protocol):
 class TellsStatus(Plugin, Protocol):
     """A plugin with fields of its own in the Workload's status."""
 
-    def status_fields(self, unit: Unit) -> Mapping[str, Any]:
-        """The fields by their JSON names, as they shall stand there; None takes one away."""
+    def status_fields(
+        self, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+    ) -> Mapping[str, Any]:
+        """The fields by their JSON names, as they shall stand there; None takes one away.
+
+        A pure function of these four: asked again after a restart, it says the same.
+        """
         ...
 
 
@@ -323,6 +334,7 @@ class Candidates:
         present: units placed now.
         held: has a share now, be it one of no units.
         reached: only quotas that are used up keep new units away, and their plugins give bounds.
+        crowded: only a lack of room keeps new units away.
         state: what the plugins of this pass left for each other.
     """
 
@@ -335,6 +347,7 @@ class Candidates:
     present: Ints
     held: Mask
     reached: Mask
+    crowded: Mask
     state: CycleState
 
     @property

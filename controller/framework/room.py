@@ -1,16 +1,62 @@
-"""Room in units of one Workload: how many each cluster can hold, and how many it must."""
+"""Room in units of one Workload: how many each cluster can hold, and how many it must.
+
+A unit need not be alike everywhere: a plugin at PreFilter may say what it asks for, and what it
+tolerates, on some of the clusters (`vary`). Whoever counts room or looks at taints reads that.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
-from controller.cache.columns import Ints
+from controller.cache.columns import Ints, Mask
 from controller.cache.nodegroups import UNLIMITED
 from controller.cache.snapshot import Fleet
 from controller.framework.interface import CycleState
+from controller.model.objects import Toleration
 from controller.model.unit import Unit
 
 _ROOM = "room"
+_VARIANTS = "variants"
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A unit as it is on some clusters.
+
+    `rows` answers which ones, shape (n,); a hook may have exchanged the fleet. `request`,
+    `node_selector` and `pod_tolerations` stand for those of the unit, and so do `tolerations`, of
+    the clusters' own taints.
+    """
+
+    rows: Callable[[Fleet], Mask]
+    request: Mapping[str, int]
+    node_selector: Mapping[str, str]
+    pod_tolerations: tuple[Toleration, ...]
+    tolerations: tuple[Toleration, ...]
+
+
+def vary(state: CycleState, variants: Sequence[Variant]) -> None:
+    """Units are like these where they say so; of two that mean one cluster the first holds."""
+    state.data[_VARIANTS] = (*variants_of(state), *variants)
+
+
+def variants_of(state: CycleState) -> Sequence[Variant]:
+    """What plugins said with `vary` in this pass."""
+    said: Sequence[Variant] = state.data.get(_VARIANTS, ())
+    return said
+
+
+def by_variant(
+    variants: Sequence[Variant], unit: Unit, fleet: Fleet, value: Callable[[Unit | Variant], Ints]
+) -> Ints:
+    """A column of the fleet, shape (n,): that of the unit, and of each variant where it holds."""
+    column = value(unit)
+    for variant in reversed(variants):
+        column = np.where(variant.rows(fleet), value(variant), column)
+    return column
 
 
 def needed(unit: Unit) -> int:
@@ -25,21 +71,30 @@ def room_of(state: CycleState, unit: Unit, fleet: Fleet) -> Ints:
     """The room in all resources, computed once in a pass for the unit and fleet that hooks left."""
     known = state.data.get(_ROOM)
     if known is None or known[0] is not unit or known[1] is not fleet:
-        known = state.data[_ROOM] = (unit, fleet, room(unit, fleet))
+        known = state.data[_ROOM] = (unit, fleet, room(unit, fleet, variants=variants_of(state)))
     units: Ints = known[2]
     return units
 
 
-def room(unit: Unit, fleet: Fleet, *, only: str | None = None) -> Ints:
+def room(
+    unit: Unit, fleet: Fleet, *, only: str | None = None, variants: Sequence[Variant] = ()
+) -> Ints:
     """Units that each cluster can hold in all, its present ones included; one resource, or all."""
     if not unit.counted:
         return np.full(len(fleet), UNLIMITED, dtype=np.int64)
-    request = unit.request if only is None else {only: unit.request[only]}
-    fits = fleet.fitting(
-        request, node_selector=unit.node_selector, tolerations=unit.pod_tolerations
-    )
+
+    def fitting(of: Unit | Variant) -> Ints:
+        asked = {r: n for r, n in of.request.items() if only in (None, r)}
+        return fleet.fitting(asked, node_selector=of.node_selector, tolerations=of.pod_tolerations)
+
+    fits = by_variant(variants, unit, fleet, fitting)
     for name, units in unit.present.items():
         row = fleet.row.get(name)
         if row is not None:
             fits[row] += units
     return fits
+
+
+def resources_of(state: CycleState, unit: Unit) -> list[str]:
+    """What a unit asks for somewhere, by name."""
+    return sorted({*unit.request, *(r for each in variants_of(state) for r in each.request)})

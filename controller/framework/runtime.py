@@ -17,7 +17,9 @@ from pathlib import PurePath
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from controller.framework.interface import CycleState, Plugin
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.framework.interface import CycleState, Fields, Plugin
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Code, Status
 from controller.model.unit import Unit
@@ -75,11 +77,11 @@ class guarded:  # noqa: N801 - reads as the statement that it is: `with guarded(
             raise PluginError(self._plugin.name, self._point, _words(fault)) from fault
 
 
-def settled(profile: Profile, unit: Unit, now: datetime) -> Unit:
-    """The unit with what plugins have learnt of its clusters by now. Raises PluginError."""
+def settled(profile: Profile, unit: Unit, now: datetime, bound: Index) -> Unit:
+    """The unit with what plugins know of it by now. Raises PluginError."""
     for plugin in profile.learning:
         with guarded(plugin, "Settle"):
-            unit = plugin.settled(unit, now)
+            unit = plugin.settled(unit, now, bound)
     return unit
 
 
@@ -99,8 +101,10 @@ def next_look(profile: Profile, unit: Unit, now: datetime) -> float | None:
     return min((look for look in looks if look is not None), default=None)
 
 
-def status_fields(profile: Profile, unit: Unit) -> dict[str, Any]:
-    """What the plugins tell of the unit in its Workload's status.
+def status_fields(
+    profile: Profile, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+) -> dict[str, Any]:
+    """What the plugins tell of the unit, placed so, in its Workload's status.
 
     Asked for every Workload when a term begins, so a plugin that fails over one of them tells
     nothing of that one, and ends nothing.
@@ -109,10 +113,15 @@ def status_fields(profile: Profile, unit: Unit) -> dict[str, Any]:
     for plugin in profile.telling:
         try:
             with guarded(plugin, "StatusFields"):
-                fields.update(plugin.status_fields(unit))
+                fields.update(plugin.status_fields(unit, placements, fleet, bound))
         except PluginError as e:
             LOG.error("%s", e, extra={"object": "/".join(unit.key)})  # noqa: TRY400 - it says where
     return fields
+
+
+def telling(profiles: Mapping[str, Profile]) -> Fields:
+    """`status_fields` for units of several schedulers."""
+    return lambda unit, *about: status_fields(profiles[unit.scheduler_name], unit, *about)
 
 
 def reserve(

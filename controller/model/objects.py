@@ -328,6 +328,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     why: bytes = b""
     """The three above as `controller.model.why` packs them, once the Workload is compiled."""
     policy_ref: dict[str, Any] | None = None
+    overrides: list[Any] | None = None
     limits: list[ClusterLimit] = []
     footprint: Footprint = Footprint()
     decision: DecisionRef = DecisionRef()

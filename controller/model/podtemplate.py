@@ -7,6 +7,7 @@ that could then not even be told what is wrong. Here it is told, with the field.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -14,6 +15,8 @@ import msgspec
 from controller.model.objects import Template, Toleration
 
 _CRON_JOB = "CronJob"
+_OF_POD = ("nodeSelector", "overhead", "resources", "tolerations")
+_OF_CONTAINER = ("name", "resources", "restartPolicy")
 
 
 class _Resources(msgspec.Struct):
@@ -69,6 +72,29 @@ def check(template: Template, *, pods: bool) -> None:
     """
     body: Any = _CronBody if template.kind == _CRON_JOB else _Body
     _read(template.spec, body if pods else dict[str, Any], "spec.template.spec")
+
+
+def skeleton(metadata: Mapping[str, Any], pod: Mapping[str, Any]) -> bytes:
+    """What is kept of a pod template that was looked at: a template of a few hundred bytes.
+
+    It asks for what the whole one asks for, and names the same containers and volumes, so that a
+    patch can be laid over it. Empty where there are no pods.
+    """
+    if not pod.get("containers"):
+        return b""
+    kept: dict[str, Any] = {field: pod[field] for field in _OF_POD if pod.get(field)}
+    for field in ("containers", "initContainers"):
+        if found := pod.get(field):
+            kept[field] = [{f: each[f] for f in _OF_CONTAINER if each.get(f)} for each in found]
+    if named := _names(pod.get("volumes")):
+        kept["volumes"] = named
+    found = {"labels": metadata.get("labels") or {}}
+    return msgspec.json.encode({"metadata": found, "spec": kept})
+
+
+def _names(volumes: Any) -> list[dict[str, Any]]:
+    listed = volumes if isinstance(volumes, list) else ()
+    return [{"name": each["name"]} for each in listed if isinstance(each, dict) and "name" in each]
 
 
 def _read(value: Any, form: Any, field: str) -> Any:

@@ -67,6 +67,9 @@ class Unit:
     members' own schedulers read; `decided` are those that the present placements were decided on.
     Where clusters bound a divided Workload by what they ran of it, `limits` are the bounds, and
     `shown` is what they report. `version` is that of the object that all of this was read from.
+    `pod` is what `controller.model.podtemplate.skeleton` keeps of its pods, for who patches them.
+    `divided` says that a plugin divides its units whatever its distribution, as an object beside
+    the Workload wants it: set when it is decided (`Settle`).
     """
 
     namespace: str
@@ -105,6 +108,8 @@ class Unit:
     limits: Mapping[str, Limit]
     shown: Mapping[str, Shown]
     version: str
+    pod: bytes = b""
+    divided: bool = False
 
     @property
     def key(self) -> Key:
@@ -132,14 +137,19 @@ class Unit:
         return bool(self.bindings) and self.counted
 
     @property
+    def split(self) -> bool:
+        """True when something beside its distribution divides its units."""
+        return self.bound or self.divided
+
+    @property
     def everywhere(self) -> bool:
         """True when every matching cluster runs it in full."""
-        return self.kind == "DaemonSet" or (self.distribution == "Duplicated" and not self.bound)
+        return self.kind == "DaemonSet" or (self.distribution == "Duplicated" and not self.split)
 
     @property
     def whole(self) -> bool:
         """True when all units go to one cluster."""
-        return self.distribution == "Single" and not self.everywhere and not self.bound
+        return self.distribution == "Single" and not self.everywhere and not self.split
 
     def with_present(self, present: Mapping[str, int]) -> Unit:
         """The same with other present shares."""
@@ -201,8 +211,9 @@ def compile_unit(workload: Workload) -> Unit:
         shape=shape,
         decided=decided,
         limits=stored(workload.status) if divided and decided[-1] == shape else _NOTHING,
-        shown=shown(workload) if divided else _NOTHING,
+        shown=shown(workload) or _NOTHING if counted else _NOTHING,
         version=meta.resource_version,
+        pod=podtemplate.skeleton(pod_meta, pod),
     )
 
 

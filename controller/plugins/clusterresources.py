@@ -12,7 +12,15 @@ from controller.cache.saturating import CEILING, plus
 from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
-from controller.framework.room import needed, room, room_of
+from controller.framework.room import (
+    Variant,
+    by_variant,
+    needed,
+    resources_of,
+    room,
+    room_of,
+    variants_of,
+)
 from controller.model.unit import Unit
 
 MEASURED = ("cpu", "memory")
@@ -42,20 +50,25 @@ class ClusterResources:
         if not full.any():
             return NOTHING_REFUSED
         lacking = {
-            resource: room(unit, fleet, only=resource) < need for resource in sorted(unit.request)
+            resource: room(unit, fleet, only=resource, variants=variants_of(state)) < need
+            for resource in resources_of(state, unit)
         }
         reasons = [(mask, f"insufficient {resource}") for resource, mask in lacking.items()]
         return Refused((), short=[*reasons, (full, "insufficient room")])
 
-    def score(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
         """Percent that stays free after placing, averaged over cpu and memory."""
-        units = needed(unit)
+        return by_variant(
+            variants_of(state), unit, fleet, lambda of: self._free(of, needed(unit), fleet)
+        )
+
+    def _free(self, of: Unit | Variant, units: int, fleet: Fleet) -> Ints:
         total = np.zeros(len(fleet), dtype=np.int64)
         nothing = np.zeros(len(fleet), dtype=np.int64)
         for resource in MEASURED:
             offered = fleet.allocatable.get(resource, nothing)
             held, coming = fleet.requested.get(resource, nothing), fleet.coming(resource)
-            asked = min(unit.request.get(resource, 0) * units, CEILING)
+            asked = min(of.request.get(resource, 0) * units, CEILING)
             left: Ints = np.maximum(offered - plus(plus(held, coming), asked), 0)
             total += 100 * left // np.maximum(offered, 1)  # offered <= MOST_AMOUNT: exact
         return np.minimum(total // len(MEASURED), 100)

@@ -17,6 +17,7 @@ from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.room import Variant, by_variant, variants_of
 from controller.model.objects import MemberCluster, Taint
 from controller.model.unit import Unit
 from crds.names import forbidden_namespace
@@ -132,9 +133,9 @@ class TaintToleration:
         """A cluster comes without a cordon, its taints tolerated, or gets rid of them."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.TAINTS, _lets_in),)
 
-    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
         """Cordoned clusters, and those with a hard taint that is not tolerated."""
-        tainted = fleet.untolerated(unit.tolerations, HARD) > 0
+        tainted = _untolerated(state, unit, fleet, HARD) > 0
         return Refused(
             [(fleet.cordoned, _CORDONED), (tainted, "had taints that were not tolerated")]
         )
@@ -145,14 +146,21 @@ class TaintToleration:
             return "an end of the cordon (spec.unschedulable of the MemberCluster)"
         return f"a toleration of {either(_taints(shortage, rows), 'and')} in spec.tolerations"
 
-    def score(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
         """How many soft taints are not tolerated."""
-        return fleet.untolerated(unit.tolerations, SOFT)
+        return _untolerated(state, unit, fleet, SOFT)
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
         """The fewer the better; 100 where there is none."""
         worst = int(scores[feasible].max(initial=0))
         return np.full_like(scores, 100) if not worst else 100 - 100 * scores // worst
+
+
+def _untolerated(state: CycleState, unit: Unit, fleet: Fleet, effects: frozenset[str]) -> Ints:
+    def count(of: Unit | Variant) -> Ints:
+        return fleet.untolerated(of.tolerations, effects)
+
+    return by_variant(variants_of(state), unit, fleet, count)
 
 
 def _taints(shortage: Shortage, rows: Mask) -> list[str]:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from controller.cache.placements import Index
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.interface import Candidates, CycleState
 from controller.model import settled
@@ -20,7 +21,7 @@ from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
 from controller.planner.problem import UNBOUNDED, Problem
-from crds.workload import Packing
+from crds.workload import Distribution, Packing
 
 PATIENCE_SECONDS = 60
 """How long units may have no node before a cluster counts as full: one that grows by itself needs
@@ -47,13 +48,18 @@ class Divided:
             on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, _is_weighted),
         )
 
-    def settled(self, unit: Unit, now: datetime) -> Unit:
-        """The unit with the limits that its clusters have shown by now."""
+    def settled(self, unit: Unit, now: datetime, _bound: Index) -> Unit:
+        """The unit with the limits that its clusters have shown by now.
+
+        None where something else says what becomes of units that find no node.
+        """
+        if not _learns(unit):
+            return replace(unit, limits={}) if unit.limits else unit
         return settled.settled(unit, now, self._patience)
 
     def next_look(self, unit: Unit, now: datetime) -> float | None:
         """Seconds until `settled` may say something new without a report."""
-        return settled.next_look(unit, now, self._patience)
+        return settled.next_look(unit, now, self._patience) if _learns(unit) else None
 
     def divides(self, unit: Unit, _state: CycleState) -> bool:
         """`distribution: Divided`, for kinds that have replicas."""
@@ -71,6 +77,11 @@ class Divided:
             weight = np.where(field.able, problem.weight, 0)
             problem = replace(problem, weight=weight, inside=Inside.FEWEST)
         return problem
+
+
+def _learns(unit: Unit) -> bool:
+    """Whether clusters are held to what they were seen to run of it."""
+    return not unit.divided and (unit.bound or unit.distribution == Distribution.DIVIDED)
 
 
 def _static(unit: Unit, field: Candidates, problem: Problem) -> Problem:

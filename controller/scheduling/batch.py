@@ -131,7 +131,7 @@ def decide_set(
         status = Status(reasons=(fault,), reason=ScheduledReason.INVALID_WORKLOAD)
         return Batch([untouched(unit, fleet, now, status)])
     try:
-        unit = runtime.settled(profile, unit, now)
+        unit = runtime.settled(profile, unit, now, view.index)
     except runtime.PluginError as e:
         return Batch([untouched(unit, fleet, now, e.status)])
     alone = decide(fleet, unit, view.index, profile, now)
@@ -183,6 +183,10 @@ class _Asked:
         if len(group) < 2:
             return Batch([self._again(alone)], busy)
         self.others.begin([each.key for each in group])
+        try:
+            group = [runtime.settled(self.profile, u, self.now, self.view.index) for u in group]
+        except runtime.PluginError:
+            return Batch([self._again(alone)], busy)
         for _ in range(_TRIES):
             fleet, version = self.view.fleet(), self.view.index.version
             found = yield from decide_together(

@@ -11,7 +11,7 @@ cannot differ from what happens. It does no I/O, asks no clock and changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -52,19 +52,20 @@ def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: dateti
     try:
         return _decide(fleet, unit, bound, profile, now)
     except PluginError as e:
-        return _refused(unit, fleet, profile, now, e.status)
+        return _refused((unit, fleet, bound), profile, now, e.status)
 
 
 def _decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime) -> Decision:
+    about = (unit, fleet, bound)
     work = _Pass(profile, bound, unit, fleet, CycleState(enabled=profile.names))
     refusal = work.admit() or work.filter() or work.score()
     if refusal is not None:
-        return _refused(unit, fleet, profile, now, refusal)
+        return _refused(about, profile, now, refusal)
     assignment = assigned(profile, work.unit, work.candidates())
     if assignment is None:
         name = profile.scheduler_name
         missing = f"profile {name} has no plugin for distribution {work.unit.distribution}"
-        return _refused(unit, fleet, profile, now, unschedulable("Assign", missing))
+        return _refused(about, profile, now, unschedulable("Assign", missing))
     return _recorded(unit, work, assignment, now)
 
 
@@ -201,6 +202,7 @@ class _Pass:
             if name in self.fleet.row:
                 present[self.fleet.row[name]] = units
                 held[self.fleet.row[name]] = True
+        planned = self.state.enabled.get("assign", frozenset())  # the plan keeps to their quotas
         return Candidates(
             fleet=self.fleet,
             feasible=self.feasible,
@@ -210,20 +212,20 @@ class _Pass:
             room=room_of(self.state, self.unit, self.fleet),
             present=present,
             held=held,
-            reached=self._reached(),
+            reached=self._only(lambda refusal: refusal.reached and refusal.plugin in planned),
+            crowded=self._only(lambda refusal: refusal.short),
             state=self.state,
         )
 
-    def _reached(self) -> Mask:
-        """The clusters that only quotas of plugins at Assign refuse: the plan keeps to them."""
-        planned = self.state.enabled.get("assign", frozenset())
-        reached, otherwise = np.zeros((2, len(self.fleet)), dtype=np.bool_)
+    def _only(self, meant: Callable[[Refusal], bool]) -> Mask:
+        """The clusters that are refused, and by nothing but refusals that are meant."""
+        refused, otherwise = np.zeros((2, len(self.fleet)), dtype=np.bool_)
         for refusal, mask in zip(self.refusals, self.masks, strict=True):
-            if refusal.reached and refusal.plugin in planned:
-                reached |= mask
+            if meant(refusal):
+                refused |= mask
             else:
                 otherwise |= mask
-        alone: Mask = reached & ~otherwise
+        alone: Mask = refused & ~otherwise
         return alone
 
 
@@ -261,10 +263,12 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
         choosing=assignment.choosing,
         shared_by=assignment.shared_by,
         plugins=work.profile.plugins,
-        fields=status_fields(work.profile, unit),
         cycle_state=work.state,
     )
-    return decision if assignment.shares or not unit.replicas else _holding_on(decision)
+    if not assignment.shares and unit.replicas:
+        decision = _holding_on(decision)
+    fields = status_fields(work.profile, unit, decision.placements, work.fleet, work.bound)
+    return replace(decision, fields=fields)
 
 
 def _holding_on(decision: Decision) -> Decision:
@@ -276,8 +280,11 @@ def _holding_on(decision: Decision) -> Decision:
     return replace(decision, placements=placements, desired=desired, state=state, why=no_reasons)
 
 
-def _refused(unit: Unit, fleet: Fleet, profile: Profile, now: datetime, status: Status) -> Decision:
+def _refused(
+    about: tuple[Unit, Fleet, Index], profile: Profile, now: datetime, status: Status
+) -> Decision:
     """The Workload as a whole is refused: what it has it keeps, what it lacks stays pending."""
+    unit, fleet, bound = about
     placements, desired = _kept(unit, fleet)
     verdict = of_refusal(len(fleet), status, holding=bool(placements))
     return Decision(
@@ -293,7 +300,7 @@ def _refused(unit: Unit, fleet: Fleet, profile: Profile, now: datetime, status: 
         verdicts=np.ones(len(fleet), dtype=np.int16),
         totals=np.zeros(len(fleet), dtype=np.int64),
         plugins=profile.plugins,
-        fields=status_fields(profile, unit),
+        fields=status_fields(profile, unit, placements, fleet, bound),
     )
 
 

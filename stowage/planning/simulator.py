@@ -46,7 +46,7 @@ class Rehearsal:
             sort=sort,
             reviewed=lambda _: True,
             ledgers=ledgers,
-            fields=lambda unit: runtime.status_fields(profiles[unit.scheduler_name], unit),
+            fields=runtime.telling(profiles),
         )
         self._profiles = profiles
         self._now = now

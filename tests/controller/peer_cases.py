@@ -169,7 +169,7 @@ def _knowing(of: Unit, runs: Answer, limits: Answer) -> Unit:
         if runs[name] < asked
     }
     known = {name: Limit(units, NOW + FIRST_HOLD) for name, units in limits.items()}
-    return runtime.settled(PROFILE, replace(of, shown=shown, limits=known), NOW)
+    return runtime.settled(PROFILE, replace(of, shown=shown, limits=known), NOW, Index())
 
 
 def _rules(names: list[str], lower: Answer, upper: Answer) -> list[dict[str, Any]]:

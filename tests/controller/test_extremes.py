@@ -220,7 +220,7 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
 ) -> None:
     world = world_of([*CLUSTERS, cluster], [*ORDINARY, absurd], [policy])
     read = known(absurd)
-    unit = runtime.settled(PROFILE, read.unit, NOW)
+    unit = runtime.settled(PROFILE, read.unit, NOW, Index())
     runtime.next_look(PROFILE, unit, NOW)
     if not read.fault:
         decision = decide(world.fleet(), unit, world.index, PROFILE, NOW)

@@ -33,7 +33,7 @@ class Learner:
     def assign(self, *_: Any) -> Any:
         raise AssertionError
 
-    def settled(self, unit: Any, _now: Any) -> Any:
+    def settled(self, unit: Any, *_: Any) -> Any:
         return self._do("settled", unit)
 
     def next_look(self, *_: Any) -> Any:

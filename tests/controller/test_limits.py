@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -62,7 +62,7 @@ def limit(name: str, units: int, until: datetime, **other: Any) -> dict[str, Any
 
 
 def learnt(unit: Unit, now: datetime = NOW) -> dict[str, int]:
-    settled = runtime.settled(PROFILE, unit, now)
+    settled = runtime.settled(PROFILE, unit, now, Index())
     return {name: each.units for name, each in settled.limits.items()}
 
 
@@ -74,6 +74,15 @@ def test_what_waits_for_a_minute_is_believed_and_not_before() -> None:
     assert learnt(early) == {}
     assert runtime.next_look(PROFILE, early, NOW) == PATIENCE.total_seconds() / 2
     assert learnt(early, NOW + PATIENCE / 2) == {"a": 3}
+
+
+def test_nothing_is_learnt_where_something_else_divides() -> None:
+    waits = report("a", 5, 3, NOW - PATIENCE)
+    assert learnt(told({"a": 5}, waits, distribution="Single")) == {}
+    known = told({"a": 5}, waits, limits=[limit("a", 4, NOW + PATIENCE)])
+    assert learnt(known) == {"a": 3}
+    assert learnt(replace(known, divided=True)) == {}
+    assert runtime.next_look(PROFILE, replace(known, divided=True), NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -119,7 +128,7 @@ def test_limits_of_other_pods_are_forgotten() -> None:
 def test_a_limit_is_doubted_when_its_time_is_over() -> None:
     unit = told({"a": 3}, report("a", 3, 3, None), limits=[limit("a", 3, NOW + HOLD)])
     assert runtime.next_look(PROFILE, unit, NOW) == HOLD.total_seconds()
-    assert runtime.settled(PROFILE, unit, NOW) is unit
+    assert runtime.settled(PROFILE, unit, NOW, Index()) is unit
     assert learnt(unit, NOW + HOLD) == {"a": 6}
 
 
@@ -134,8 +143,8 @@ def test_the_patience_is_in_the_configuration(tmp_path: Any) -> None:
         return load(file, catalogue.registry()).profiles["stowage"]
 
     unit = told({"a": 5}, report("a", 5, 3, NOW - timedelta(seconds=5)))
-    assert runtime.settled(configured("5"), unit, NOW).limits["a"].units == 3
-    assert runtime.settled(configured("6"), unit, NOW) is unit
+    assert runtime.settled(configured("5"), unit, NOW, Index()).limits["a"].units == 3
+    assert runtime.settled(configured("6"), unit, NOW, Index()) is unit
     for wrong in ("-1", "soon", "1.5"):
         with pytest.raises(ConfigurationError, match=r"scheduler.yaml:7: .*unschedulableSeconds"):
             configured(wrong)
@@ -186,7 +195,7 @@ class Loop:
             report(name, asked, runs[name], self.since.get(name)) for name, asked in placed.items()
         ]
         current = self.workload
-        unit = runtime.settled(PROFILE, compile_unit(current), self.now)
+        unit = runtime.settled(PROFILE, compile_unit(current), self.now, Index())
         decision = decide(self.fleet, unit, Index(), PROFILE, self.now)
         patch = patch_of(decision, msgspec.structs.replace(current, unit=unit))
         if patch is not None:

@@ -14,6 +14,7 @@ import pytest
 
 from controller.binding.statuspatch import patch_of, short_patch
 from controller.cache.cache import known
+from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.framework import runtime
 from controller.framework.statuswriter import for_good
@@ -44,7 +45,7 @@ def decision(workload: Workload, **shares: int) -> Decision:
     unit = compile_unit(workload)
     return Decision(
         unit=unit,
-        fields=runtime.status_fields(default_profile(), unit),
+        fields=runtime.status_fields(default_profile(), unit, shares, make.fleet(), Index()),
         fleet=make.fleet(),
         time=make.NOW,
         placements=shares,

@@ -276,7 +276,9 @@ class WorkloadPolicy:
         text = f"workload-policy {known.policy.name} reached {', '.join(texts)}{more}"
         return Status(reasons=(text,), plugin=NAME)
 
-    def status_fields(self, unit: Unit) -> Mapping[str, Any]:
+    def status_fields(
+        self, unit: Unit, _placements: Mapping[str, int], _fleet: Fleet, _bound: Index
+    ) -> Mapping[str, Any]:
         """policyRef: the policy that bounds it, where that can be the name of one."""
         key = policy_of(unit)
         named = key is not None and len(key[1]) <= _NAME_LIMIT and _NAME.fullmatch(key[1])
