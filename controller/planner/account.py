@@ -22,6 +22,7 @@ import numpy as np
 from controller.planner.indomain import Inside
 from controller.planner.problem import UNBOUNDED, BoundKind, GroupBound, LastStep, Problem
 from controller.planner.reasons import Obstacle, Reason, Why
+from controller.planner.subsets import Subsets
 from controller.planner.unitcycle import OUTSIDE
 from controller.planner.webster import Ints, Mask, sums
 
@@ -44,6 +45,7 @@ class Account:
             clusters need no closer look.
         units: for each block, the units of its free clusters.
         weights: for each block, the weights of its free clusters.
+        sorted: the units by subset, see `Subsets.classified`.
     """
 
     problem: Problem
@@ -56,26 +58,31 @@ class Account:
     following: frozenset[float]
     units: Ints
     weights: Ints
+    sorted: tuple[Ints, Ints, Ints] | None = None
 
     @classmethod
     def of(cls, problem: Problem, shares: Ints, last: LastStep) -> Account:
         """The account of a finished plan."""
         full = tuple(_full(problem, shares)) if last.bounded else ()
-        if problem.domains is not None:
-            place = problem.domains.place
-            full = (*full, (place, np.ones(len(place), dtype=np.bool_)))
+        every = np.ones(len(shares), dtype=np.bool_)
+        drawing = _drawing(problem)
+        if drawing is not None:
+            full = (*full, (drawing, every))
         block, blocks = np.zeros_like(shares), 1
         for group, at in full:
             block = np.where(at, blocks + group, block)
             blocks += int(group.max(initial=0)) + 1
         open_ = (shares < last.top) & (last.weight > 0)
+        if problem.subsets is not None and problem.subsets.overlaps:
+            open_ = ~every  # what such clusters hold came in several turns
         free = open_ & ((shares > last.base) | (last.base == 0))
         units = sums(block, np.where(free, shares, 0), blocks)
         weights = sums(block, np.where(free, last.weight, 0), blocks)
         following = np.zeros(blocks)
         np.maximum.at(following, block[open_], (last.weight / (2 * shares + 1))[open_])
         ahead = frozenset(following.tolist())
-        return cls(problem, shares, last, full, block, open_, free, ahead, units, weights)
+        counted = None if problem.subsets is None else problem.subsets.classified(shares)
+        return cls(problem, shares, last, full, block, open_, free, ahead, units, weights, counted)
 
     def rounded(self) -> Mask:
         """Shape (n,): the share lies over the exact part, which no product of three could hold."""
@@ -85,17 +92,20 @@ class Account:
     def reasons(self, row: int) -> tuple[Reason, ...]:
         """What made one cluster's share: what was there, what the weights gave, the bounds."""
         by_rule = self._by_weight if self.problem.inside is Inside.WEIGHT else self._by_order
-        return (*self._before(row), *by_rule(row), *self._of_domain(row), *self._stops(row))
+        own = (*self._of_domain(row), *self._of_subsets(row))
+        return (*self._before(row), *by_rule(row), *own, *self._stops(row))
 
     def obstacles(self, placed: Callable[[Problem], int]) -> tuple[Obstacle, ...]:
         """What keeps units out: bounds of clusters by kind, then full groups from the outermost.
 
-        Last the domains that hold their number. `placed` tells how many units a plan places.
+        Last the domains that hold their number, and the subsets at their cap. `placed` tells how
+        many units a plan places.
         """
         of = self.problem
         alone = of.domains is None and of.inside is Inside.WEIGHT and of.nests()
-        most = _most if alone else placed
-        found = (*self._own_obstacles(), *self._group_obstacles(), *self._quota_obstacles())
+        most = _most if alone and of.subsets is None else placed
+        groups = (*self._group_obstacles(), *self._quota_obstacles(), *self._subset_obstacles())
+        found = (*self._own_obstacles(), *groups)
         held = int(self.shares.sum())
         return tuple(
             Obstacle(reason, max(min(of.total, most(lifted)) - held, 0))
@@ -151,6 +161,24 @@ class Account:
         kind = Why.DOMAIN_QUOTA if held == desired else Why.DOMAIN
         yield Reason(kind, held, name=order.names[at], of=desired)
 
+    def _of_subsets(self, row: int) -> Iterator[Reason]:
+        """Which subsets its units count to, and what waits here."""
+        of, subsets, share = self.problem, self.problem.subsets, int(self.shares[row])
+        if subsets is None or self.sorted is None:
+            return
+        counted, excess, outside = self.sorted
+        for units, kind in ((counted, Why.SUBSET), (excess, Why.EXCESS)):
+            for at in np.flatnonzero(units[:, row]).tolist():
+                yield Reason(kind, int(units[at, row]), subsets.names[at])
+        if outside[row]:
+            yield Reason(Why.NO_SUBSET, int(outside[row]))
+        waiting, beyond = share - int(of.learnt[row]), share - int(of.room[row])
+        over = np.flatnonzero(subsets.overflow & (counted[:, row] > 0))
+        if waiting > 0:
+            yield Reason(Why.WAITING, waiting)
+        elif beyond > 0 and len(over):
+            yield Reason(Why.OVERFLOW, beyond, subsets.names[int(over[-1])])
+
     def _level(self, row: int) -> int:
         """How many clusters could have taken this one's last unit and stood as high in line.
 
@@ -177,13 +205,22 @@ class Account:
             if full[row]:
                 at = int(group[row])
                 yield Reason(_WHY[bound.kind], int(bound.upper[at]), bound.names[at])
+        if problem.subsets is not None:
+            for at in self._full_subsets(problem.subsets):
+                if problem.subsets.inside[at, row]:
+                    yield capped(problem.subsets, at)
 
     def _own_obstacles(self) -> Iterator[tuple[Reason, Problem]]:
-        problem = self.problem
+        problem, subsets = self.problem, self.problem.subsets
+        able = self.last.weight > 0
+        if subsets is not None:
+            able = subsets.open_to(able | subsets.crowded)
         for kind, bound in _own_bounds(problem):
-            at = (self.shares >= bound) & (self.last.weight > 0) & (bound < UNBOUNDED)
+            at = (self.shares >= bound) & able & (bound < UNBOUNDED)
             if at.any():
                 yield Reason(kind, int(bound[at].sum())), _without(problem, kind)
+        if subsets is not None and problem.inside is Inside.RANK:
+            return  # what has no weight is refused by a filter, which says so
         idle = problem.weight == 0
         stopped = idle if idle.all() else idle & (self.shares < problem.cap())
         if stopped.any():
@@ -215,6 +252,45 @@ class Account:
             reason = Reason(Why.DOMAIN_QUOTA, int(quota.desired[at]), order.names[at])
             yield reason, replace(of, domains=lifted) if of.groups else int(room[at])
 
+    def _full_subsets(self, subsets: Subsets) -> list[int]:
+        counted = np.zeros_like(subsets.cap) if self.sorted is None else self.sorted[0].sum(axis=1)
+        found: list[int] = subsets.full(counted).tolist()
+        return found
+
+    def _subset_obstacles(self) -> Iterator[tuple[Reason, Problem | int]]:
+        """Subsets at their cap, and those that take nothing new."""
+        of, subsets = self.problem, self.problem.subsets
+        if subsets is None:
+            return
+        for at in self._full_subsets(subsets):
+            cap = subsets.cap.copy()
+            cap[at] = UNBOUNDED
+            yield capped(subsets, at), replace(of, subsets=replace(subsets, cap=cap))
+        for at in np.flatnonzero(subsets.closed).tolist():
+            closed = subsets.closed.copy()
+            closed[at] = False
+            yield shut(subsets, at), replace(of, subsets=replace(subsets, closed=closed))
+
+
+def capped(subsets: Subsets, at: int) -> Reason:
+    """A subset is at its cap."""
+    return Reason(Why.SUBSET_CAP, int(subsets.cap[at]), subsets.names[at])
+
+
+def shut(subsets: Subsets, at: int) -> Reason:
+    """A subset takes nothing new."""
+    return Reason(Why.SUBSET_CLOSED, 0, subsets.names[at])
+
+
+def _drawing(problem: Problem) -> Ints | None:
+    """Numbers of the clusters that draw on the same units: of one subset, and of one domain."""
+    order, subsets = problem.domains, problem.subsets
+    if subsets is None:
+        return None if order is None else order.place
+    if order is None:
+        return subsets.home
+    return subsets.home * (len(order.names) + 1) + order.place
+
 
 def _own_bounds(problem: Problem) -> tuple[tuple[Why, Ints], ...]:
     return (
@@ -229,6 +305,9 @@ def _without(problem: Problem, kind: Why) -> Problem:
     free = np.full_like(problem.upper, UNBOUNDED)
     if kind is Why.UPPER:
         return replace(problem, upper=free)
+    if kind is Why.ROOM and problem.subsets is not None:
+        weight = np.where(problem.subsets.crowded, np.maximum(problem.weight, 1), problem.weight)
+        return replace(problem, room=free, weight=weight)
     if kind is Why.ROOM:
         return replace(problem, room=free)
     return replace(problem, learnt=free)

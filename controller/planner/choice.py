@@ -9,7 +9,8 @@ where no choice of domains could hold them, or where counts cross in more ways t
 take the time to try: then the best that was found counts, and `Choice.untried` says so.
 
 - Room is what a cluster may really take within all other bounds; nothing where its weight is 0. Of
-  clusters that share a quota the roomiest are thought to take it. A cluster that can take nothing,
+  clusters that share a quota, or the cap of a subset, the roomiest are thought to take it; those
+  of an earlier subset are the better ones. A cluster that can take nothing,
   and holds nothing, does not count as one of its domain.
 - What holds units stays, and may take more, also where that is more domains than `most`: nothing
   that runs is moved because a rule was tightened, but no further domain is used.
@@ -31,7 +32,8 @@ from controller.planner.indomain import in_line
 from controller.planner.levels import first_of_each
 from controller.planner.problem import BoundKind, DomainCount, GroupBound, Problem
 from controller.planner.reasons import Contradiction, Reason, Why
-from controller.planner.webster import Ints, Mask, sums
+from controller.planner.subsets import Subsets
+from controller.planner.webster import MAX_UNITS, Ints, Mask, sums
 
 UNTRIED = (
     "spreadConstraints allow more choices of domains than were tried: another may hold more units; "
@@ -59,7 +61,10 @@ class Choice:
         """The problem for the chosen clusters."""
         weight = np.where(self.open, problem.weight, 0)
         room = np.where(self.open, problem.room, problem.present)
-        return replace(problem, weight=weight, room=room, counts=())
+        subsets = problem.subsets
+        if subsets is not None:
+            subsets = replace(subsets, crowded=subsets.crowded & self.open)
+        return replace(problem, weight=weight, room=room, subsets=subsets, counts=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +93,30 @@ def chosen(problem: Problem) -> Choice:
     stays, most = problem.settled(), np.where(problem.weight > 0, problem.cap(), 0)
     for bound in problem.caps():
         most = _shared(most, stays, bound)
-    held = stays > 0
-    field = Field(most > 0, held, most, stays, problem.scored(), problem.order)
+    score = problem.scored()
+    if problem.subsets is not None:
+        score = problem.subsets.best_first(score)
+        most = _in_subsets(problem, problem.subsets, most, stays)
+    field = Field(most > 0, stays > 0, most, stays, score, problem.order)
     return choose(problem.counts, field, problem.total)
+
+
+def _in_subsets(problem: Problem, subsets: Subsets, most: Ints, stays: Ints) -> Ints:
+    """What each may hold by its subset: beyond its room where that overflows, within its cap.
+
+    What several subsets match is thought to take what its room allows.
+    """
+    able = (problem.weight > 0) & (problem.room > problem.present)
+    most = np.where(subsets.passing(able), np.maximum(problem.without_room(), most), most)
+    most = np.where(subsets.open_to(most > 0), most, 0)
+    size, counted = len(subsets.names), subsets.counted(stays)
+    shared = subsets.inside.sum(axis=0) > 1
+    group = np.where(shared, size + 1, subsets.home)
+    own = sums(group, stays, size + 2)
+    gap = np.where(subsets.closed, 0, subsets.cap - counted)
+    upper = own + np.append(gap, [0, MAX_UNITS])
+    names = (*subsets.names, "", "")
+    return _shared(most, stays, GroupBound(BoundKind.SUBSET_CAP, names, group, upper, 0 * upper))
 
 
 def _shared(most: Ints, stays: Ints, bound: GroupBound) -> Ints:

@@ -7,13 +7,18 @@ of every kind are parts of one `Problem`, in any combination. What it promises, 
   its groups and the quota of its domain allow, except for what it holds already.
 - Without an order of domains, all units are placed where a placement within all upper bounds
   exists; otherwise as many as can be. Where one exists that meets all lower bounds too, it meets
-  them. (Quotas that cross bounds on groups are served in order, which may waste some.)
+  them. (Quotas that cross bounds on groups, and subsets that share clusters or cross either, are
+  served in order, which may waste some.)
 - What is placed does not move: growing starts from the present shares and hands out only the rest,
   shrinking takes only from them. Among the same clusters, one more unit never takes one away, and
   one fewer never adds one.
 - Above the lower bounds, domains take units in their order, and within a domain they follow the
   weights, the rank or the packing (`controller.planner.indomain`). What stands over a bound shrinks
   before anything else does, whatever its weight, and then what has no weight.
+- Subsets take units in their order, each up to its cap, lower bounds first. One that overflows is
+  filled up to its cap on clusters that may take units, whatever room they have. One more unit is
+  never in excess of a cap, and the lowest deletion cost leaves first, after what stands over a
+  bound. With subsets, present units that were free to go and find no place stay where they wait.
 - Equal inputs give equal shares: ties are decided by the injected order.
 
 A lower bound is a wish with precedence: the domains that must be used have their first unit, then
@@ -24,12 +29,14 @@ because what serves the inner counts for the outer too. Pure, integers only.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
-from controller.planner.account import Account
+from controller.planner.account import Account, capped, shut
 from controller.planner.choice import Choice, chosen, contradictions
 from controller.planner.indomain import Inside
 from controller.planner.problem import (
@@ -42,8 +49,8 @@ from controller.planner.problem import (
     quotas,
 )
 from controller.planner.reasons import Contradiction, Obstacle, Reason
-from controller.planner.steps import by_weight_alone, decline_to, hand_out, stay
-from controller.planner.unitcycle import DomainOrder, assignment_order
+from controller.planner.steps import by_subset, by_weight_alone, decline_to, hand_out, stay
+from controller.planner.unitcycle import TURNS, DomainOrder, assignment_order
 from controller.planner.webster import Ints, Mask, Nest, divide
 
 __all__ = ["UNBOUNDED", "BoundKind", "DomainCount", "GroupBound", "Plan", "Problem", "apportion"]
@@ -116,14 +123,58 @@ class Plan:
         known = before.by_domain(np.ones_like(held)) > 0
         return self.asked.total - int(held.sum()) > int(before.quota.gap[known].sum())
 
+    @cached_property
+    def counted(self) -> Ints:
+        """Shape (subsets,), the units that count to each."""
+        subsets = self.asked.subsets
+        return np.zeros(0, dtype=np.int64) if subsets is None else subsets.counted(self.shares)
+
+    @property
+    def subsets_full(self) -> tuple[str, ...]:
+        """The subsets that are at their cap."""
+        subsets = self.asked.subsets
+        if subsets is None:
+            return ()
+        return tuple(subsets.names[at] for at in subsets.full(self.counted).tolist())
+
+    @property
+    def subsets_shut(self) -> tuple[Reason, ...]:
+        """Why subsets take no more units: they are at their cap, or closed."""
+        subsets = self.asked.subsets
+        if subsets is None:
+            return ()
+        full, closed = subsets.full(self.counted).tolist(), np.flatnonzero(subsets.closed).tolist()
+        return (*(capped(subsets, at) for at in full), *(shut(subsets, at) for at in closed))
+
+    @property
+    def beyond_caps(self) -> bool:
+        """Whether more is wanted than the caps of the subsets that have clusters let in."""
+        subsets, held = self.asked.subsets, self.asked.settled()
+        known = None if subsets is None else subsets.inside.any(axis=1)
+        if subsets is None or known is None or not known.any():
+            return False
+        gap = int((subsets.cap - subsets.counted(held))[known].sum())
+        return self.asked.total - int(held.sum()) > gap
+
     def assignment_order(self) -> list[int]:
         """The listed domains, or OUTSIDE, that new units went to, one after the other."""
-        order, held = self.problem.domains, self.problem.settled()
+        order = self.problem.domains
         if order is None or not order.quota.ordered:
             return []
-        before = order.after(held - self.problem.present)
-        room = before.by_domain(np.maximum(_takes(self.problem, held) - held, 0))
-        return assignment_order(before.quota, room, self.problem.total - int(held.sum()))
+        return list(islice(self._turns(order), TURNS))
+
+    def _turns(self, order: DomainOrder) -> Iterator[int]:
+        """By domain; where subsets have turns, what each took in its own."""
+        of, before = self.problem, self.problem.settled()
+        most = _takes(of, before)
+        steps: Iterable[Ints] = (most,)
+        if of.subsets is not None:
+            steps = by_subset(of, of.subsets, of.weight, before, most, _nests(of), overflow=True)
+        for after in steps:
+            now = order.after(before - of.present)
+            room = now.by_domain(np.maximum(after - before, 0))
+            yield from assignment_order(now.quota, room, of.total - int(before.sum()))
+            before = after
 
 
 def _placed_by(problem: Problem) -> int:
@@ -188,6 +239,8 @@ def _fill(
     problem: Problem, *, start: Ints, top: Ints, first: Mask | None = None
 ) -> tuple[Ints, LastStep]:
     """First units, lower bounds of clusters, then of groups from the innermost, then the rest."""
+    if problem.subsets is not None:
+        top = np.where(problem.subsets.open_to(problem.weight >= 0), top, start)
     floor = np.minimum(top, problem.lower)
     nests, base = _nests(problem), start
     wished = np.where(problem.lower > 0, np.maximum(problem.weight, 1), problem.weight)

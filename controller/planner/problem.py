@@ -138,6 +138,10 @@ class Problem:
         """Shape (n,): the least of the three bounds on a single cluster."""
         return np.minimum(np.minimum(self.upper, self.room), self.learnt)
 
+    def without_room(self) -> Ints:
+        """Shape (n,): the same for units that may wait for room."""
+        return np.minimum(self.upper, self.learnt)
+
     def settled(self) -> Ints:
         """Shape (n,): the present units that run, as far as is known."""
         return np.minimum(self.present, self.learnt)

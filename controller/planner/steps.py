@@ -37,7 +37,6 @@ from controller.planner.unitcycle import decline, growth
 from controller.planner.webster import (
     MAX_UNITS,
     Ints,
-    Mask,
     Nest,
     divide,
     first_come,
@@ -78,21 +77,39 @@ def hand_out(
         return divide(
             problem.total, weight=weight, start=start, top=top, order=problem.order, nests=nests
         )
-    held, subsets = start, problem.subsets
-    over, passed = _overflowing(problem, weight, subsets.crowded)
-    for at in np.flatnonzero(~subsets.closed).tolist():
-        if int(held.sum()) >= problem.total:
-            break
-        held = _into(problem, subsets, at, weight, held, top, nests, lowers=lowers)
-        if overflow and subsets.overflow[at]:
-            held = _into(problem, subsets, at, over, held, passed, nests, lowers=lowers)
+    turns = by_subset(
+        problem, problem.subsets, weight, start, top, nests, lowers=lowers, overflow=overflow
+    )
+    *_, held = (start, *turns)
     return held
 
 
-def _overflowing(problem: Problem, weight: Ints, crowded: Mask) -> tuple[Ints, Ints]:
-    """Weights and tops of units that need no room."""
-    over = np.where((weight > 0) | crowded, np.maximum(weight, 1), 0)
-    return over, np.minimum(problem.upper, problem.learnt)
+def by_subset(
+    problem: Problem,
+    subsets: Subsets,
+    weight: Ints,
+    start: Ints,
+    top: Ints,
+    nests: Sequence[Nest],
+    *,
+    lowers: bool = False,
+    overflow: bool = False,
+) -> Iterator[Ints]:
+    """What each cluster holds after each turn of a subset; the arguments are those of `hand_out`.
+
+    A cluster may take units beyond its room where it lacks nothing else.
+    """
+    held = start
+    able = subsets.crowded | ((weight > 0) & (problem.room > problem.present))
+    over, passed = np.where(able, np.maximum(weight, 1), 0), problem.without_room()
+    for at in np.flatnonzero(~subsets.closed).tolist():
+        if int(held.sum()) >= problem.total:
+            return
+        held = _into(problem, subsets, at, weight, held, top, nests, lowers=lowers)
+        yield held
+        if overflow and subsets.overflow[at]:
+            held = _into(problem, subsets, at, over, held, passed, nests, lowers=lowers)
+            yield held
 
 
 def _into(

@@ -65,6 +65,8 @@ class Subsets:
             ValueError: names the field and the value.
         """
         subsets = len(self.names)
+        if not subsets:
+            raise ValueError("subsets.names: at least one")
         for name, column, shape in (
             ("inside", self.inside, (subsets, size)),
             ("cap", self.cap, (subsets,)),
@@ -83,8 +85,6 @@ class Subsets:
     @property
     def home(self) -> Ints:
         """Shape (n,): the first subset that matches each cluster; `len(names)` where none does."""
-        if not len(self.names):
-            return np.zeros(self.inside.shape[1], dtype=np.int64)
         return np.where(self.inside.any(axis=0), self.inside.argmax(axis=0), len(self.names))
 
     @property
@@ -98,6 +98,11 @@ class Subsets:
             return np.asarray(self.classified(units)[0].sum(axis=1), dtype=np.int64)
         size = len(self.names)
         return np.minimum(sums(self.home, units, size + 1)[:size], self.cap)
+
+    def full(self, counted: Ints) -> Ints:
+        """Those that are at their cap when so many units count to each."""
+        found: Ints = np.flatnonzero((counted >= self.cap) & (self.cap < MAX_UNITS))
+        return found
 
     def classified(self, units: Ints) -> tuple[Ints, Ints, Ints]:
         """Which units count to which subset.
@@ -140,11 +145,22 @@ class Subsets:
         mine, own, rank = self.inside[at], self.home == at, self.rank[at]
         if not mine.any() or (own[mine].all() and (rank[mine] == rank[mine][0]).all()):
             return score
-        keys = score, rank, own
-        line = np.lexsort(keys)
-        new = [np.diff(key[line].astype(np.int64), prepend=0) != 0 for key in keys]
-        found = np.empty_like(score)
-        found[line] = np.cumsum(np.logical_or.reduce(new))
+        return _dense(score, rank, own.astype(np.int64))
+
+    def best_first(self, score: Ints) -> Ints:
+        """Shape (n,): scores over all subsets, those of an earlier one the greater."""
+        rank = self.rank[np.minimum(self.home, len(self.names) - 1), np.arange(len(score))]
+        return _dense(score, rank, -self.home)
+
+    def open_to(self, able: Mask) -> Mask:
+        """Shape (n,): of these clusters those that a subset matches which takes new units."""
+        found: Mask = able & self.inside[~self.closed].any(axis=0)
+        return found
+
+    def passing(self, able: Mask) -> Mask:
+        """Shape (n,): of these clusters, and those that lack room, which may take more than fit."""
+        over = self.inside[self.overflow & ~self.closed].any(axis=0)
+        found: Mask = over & (able | self.crowded)
         return found
 
     def _first_of(self, at: int, left: Ints) -> Ints:
@@ -195,3 +211,14 @@ class Subsets:
                 if spare.any():
                     return [*came[giver], (giver, int(spare.argmax()))]
         return None
+
+
+def _dense(*keys: Ints) -> Ints:
+    """Shape as the keys: small numbers that sort as they do, the last key first."""
+    line = np.lexsort(keys)
+    new = np.zeros(len(line), dtype=np.bool_)
+    for key in keys:
+        new[1:] |= np.diff(key[line]) != 0
+    found = np.empty(len(line), dtype=np.int64)
+    found[line] = np.cumsum(new)
+    return found

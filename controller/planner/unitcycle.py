@@ -33,6 +33,8 @@ _FAR = 60
 """Halvings after which a threshold is as exact as a float can be."""
 _FARTHEST = 2.0**60
 """More units than there can be, and still an int64."""
+TURNS = 64
+"""Of so many units it is told in which order they went."""
 _PLACES = 31
 """Binary places of a fraction that are computed at once."""
 
@@ -160,7 +162,7 @@ def scores(quota: Quota) -> Ints:
     return value * (quota.count < quota.desired)
 
 
-def assignment_order(quota: Quota, room: Ints, units: int, *, most: int = 64) -> list[int]:
+def assignment_order(quota: Quota, room: Ints, units: int, *, most: int = TURNS) -> list[int]:
     """The domains (OUTSIDE last) that the first `most` units go to, one after the other."""
     order: list[int] = []
     before = np.zeros(len(quota.desired) + 1, dtype=np.int64)

@@ -28,6 +28,9 @@ from controller.planner.unitcycle import OUTSIDE
 from controller.planner.webster import MAX_WEIGHT, Ints
 from crds.workload import ScheduledReason
 
+_NAMED = 4
+"""Subsets that a message names."""
+
 
 def assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | None:
     """The shares; None where no plugin of the profile serves the distribution."""
@@ -67,7 +70,7 @@ def divided(bounds: Sequence[Bounds], unit: Unit, field: Candidates) -> Assignme
         assignment_order=lambda: _assignment_order(plan),
         binding=lambda: _binding(plan),
         choosing=plan.choosing,
-        short=ScheduledReason.REPLICAS_REACHED if plan.beyond_quotas else short.reason(),
+        short=short.reason(),
         shared_by=tuple(said),
     )
 
@@ -146,7 +149,12 @@ class Shortfall:
         return () if self.plan.choice is None else self.plan.choice.lacks
 
     def reason(self) -> ScheduledReason:
-        """FailedToSchedule where no cluster may take any unit, InsufficientCapacity elsewhere."""
+        """ReplicasReached where numbers let no more in, whatever the room.
+
+        FailedToSchedule where no cluster may take any unit, InsufficientCapacity elsewhere.
+        """
+        if self.plan.beyond_quotas or self.plan.beyond_caps:
+            return ScheduledReason.REPLICAS_REACHED
         without = self.field.feasible.any() and not (self.asked.weight.any() or self.shares.any())
         if self.lacks or without:
             return ScheduledReason.FAILED_TO_SCHEDULE
@@ -158,7 +166,8 @@ class Shortfall:
             return ()
         untried = () if self.plan.choice is None else self.plan.choice.untried
         pairs = (str(each) for each in self.plan.contradictions)
-        found = [*self.lacks, *self._unweighted(), *self._bounds(), *pairs, *untried]
+        rules = (*self._unweighted(), *self._bounds(), *self._subsets())
+        found = [*self.lacks, *rules, *pairs, *untried]
         full = self._full()
         if found and full.any():
             found.append(f"{_clusters(full, 'has', 'have')} no room for more")
@@ -194,6 +203,13 @@ class Shortfall:
         out = spare & ~bound & ~self.plan.choice.open
         if out.any():
             yield f"spreadConstraints leave out {_clusters(out)} with room"
+
+    def _subsets(self) -> Iterator[str]:
+        """Subsets that are at their cap, or closed; the first ones."""
+        said = self.plan.subsets_shut
+        yield from map(str, said[:_NAMED])
+        if len(said) > _NAMED:
+            yield f"{len(said) - _NAMED} more subsets take no more"
 
     def _full(self) -> Mask:
         meant = self.field.feasible & (self.asked.weight > 0)

@@ -178,3 +178,48 @@ def refused(**said: Any) -> Problem:
 def test_what_is_no_subset_is_refused(of: Problem, said: str) -> None:
     with pytest.raises(ValueError, match=re.escape(said)):
         apportion(of)
+
+
+def told(of: Problem, row: int) -> list[str]:
+    return [str(reason) for reason in apportion(of).reasons(row)]
+
+
+@pytest.mark.proves("W4", "W6")
+def test_a_share_says_which_subset_it_counts_to_and_what_waits() -> None:
+    of = spread(
+        9, ["01", "2"], [6, FREE], room=[2, 1, 2, 9], overflow="a", size=4, present=[0, 0, 0, 1]
+    )
+    assert told(of, 0) == [
+        "5 in subset a",
+        "3 wait for room here, as subset a is filled whatever its room",
+        "subset a is at its cap of 6",
+    ]
+    assert told(of, 1) == ["1 in subset a", "it has room for 1", "subset a is at its cap of 6"]
+    assert told(of, 2) == ["2 in subset b", "it has room for 2"]
+    assert told(of, 3) == ["1 stay where they are", "1 in no subset"]
+    over = spread(3, ["0"], [2], present=[3])
+    assert told(over, 0)[1:3] == ["2 in subset a", "1 beyond the cap of subset a"]
+    waiting = spread(3, ["0", "1"], [3, 1], present=[3, 0], learnt=[1, FREE], closed="a")
+    assert "1 wait here for a node, as no other cluster takes them" in told(waiting, 0)
+
+
+@pytest.mark.proves("W6", "W28")
+def test_what_keeps_units_out_is_told_with_what_it_would_let_in() -> None:
+    of = spread(9, ["0", "1"], [4, 3], room=[5, 9])
+    plan = apportion(of)
+    assert (plan.subsets_full, plan.beyond_caps, plan.pending) == (("a", "b"), True, 2)
+    assert [(str(each.reason), each.gain) for each in plan.binding] == [
+        ("subset a is at its cap of 4", 1),
+        ("subset b is at its cap of 3", 2),
+    ]
+    roomy = apportion(replace(of, subsets=subsets(["0", "1"], [4, FREE], 2), total=20))
+    assert (roomy.subsets_full, roomy.beyond_caps) == (("a",), False)
+    closed = apportion(spread(4, ["0", "1"], [4, FREE], room=[9, 3], closed="a"))
+    assert [str(each) for each in closed.binding] == [
+        "clusters that could take more have room for 3 in all; without that, 1 more could be placed",
+        (
+            "subset a takes no more while its units wait for a node; "
+            "without that, 1 more could be placed"
+        ),
+    ]
+    assert not closed.beyond_caps
