@@ -370,6 +370,10 @@ class SubsetStatus(Model):
         default_factory=dict
     )
     """Units that are gone from here and still end on a member, and since when."""
+    stuck_pods: Annotated[dict[str, Timestamp], Field(max_length=10000)] = Field(
+        default_factory=dict
+    )
+    """Of these, those that a member did not end in time: they count until they are gone."""
     deletion_cost: Int32 = 0
     """Of its units: who has the lowest goes first when there shall be fewer."""
     conditions: list[Condition] = listmap("type", most=8)
