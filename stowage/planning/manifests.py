@@ -6,11 +6,12 @@ said with the place. Lists, both `kind: List` and a plain array, count as their 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import IO, Any, ClassVar, TypeVar
 
 import msgspec
 import yaml
@@ -19,6 +20,8 @@ from machinery.errors import ConfigurationError
 
 STANDARD_INPUT = "-"
 SUFFIXES = (".yaml", ".yml", ".json")
+MOST_BYTES = 64 * 2**20
+"""Of one file, or of standard input."""
 T = TypeVar("T")
 
 
@@ -81,7 +84,7 @@ def read(names: Sequence[str]) -> list[Document]:
 def _of(name: str) -> Iterator[Document]:
     path = Path(name)
     if name == STANDARD_INPUT:
-        yield from parse("standard input", sys.stdin.read())
+        yield from parse("standard input", _decoded("standard input", sys.stdin.buffer))
     elif path.is_dir():
         files = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES)
         if not files:
@@ -94,11 +97,21 @@ def _of(name: str) -> Iterator[Document]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            return _decoded(str(path), file)
     except OSError as e:
         raise ConfigurationError(f"{path}: {e.strerror}") from e
+
+
+def _decoded(source: str, file: IO[bytes]) -> str:
+    """Its text; devices and pipes without an end are not read for ever."""
+    found = file.read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise ConfigurationError(f"{source}: more than {MOST_BYTES // 2**20} MiB")
+    try:
+        return found.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise ConfigurationError(f"{path}: not a text in UTF-8") from e
+        raise ConfigurationError(f"{source}: not a text in UTF-8") from e
 
 
 def parse(source: str, text: str) -> Iterator[Document]:
@@ -107,6 +120,8 @@ def parse(source: str, text: str) -> Iterator[Document]:
         found = list(yaml.load_all(text, Loader=_LOADER))
     except yaml.YAMLError as e:
         raise ConfigurationError(f"{source}: not YAML: {' '.join(str(e).split())}") from e
+    except (ValueError, RecursionError) as e:  # a number or a nesting that Python does not take
+        raise ConfigurationError(f"{source}: not YAML that can be read: {e}") from e
     number = 0
     for value in found:
         for body in _elements(value):
@@ -124,15 +139,35 @@ def _elements(value: Any) -> Iterator[Any]:
     if isinstance(value, list):
         yield from value
     elif isinstance(value, dict) and str(value.get("kind", "")).endswith("List"):
-        yield from value.get("items") or ()
+        items = value.get("items") or ()
+        yield from items if isinstance(items, list) else [items]
     else:
         yield value
 
 
 class _LOADER(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # found at run time
-    """Times stay the texts that Kubernetes knows, and the C parser is used where there is one."""
+    """As kubectl reads it, with the C parser where there is one.
+
+    Times, and two numbers with a colon, stay texts; a key that stands twice is an error and not
+    overwritten.
+    """
 
     yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
-        first: [each for each in resolvers if each[0] != "tag:yaml.org,2002:timestamp"]
+        first: [
+            (tag, re.compile(f"(?!.*:){regexp.pattern}", re.VERBOSE))
+            for tag, regexp in resolvers
+            if tag != "tag:yaml.org,2002:timestamp"
+        ]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """The mapping. Raises ConstructorError for a key that stands in it twice."""
+        once: set[str] = set()
+        for key, _ in node.value:
+            named = key.value if isinstance(key, yaml.ScalarNode) else ""
+            if named in once:
+                where = key.start_mark
+                raise yaml.constructor.ConstructorError(None, None, f"{named!r} twice", where)
+            once |= {named} - {"", "<<"}
+        return super().construct_mapping(node, deep=deep)
