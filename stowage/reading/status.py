@@ -1,7 +1,6 @@
 """`stowage status`: the fleet, and what is wrong in it, at one look.
 
-Only what stands on the hub is read, page by page: the leases, the MemberClusters, the Workloads and
-their spreads.
+Only what stands on the hub is read: the leases, the MemberClusters and the Workloads, page by page.
 Its caller makes an exit code of what needs a person, so that a script can ask as well.
 """
 
@@ -14,7 +13,7 @@ from typing import Any
 
 import click
 
-from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
 from stowage.console import output
@@ -22,7 +21,7 @@ from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
 from stowage.planning.words import count
-from stowage.reading import fleet, spreads, words
+from stowage.reading import fleet, words
 from stowage.reading.fleet import Matter, Process, Report
 
 SHOWN = 10
@@ -82,9 +81,6 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
         "MemberClusters": lambda: fleet.take_clusters(
             report, api.each(MEMBER_CLUSTERS, fleet.Cluster)
         ),
-        "WorkloadSpreads": lambda: spreads.take_spreads(
-            report, api.each(WORKLOAD_SPREADS, spreads.Spread, namespace)
-        ),
     }
     try:
         for what, take in parts.items():
@@ -110,7 +106,6 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
         ("Clusters that are not ready:", report.clusters_not_ready),
         ("Pending:", report.pending),
         ("Placed, and not running as they should:", report.failing),
-        ("Spreads that are not followed, and subsets that take no unit:", report.spreads),
         ("Being moved:", report.moving),
         ("Being removed:", report.removing),
     ):

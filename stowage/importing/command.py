@@ -1,0 +1,105 @@
+"""`stowage import`: the input read, converted by each system in turn, checked, and printed.
+
+A further system is a module with a `System`, and a line in `SYSTEMS`. The output is YAML of our
+kinds alone, which admission takes; the same input gives the same output. All notes go to standard
+error. Where something could not be kept true there is no output, unless losses are accepted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+import yaml
+
+from crds.admission.validation import policy_violations, spread_violations, violations
+from machinery.errors import ConfigurationError
+from stowage.console.terminal import say
+from stowage.importing import companions, kosmos, openkruise
+from stowage.importing.conversion import Conversion, conversion
+from stowage.importing.reading import Source, read
+
+SYSTEMS = (openkruise.SYSTEM, kosmos.SYSTEM)
+ORDER = ("MemberCluster", "WorkloadPolicy", "Workload", "WorkloadSpread")
+"""Of the output: what others name comes first."""
+_CHECKS = {
+    "Workload": violations,
+    "WorkloadPolicy": policy_violations,
+    "WorkloadSpread": spread_violations,
+}
+
+
+def run(files: Sequence[str], namespace: str, *, lossy: bool) -> None:
+    """Print what the files become. Raises ConfigurationError where they cannot be imported."""
+    made = converted(files, namespace)
+    for note in made.notes.each:
+        say(str(note), err=True)
+    made_of = objects(made)
+    if made.notes.losses and not lossy:
+        raise ConfigurationError(_refusal(made.notes.losses))
+    for source, body in made_of:
+        _check(source, body)
+    if not made_of:
+        raise ConfigurationError("none of these objects is one that can be imported")
+    click.echo(dump(body for _, body in made_of), nl=False)
+
+
+def converted(files: Sequence[str], namespace: str) -> Conversion:
+    """All that is made of the files, and said of them."""
+    into = conversion(read(files, namespace), SYSTEMS)
+    for system in SYSTEMS:
+        system.convert(into)
+    companions.take_along(into, SYSTEMS)
+    return into
+
+
+def objects(made: Conversion) -> list[tuple[Source, dict[str, Any]]]:
+    """The output in its order, each with what it was made of."""
+    workloads = [(each.source, each.finished()) for each in made.workloads.made.values()]
+    return sorted([*made.others, *workloads], key=lambda each: ORDER.index(each[1]["kind"]))
+
+
+def _refusal(losses: int) -> str:
+    fields = "1 field" if losses == 1 else f"{losses} fields"
+    return (
+        f"{fields} cannot be kept true (`lost` above), so nothing is printed; with --lossy the"
+        " rest is"
+    )
+
+
+def _check(source: Source, body: Mapping[str, Any]) -> None:
+    """Admission's own words. Raises for what it would refuse."""
+    check = _CHECKS.get(str(body["kind"]))
+    wrong = check({"metadata": {}, **body}) if check else []
+    if wrong:
+        name = body.get("metadata", {}).get("name")
+        raise source.document.error(f"as {body['kind']} {name} it is refused: {'; '.join(wrong)}")
+
+
+class _DUMPER(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # found at run time
+    """Texts that some reader of YAML takes for a number or a flag are quoted; no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Every object is written out, as readers of manifests expect it."""
+        return True
+
+
+_AMBIGUOUS = re.compile(r"[-+.]?[0-9]|[yYnN~]$|[-+.]")
+
+
+def _text(dumper: Any, text: str) -> Any:
+    style = '"' if _AMBIGUOUS.match(text) else "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_DUMPER.add_representer(str, _text)
+
+
+def dump(bodies: Iterable[Mapping[str, Any]]) -> str:
+    """The objects as one YAML text, which reads back as just these."""
+    text: str = yaml.dump_all(
+        bodies, Dumper=_DUMPER, sort_keys=False, width=2**16, default_flow_style=False
+    )
+    return text

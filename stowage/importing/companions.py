@@ -1,0 +1,184 @@
+"""What stands beside the workloads in the files: taken along where it clearly belongs to one.
+
+A Service that selects the pods of a Workload, and the ConfigMaps and ServiceAccounts that its pods
+ask for by name, go along in the Workload. Secrets do not: a Workload names them, and they are
+copied from the hub. Of all else a note says what to do with it.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from crds.names import GROUP
+from stowage.importing import pods
+from stowage.importing.conversion import Conversion, System
+from stowage.importing.fields import Part, keep_any
+from stowage.importing.reading import Source
+from stowage.importing.workloads import Made, drop_status, metadata_of
+
+_GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
+_GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
+_AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+_OURS = ("Workload", "WorkloadPolicy", "WorkloadSpread", "MemberCluster")
+
+
+def take_along(into: Conversion, systems: Sequence[System]) -> None:
+    """Put everything that was not converted where it belongs, or say what becomes of it."""
+    for source in list(into.bundle.rest()):
+        source.taken = True
+        if source.of("", "Service"):
+            _service(into, source)
+        elif source.of("", "Secret"):
+            _secret(into, source)
+        elif source.group == "" and source.kind in _GOES_ALONG:
+            _asked_for(into, source)
+        elif source.of(GROUP, *_OURS):
+            into.add(source, _own(into, source))
+        else:
+            _left_out(into, source, systems)
+    for made in into.workloads.made.values():
+        _missing(into, made)
+
+
+# --- what goes along ------------------------------------------------------------------------------
+
+
+def _service(into: Conversion, source: Source) -> None:
+    spec = source.document.body.get("spec")
+    selector = spec.get("selector") if isinstance(spec, dict) else None
+    if not isinstance(selector, dict) or not selector:
+        _alone(into, source)
+        return
+    owners = [m for m in _near(into, source) if selector.items() <= m.labels.items()]
+    if not owners:
+        _alone(into, source)
+        return
+    body, made = _carried(into, source), owners[0]
+    if made.spec.get("targetService") is None:
+        made.spec["targetService"] = body
+        said = "spec.targetService"
+    else:
+        made.spec.setdefault("manifests", []).append(body)
+        said = "spec.manifests"
+    into.notes.note(source.document, "", f"goes along in {said} of the Workload {_named(owners)}")
+
+
+def _asked_for(into: Conversion, source: Source) -> None:
+    owners = list(_asking(into, source))
+    if not owners:
+        _alone(into, source)
+        return
+    owners[0].spec.setdefault("manifests", []).append(_carried(into, source))
+    text = f"goes along in spec.manifests of the Workload {_named(owners)}"
+    if source.kind == "PersistentVolumeClaim":
+        text += "; each member gets an empty volume of its own, and nothing is shared"
+        into.notes.lost(source.document, "", text)
+    else:
+        into.notes.note(source.document, "", text)
+
+
+def _secret(into: Conversion, source: Source) -> None:
+    owners = list(_asking(into, source))
+    if not owners:
+        _alone(into, source)
+        return
+    for made in owners:
+        made.spec.setdefault("resources", []).append({"name": source.name})
+    text = "is not printed: apply it to the hub; the Workload names it in spec.resources"
+    into.notes.note(
+        source.document, "", f"{text} and has it copied to each member ({_names(owners)})"
+    )
+
+
+def _asking(into: Conversion, source: Source) -> Iterator[Made]:
+    wanted = (source.kind, source.name)
+    return (m for m in _near(into, source) if wanted in pods.references(m.pod.get("spec")))
+
+
+def _near(into: Conversion, source: Source) -> Iterator[Made]:
+    made = into.workloads.made.values()
+    return (each for each in made if each.source.namespace == source.namespace)
+
+
+def _named(owners: Sequence[Made]) -> str:
+    first, others = owners[0].source.name, owners[1:]
+    return f"{first}, and is wanted by {_names(others)} too" if others else first
+
+
+def _names(owners: Sequence[Made]) -> str:
+    return ", ".join(each.source.name for each in owners)
+
+
+def _carried(into: Conversion, source: Source) -> dict[str, Any]:
+    """The object without what a server gave it."""
+    part = Part(source.document, into.notes, source.document.body)
+    metadata = metadata_of(part)
+    metadata.pop("namespace", None)
+    drop_status(part)
+    part.skip("metadata")
+    body = {key: part.any(key) for key in part if key not in ("metadata", "status")}
+    if source.kind == "Service":
+        _without_addresses(part.part("spec"), body["spec"])
+    return {
+        "apiVersion": body.pop("apiVersion"),
+        "kind": body.pop("kind"),
+        "metadata": metadata,
+    } | body
+
+
+def _without_addresses(spec: Part, body: dict[str, Any]) -> None:
+    if body.get("clusterIP") == "None":
+        return
+    given = [key for key in _GIVEN_OUT if body.pop(key, None) is not None]
+    if given:
+        spec.note(given[0], f"{', '.join(given)}: given out by one cluster, left to each member")
+
+
+def _own(into: Conversion, source: Source) -> dict[str, Any]:
+    part = Part(source.document, into.notes, source.document.body)
+    drop_status(part)
+    made: dict[str, Any] = {}
+    for key in part:
+        if key != "status":
+            keep_any(part, key, made)
+    return copy.deepcopy(made)
+
+
+# --- what does not --------------------------------------------------------------------------------
+
+
+def _alone(into: Conversion, source: Source) -> None:
+    text = "no Workload here asks for it; it is left out: put it into spec.manifests of one, or"
+    into.notes.note(source.document, "", f"{text} apply it to the members yourself")
+
+
+def _left_out(into: Conversion, source: Source, systems: Sequence[System]) -> None:
+    system = next((s for s in systems if source.group in s.groups), None)
+    if source.kind in _AUTOSCALERS:
+        text = "is left out: on the hub, let its scaleTargetRef name the Workload (stowage.dev)"
+        into.notes.note(source.document, "", text)
+    elif system:
+        text = f"{system.name}'s {source.kind} has no counterpart on its own; it is left out"
+        into.notes.lost(source.document, "", text)
+    elif "." in source.group and not source.group.endswith(".k8s.io"):
+        place = source.document.place
+        text = f"{source.kind} of {source.group} is not a kind that can be imported ({place})"
+        into.notes.lost(source.document, "", f"{text}; it is left out")
+    elif (source.group, source.kind) in into.workloads.forms:
+        text = "no policy or spread here names it; it is left out: a Workload can hold it"
+        into.notes.note(source.document, "", f"{text}, in spec.template")
+    else:
+        _alone(into, source)
+
+
+def _missing(into: Conversion, made: Made) -> None:
+    """What the pods ask for by name and the files do not have."""
+    there = {(s.kind, s.name) for s in into.bundle.sources if s.namespace == made.source.namespace}
+    missing = sorted(pods.references(made.pod.get("spec")) - there)
+    if missing:
+        names = ", ".join(f"{kind} {name}" for kind, name in missing)
+        text = f"its pods ask for {names}, which these files do not have: make that on each member"
+        more = "or put it into spec.manifests, and Secrets of the hub into spec.resources"
+        into.notes.note(made.source.document, "spec.template.spec", f"{text}, {more}")

@@ -1,0 +1,206 @@
+"""A walk through an object that forgets no field: what nobody has asked for is a loss.
+
+A `Part` is a mapping inside of an input document. Whoever converts it asks for its fields one by
+one, or walks a table that says of each field what becomes of it (a `Fate`). In the end
+`Part.account` names every field that was never asked for, at any depth, so that a field which a
+later version of the other system brings cannot be dropped in silence. Nulls count as absent, as
+the API server takes them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar, cast
+
+from stowage.importing.notes import Notes
+from stowage.planning.manifests import Document
+
+T = TypeVar("T")
+
+_NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number", bool: "a flag"}
+UNKNOWN = "is not known to this version of Stowage, so that nothing was made of it"
+
+
+class Part:
+    """A mapping inside of a document, and which of its fields were asked for."""
+
+    def __init__(self, document: Document, notes: Notes, body: Any, path: str = "") -> None:
+        self.document = document
+        self.notes = notes
+        self.path = path
+        self._body: dict[str, Any] = self._typed(body, dict, path)
+        self._read: set[str] = set()
+        self._whole: set[str] = set()
+        self._inner: dict[str, tuple[str, Part]] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return self._body.get(key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        """The fields that are there, in their order in the document."""
+        return iter([key for key, value in self._body.items() if value is not None])
+
+    def at(self, key: str) -> str:
+        """The path of a field: `spec.subsets[1].name`."""
+        return f"{self.path}.{key}" if self.path else key
+
+    def get(self, key: str, kind: type[T]) -> T | None:
+        """A copy of that field, None where it is not there. Raises for another type."""
+        self._whole.add(key)
+        value = self._body.get(key)
+        return None if value is None else copy.deepcopy(self._typed(value, kind, self.at(key)))
+
+    def any(self, key: str) -> Any:
+        """A copy of that field, of whatever type."""
+        self._whole.add(key)
+        return copy.deepcopy(self._body.get(key))
+
+    def all(self) -> dict[str, Any]:
+        """A copy of all of it."""
+        return {key: self.any(key) for key in self}
+
+    def skip(self, *keys: str) -> None:
+        """These fields are known, and say nothing further."""
+        self._whole.update(keys)
+
+    def need(self, key: str, kind: type[T]) -> T:
+        """The same of a field that must be there, and not be empty."""
+        self.demand(key)
+        return cast("T", self.get(key, kind))
+
+    def demand(self, key: str) -> None:
+        """Raise where that field is not there, or empty."""
+        if self._body.get(key) in (None, "", [], {}):
+            raise self.document.error(f"{self.at(key)}: is missing")
+
+    def part(self, key: str) -> Part:
+        """The mapping at that field; an empty one where it is not there."""
+        self._read.add(key)
+        value = self._body.get(key)
+        return self._below(key, {} if value is None else value, self.at(key))
+
+    def parts(self, key: str) -> list[Part]:
+        """The mappings in the list at that field."""
+        self._read.add(key)
+        value = self._body.get(key)
+        listed = [] if value is None else self._typed(value, list, self.at(key))
+        paths = (f"{self.at(key)}[{n}]" for n in range(len(listed)))
+        return [self._below(key, *each) for each in zip(listed, paths, strict=True)]
+
+    def note(self, key: str, text: str) -> None:
+        """Say what became of a field."""
+        self._read.add(key)
+        self.notes.note(self.document, self.at(key), text)
+
+    def lost(self, key: str, text: str) -> None:
+        """Say that a field cannot be kept true; nothing further is said of what is in it."""
+        self._whole.add(key)
+        self.notes.lost(self.document, self.at(key), text)
+
+    def account(self) -> None:
+        """Name every field that nobody has asked for."""
+        for key in self:
+            if key not in self._read | self._whole:
+                self.lost(key, UNKNOWN)
+        for key, each in self._inner.values():
+            if key not in self._whole:  # else nothing of it can be missing
+                each.account()
+
+    def _below(self, key: str, body: Any, path: str) -> Part:
+        """The part at that path, the same at each time."""
+        if path not in self._inner:
+            self._inner[path] = key, Part(self.document, self.notes, body, path)
+        return self._inner[path][1]
+
+    def _typed(self, value: Any, kind: type[T], path: str) -> T:
+        fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+        if not fits:
+            found = _NAMES.get(type(value), type(value).__name__)
+            expected = _NAMES[kind]
+            raise self.document.error(f"{path or 'the document'}: {expected}, not {found}")
+        return cast("T", value)
+
+
+Fate = Callable[[Part, str, dict[str, Any]], None]
+"""What becomes of a field: (the part that it is in, its name, what is being made)."""
+
+
+def walk(part: Part, table: Mapping[str, Fate]) -> dict[str, Any]:
+    """What the table makes of a part; a field that it does not name is left for `account`."""
+    made: dict[str, Any] = {}
+    for key in part:
+        if key in table:
+            table[key](part, key, made)
+    return made
+
+
+def keep(kind: type[Any], note: str = "") -> Fate:
+    """The field stays as it is, where it is; with a note where it means something else now."""
+
+    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+        made[key] = part.get(key, kind)
+        if note:
+            part.note(key, note)
+
+    return fate
+
+
+def keep_any(part: Part, key: str, made: dict[str, Any]) -> None:
+    """The field stays as it is, of whatever type."""
+    made[key] = part.any(key)
+
+
+def rename(kind: type[Any], to: str, note: str) -> Fate:
+    """The field goes under another name; `a.b` for one further inside."""
+
+    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+        put(made, to, part.get(key, kind))
+        part.note(key, note)
+
+    return fate
+
+
+def inside(table: Mapping[str, Fate]) -> Fate:
+    """The field is an object with a table of its own."""
+
+    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+        if inner := walk(part.part(key), table):
+            made[key] = inner
+
+    return fate
+
+
+def gone(note: str) -> Fate:
+    """The field is left out, and nothing that was asked for is missing by that."""
+
+    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+        del made
+        if not nothing(part.any(key)):
+            part.note(key, note)
+
+    return fate
+
+
+def lost(text: str) -> Fate:
+    """The field has no counterpart; one that says nothing (0, false, empty) is no loss."""
+
+    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+        del made
+        if not nothing(part.any(key)):
+            part.lost(key, text)
+
+    return fate
+
+
+def nothing(value: Any) -> bool:
+    """Whether a value says no more than an absent one."""
+    return value in (None, False, 0, "", "0%", [], {})
+
+
+def put(made: dict[str, Any], path: str, value: Any) -> None:
+    """Set `a.b.c` in nested dicts."""
+    *above, last = path.split(".")
+    for key in above:
+        made = made.setdefault(key, {})
+    made[last] = value

@@ -1,0 +1,214 @@
+"""Kosmos: a WorkloadPolicy and what is bound to it.
+
+kosmos-scheduler reads the label of a policy from the pods, and asks for the labels of nodes, where
+a leaf node stands for a member cluster. Here the label is the Workload's, and the domains are those
+of MemberClusters. Kosmos keeps the units of a Preferred policy on the domains that it lists; our
+Preferred lets others help, so that the Workload gets an affinity to the listed ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crds.names import DEFAULT_SCHEDULER, LABEL_POLICY, POLICY_ALIASES
+from stowage.importing import pods
+from stowage.importing.conversion import Conversion, System
+from stowage.importing.fields import Part, keep, walk
+from stowage.importing.reading import Source, dig
+from stowage.importing.workloads import Made, drop_status, metadata_of, ours
+
+GROUP = "kosmos.io"
+SCHEDULER = "kosmos-scheduler"
+_BOUND = (("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet"), ("batch", "Job"))
+_TYPES = {"required": "Required", "require": "Required", "preferred": "Preferred"}
+_METHODS = {"fill": "Fill", "balance": "Balance"}
+_TOPOLOGY = "is a label of MemberClusters now: give it to each of them, with its domain"
+_MOST_VALUES = 64
+"""Of one requirement; several terms are alternatives."""
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def convert(into: Conversion) -> None:
+    """The policies, and the Workloads of what names one of them."""
+    policies = {}
+    for source in into.bundle.of(GROUP, "WorkloadPolicy"):
+        source.taken = True
+        policies[source.namespace, source.name] = into.add(source, _policy(into, source))
+    for source in into.bundle.sources:
+        if (source.group, source.kind) in _BOUND and (name := _bound_to(source)):
+            policy = policies.get((source.namespace, name))
+            _bind(into, source, name, policy)
+
+
+# --- the policy -----------------------------------------------------------------------------------
+
+
+def _policy(into: Conversion, source: Source) -> dict[str, Any]:
+    part = Part(source.document, into.notes, source.document.body)
+    part.skip("apiVersion", "kind")
+    metadata = metadata_of(part)
+    given = part.part("spec")
+    spec = {
+        "topologyKey": given.need("topologyKey", str),
+        "labelSelector": _selector(given),
+        "allocationPolicy": _domains(given),
+        **walk(given, _CHOICES),
+    }
+    values = ", ".join(domain["name"] for domain in spec["allocationPolicy"])
+    given.note("topologyKey", f"{_TOPOLOGY} ({values})")
+    drop_status(part)
+    part.account()
+    return ours("WorkloadPolicy", source, metadata, spec)
+
+
+def _selector(given: Part) -> dict[str, Any]:
+    if "labelSelector" not in given:
+        raise given.document.error("spec.labelSelector: is missing; Kosmos places no pod without")
+    selector = given.part("labelSelector")
+    made = walk(selector, {"matchLabels": keep(dict), "matchExpressions": keep(list)})
+    if made.get("matchExpressions"):
+        selector.note("matchExpressions", "count here; kosmos-scheduler reads matchLabels alone")
+    return made
+
+
+def _domains(given: Part) -> list[dict[str, Any]]:
+    """The last of a name counts, as in Kosmos."""
+    given.demand("allocationPolicy")
+    found: dict[str, int] = {}
+    for each in given.parts("allocationPolicy"):
+        name, number = each.need("name", str), each.get("replicas", int)
+        if name in found:
+            each.note("name", f"{name} stands there twice: the last one counts, as in Kosmos")
+        found[name] = number or 0
+    return [{"name": name, "replicas": number} for name, number in found.items()]
+
+
+def _word(words: dict[str, str], to: str) -> Any:
+    """A fate: one of a few words, in whatever case; under another name perhaps."""
+
+    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+        text = part.get(key, str) or ""
+        word = words.get(text.lower())
+        if text and word is None:
+            raise part.document.error(f"{part.at(key)}: {text} is none of {_listed(words)}")
+        if word is None:
+            return
+        if made.get(to, word) != word:
+            raise part.document.error(f"{part.at(key)}: says {word}, and {to} says {made[to]}")
+        made[to] = word
+        if (key, text) != (to, word):
+            part.note(key, f"{text} is {to}: {word} now")
+
+    return fate
+
+
+def _listed(words: dict[str, str]) -> str:
+    return ", ".join(dict.fromkeys(words.values()))
+
+
+_CHOICES = {
+    "allocationType": _word(_TYPES, "allocationType"),
+    "allocationMethod": _word(_METHODS, "allocationMethod"),
+    "scheduleStrategy": _word(_METHODS, "allocationMethod"),
+}
+
+
+# --- what is bound to it --------------------------------------------------------------------------
+
+
+def _labels(source: Source, *path: str) -> dict[str, Any]:
+    labels = dig(source.document.body, *path, "metadata", "labels")
+    return labels if isinstance(labels, dict) else {}
+
+
+def _bound_to(source: Source) -> str:
+    """The policy that the pods, or the object, name. Raises where they name several."""
+    places = (_labels(source, "spec", "template"), _labels(source))
+    named = {str(p[key]) for p in places for key in POLICY_ALIASES if p.get(key) is not None}
+    if len(named) > 1:
+        raise source.document.error(f"labels: name several policies: {', '.join(sorted(named))}")
+    return next(iter(named), "")
+
+
+def _bind(into: Conversion, source: Source, name: str, policy: dict[str, Any] | None) -> None:
+    made = into.workloads.of(source)
+    labels = made.body["metadata"].setdefault("labels", {})
+    labels[LABEL_POLICY] = name
+    _take_labels(into, made, policy)
+    _take_scheduler(into, made)
+    if policy is None:
+        text = f"no WorkloadPolicy {name} is among the files: bring it, or the units wait for it"
+        into.notes.note(source.document, "", text)
+    elif policy["spec"].get("allocationType", "Preferred") == "Preferred":
+        _stay_on_listed(into, made, policy)
+    _leaf_nodes(into, made)
+
+
+def _take_labels(into: Conversion, made: Made, policy: dict[str, Any] | None) -> None:
+    """The label is the Workload's; it stays on the pods where something selects them by it."""
+    selectors = (made.template["spec"].get("selector"), policy and policy["spec"]["labelSelector"])
+    document, moved = made.source.document, f"is the label {LABEL_POLICY} of the Workload now"
+    places = (("spec.template.metadata.labels", made.labels), ("metadata.labels", _own(made)))
+    for path, labels in places:
+        for key in [key for key in POLICY_ALIASES if key in labels]:
+            if any(key in str(each) for each in selectors):
+                into.notes.note(
+                    document, path, f"{key} {moved}; it stays, as pods are selected by it"
+                )
+            else:
+                del labels[key]
+                into.notes.note(document, path, f"{key} {moved}")
+    if not any(key in _labels(made.source, "spec", "template") for key in POLICY_ALIASES):
+        text = "binds the Workload; kosmos-scheduler reads this label from pods alone"
+        into.notes.note(document, "metadata.labels", text)
+
+
+def _own(made: Made) -> dict[str, Any]:
+    labels = dig(made.template, "metadata", "labels")
+    return labels if isinstance(labels, dict) else {}
+
+
+def _take_scheduler(into: Conversion, made: Made) -> None:
+    pod, document = made.pod.get("spec"), made.source.document
+    name = pod.get("schedulerName") if isinstance(pod, dict) else None
+    where = "spec.template.spec.schedulerName"
+    made.spec["schedulerName"] = DEFAULT_SCHEDULER
+    if name == SCHEDULER and isinstance(pod, dict):
+        del pod["schedulerName"]
+        text = f"{SCHEDULER} is spec.schedulerName: {DEFAULT_SCHEDULER} of the Workload now; pods"
+        into.notes.note(document, where, f"{text} get their node from the member's own scheduler")
+    else:
+        text = (
+            f"{name or 'the default scheduler'} does not read the policy in Kosmos; here it holds"
+        )
+        into.notes.note(document, where, text)
+
+
+def _stay_on_listed(into: Conversion, made: Made, policy: dict[str, Any]) -> None:
+    """Kosmos' filter refuses every node whose domain is not listed, under Preferred too."""
+    spec = policy["spec"]
+    listed = [domain["name"] for domain in spec["allocationPolicy"]]
+    key, size = spec["topologyKey"], _MOST_VALUES
+    parts = [listed[at : at + size] for at in range(0, len(listed), size)]
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": v}]} for v in parts]
+    made.spec["clusterAffinity"] = {_REQUIRED: {"clusterSelectorTerms": terms}}
+    text = (
+        "the policy is Preferred: spec.clusterAffinity keeps the units on the domains that it lists"
+        ", as Kosmos does; remove that where others may help"
+    )
+    into.notes.note(made.source.document, "", text)
+
+
+def _leaf_nodes(into: Conversion, made: Made) -> None:
+    """A rule on hosts counted a whole member as one, where its leaf node stood for all of it."""
+    rules = dig(made.pod, "spec", "affinity", "podAntiAffinity")
+    if rules and pods.HOSTNAME in str(rules):
+        text = (
+            "keeps pods on different nodes of each member now; where a leaf node of Kosmos stood"
+            " for a whole cluster, it was one pod for each cluster"
+        )
+        where = "spec.template.spec.affinity.podAntiAffinity"
+        into.notes.note(made.source.document, where, text)
+
+
+SYSTEM = System("Kosmos", (GROUP,), convert)

@@ -1,0 +1,53 @@
+"""What is said of the fields of an input: what became of them, and what could not be kept.
+
+A note is about one field of one object. A *loss* is a note too: without this field, or with this
+one in another place, the units would not do what they did before. Losses forbid the output, unless
+the user accepts them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from stowage.planning.manifests import Document
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One sentence about one field; an empty field stands for the whole object."""
+
+    document: Document
+    field: str
+    text: str
+    loss: bool = False
+
+    def __str__(self) -> str:
+        """`lost: web.yaml: CloneSet web: spec.lifecycle: why`."""
+        what = " ".join(filter(None, (self.document.kind, self.document.name)))
+        place = self.document.source if self.document.name else self.document.place
+        said = ": ".join(filter(None, (place, what, self.field, self.text)))
+        return f"{'lost' if self.loss else 'note'}: {said}"
+
+
+@dataclass(slots=True)
+class Notes:
+    """All that is said, in the order in which the fields stand in the files."""
+
+    each: list[Note] = field(default_factory=list)
+
+    def note(self, document: Document, where: str, text: str) -> None:
+        """Say what became of a field; what the object asks for is kept."""
+        self._add(Note(document, where, text))
+
+    def lost(self, document: Document, where: str, text: str) -> None:
+        """Say that a field cannot be kept true."""
+        self._add(Note(document, where, text, loss=True))
+
+    def _add(self, note: Note) -> None:
+        if note not in self.each:  # an object may be looked at for several others
+            self.each.append(note)
+
+    @property
+    def losses(self) -> int:
+        """How many fields could not be kept true."""
+        return sum(note.loss for note in self.each)

@@ -1,0 +1,286 @@
+"""OpenKruise: a WorkloadSpread and its target.
+
+There a subset is a set of nodes of one cluster, and pods are changed as they are made. Here it is a
+set of MemberClusters: terms ask for their labels, tolerations are for their taints, and the patch
+is that of the pod template on them. Pods beyond all caps are left to the scheduler by OpenKruise,
+wherever that puts them; here they would wait, so that a last subset without a cap takes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from crds.names import API_VERSION
+from machinery.types import strategic_merge
+from stowage.importing.conversion import Conversion, System
+from stowage.importing.fields import Part, keep, keep_any, put, walk
+from stowage.importing.kruise_pods import FORMS, GROUP
+from stowage.importing.reading import Source, dig
+from stowage.importing.workloads import Made, drop_status, metadata_of, ours
+
+_OTHER_NAMES = {
+    "requiredNodeSelector": "requiredNodeSelectorTerm",
+    "preferredNodeSelector": "preferredNodeSelectorTerms",
+}
+"""v1beta1 renames two fields."""
+_BEYOND = "beyond"
+_PERCENT = r"[0-9]{1,6}%"
+
+
+def convert(into: Conversion) -> None:
+    """The spreads with their Workloads; then the workloads of OpenKruise that nothing spreads."""
+    spread: dict[Source, Source] = {}
+    for source in into.bundle.of(GROUP, "WorkloadSpread"):
+        source.taken = True
+        part = Part(source.document, into.notes, source.document.body)
+        part.skip("apiVersion", "kind")
+        metadata = metadata_of(part)
+        part.demand("spec")
+        made = _target(into, part.part("spec"), source)
+        if made.source in spread:
+            other = spread[made.source].document.place
+            raise source.document.error(f"spec.targetRef: the spread in {other} has this one")
+        spread[made.source] = source
+        into.add(source, ours("WorkloadSpread", source, metadata, _spec(part.part("spec"), made)))
+        drop_status(part)
+        part.account()
+        _foreign(into, made)
+
+
+# --- the target -----------------------------------------------------------------------------------
+
+
+def _target(into: Conversion, spec: Part, source: Source) -> Made:
+    spec.demand("targetRef")
+    ref = spec.part("targetRef")
+    group, slash, _ = ref.need("apiVersion", str).partition("/")
+    kind, name = ref.need("kind", str), ref.need("name", str)
+    found = into.bundle.find(group if slash else "", kind, source.namespace, name)
+    if found is None:
+        where = f" in namespace {source.namespace}" if source.namespace else ""
+        text = f"no {kind} {name} of {group}{where} is among the files: add the file that holds it"
+        raise source.document.error(f"spec.targetRef: {text}")
+    paths = _filtered(spec.part("targetFilter"), found)
+    custom = (found.group, found.kind) not in into.workloads.forms
+    path = (paths[0] if paths else "spec.replicas") if custom else None
+    made = into.workloads.of(found, path)
+    spec.note("targetRef", f"is the Workload {name} now, which holds the {made.template['kind']}")
+    if custom:
+        spec.note("targetRef", f"its units are counted at {path} of the {kind}")
+    if made.template["kind"] == "StatefulSet":
+        text = (
+            "each cluster has a range of ordinals, and the last subset shrinks first, by clusters"
+        )
+        spec.note("targetRef", text)
+    return made
+
+
+def _filtered(chosen: Part, target: Source) -> list[str]:
+    """The paths of the target's numbers; a spread of ours counts all units of its Workload."""
+    paths = chosen.get("replicasPathList", list) or []
+    if len(paths) > 1 or not all(isinstance(path, str) for path in paths):
+        chosen.lost("replicasPathList", "a Workload has one number of units: only the first counts")
+    elif paths:
+        chosen.note("replicasPathList", "is where the Workload finds its number of units")
+    selector = chosen.part("selector")
+    labels = dig(target.document.body, "spec", "template", "metadata", "labels")
+    wanted = selector.get("matchLabels", dict) or {}
+    selector.skip("matchExpressions")
+    if wanted and "matchExpressions" not in selector and _holds(wanted, labels):
+        chosen.note("selector", "selects all pods of the Workload; it is left out")
+    elif "selector" in chosen:
+        chosen.lost("selector", "a spread counts all units of its Workload, not some of them")
+    return [path for path in paths if isinstance(path, str)]
+
+
+def _holds(wanted: Mapping[str, Any], labels: Any) -> bool:
+    return isinstance(labels, dict) and wanted.items() <= labels.items()
+
+
+def _foreign(into: Conversion, made: Made) -> None:
+    """Labels and annotations by which OpenKruise does more to pods."""
+    for field in ("labels", "annotations"):
+        given = dig(made.pod, "metadata", field)
+        keys = given if isinstance(given, dict) else {}
+        read = [key for key in keys if ".kruise.io/" in f".{key}"]
+        if read:
+            text = f"{', '.join(read)}: has an effect only on members where OpenKruise runs"
+            into.notes.note(made.source.document, f"spec.template.metadata.{field}", text)
+
+
+# --- the subsets ----------------------------------------------------------------------------------
+
+
+def _spec(spec: Part, made: Made) -> dict[str, Any]:
+    spec.demand("subsets")
+    subsets = [_subset(each, made) for each in spec.parts("subsets")]
+    _one_type(spec, subsets, made)
+    _open_end(spec, subsets)
+    found = {
+        "targetRef": {"apiVersion": API_VERSION, "kind": "Workload", "name": made.source.name},
+        "subsets": subsets,
+    }
+    if strategy := _strategy(spec):
+        found["scheduleStrategy"] = strategy
+    return found
+
+
+def _subset(part: Part, made: Made) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": part.need("name", str)}
+    for beta, alpha in _OTHER_NAMES.items():
+        key = beta if beta in part else alpha
+        if key not in part:
+            continue
+        if key == beta:
+            part.note(key, f"is {alpha} now, as v1alpha1 has it")
+        value = _required(part, key) if alpha.startswith("required") else _preferred(part, key)
+        if value:
+            found[alpha] = value
+    if tolerations := _tolerations(part):
+        found["tolerations"] = tolerations
+    if "maxReplicas" in part:
+        found["maxReplicas"] = _cap(part)
+    if patch := _patch(part, made):
+        found["patch"] = patch
+    return found
+
+
+_LABELS = "chooses MemberClusters now: give these labels to the clusters that are meant"
+
+
+def _required(part: Part, key: str) -> dict[str, Any]:
+    term = _term(part.part(key))
+    if term:
+        part.note(key, f"{_LABELS} ({', '.join(_keys(term))})")
+    return term
+
+
+def _preferred(part: Part, key: str) -> list[dict[str, Any]]:
+    found = [
+        {"weight": each.need("weight", int), "preference": preference}
+        for each in part.parts(key)
+        if (preference := _term(each.part("preference")))
+    ]
+    if found:
+        keys = dict.fromkeys(k for each in found for k in _keys(dig(each, "preference")))
+        part.note(key, f"prefers MemberClusters now, by their labels ({', '.join(keys)})")
+    return found
+
+
+def _term(term: Part) -> dict[str, Any]:
+    found: list[dict[str, Any]] = []
+    for each in term.parts("matchExpressions"):
+        wanted = {"key": each.need("key", str), "operator": each.need("operator", str)}
+        found.append({**wanted, **walk(each, {"values": keep(list)})})
+    if "matchFields" in term:
+        term.lost("matchFields", "names nodes, and a subset is made of clusters; it is left out")
+    return {"matchExpressions": found} if found else {}
+
+
+def _keys(term: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(each["key"] for each in term["matchExpressions"]))
+
+
+_TOLERATION = {key: keep(str) for key in ("key", "operator", "value", "effect")}
+
+
+def _tolerations(part: Part) -> list[dict[str, Any]]:
+    found = []
+    for each in part.parts("tolerations"):
+        found.append(walk(each, _TOLERATION))
+        if "tolerationSeconds" in each:
+            text = "holds for nodes, by the patch; a cluster's taint is tolerated without an end"
+            each.note("tolerationSeconds", text)
+    if found:
+        part.note("tolerations", "are for the taints of MemberClusters, and by the patch of nodes")
+    return found
+
+
+def _cap(part: Part) -> int | str:
+    cap = part.any("maxReplicas")
+    if isinstance(cap, str) and re.fullmatch(_PERCENT, cap):
+        return f"{int(cap[:-1])}%"
+    if isinstance(cap, int) and not isinstance(cap, bool) and cap >= 0:
+        return cap
+    where = part.at("maxReplicas")
+    raise part.document.error(
+        f"{where}: {cap!r:.40} is neither a number of pods nor whole percents"
+    )
+
+
+def _patch(part: Part, made: Made) -> dict[str, Any]:
+    """The patch; and in it the tolerations that the pods of the subset had."""
+    given = part.part("patch")
+    metadata = given.part("metadata")
+    found: dict[str, Any] = {}
+    if kept := walk(metadata, {"labels": keep(dict), "annotations": keep(dict)}):
+        found["metadata"] = kept
+    if "spec" in given:
+        found["spec"] = given.get("spec", dict)
+    own = [each.all() for each in part.parts("tolerations")]
+    if own and made.pod and "tolerations" not in found.get("spec", {}):
+        put(found, "spec.tolerations", [*(dig(made.pod, "spec", "tolerations") or []), *own])
+    if found and made.pod:
+        _fits(part, made, found)
+    return found
+
+
+def _fits(part: Part, made: Made, patch: Mapping[str, Any]) -> None:
+    """Raise for a patch that no pod of the template can take."""
+    try:
+        strategic_merge.merge(made.pod, patch)
+    except ValueError as e:
+        raise part.document.error(f"{part.at('patch')}: {e}") from e
+
+
+def _one_type(spec: Part, subsets: list[dict[str, Any]], made: Made) -> None:
+    """Percents beside numbers were allowed once; of one number of units they are numbers."""
+    caps = [each["maxReplicas"] for each in subsets if "maxReplicas" in each]
+    if len({type(cap) for cap in caps}) < 2:
+        return
+    units = made.spec.get("replicas", 1)
+    for at, each in enumerate(subsets):
+        cap = each.get("maxReplicas")
+        if isinstance(cap, str):
+            each["maxReplicas"] = -(-int(cap[:-1]) * units // 100)
+            text = f"{cap} beside numbers is not possible: {each['maxReplicas']}, of {units} units"
+            spec.notes.lost(spec.document, f"spec.subsets[{at}].maxReplicas", text)
+
+
+def _open_end(spec: Part, subsets: list[dict[str, Any]]) -> None:
+    caps = [each.get("maxReplicas") for each in subsets]
+    percents = [int(cap[:-1]) for cap in caps if isinstance(cap, str)]
+    if caps[-1] is None or sum(percents) >= 100:
+        return
+    name, taken = _BEYOND, {each["name"] for each in subsets}
+    while name in taken:
+        name += "-all"
+    subsets.append({"name": name})
+    text = f"a subset {name} without a cap is added: pods beyond all caps ran anywhere, and would"
+    spec.note("subsets", f"{text} wait here; remove it where they shall wait")
+
+
+# --- the strategy ---------------------------------------------------------------------------------
+
+
+def _strategy(spec: Part) -> dict[str, Any]:
+    part = spec.part("scheduleStrategy")
+    found: dict[str, Any] = {}
+    if kind := part.get("type", str):
+        found["type"] = kind
+    adaptive = part.part("adaptive")
+    kept = walk(
+        adaptive, {"rescheduleCriticalSeconds": keep(int), "disableSimulationSchedule": keep_any}
+    )
+    if "adaptive" in part:
+        found["adaptive"] = kept
+    if kind == "Adaptive" and not kept.get("rescheduleCriticalSeconds"):
+        kept.pop("rescheduleCriticalSeconds", None)
+        text = "without seconds OpenKruise moves no waiting pod; here it goes on after 30 s"
+        part.lost("adaptive.rescheduleCriticalSeconds", text)
+    return found
+
+
+SYSTEM = System("OpenKruise", (GROUP,), convert, FORMS)

@@ -1,0 +1,88 @@
+"""What a pod template says that means something else once its units run on several clusters.
+
+The template itself is carried whole. Inside of a member its rules hold as before, but they see that
+member's nodes and pods alone: a rule that reached over all of them is weaker now, or stricter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stowage.importing.fields import Part
+
+HOSTNAME = "kubernetes.io/hostname"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_NODES = (
+    "chooses among the nodes inside of each member now, which must carry these labels; clusters are"
+    " chosen by spec.clusterSelector of the Workload, or by the subsets of a WorkloadSpread"
+)
+_ALONE = "sees only the pods of its own member now, and no longer those of the other clusters"
+
+_REFERENCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "configMap": ("ConfigMap", ("name",)),
+    "configMapKeyRef": ("ConfigMap", ("name",)),
+    "configMapRef": ("ConfigMap", ("name",)),
+    "secret": ("Secret", ("secretName", "name")),
+    "secretKeyRef": ("Secret", ("name",)),
+    "secretRef": ("Secret", ("name",)),
+    "imagePullSecrets": ("Secret", ("name",)),
+    "persistentVolumeClaim": ("PersistentVolumeClaim", ("claimName",)),
+}
+"""Fields of a pod that name another object: (its kind, where the name stands)."""
+
+
+def look_at(template: Part) -> None:
+    """Note what means something else, and what is lost, in a pod template."""
+    spec = template.part("spec")
+    affinity = spec.part("affinity")
+    if "nodeSelector" in spec:
+        spec.note("nodeSelector", _NODES)
+    if "nodeAffinity" in affinity:
+        affinity.note("nodeAffinity", _NODES)
+    for key in ("podAffinity", "podAntiAffinity"):
+        _pod_rules(affinity.part(key))
+    for each in spec.parts("topologySpreadConstraints"):
+        say = each.lost if each.get("whenUnsatisfiable", str) != "ScheduleAnyway" else each.note
+        say(
+            "topologyKey", f"{_ALONE}; over clusters, spec.spreadConstraints of the Workload spread"
+        )
+
+
+def _pod_rules(rules: Part) -> None:
+    for term in rules.parts(_REQUIRED):
+        if term.get("topologyKey", str) != HOSTNAME:
+            term.lost("topologyKey", f"{_ALONE}; {_BETWEEN}")
+    for preferred in rules.parts(_PREFERRED):
+        term = preferred.part("podAffinityTerm")
+        if term.get("topologyKey", str) != HOSTNAME:
+            term.note("topologyKey", f"{_ALONE}; {_BETWEEN}")
+
+
+_BETWEEN = "between clusters, spec.workloadAffinity and workloadAntiAffinity of the Workload decide"
+
+
+def references(spec: Any) -> set[tuple[str, str]]:
+    """The (kind, name) of ConfigMaps, Secrets and so on that a pod's spec asks for by name."""
+    found: set[tuple[str, str]] = set()
+    rest = [spec]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, list):
+            rest += value
+        elif isinstance(value, dict):
+            rest += value.values()
+            found.update(_named(value))
+    return found
+
+
+def _named(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    account = value.get("serviceAccountName")
+    if isinstance(account, str) and account not in ("", "default"):
+        yield "ServiceAccount", account
+    for key, (kind, fields) in _REFERENCES.items():
+        inner = value.get(key)
+        for each in inner if isinstance(inner, list) else [inner]:
+            names = [each.get(field) for field in fields] if isinstance(each, dict) else []
+            yield from ((kind, name) for name in names if isinstance(name, str) and name)

@@ -1,0 +1,209 @@
+"""The Workloads that come of the input: each holds one object that runs pods, as its template.
+
+A system's module asks for the Workload of an object (`Workloads.of`), and adds to it what its own
+kinds say. How an object becomes a template is a table: the built-in kinds stay what they are, a
+system brings a `Template` for each of its kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crds.names import API_VERSION
+from stowage.importing import pods
+from stowage.importing.fields import Part, keep, walk
+from stowage.importing.notes import Notes
+from stowage.importing.reading import Bundle, Source, dig
+
+Template = Callable[[Part], dict[str, Any]]
+"""Makes the spec of a built-in kind of an input's spec."""
+
+_WRITTEN = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+)
+"""Metadata that an API server writes."""
+_WRITTEN_ANNOTATIONS = (
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deployment.kubernetes.io/revision",
+)
+
+
+_ORDER = (
+    "replicas",
+    "schedulerName",
+    "clusterAffinity",
+    "targetDeployment",
+    "template",
+    "replicasPath",
+    "targetService",
+    "manifests",
+    "resources",
+)
+"""Of the fields of a Workload's spec, as people write them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What an object of some kind becomes inside of a Workload."""
+
+    api_version: str
+    kind: str
+    convert: Template = Part.all
+
+
+BUILT_IN: Mapping[tuple[str, str], Form] = {
+    ("apps", "Deployment"): Form("apps/v1", "Deployment"),
+    ("apps", "StatefulSet"): Form("apps/v1", "StatefulSet"),
+    ("apps", "ReplicaSet"): Form("apps/v1", "ReplicaSet"),
+    ("batch", "Job"): Form("batch/v1", "Job"),
+}
+
+
+@dataclass(eq=False, slots=True)
+class Made:
+    """A Workload of the output, and the object that it was made of."""
+
+    source: Source
+    body: dict[str, Any]
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """The Workload's spec."""
+        spec: dict[str, Any] = self.body["spec"]
+        return spec
+
+    def finished(self) -> dict[str, Any]:
+        """The Workload with its fields in order."""
+        return self.body | {"spec": {key: self.spec[key] for key in _ORDER if key in self.spec}}
+
+    @property
+    def template(self) -> dict[str, Any]:
+        """The object in it that runs the pods."""
+        template: dict[str, Any] = self.spec.get("targetDeployment") or self.spec["template"]
+        return template
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        """The pod template; empty for a custom kind."""
+        pod = dig(self.template, "spec", "template")
+        return pod if isinstance(pod, dict) else {}
+
+    @property
+    def labels(self) -> dict[str, Any]:
+        """The labels of its pods."""
+        labels = dig(self.pod, "metadata", "labels")
+        return labels if isinstance(labels, dict) else {}
+
+
+@dataclass(eq=False, slots=True)
+class Workloads:
+    """All of them, in the order in which they were asked for."""
+
+    bundle: Bundle
+    notes: Notes
+    forms: Mapping[tuple[str, str], Form]
+    made: dict[Source, Made] = field(default_factory=dict)
+
+    def of(self, source: Source, replicas_path: str | None = None) -> Made:
+        """The Workload of that object; the path is that of the units of a custom kind."""
+        if source not in self.made:
+            source.taken = True
+            self.made[source] = Made(source, self._make(source, replicas_path))
+        return self.made[source]
+
+    def _make(self, source: Source, replicas_path: str | None) -> dict[str, Any]:
+        part = Part(source.document, self.notes, source.document.body)
+        form = self.forms.get((source.group, source.kind))
+        metadata = metadata_of(part)
+        metadata.pop("namespace", None)
+        part.demand("spec")
+        spec = part.part("spec")
+        template = {
+            "apiVersion": form.api_version if form else part.need("apiVersion", str),
+            "kind": form.kind if form else source.kind,
+            "metadata": metadata,
+            "spec": form.convert(spec) if form else spec.all(),
+        }
+        part.skip("kind")
+        if form and part.get("apiVersion", str) != form.api_version:
+            part.note("apiVersion", f"is a {form.kind} of {form.api_version} now")
+        drop_status(part)
+        part.account()
+        return assembled(source, template, part, None if form else replicas_path)
+
+
+def assembled(
+    source: Source, template: dict[str, Any], part: Part, replicas_path: str | None
+) -> dict[str, Any]:
+    """The Workload around a template."""
+    spec: dict[str, Any] = {}
+    if template["kind"] != "Job" and replicas_path is None and "replicas" in template["spec"]:
+        spec["replicas"] = template["spec"].pop("replicas")
+        where = "is spec.replicas of the Workload now: scale that one, by hand or by an HPA"
+        part.notes.note(source.document, "spec.replicas", where)
+    if replicas_path is not None:
+        spec["replicasPath"] = replicas_path
+    else:
+        seen = Part(source.document, part.notes, source.document.body)
+        pods.look_at(seen.part("spec").part("template"))
+    spec["targetDeployment" if template["kind"] == "Deployment" else "template"] = template
+    return ours("Workload", source, {"name": source.name}, spec)
+
+
+def ours(
+    kind: str, source: Source, metadata: Mapping[str, Any], spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An object of ours, in the namespace of what it was made of."""
+    named = {"name": metadata["name"]}
+    if source.namespace:
+        named["namespace"] = source.namespace
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {**named, **{k: v for k, v in metadata.items() if k not in named}},
+        "spec": dict(spec),
+    }
+
+
+_METADATA = {
+    "name": keep(str),
+    "namespace": keep(str),
+    "labels": keep(dict),
+    "annotations": keep(dict),
+}
+
+
+def metadata_of(part: Part) -> dict[str, Any]:
+    """Name, namespace, labels and annotations; what a server wrote is left out, in one note."""
+    metadata = part.part("metadata")
+    walked = walk(metadata, _METADATA)
+    made = {key: walked[key] for key in _METADATA if key in walked}
+    written = [key for key in _WRITTEN if key in metadata]
+    for key in written:
+        metadata.any(key)
+    annotations = made.get("annotations", {})
+    written += [key for key in _WRITTEN_ANNOTATIONS if annotations.pop(key, None) is not None]
+    if not annotations:
+        made.pop("annotations", None)
+    if written:
+        said = f"{', '.join(written)}: written by the server that it comes from, left out"
+        part.notes.note(part.document, "metadata", said)
+    for key in ("ownerReferences", "finalizers"):
+        if metadata.any(key):
+            metadata.lost(key, "names something of the cluster that it comes from; it is left out")
+    return made
+
+
+def drop_status(part: Part) -> None:
+    """A status is nothing that one could ask for."""
+    if part.any("status"):
+        part.note("status", "is what the cluster that it comes from has seen; it is left out")

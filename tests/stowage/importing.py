@@ -1,0 +1,151 @@
+"""Objects of other systems for the tests of `stowage import`, and how its command is run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner, Result
+
+from stowage.cli import cli
+
+KRUISE = "apps.kruise.io/v1alpha1"
+
+
+def run(*args: object, **how: Any) -> Result:
+    return CliRunner().invoke(cli, [str(arg) for arg in args], **how)
+
+
+class Files:
+    """Writes objects to files of a folder, and imports them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, *objects: Any, name: str = "in.yaml") -> str:
+        path = self.folder / name
+        path.write_text(yaml.safe_dump_all(objects, sort_keys=False))
+        return str(path)
+
+    def imported(self, *objects: Any, lossy: bool = False) -> dict[str, dict[str, Any]]:
+        """The output by kind and name; fails where there is a loss, unless that is asked for."""
+        result = self.result(*objects, lossy=lossy)
+        assert result.exit_code == 0, f"{result.exception}\n{result.stderr}"
+        listed = list(yaml.safe_load_all(result.stdout))
+        found = {f"{each['kind']}/{each['metadata']['name']}": each for each in listed}
+        assert len(found) == len(listed)
+        return found
+
+    def notes(self, *objects: Any) -> list[str]:
+        """What is said, without the file's name."""
+        return said(self.result(*objects, lossy=True))
+
+    def losses(self, *objects: Any) -> list[str]:
+        """The fields that are lost; nothing may be printed for them."""
+        result = self.result(*objects)
+        assert result.exit_code == 1
+        assert not result.stdout
+        assert "--lossy" in str(result.exception)
+        return [each for each in said(result) if each.startswith("lost: ")]
+
+    def refusal(self, *objects: Any) -> str:
+        """The error, whatever losses are accepted."""
+        result = self.result(*objects, lossy=True)
+        assert result.exit_code == 1
+        assert not result.stdout
+        return str(result.exception)
+
+    def result(self, *objects: Any, lossy: bool = False) -> Result:
+        args = ["--lossy"] if lossy else []
+        return run("import", "-f", self.write(*objects), *args)
+
+
+def said(result: Result) -> list[str]:
+    """The notes without the file's name."""
+    notes = (line.split(": ", 2) for line in result.stderr.splitlines())
+    return [f"{what}: {text}" for what, _, text in notes]
+
+
+def pod(*, labels: Mapping[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"labels": {"app": "web", **(labels or {})}},
+        "spec": {"containers": [{"name": "main", "image": "app:1"}], **spec},
+    }
+
+
+def deployment(*, labels: Mapping[str, str] | None = None, **parts: Any) -> dict[str, Any]:
+    """`parts` are fields of the pod's spec, and `replicas`."""
+    return runs(
+        "apps/v1",
+        "Deployment",
+        replicas=parts.pop("replicas", 10),
+        template=pod(labels=labels, **parts),
+    )
+
+
+def runs(api_version: str, kind: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"team": "a"}},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": pod(),
+            **copy.deepcopy(spec),
+        },
+    }
+
+
+def clone_set(*, version: str = "v1alpha1", **spec: Any) -> dict[str, Any]:
+    return runs(f"apps.kruise.io/{version}", "CloneSet", **{"replicas": 10, **spec})
+
+
+def term(key: str, *values: str, operator: str = "In") -> dict[str, Any]:
+    listed = {"values": list(values)} if values else {}
+    return {"matchExpressions": [{"key": key, "operator": operator, **listed}]}
+
+
+def subset(name: str, most: int | str | None = None, **parts: Any) -> dict[str, Any]:
+    found = {"name": name, "requiredNodeSelectorTerm": term("pool", name), **parts}
+    return found if most is None else found | {"maxReplicas": most}
+
+
+def spread(
+    *subsets: Any, target: Mapping[str, Any] | None = None, version: str = "v1alpha1", **spec: Any
+) -> dict[str, Any]:
+    target = target or deployment()
+    ref = {key: target[key] for key in ("apiVersion", "kind")} | {"name": "web"}
+    return {
+        "apiVersion": f"apps.kruise.io/{version}",
+        "kind": "WorkloadSpread",
+        "metadata": {"name": "web-spread", "namespace": "shop"},
+        "spec": {"targetRef": ref, "subsets": list(subsets), **spec},
+    }
+
+
+def policy(**spec: Any) -> dict[str, Any]:
+    """A policy of Kosmos: two units in `member`, three in `host`, one after the other."""
+    return {
+        "apiVersion": "kosmos.io/v1alpha1",
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": "two-to-three", "namespace": "shop"},
+        "spec": {
+            "topologyKey": "workload-test",
+            "labelSelector": {"matchLabels": {"multi-cluster": "true"}},
+            "allocationPolicy": [
+                {"name": "member", "replicas": 2},
+                {"name": "host", "replicas": 3},
+            ],
+            **spec,
+        },
+    }
+
+
+def bound(key: str = "workload-policy/kosmos.io", **parts: Any) -> dict[str, Any]:
+    """A Deployment of five that names the policy, for Kosmos' own scheduler."""
+    labels = {"multi-cluster": "true", key: "two-to-three"}
+    given = {"schedulerName": "kosmos-scheduler", "replicas": 5, **parts}
+    return deployment(labels=labels, **given)
