@@ -34,7 +34,7 @@ _CHECKS = {
 def run(files: Sequence[str], namespace: str, *, lossy: bool) -> None:
     """Print what the files become. Raises ConfigurationError where they cannot be imported."""
     made = converted(files, namespace)
-    for note in made.notes.each:
+    for note in made.notes.in_order():
         say(str(note), err=True)
     made_of = objects(made)
     if made.notes.losses and not lossy:

@@ -172,7 +172,7 @@ def inside(table: Mapping[str, Fate]) -> Fate:
 
 
 def gone(note: str) -> Fate:
-    """The field is left out, and nothing that was asked for is missing by that."""
+    """A note about a field that is not taken from here; nothing that was asked for is missing."""
 
     def fate(part: Part, key: str, made: dict[str, Any]) -> None:
         del made

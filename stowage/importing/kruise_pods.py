@@ -22,6 +22,7 @@ from stowage.importing.fields import (
     put,
     walk,
 )
+from stowage.importing.pods import PARTITION
 from stowage.importing.workloads import Form
 
 GROUP = "apps.kruise.io"
@@ -157,9 +158,8 @@ _CLONE_SET: dict[str, Fate] = {
     "lifecycle": _LIFECYCLE,
 }
 
-_PARTITION = lost("counts ordinals, and each cluster has a range of ordinals of its own")
 _ROLLING: dict[str, Fate] = {
-    "partition": _PARTITION,
+    "partition": PARTITION,
     "maxUnavailable": keep_any,
     "podUpdatePolicy": _update_type,
     "paused": lost("a StatefulSet of apps/v1 cannot be paused"),

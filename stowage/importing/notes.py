@@ -31,7 +31,7 @@ class Note:
 
 @dataclass(slots=True)
 class Notes:
-    """All that is said, in the order in which the fields stand in the files."""
+    """All that is said."""
 
     each: list[Note] = field(default_factory=list)
 
@@ -46,6 +46,11 @@ class Notes:
     def _add(self, note: Note) -> None:
         if note not in self.each:  # an object may be looked at for several others
             self.each.append(note)
+
+    def in_order(self) -> list[Note]:
+        """What is lost after all else, the notes on an object together, as they stand in files."""
+        first = {note.document.place: at for at, note in reversed([*enumerate(self.each)])}
+        return sorted(self.each, key=lambda note: (note.loss, first[note.document.place]))
 
     @property
     def losses(self) -> int:

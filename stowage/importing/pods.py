@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stowage.importing.fields import Part
+from stowage.importing.fields import Fate, Part, gone, inside, lost, walk
 
 HOSTNAME = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -19,6 +19,22 @@ _NODES = (
     " chosen by spec.clusterSelector of the Workload, or by the subsets of a WorkloadSpread"
 )
 _ALONE = "sees only the pods of its own member now, and no longer those of the other clusters"
+
+PARTITION = lost("counts ordinals, and each cluster has a range of ordinals of its own")
+_EACH = "counts in each cluster for itself now"
+_COUNTS: Mapping[str, Mapping[str, Fate]] = {
+    "Deployment": {"strategy": gone(_EACH)},
+    "StatefulSet": {
+        "updateStrategy": inside({"rollingUpdate": inside({"partition": PARTITION})}),
+        "volumeClaimTemplates": gone("is filled anew in each cluster: no volume is copied there"),
+    },
+    "Job": {
+        "completions": lost("is asked of the Job in each cluster, and not of all of them together"),
+        "backoffLimit": gone(_EACH),
+        "podFailurePolicy": gone(_EACH),
+    },
+}
+"""What the spec of a built-in kind says of all its pods, and then holds for each share."""
 
 _REFERENCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "configMap": ("ConfigMap", ("name",)),
@@ -31,6 +47,11 @@ _REFERENCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "persistentVolumeClaim": ("PersistentVolumeClaim", ("claimName",)),
 }
 """Fields of a pod that name another object: (its kind, where the name stands)."""
+
+
+def look_at_counts(spec: Part, kind: str) -> None:
+    """Note what is said of all pods, and does not hold for them together; it is carried anyway."""
+    walk(spec, _COUNTS.get(kind, {}))
 
 
 def look_at(template: Part) -> None:

@@ -153,8 +153,10 @@ def assembled(
     if replicas_path is not None:
         spec["replicasPath"] = replicas_path
     else:
-        seen = Part(source.document, part.notes, source.document.body)
-        pods.look_at(seen.part("spec").part("template"))
+        seen = Part(source.document, part.notes, source.document.body).part("spec")
+        pods.look_at(seen.part("template"))
+        if (source.group, source.kind) in BUILT_IN:
+            pods.look_at_counts(seen, source.kind)
     spec["targetDeployment" if template["kind"] == "Deployment" else "template"] = template
     return ours("Workload", source, {"name": source.name}, spec)
 

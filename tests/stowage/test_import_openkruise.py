@@ -189,6 +189,34 @@ def test_targets_of_other_kinds(files: Files, api_version: str, kind: str, field
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        ("batch/v1/Job", {"completions": 8, "parallelism": 4}, "spec.completions"),
+        (
+            "apps/v1/StatefulSet",
+            {"updateStrategy": {"rollingUpdate": {"partition": 1}}},
+            "spec.updateStrategy.rollingUpdate.partition",
+        ),
+    ],
+)
+def test_numbers_of_all_pods_that_hold_for_a_share_alone_are_a_loss(
+    files: Files, kind: str, spec: dict[str, Any], field: str
+) -> None:
+    api_version, _, name = kind.rpartition("/")
+    target = runs(api_version, name, **spec)
+    [lost] = files.losses(spread(subset("a"), target=target), target)
+    assert f" {field}: " in lost
+
+
+def test_a_rolling_update_is_that_of_each_cluster(files: Files) -> None:
+    target = runs("apps/v1", "Deployment", strategy={"rollingUpdate": {"maxUnavailable": 1}})
+    made = files.imported(spread(subset("a"), target=target), target)["Workload/web"]["spec"]
+    assert made["targetDeployment"]["spec"]["strategy"] == target["spec"]["strategy"]
+    notes = files.notes(spread(subset("a"), target=target), target)
+    assert "note: Deployment web: spec.strategy: counts in each cluster for itself now" in notes
+
+
 def test_a_custom_kind_is_counted_at_its_path(files: Files) -> None:
     target = runs("kubeflow.org/v1", "TFJob", workers={"replicas": 2})
     del target["spec"]["template"]
