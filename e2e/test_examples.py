@@ -6,10 +6,12 @@ import base64
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e.harness import ROOT, Playground, Process, load, wait
+from stowage.playground import demo as demonstration
 
 EXAMPLES = ROOT / "examples"
 NAMESPACE = "demo"
@@ -24,12 +26,13 @@ def demo(playground: Playground) -> Iterator[Playground]:
 
 
 def apply(demo: Playground, name: str) -> None:
-    """As it stands in the file; on kind, with kind's provider and version."""
+    """As it stands in the file; on kind, with kind's provider and version, and a tenth of many."""
     text = (EXAMPLES / name).read_text()
     if demo.provider == "kind":
         version = demo.hub.json("get", "mc", "member-1")["status"]["version"]
         text = text.replace("cloudProvider: kwok", "cloudProvider: kind")
         text = text.replace("clusterVersion: v1.36.3", f"clusterVersion: {version}")
+        text = demonstration.fewer(text)
     demo.hub.apply(text)
 
 
@@ -175,3 +178,85 @@ def test_divided_on_as_few_as_hold_it(demo: Playground) -> None:
     apply(demo, "14-divided-packed.yaml")
     (member,) = clusters(demo, "packed")
     assert demo.seen(member, NAMESPACE, "packed")["spec"]["replicas"] == 4
+
+
+def until_placed(demo: Playground, name: str, shares: dict[str, int]) -> None:
+    """So many units stand where they should, and the members were told so."""
+
+    def told() -> bool:
+        found = {member: demo.seen(member, NAMESPACE, name) for member in shares}
+        return {m: d["spec"]["replicas"] for m, d in found.items() if d} == shares
+
+    wait(f"{name} at {shares}", lambda: demo.placements(NAMESPACE, name) == shares)
+    wait(f"{shares} on the members", told)
+
+
+def subsets(demo: Playground, name: str) -> dict[str, dict[str, Any]]:
+    """What the status of a spread says of each subset."""
+    status = demo.hub.json("-n", NAMESPACE, "get", "ws", name).get("status", {})
+    return {each["name"]: each for each in status.get("subsetStatuses", [])}
+
+
+@pytest.mark.proves("W3", "W6", "W10")
+def test_a_spread_bursts_into_the_elastic_clusters_and_leaves_them_first(demo: Playground) -> None:
+    few = 10 if demo.provider == "kind" else 1
+    apply(demo, "15-spread-elastic.yaml")
+    until_placed(demo, "elastic", {"member-1": 80 // few})
+    for wanted, shares in ((130, (100, 30)), (110, (100, 10))):
+        demo.hub("-n", NAMESPACE, "scale", "wl", "elastic", f"--replicas={wanted // few}")
+        normal, burst = (units // few for units in shares)
+        until_placed(demo, "elastic", {"member-1": normal, "member-2": burst})
+    wait("the books", lambda: subsets(demo, "elastic")["elastic"]["replicas"] == 10 // few)
+    assert [
+        (each["missingReplicas"], each["deletionCost"])
+        for each in subsets(demo, "elastic").values()
+    ] == [(0, 200), (-1, 100)]
+
+
+@pytest.mark.proves("W8", "W11", "W12")
+def test_a_spread_over_zones_keeps_its_proportion_and_patches(demo: Playground) -> None:
+    apply(demo, "16-spread-zones.yaml")
+    until_placed(demo, "zones", {"member-1": 2, "member-2": 2, "member-3": 6})
+    for member, arch, cpu in (("member-1", "x86", "500m"), ("member-2", "arm", "300m")):
+        deployment = demo.seen(member, NAMESPACE, "zones")
+        assert deployment
+        pod = deployment["spec"]["template"]
+        assert pod["metadata"]["labels"]["arch"] == arch
+        main, beside = pod["spec"]["containers"]
+        assert main["resources"]["limits"]["cpu"] == cpu
+        assert main["resources"]["requests"] == {"cpu": "10m", "memory": "16Mi"}
+        assert "limits" not in beside["resources"]
+
+
+@pytest.mark.proves("W32")
+def test_an_adaptive_spread_goes_on_at_once_where_no_node_takes_a_unit(demo: Playground) -> None:
+    apply(demo, "17-spread-adaptive.yaml")
+    until_placed(demo, "adaptive", {"member-2": 4})
+    demo.until_running(NAMESPACE, "adaptive")
+    marks = subsets(demo, "adaptive")["own"].get("conditions", [])
+    assert not [each for each in marks if each["status"] == "False"]
+    node = demo.members["member-1"].json("get", "nodes")["items"][0]["metadata"]["name"]
+    demo.members["member-1"]("label", "node", node, "pool=own")
+    try:
+        wait("its room to be seen", lambda: _pool_is_seen(demo))
+        demo.hub("-n", NAMESPACE, "scale", "wl", "adaptive", "--replicas=6")
+        until_placed(demo, "adaptive", {"member-1": 2, "member-2": 4})
+        demo.until_running(NAMESPACE, "adaptive")
+    finally:
+        demo.members["member-1"]("label", "node", node, "pool-")
+
+
+def _pool_is_seen(demo: Playground) -> bool:
+    groups = demo.hub.json("get", "mc", "member-1")["status"].get("nodeGroups", [])
+    return any(each.get("labels", {}).get("pool") == "own" for each in groups)
+
+
+@pytest.mark.proves("W3")
+def test_an_autoscaler_scales_the_workload_of_a_spread(demo: Playground) -> None:
+    few = 10 if demo.provider == "kind" else 1
+    demo.hub("-n", NAMESPACE, "scale", "wl", "elastic", f"--replicas={80 // few}")
+    apply(demo, "18-spread-hpa.yaml")
+    try:
+        until_placed(demo, "elastic", {"member-1": 90 // few})
+    finally:
+        demo.hub("-n", NAMESPACE, "delete", "hpa", "elastic")

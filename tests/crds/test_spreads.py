@@ -159,6 +159,21 @@ def test_what_is_good_is_taken(hub, spec):
     assert validation.spread_violations(spread(**spec)) == []
 
 
+EXAMPLES = [
+    document
+    for path in sorted((HERE.parent.parent / "examples").glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document["kind"] == "WorkloadSpread"
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["metadata"]["name"])
+def test_the_examples_are_taken(hub, example):
+    body = example | {"metadata": {"name": "demo", "namespace": "default"}}
+    assert dry(hub, body).endswith("created (server dry run)\n")
+    assert validation.spread_violations(body) == []
+
+
 PATCH = {
     "metadata": {
         "labels": {"arch": "x86", "gone": None, "stowage.dev/workload-group": "batch"},
