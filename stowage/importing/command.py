@@ -17,9 +17,10 @@ import yaml
 from crds.admission.validation import policy_violations, spread_violations, violations
 from machinery.errors import ConfigurationError
 from stowage.console.terminal import say
-from stowage.importing import companions, kosmos, openkruise
+from stowage.importing import companions
 from stowage.importing.conversion import Conversion, conversion
 from stowage.importing.reading import Source, read
+from stowage.importing.systems import kosmos, openkruise
 
 SYSTEMS = (openkruise.SYSTEM, kosmos.SYSTEM)
 ORDER = ("MemberCluster", "WorkloadPolicy", "Workload", "WorkloadSpread")

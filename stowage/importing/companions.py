@@ -16,7 +16,7 @@ from stowage.importing import pods
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import Part, keep_any
 from stowage.importing.reading import Source
-from stowage.importing.workloads import Made, drop_status, metadata_of
+from stowage.importing.workloads import BUILT_IN, Made, drop_status, metadata_of
 
 _GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
@@ -39,6 +39,7 @@ def take_along(into: Conversion, systems: Sequence[System]) -> None:
         else:
             _left_out(into, source, systems)
     for made in into.workloads.made.values():
+        _look_at(into, made)
         _missing(into, made)
 
 
@@ -171,6 +172,17 @@ def _left_out(into: Conversion, source: Source, systems: Sequence[System]) -> No
         into.notes.note(source.document, "", f"{text}, in spec.template")
     else:
         _alone(into, source)
+
+
+def _look_at(into: Conversion, made: Made) -> None:
+    """What means something else, or less, now that the units run on several clusters."""
+    source = made.source
+    if "replicasPath" in made.spec:  # of a custom kind nobody knows where its pods stand
+        return
+    spec = Part(source.document, into.notes, made.template["spec"], "spec")
+    pods.look_at(spec.part("template"))
+    if (source.group, source.kind) in BUILT_IN:
+        pods.look_at_counts(spec, source.kind)
 
 
 def _missing(into: Conversion, made: Made) -> None:

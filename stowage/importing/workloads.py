@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds.names import API_VERSION
-from stowage.importing import pods
 from stowage.importing.fields import Part, keep, walk
 from stowage.importing.notes import Notes
 from stowage.importing.reading import Bundle, Source, dig
@@ -152,11 +151,6 @@ def assembled(
         part.notes.note(source.document, "spec.replicas", where)
     if replicas_path is not None:
         spec["replicasPath"] = replicas_path
-    else:
-        seen = Part(source.document, part.notes, source.document.body).part("spec")
-        pods.look_at(seen.part("template"))
-        if (source.group, source.kind) in BUILT_IN:
-            pods.look_at_counts(seen, source.kind)
     spec["targetDeployment" if template["kind"] == "Deployment" else "template"] = template
     return ours("Workload", source, {"name": source.name}, spec)
 

@@ -243,3 +243,71 @@ def test_other_kinds_of_kosmos_are_a_loss_and_a_daemon_set_is_left(files: Files)
     assert "Kosmos's PodConvertPolicy has no counterpart" in lost
     daemon = runs("apps/v1", "DaemonSet", template=bound()["spec"]["template"])
     assert list(files.imported(policy(), daemon)) == ["WorkloadPolicy/two-to-three"]
+
+
+LEAF = {"key": "kosmos.io/node", "operator": "Exists"}
+HARD = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def nodes(*terms: Any) -> dict[str, Any]:
+    """A node affinity with these alternatives, each a list of requirements."""
+    listed = [{"matchExpressions": list(term)} for term in terms]
+    return {"nodeAffinity": {HARD: {"nodeSelectorTerms": listed}}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"nodeSelector": {"kosmos.io/node": "true"}},
+        {"tolerations": [LEAF]},
+        {"affinity": nodes([LEAF])},
+        {"affinity": nodes([{"key": "kosmos.io/node", "operator": "In", "values": ["true"]}])},
+    ],
+)
+def test_what_only_says_a_leaf_node_is_taken_off(files: Files, spec: dict[str, Any]) -> None:
+    given = policy(), bound(**spec)
+    assert files.imported(*given) == files.imported(policy(), bound())
+    assert any("kosmos.io/node says no more" in note for note in files.notes(*given))
+
+
+SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        (
+            {"nodeSelector": {"disk": "ssd", "kosmos.io/node": "true"}},
+            {"nodeSelector": {"disk": "ssd"}},
+        ),
+        (
+            {"nodeSelector": {"kosmos.io/node": "false"}},
+            {"nodeSelector": {"kosmos.io/node": "false"}},
+        ),
+        ({"affinity": nodes([LEAF, SSD])}, {"affinity": nodes([SSD])}),
+        ({"affinity": nodes([{**LEAF, "operator": "DoesNotExist"}])}, None),
+    ],
+)
+def test_what_chose_among_leaf_nodes_is_a_loss(files: Files, spec: Any, kept: Any) -> None:
+    given = policy(), bound(**spec)
+    [lost] = files.losses(*given)
+    assert "chose leaf nodes" in lost
+    held = files.imported(*given, lossy=True)["Workload/web"]["spec"]["targetDeployment"]
+    pod = held["spec"]["template"]["spec"]
+    assert {key: pod[key] for key in spec} == (kept or spec)
+
+
+def test_what_holds_inside_of_a_member_is_a_loss_in_an_annotation(files: Files) -> None:
+    given = bound()
+    annotations = {"kosmos.io/cluster-selector": "{}", "kosmos.io/global": "true"}
+    given["spec"]["template"]["metadata"]["annotations"] = annotations
+    [lost] = files.losses(policy(), given)
+    assert "kosmos.io/cluster-selector holds inside of a member" in lost
+    assert any("kosmos.io/global: only Kosmos" in note for note in files.notes(policy(), given))
+
+
+def test_other_tolerations_stay_with_the_pods(files: Files) -> None:
+    own = {"key": "gpu", "operator": "Exists"}
+    made = files.imported(policy(), bound(tolerations=[LEAF, own]))["Workload/web"]["spec"]
+    assert made["targetDeployment"]["spec"]["template"]["spec"]["tolerations"] == [own]
+    assert "tolerations" not in made

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from crds.names import DEFAULT_SCHEDULER, LABEL_POLICY, POLICY_ALIASES
-from stowage.importing import pods
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import Part, keep, walk
 from stowage.importing.reading import Source, dig
+from stowage.importing.systems import kosmos_pods
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
 
 GROUP = "kosmos.io"
@@ -141,7 +141,7 @@ def _bind(into: Conversion, source: Source, name: str, policy: dict[str, Any] | 
         into.notes.note(source.document, "", text)
     elif policy["spec"].get("allocationType", "Preferred") == "Preferred":
         _stay_on_listed(into, made, policy)
-    _leaf_nodes(into, made)
+    kosmos_pods.look_at(into.notes, made)
 
 
 def _take_labels(into: Conversion, made: Made, policy: dict[str, Any] | None) -> None:
@@ -197,18 +197,6 @@ def _stay_on_listed(into: Conversion, made: Made, policy: dict[str, Any]) -> Non
         ", as Kosmos does; remove that where others may help"
     )
     into.notes.note(made.source.document, "", text)
-
-
-def _leaf_nodes(into: Conversion, made: Made) -> None:
-    """A rule on hosts counted a whole member as one, where its leaf node stood for all of it."""
-    rules = dig(made.pod, "spec", "affinity", "podAntiAffinity")
-    if rules and pods.HOSTNAME in str(rules):
-        text = (
-            "keeps pods on different nodes of each member now; where a leaf node of Kosmos stood"
-            " for a whole cluster, it was one pod for each cluster"
-        )
-        where = "spec.template.spec.affinity.podAntiAffinity"
-        into.notes.note(made.source.document, where, text)
 
 
 SYSTEM = System("Kosmos", (GROUP,), convert)

@@ -16,8 +16,8 @@ from crds.names import API_VERSION
 from machinery.types import strategic_merge
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import Part, keep, keep_any, put, walk
-from stowage.importing.kruise_pods import FORMS, GROUP
 from stowage.importing.reading import Source, dig
+from stowage.importing.systems.kruise_pods import FORMS, GROUP
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
 
 _OTHER_NAMES = {
