@@ -93,11 +93,12 @@ def chosen(problem: Problem) -> Choice:
     stays, most = problem.settled(), np.where(problem.weight > 0, problem.cap(), 0)
     for bound in problem.caps():
         most = _shared(most, stays, bound)
-    score = problem.scored()
+    score, held = problem.scored(), stays > 0
     if problem.subsets is not None:
+        held = problem.present > 0  # what finds no place elsewhere stays
         score = problem.subsets.best_first(score)
         most = _in_subsets(problem, problem.subsets, most, stays)
-    field = Field(most > 0, stays > 0, most, stays, score, problem.order)
+    field = Field(most > 0, held, most, stays, score, problem.order)
     return choose(problem.counts, field, problem.total)
 
 

@@ -18,7 +18,8 @@ of every kind are parts of one `Problem`, in any combination. What it promises, 
 - Subsets take units in their order, each up to its cap, lower bounds first. One that overflows is
   filled up to its cap on clusters that may take units, whatever room they have. One more unit is
   never in excess of a cap, and the lowest deletion cost leaves first, after what stands over a
-  bound. With subsets, present units that were free to go and find no place stay where they wait.
+  bound. With subsets, present units that were free to go stay where they wait, unless as many
+  found a place elsewhere.
 - Equal inputs give equal shares: ties are decided by the injected order.
 
 A lower bound is a wish with precedence: the domains that must be used have their first unit, then
@@ -255,7 +256,7 @@ def _fill(
                 problem, problem.weight, base, top, [*nests[:depth], least, *nests[depth + 1 :]]
             )
     shares = hand_out(problem, problem.weight, base, top, nests, overflow=True)
-    return stay(problem, shares), LastStep(problem.weight, base, top, bounded=True)
+    return stay(problem, shares, nests), LastStep(problem.weight, base, top, bounded=True)
 
 
 def _nests(problem: Problem) -> list[Nest]:

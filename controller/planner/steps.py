@@ -39,7 +39,6 @@ from controller.planner.webster import (
     Ints,
     Nest,
     divide,
-    first_come,
     sums,
     until_full,
 )
@@ -143,16 +142,20 @@ def _into(
             return held
 
 
-def stay(problem: Problem, held: Ints) -> Ints:
-    """What each holds when units that found no place elsewhere remain where they wait."""
-    subsets = problem.subsets
-    if subsets is None:
+def stay(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Ints:
+    """What each holds when present units that found no place elsewhere remain where they wait.
+
+    For each unit that was handed out one of those that were free to go has gone. Where bounds tell
+    which of the others can stay without passing any, these do.
+    """
+    subsets, present = problem.subsets, problem.present
+    units = min(problem.total, int(present.sum()))
+    if subsets is None or units <= int(held.sum()):
         return held
-    line = np.lexsort((problem.order, -problem.scored(), subsets.home))
-    waiting = np.maximum(problem.present - held, 0)[line]
-    after = held.copy()
-    after[line] += first_come(waiting, max(problem.total - int(held.sum()), 0))
-    return after
+    score, top = subsets.best_first(problem.scored()), np.maximum(present, held)
+    waiting = replace(problem, total=units, inside=Inside.RANK, score=score, subsets=None)
+    after = hand_out(waiting, np.ones_like(held), held, top, nests)
+    return after + taken_by_score(after, top, score, problem.order, units - int(after.sum()))
 
 
 def grow_by_rule(

@@ -6,9 +6,9 @@ to a later subset rather than being too much for an earlier one. What no subset 
 excess of the first one that matches. Units on clusters that none matches are outside.
 
 Where a subset holds more than its cap, the units stay in it that the rule between clusters gives
-first (`Inside`), but those before others that no later subset could take. The deletion costs of a
-subset's units fall from the first subset to the last, then come those of the excess, then those
-outside; the lowest cost leaves first. Pure; integers only.
+first (`Inside`), unless another one makes room by spilling to a later subset. The deletion costs of
+units fall from the first subset to the last, then come those of the excess, then those outside;
+the lowest cost leaves first. Pure; integers only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TypeAlias
 import numpy as np
 
 from controller.planner.indomain import Inside, in_line
-from controller.planner.webster import MAX_UNITS, Ints, Mask, first_come, sums, until_full
+from controller.planner.webster import MAX_UNITS, Ints, Mask, sums, until_full
 
 _STEP = 100
 """Deletion costs of neighbours lie that far apart."""
@@ -117,10 +117,11 @@ class Subsets:
         home, size = self.home, len(self.names)
         outside = np.where(home == size, units, 0)
         counted = np.zeros(self.inside.shape, dtype=np.int64)
-        left = units - outside
+        left, whole = units - outside, np.zeros_like(home)
         if self.overlaps:
             for at in range(size):
-                counted[at] = self._first_of(at, left)
+                mine = np.where(self.inside[at], left, 0)
+                counted[at] = self._kept(whole, mine, self.cap[at : at + 1], self.rank[at])
                 left = left - counted[at]
                 self._draw(at, counted, left)
         else:
@@ -162,14 +163,6 @@ class Subsets:
         over = self.inside[self.overflow & ~self.closed].any(axis=0)
         found: Mask = over & (able | self.crowded)
         return found
-
-    def _first_of(self, at: int, left: Ints) -> Ints:
-        """The units that one subset takes of what earlier ones left: first what cannot spill."""
-        mine = np.where(self.inside[at], left, 0)
-        size = len(self.names)
-        last = size - 1 - self.inside[::-1].argmax(axis=0)
-        units = first_come(sums(last, mine, size), int(self.cap[at]))
-        return self._kept(last, mine, units, self.rank[at])
 
     def _kept(self, place: Ints, units: Ints, most: Ints, rank: Ints) -> Ints:
         """Of the units of each place, so many that the rule between clusters would give first."""

@@ -6,7 +6,7 @@ The choice of domains is taken as given.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -74,20 +74,30 @@ class Loop:
             if any(lower):
                 least = [min(pair) for pair in zip(lower, upper, strict=True)]
                 self._take(top, self.weight, [*caps[:depth], least, *caps[depth + 1 :]])
+        self._take_rest(top, caps)
+
+    def _take_rest(self, top: Row, caps: Sequence[Row]) -> None:
         self._take(top, self.weight, caps)
 
     def _take(self, top: Row, weight: Row, caps: Sequence[Row], *, lowers: bool = False) -> None:
         while sum(self.shares) < self.of.total:
-            line = []
-            for row in self.rows:
-                if weight[row] and self.shares[row] < top[row] and self._open(row, caps):
-                    outer = self._domain_takes(row)
-                    if outer is not None:
-                        inner = self._takes(row, top, weight, lowers=lowers)
-                        line.append(((*outer, *inner), row))
-            if not line:
+            row = self._next(self.rows, top, weight, caps, lowers=lowers)
+            if row is None:
                 return
-            self._move(min(line)[1], 1)
+            self._move(row, 1)
+
+    def _next(
+        self, rows: Iterable[int], top: Row, weight: Row, caps: Sequence[Row], *, lowers: bool
+    ) -> int | None:
+        """The first of these rows in line; None where none may take a unit."""
+        line = []
+        for row in rows:
+            if weight[row] and self.shares[row] < top[row] and self._open(row, caps):
+                outer = self._domain_takes(row)
+                if outer is not None:
+                    inner = self._takes(row, top, weight, lowers=lowers)
+                    line.append(((*outer, *inner), row))
+        return min(line)[1] if line else None
 
     def _open(self, row: int, caps: Sequence[Row]) -> bool:
         for (group, _, _), cap in zip(self.groups, caps, strict=True):
@@ -124,8 +134,7 @@ class Loop:
             if lowers:
                 return (0, 0, place) if share else (1, -top[row], place)
             return (-share, share - top[row], place)
-        assert self.domains is not None
-        if not self.domains.quota.ordered:
+        if self.domains is None or not self.domains.quota.ordered:
             return (-self.score[row], place)
         fill = self.domains.quota.method is Method.FILL
         return (-self.score[row], -self.held[row] if fill else self.held[row], place)
@@ -204,7 +213,8 @@ class Loop:
             return (Fraction(max(self.weight[row], 1), 2 * share - 1), last)
         if self.of.inside is Inside.FEWEST:
             return (not empties[row], fullest[row], last)
-        assert self.domains is not None
+        if self.domains is None:
+            return (self.score[row], last)
         fill = self.domains.quota.method is Method.FILL
         return (self.score[row], self.held[row] if fill else -self.held[row], last)
 

@@ -12,6 +12,7 @@ import pytest
 
 from controller.planner.indomain import Inside
 from controller.planner.plan import UNBOUNDED, Problem, apportion
+from controller.planner.problem import DomainCount
 from controller.planner.subsets import Subsets
 
 from .plain import ints, problem
@@ -151,9 +152,38 @@ def test_an_overflowing_subset_is_filled_whatever_its_room() -> None:
 def test_a_closed_subset_takes_nothing_and_its_waiting_units_stay_where_no_place_is() -> None:
     of = spread(6, ["0", "1"], [4, FREE], present=[4, 0], learnt=[1, FREE], closed="a")
     assert shares(of) == [1, 5]
-    assert shares(replace(of, room=ints([9, 3]))) == [3, 3]
+    assert shares(replace(of, room=ints([9, 3]))) == [1, 3]
+    assert shares(replace(of, room=ints([9, 2]))) == [2, 2]
     assert shares(replace(of, room=ints([9, 0]))) == [4, 0]
     assert shares(replace(of, total=4, room=ints([9, 2]))) == [2, 2]
+
+
+def test_domains_are_chosen_for_the_first_subset_and_by_what_caps_let_in() -> None:
+    def one_of(of: Problem, *domain: int) -> list[int]:
+        return shares(replace(of, counts=(DomainCount("zone", ints(domain), 1, 1),)))
+
+    ordered = spread(2, ["1", "0"], [FREE, FREE], room=[9, 9])
+    assert one_of(ordered, 1, 2) == [0, 2]
+    capped = spread(6, ["0", "1"], [2, FREE], room=[9, 9])
+    assert one_of(capped, 1, 2) == [0, 6]
+    outside = spread(2, ["1"], [FREE], size=2, room=[9, 1])
+    assert one_of(outside, 1, 2) == [0, 1]
+    passing = spread(6, ["0", "1"], [FREE, FREE], room=[0, 4], overflow="a", crowded="0")
+    assert one_of(passing, 1, 2) == [6, 0]
+    assert one_of(spread(6, ["0", "1"], [9, FREE], closed="a"), 1, 2) == [0, 6]
+
+
+def test_weights_decide_inside_a_subset_and_are_told_of_it_alone() -> None:
+    of = problem(9, [1, 2, 5, 7])
+    of = replace(of, subsets=subsets(["01", "2"], [6, FREE], 4))
+    assert shares(of) == [2, 4, 3, 0]
+    assert told(of, 1) == [
+        "its weight's share of 6 units is 4",
+        "4 in subset a",
+        "subset a is at its cap of 6",
+    ]
+    assert told(of, 3) == []
+    assert scaled(of, 9, 6, 3) == [[2, 4, 3, 0], [2, 4, 0, 0], [1, 2, 0, 0]]
 
 
 def refused(**said: Any) -> Problem:
@@ -199,7 +229,7 @@ def test_a_share_says_which_subset_it_counts_to_and_what_waits() -> None:
     assert told(of, 3) == ["1 stay where they are", "1 in no subset"]
     over = spread(3, ["0"], [2], present=[3])
     assert told(over, 0)[1:3] == ["2 in subset a", "1 beyond the cap of subset a"]
-    waiting = spread(3, ["0", "1"], [3, 1], present=[3, 0], learnt=[1, FREE], closed="a")
+    waiting = spread(4, ["0", "1"], [3, 1], present=[3, 0], learnt=[1, FREE], closed="a")
     assert "1 wait here for a node, as no other cluster takes them" in told(waiting, 0)
 
 
