@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from crds.admission import validation
+from crds.workloadspread import WorkloadSpreadStatus
 
 HERE = Path(__file__).parent
 BASE: dict[str, Any] = {
@@ -172,6 +173,17 @@ def test_the_examples_are_taken(hub, example):
     body = example | {"metadata": {"name": "demo", "namespace": "default"}}
     assert dry(hub, body).endswith("created (server dry run)\n")
     assert validation.spread_violations(body) == []
+
+
+def test_what_its_page_shows_would_be_taken():
+    page = (HERE.parent.parent / "docs" / "spreads.md").read_text()
+    shown = [yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml")[1:]]
+    [whole] = [each for each in shown if "kind" in each]
+    assert validation.spread_violations(whole) == []
+    [strategy] = [each for each in shown if "scheduleStrategy" in each]
+    assert validation.spread_violations(spread(**strategy)) == []
+    [said] = [each["status"] for each in shown if "status" in each]
+    assert WorkloadSpreadStatus.model_validate(said).manifest() == json.loads(json.dumps(said))
 
 
 PATCH = {

@@ -31,6 +31,7 @@ RARE = {
     ("controller", _ADMISSION, "mutatingadmissionpolicybindings", "watch"): "the same",
     ("controller", "stowage.dev", "workloads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
+    ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
     ("controller", "", "events", "patch"): "an event that comes again",
     ("propagator", "", "events", "patch"): "an event that comes again",
     ("propagator", "stowage.dev", "workloads", "get"): "before orphans are removed",
@@ -78,7 +79,7 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
     member = make_cluster("joined", controller_manager=True, scheduler=True, kwok=True, nodes=1)
     secret = join.secret("worker", SYSTEM_NAMESPACE, member.admin_kubeconfig, {})
     _create(hub, secret, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rights"}})
-    _create(hub, *_policy_and_workloads())
+    _create(hub, *_rules_and_workloads())
     accounts.rights_in_force(hub)
     processes = []
     try:
@@ -176,8 +177,17 @@ def _ask_a_guarded_page(port, token):
         assert refused.value.code == 403
 
 
-def _policy_and_workloads():
-    """One of each, by older names of label and method, which the controller brings up to date."""
+def _rules_and_workloads():
+    """One of each, the policy by older names of label and method, which the controller brings up."""
+    spread = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadSpread",
+        "metadata": {"name": "web", "namespace": "rights"},
+        "spec": {
+            "targetRef": {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "web"},
+            "subsets": [{"name": "all"}],
+        },
+    }
     policy = {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "WorkloadPolicy",
@@ -191,6 +201,7 @@ def _policy_and_workloads():
     }
     return [
         policy,
+        spread,
         _workload("web", {}),
         _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
     ]
