@@ -14,13 +14,14 @@ from typing import Any
 from crds.names import GROUP
 from stowage.importing import pods
 from stowage.importing.conversion import Conversion, System
-from stowage.importing.fields import Part, keep_any
+from stowage.importing.fields import Part
 from stowage.importing.reading import Source
 from stowage.importing.workloads import BUILT_IN, Made, drop_status, metadata_of
 
 _GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
+_USERS = ("name", "namespace", "labels", "annotations")
 _OURS = ("Workload", "WorkloadPolicy", "WorkloadSpread", "MemberCluster")
 
 
@@ -138,13 +139,16 @@ def _without_addresses(spec: Part, body: dict[str, Any]) -> None:
 
 
 def _own(into: Conversion, source: Source) -> dict[str, Any]:
-    part = Part(source.document, into.notes, source.document.body)
-    drop_status(part)
-    made: dict[str, Any] = {}
-    for key in part:
-        if key != "status":
-            keep_any(part, key, made)
-    return copy.deepcopy(made)
+    """An object of ours, as people write it."""
+    body = source.document.body
+    metadata = {key: body["metadata"][key] for key in _USERS if body["metadata"].get(key)}
+    text = "is one of Stowage already; it is printed as it is, without what a hub wrote"
+    into.notes.note(source.document, "", text)
+    made = {key: value for key, value in body.items() if key not in ("metadata", "status")}
+    if source.namespace and source.kind != "MemberCluster":
+        metadata = {"name": source.name, "namespace": source.namespace, **metadata}
+    first = {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata}
+    return copy.deepcopy({**first, **{k: v for k, v in made.items() if k not in first}})
 
 
 # --- what does not --------------------------------------------------------------------------------

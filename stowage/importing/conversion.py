@@ -38,6 +38,8 @@ class System:
     name: str
     groups: tuple[str, ...]
     """The API groups that are its own."""
+    versions: tuple[str, ...]
+    """The versions of its kinds that the module knows."""
     convert: Callable[[Conversion], None]
     """Makes our objects of its own, and marks these as taken."""
     forms: Mapping[tuple[str, str], Form] = field(default_factory=dict)
@@ -45,7 +47,13 @@ class System:
 
 
 def conversion(bundle: Bundle, systems: tuple[System, ...]) -> Conversion:
-    """An empty one, that knows the kinds of all systems."""
+    """An empty one, that knows the kinds of all systems. Raises for a version that none knows."""
+    for system in systems:
+        for source in bundle.sources:
+            version = str(source.document.body["apiVersion"]).rpartition("/")[2]
+            if source.group in system.groups and version not in system.versions:
+                known = ", ".join(system.versions)
+                raise source.document.error(f"apiVersion: of {system.name}, {known} are known")
     notes, forms = Notes(), dict(BUILT_IN)
     for system in systems:
         forms |= system.forms

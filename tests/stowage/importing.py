@@ -103,7 +103,7 @@ def clone_set(*, version: str = "v1alpha1", **spec: Any) -> dict[str, Any]:
     return runs(f"apps.kruise.io/{version}", "CloneSet", **{"replicas": 10, **spec})
 
 
-def term(key: str, *values: str, operator: str = "In") -> dict[str, Any]:
+def term(key: str, *values: Any, operator: str = "In") -> dict[str, Any]:
     listed = {"values": list(values)} if values else {}
     return {"matchExpressions": [{"key": key, "operator": operator, **listed}]}
 

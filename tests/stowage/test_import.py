@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from stowage.importing.command import dump
 from tests.stowage.importing import (
     Files,
     bound,
+    clone_set,
     deployment,
     pod,
     policy,
@@ -279,6 +281,9 @@ def test_objects_of_ours_pass_through(files: Files) -> None:
     output = files.result(policy(), bound()).stdout
     own = list(yaml.safe_load_all(output))
     assert files.result(*own).stdout == output
+    own[1]["metadata"] |= {"uid": "u", "finalizers": ["stowage.dev/propagation"]}
+    own[1]["status"] = {"state": "Running"}
+    assert files.result(*own).stdout == output
 
 
 def test_files_without_anything_to_import_are_an_error(files: Files) -> None:
@@ -351,6 +356,9 @@ WRONG: tuple[Any, ...] = (None, 5, True, "text", [1], {"a": 1}, [{}])
 def test_no_wrong_type_anywhere_is_more_than_an_error(files: Files, wrong: Any) -> None:
     """Each field of an input in turn is something else: it is refused, or it goes through."""
     given = [policy(), bound(), spread(subset("a", 1, tolerations=[{"key": "a"}]), subset("b"))]
+    own = {"targetDeployment": deployment()}
+    head = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload"}
+    given.append({**head, "metadata": {"name": "own"}, "spec": own})
     for index, one in enumerate(given):
         for path in _paths(one):
             changed = [*given]
@@ -358,6 +366,55 @@ def test_no_wrong_type_anywhere_is_more_than_an_error(files: Files, wrong: Any) 
             result = files.result(*changed, lossy=True)
             fine = result.exit_code == 0 or isinstance(result.exception, ConfigurationError)
             assert fine, (path, result.exception)
+
+
+def test_no_field_goes_without_a_trace(files: Files) -> None:
+    """Whatever one changes in an input shows: in the output, in the notes, or as an error."""
+    silent = [".".join(map(str, path)) for one, path in _leaves() if not _shows(files, one, path)]
+    assert silent == [  # named as a whole: what is in them makes no difference
+        "spec.updateStrategy.inPlaceUpdateStrategy.a",
+        "spec.scaleStrategy.podsToDelete.0",
+        "spec.targetRef.apiVersion",
+    ]
+
+
+def _given() -> list[Any]:
+    strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 5}}
+    tolerated = {"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}
+    patch = {"metadata": {"labels": {"x": "y"}}}
+    some = subset("a", 1, tolerations=[tolerated], patch=patch)
+    update = {"type": "InPlaceIfPossible", "maxSurge": 2, "inPlaceUpdateStrategy": {"a": 1}}
+    claim = {"metadata": {"name": "d"}, "spec": {"storageClassName": "s"}}
+    clones = clone_set(
+        updateStrategy=update, volumeClaimTemplates=[claim], scaleStrategy={"podsToDelete": ["p"]}
+    )
+    return [
+        policy(scheduleStrategy="Fill"),
+        clones,
+        spread(some, target=clones, scheduleStrategy=strategy),
+    ]
+
+
+def _leaves() -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    for one in _given():
+        for path in _paths(one):
+            if not isinstance(_at(one, path), dict | list):
+                yield one, path
+
+
+def _shows(files: Files, one: Any, path: tuple[Any, ...]) -> bool:
+    before = files.result(*_given(), lossy=True)
+    assert before.exit_code == 0, before.exception
+    value = _at(one, path)
+    other = _replaced(one, path, value + 1 if isinstance(value, int) else f"{value}x")
+    after = files.result(*(other if each == one else each for each in _given()), lossy=True)
+    return after.exit_code != 0 or (after.stdout, after.stderr) != (before.stdout, before.stderr)
+
+
+def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
 
 
 def _paths(value: Any) -> list[tuple[Any, ...]]:

@@ -66,13 +66,12 @@ def test_the_elastic_case(files: Files) -> None:
         "metadata": {"name": "web", "namespace": "shop"},
         "spec": {"replicas": 10, "targetDeployment": held},
     }
-    labels = "chooses MemberClusters now: give these labels to the clusters that are meant (pool)"
+    labels = "the terms choose MemberClusters now, and no nodes: give the clusters these labels:"
     number = "is spec.replicas of the Workload now: scale that one, by hand or by an HPA"
     assert files.notes(given, deployment()) == [
         f"note: Deployment web: spec.replicas: {number}",
         "note: WorkloadSpread web-spread: spec.targetRef: is the Workload web now, which holds the Deployment",
-        f"note: WorkloadSpread web-spread: spec.subsets[0].requiredNodeSelectorTerm: {labels}",
-        f"note: WorkloadSpread web-spread: spec.subsets[1].requiredNodeSelectorTerm: {labels}",
+        f"note: WorkloadSpread web-spread: spec.subsets: {labels} pool (normal, elastic)",
     ]
 
 
@@ -400,6 +399,7 @@ def test_its_stateful_set_becomes_that_of_apps(files: Files) -> None:
     [
         (spread(subset("a")), "no Deployment web of apps in namespace shop is among the files"),
         (spread(), "spec.subsets: is missing"),
+        (spread(subset("a"), version="v2"), "of OpenKruise, v1alpha1, v1beta1 are known"),
         (spread(subset("a", "50.2%")), "'50.2%' is neither a number of pods nor whole percents"),
         (spread(subset("a", "5")), "'5' is neither"),
         (spread(subset("a", -1)), "-1 is neither"),
@@ -407,6 +407,10 @@ def test_its_stateful_set_becomes_that_of_apps(files: Files) -> None:
         (spread(subset("a", "60%"), subset("b", "70%")), "the percents of maxReplicas"),
         (spread(subset("a"), subset("a")), "only one element with name a"),
         (spread({"maxReplicas": 1}), "spec.subsets[0].name: is missing"),
+        (
+            spread(subset("a", requiredNodeSelectorTerm=term("size", 4))),
+            "matchExpressions[0].values: values are texts: write them in quotes",
+        ),
         (spread("a"), "spec.subsets[0]: an object, not a text"),
         (spread(subset("a"), scheduleStrategy="Fill"), "spec.scheduleStrategy: an object"),
         (spread(subset("a"), scheduleStrategy={"type": "Sometimes"}), "scheduleStrategy.type"),

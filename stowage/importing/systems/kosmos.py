@@ -199,4 +199,4 @@ def _stay_on_listed(into: Conversion, made: Made, policy: dict[str, Any]) -> Non
     into.notes.note(made.source.document, "", text)
 
 
-SYSTEM = System("Kosmos", (GROUP,), convert)
+SYSTEM = System("Kosmos", (GROUP,), ("v1alpha1",), convert)

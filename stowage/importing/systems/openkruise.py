@@ -116,6 +116,7 @@ def _foreign(into: Conversion, made: Made) -> None:
 def _spec(spec: Part, made: Made) -> dict[str, Any]:
     spec.demand("subsets")
     subsets = [_subset(each, made) for each in spec.parts("subsets")]
+    _say_labels(spec, subsets)
     _one_type(spec, subsets, made)
     _open_end(spec, subsets)
     found = {
@@ -135,7 +136,7 @@ def _subset(part: Part, made: Made) -> dict[str, Any]:
             continue
         if key == beta:
             part.note(key, f"is {alpha} now, as v1alpha1 has it")
-        value = _required(part, key) if alpha.startswith("required") else _preferred(part, key)
+        value = _term(part.part(key)) if alpha.startswith("required") else _preferred(part, key)
         if value:
             found[alpha] = value
     if tolerations := _tolerations(part):
@@ -147,40 +148,42 @@ def _subset(part: Part, made: Made) -> dict[str, Any]:
     return found
 
 
-_LABELS = "chooses MemberClusters now: give these labels to the clusters that are meant"
-
-
-def _required(part: Part, key: str) -> dict[str, Any]:
-    term = _term(part.part(key))
-    if term:
-        part.note(key, f"{_LABELS} ({', '.join(_keys(term))})")
-    return term
-
-
 def _preferred(part: Part, key: str) -> list[dict[str, Any]]:
-    found = [
+    return [
         {"weight": each.need("weight", int), "preference": preference}
         for each in part.parts(key)
         if (preference := _term(each.part("preference")))
     ]
-    if found:
-        keys = dict.fromkeys(k for each in found for k in _keys(dig(each, "preference")))
-        part.note(key, f"prefers MemberClusters now, by their labels ({', '.join(keys)})")
-    return found
 
 
 def _term(term: Part) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for each in term.parts("matchExpressions"):
         wanted = {"key": each.need("key", str), "operator": each.need("operator", str)}
-        found.append({**wanted, **walk(each, {"values": keep(list)})})
+        found.append({**wanted, **walk(each, {"values": _texts})})
     if "matchFields" in term:
         term.lost("matchFields", "names nodes, and a subset is made of clusters; it is left out")
     return {"matchExpressions": found} if found else {}
 
 
-def _keys(term: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(each["key"] for each in term["matchExpressions"]))
+def _say_labels(spec: Part, subsets: list[dict[str, Any]]) -> None:
+    """One note on all labels that the terms ask for, and the values that they name."""
+    named: dict[str, dict[str, None]] = {}
+    for subset in subsets:
+        liked = [each["preference"] for each in subset.get("preferredNodeSelectorTerms", ())]
+        for term in filter(None, [subset.get("requiredNodeSelectorTerm"), *liked]):
+            for rule in term["matchExpressions"]:
+                named.setdefault(rule["key"], {}).update(dict.fromkeys(rule.get("values", ())))
+    if named:
+        text = "the terms choose MemberClusters now, and no nodes: give the clusters these labels:"
+        labels = [f"{key} ({', '.join(map(str, vs))})" if vs else key for key, vs in named.items()]
+        spec.note("subsets", f"{text} {', '.join(labels)}")
+
+
+def _texts(part: Part, key: str, made: dict[str, Any]) -> None:
+    made[key] = part.get(key, list)
+    if not all(isinstance(each, str) for each in made[key]):
+        raise part.document.error(f"{part.at(key)}: values are texts: write them in quotes")
 
 
 _TOLERATION = {key: keep(str) for key in ("key", "operator", "value", "effect")}
@@ -283,4 +286,4 @@ def _strategy(spec: Part) -> dict[str, Any]:
     return found
 
 
-SYSTEM = System("OpenKruise", (GROUP,), convert, FORMS)
+SYSTEM = System("OpenKruise", (GROUP,), ("v1alpha1", "v1beta1"), convert, FORMS)
