@@ -32,6 +32,12 @@ LABEL_WORKLOAD_UID = f"{GROUP}/workload-uid"
 OWNER_PREFIX = f"owner.{GROUP}/"
 """Annotation prefix on member objects: `owner.stowage.dev/<workload uid>: <namespace>/<name>`."""
 
+POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+"""Annotation of a pod that Kubernetes reads: a ReplicaSet removes the pods of the lowest first."""
+
+ANNOTATION_DELETION_COST = f"{GROUP}/deletion-cost"
+"""On pods on the members: the `POD_DELETION_COST` that we wrote there, to know it for ours."""
+
 ANNOTATION_HUB = f"{GROUP}/hub"
 """On every object that the propagator writes to a member: the UID of the hub's kube-system.
 

@@ -295,7 +295,8 @@ class ClusterShare(Model):
     capacity_version: Version | None = None
     """The MemberCluster's resourceVersion from which on its capacity counts `scheduled`."""
     current: Count = 0
-    """Pods that are there for it, those that end included."""
+    """Pods that are there for it, those that end included; 0 where scheduled and unschedulable are
+    all of them."""
     finished: Count = 0
     """Units of a Job that ended: they need no room any more."""
     ready: Count = 0

@@ -44,6 +44,7 @@ from propagator.removal.prune import Pruner
 from propagator.removal.remover import Remover
 from propagator.status.controller import Reporter
 from propagator.status.observation import Survey
+from propagator.units.cost_writer import CostWriter
 
 STALE_SECONDS = 0.5
 """Until the view of the hub is looked at again that is too old to be acted on."""
@@ -98,6 +99,7 @@ class WorkloadPlacements:
             gate=Gate(ground, judged=self._judged),
             note=self._reporter.note,
         )
+        self._costs = CostWriter(ground, workloads=self._hub)
         self._pauses: Pauses[tuple[str, Key]] = Pauses(
             clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
@@ -118,6 +120,7 @@ class WorkloadPlacements:
             tasks.create_task(self._wakes.run())
             tasks.create_task(self._reports.run())
             tasks.create_task(self._idle.run())
+            tasks.create_task(self._costs.run())
             tasks.create_task(self._report())
 
     async def _report(self) -> None:

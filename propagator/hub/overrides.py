@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -20,6 +20,10 @@ from machinery.types.bounds import MESSAGE, MOST_UNITS, NAME, between, clean
 
 MOST_COST = 2**31 - 1
 """Kubernetes keeps a deletion cost in 32 bits."""
+
+
+Costs: TypeAlias = tuple[tuple[int, int], ...]
+"""(deletion cost, units), the highest cost first; empty where the pods' are left alone."""
 
 
 class _Cost(msgspec.Struct, frozen=True, gc=False):
@@ -45,8 +49,7 @@ class Override:
     subset: str = ""
     patch: bytes = b""
     """A strategic merge patch of the pod template, as JSON in one spelling; empty without one."""
-    costs: tuple[tuple[int, int], ...] = ()
-    """(deletion cost, units), the highest cost first; empty where the pods' are left alone."""
+    costs: Costs = ()
 
     @property
     def digest(self) -> str:

@@ -24,9 +24,9 @@ import msgspec
 
 from machinery.clock import parse_timestamp
 from machinery.types import quantities
-from machinery.types.bounds import MOST_AMOUNT, NAME, TAINTS
+from machinery.types.bounds import MOST_AMOUNT, NAME, TAINTS, WORD
 from machinery.types.metadata import Meta, Object
-from propagator.members.pods import Claim, claim_of
+from propagator.members.pods import Claim, claim_of, cost_of
 from propagator.members.sanitize import check_texts, is_label_key, is_label_value, resources
 
 MAX_GROUPS = 64
@@ -76,6 +76,10 @@ class Pod(Object, frozen=True):
     requests: Amounts = ()
     ready: bool = False
     unschedulable: datetime | None = None
+    cost: int | None = None
+    """The deletion cost that we gave it; None also where somebody changed it since."""
+    marked: bool = False
+    """Whether we gave it one."""
 
     @property
     def facts(self) -> tuple[Any, ...]:
@@ -167,13 +171,16 @@ def slim_pod(pod: Object) -> Object:
     check_texts(pod.spec.node_name, *(claim or ()))
     conditions = {each.type: each for each in pod.status.conditions}
     ready = _true(conditions.get("Ready")) and not pod.metadata.deleting
+    cost, marked = cost_of(pod.metadata) if claim is not None else (None, False)
     return Pod(
-        metadata=_slim_meta(pod.metadata),
+        metadata=_slim_meta(pod.metadata, moments=claim is not None),
         node=sys.intern(pod.spec.node_name),
         claim=claim,
         requests=_shared(_requests(pod)) if pod.spec.node_name else (),
         ready=ready,
         unschedulable=_waiting_since(pod, conditions.get("PodScheduled")),
+        cost=cost,
+        marked=marked,
     )
 
 
@@ -362,9 +369,14 @@ def _amounts(said: Mapping[str, str | int | float]) -> Amounts:
     return tuple((res, quantities.bounded(res, said[res])) for res in resources(said))
 
 
-def _slim_meta(meta: Meta) -> Meta:
-    """What an informer needs; the empty rest is one object for all."""
+def _slim_meta(meta: Meta, *, moments: bool = False) -> Meta:
+    """What an informer needs; the empty rest is one object for all.
+
+    With `moments`, also when it was made, and whether it ends: many were made in one second.
+    """
     return Meta(
+        creation_timestamp=sys.intern(meta.creation_timestamp[:WORD]) if moments else "",
+        deletion_timestamp="ends" if moments and meta.deleting else None,
         name=meta.name,
         namespace=sys.intern(meta.namespace),
         uid=meta.uid,

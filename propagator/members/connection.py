@@ -151,6 +151,11 @@ class Link:
             self.watches.follow(resource)
 
     @property
+    def pods(self) -> Informer[Object]:
+        """Every `Pod` that has not ended."""
+        return self._pods
+
+    @property
     def counted(self) -> bool:
         """True while every pod is seen."""
         return self._pods.trusted

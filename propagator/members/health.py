@@ -192,6 +192,8 @@ class UnitCounts:
     """Pods that the member's scheduler found no room for."""
     oldest_unschedulable: datetime | None = None
     """Since when the first of them has been waiting."""
+    current: int = 0
+    """Pods that are there, waiting and ending ones included."""
     capacity_version: int | None = None
     """The MemberCluster's version from which on the hub's capacity counts `scheduled`; None where
     nothing is counted, and on a hub whose versions are no numbers."""
@@ -205,6 +207,7 @@ Placed: TypeAlias = dict[Claim, int]
 class _Held:
     """Pods that say the same of themselves, as they are."""
 
+    pods: int = 0
     scheduled: int = 0
     ready: int = 0
     unschedulable: int = 0
@@ -268,6 +271,7 @@ class UnitLedger:
             sum(each.ready for each in held),
             sum(each.unschedulable for each in held),
             min(chain.from_iterable(waiting), default=None),
+            sum(each.pods for each in held),
             since,
         )
 
@@ -279,6 +283,7 @@ class UnitLedger:
     def _add(self, pod: Pod, claim: Claim, sign: int) -> None:
         counts = self._counts.setdefault(claim, _Held())
         self._claims[claim.uid, claim.namespace].add(claim)
+        counts.pods += sign
         counts.scheduled += sign * bool(pod.node)
         counts.ready += sign * pod.ready
         if pod.unschedulable is not None:

@@ -9,17 +9,19 @@ to be watched. Of a custom kind nobody knows how it makes its pods: there the na
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import lru_cache
 from typing import NamedTuple
 
-from crds.names import LABEL_WORKLOAD_UID
+from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import group_of
 from machinery.types.metadata import Meta
 from propagator.hub.workload_types import Workload
 
 LABEL_TEMPLATE_HASH = "pod-template-hash"
 _NAME_LIMIT = 253
+_NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
 class Claim(NamedTuple):
@@ -57,6 +59,17 @@ def claim_of(meta: Meta) -> Claim | None:
         group, kind, name = group_of(maker.api_version), maker.kind, maker.name
     digest = meta.labels.get(LABEL_TEMPLATE_HASH, "")
     return _shared(Claim(uid, sys.intern(meta.namespace), group, kind, name, digest))
+
+
+def cost_of(meta: Meta) -> tuple[int | None, bool]:
+    """The deletion cost that we gave a pod, None where it is another one now; and whether we did.
+
+    Any other deletion cost is somebody else's, and tells us nothing.
+    """
+    mark = meta.annotations.get(ANNOTATION_DELETION_COST)
+    if mark is None or mark != meta.annotations.get(POD_DELETION_COST):
+        return None, mark is not None
+    return (int(mark) if _NUMBER.fullmatch(mark) else None), True
 
 
 def main_of(workload: Workload) -> Main:

@@ -35,6 +35,7 @@ _MARK = "capacityVersion"
 _FACTS = (
     "scheduled",
     _MARK,
+    "current",
     "finished",
     "ready",
     "unschedulable",
@@ -44,6 +45,7 @@ _FACTS = (
     "loadBalancer",
 )
 """What a cluster said last, kept for as long as it says nothing else."""
+_COUNTS = ("scheduled", "current", "ready", "unschedulable", "updated", "finished")
 _WAITS = (ShareState.PENDING.value, ShareState.FAILED.value)
 _BEGUN = (ShareState.CREATING.value, ShareState.RUNNING.value)
 
@@ -133,12 +135,14 @@ def share_of(seen: Seen, kind: str, before: Mapping[str, Any], *, said: int) -> 
         "name": seen.name,
         "replicas": seen.wish.units,
         # As the schema's defaults: what the hub would add counts as news each time otherwise.
-        **dict.fromkeys(("scheduled", "ready", "unschedulable", "updated", "finished"), 0),
+        **dict.fromkeys(_COUNTS, 0),
         **{fact: before[fact] for fact in _FACTS if fact in before},
         **facts,
         "state": state.value,
         "message": message[:MESSAGE_LIMIT],
     }
+    if seen.contact is Contact.SERVING and seen.units is not None:
+        entry["current"] = _current(seen.units, entry)
     told = {key: value for key, value in entry.items() if value is not None}
     return Share(seen, word, _unless_marked_anew(told, before))
 
@@ -215,6 +219,12 @@ def _facts(seen: Seen, word: Word, readiness: Readiness) -> dict[str, Any]:
     if word is Word.KNOWN and outcome and outcome.reason is None and seen.main is not None:
         facts["observedGeneration"] = outcome.wish.generation
     return facts
+
+
+def _current(units: UnitCounts, entry: Mapping[str, Any]) -> int:
+    """Nothing where it is what the other counts say, as most of the time: entries are many."""
+    told = entry["scheduled"] + entry["unschedulable"]
+    return 0 if units.current <= told else units.current
 
 
 def _state(

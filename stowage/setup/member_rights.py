@@ -51,6 +51,8 @@ _MANAGED: Sequence[tuple[str, Sequence[str]]] = (
 """The kinds that a Workload may hold by itself, by group; they are read in all namespaces."""
 _CONFIDENTIAL = ["configmaps", "secrets"]
 """They are read in the namespaces that were given, and nowhere else."""
+_PRICE = {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}
+"""To say of its pods which go first when a share shrinks: an annotation of each pod itself."""
 _CANARY = "stowage-is-bounded"
 _ASK = {
     "nonResourceURLs": ["/readyz", "/version", "/api", "/api/*", "/apis", "/apis/*"],
@@ -79,6 +81,7 @@ def narrow(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
     tenant = [
         *_managed(_WRITE),
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
+        _PRICE,
         *(each.rule(_WRITE) for each in inside),
     ]
     watched = {"apiGroups": [""], "resources": ["nodes", "pods", "serviceaccounts"], "verbs": _SEE}
@@ -106,6 +109,7 @@ def cluster(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
     """What lets it write in all namespaces; `cluster_policy` has to be in force before."""
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": _SEE},
+        _PRICE,
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "create"]},
         {"apiGroups": [""], "resources": [*_CONFIDENTIAL, "serviceaccounts"], "verbs": _WRITE},
         *_managed(_WRITE),

@@ -99,6 +99,7 @@ SAID: Mapping[str, Any] = {
     "ready": 3,
     "unschedulable": 0,
     "updated": 3,
+    "current": 0,
     "finished": 0,
     "observedGeneration": 1,
     "state": "Running",
@@ -207,7 +208,7 @@ async def test_it_is_the_version_of_the_write_that_tells_the_capacity() -> None:
         await look()
         first, free = stored()
         assert free == "7"
-        assert units.counts(MAIN) == UnitCounts(2, capacity_version=first)
+        assert units.counts(MAIN) == UnitCounts(2, current=2, capacity_version=first)
         writes = len(hub.writes())
         await look()
         hub.edit(MEMBER_CLUSTERS, "m1", {"metadata": {"labels": {"tier": "gold"}}})
@@ -215,9 +216,9 @@ async def test_it_is_the_version_of_the_write_that_tells_the_capacity() -> None:
         assert len(hub.writes()) == writes, "nothing new costs no write"
         assert units.counts(MAIN).capacity_version == first
         units.run("c")
-        assert units.counts(MAIN) == UnitCounts(2, capacity_version=first)
+        assert units.counts(MAIN) == UnitCounts(2, current=3, capacity_version=first)
         await look()
         second, free = stored()
         assert (free, second > first) == ("6500m", True)
-        assert units.counts(MAIN) == UnitCounts(3, capacity_version=second)
+        assert units.counts(MAIN) == UnitCounts(3, current=3, capacity_version=second)
         assert len(hub.writes()) == writes + 1

@@ -191,8 +191,8 @@ def test_units_are_counted_by_workload():
     assert ledger.replace(None, pod("c", workload="u2", node="n1", ready=True)) == {"u2"}
     assert ledger.replace(None, pod("stranger", workload="", node="n1")) == set()
     assert ledger.publish(ledger.placed(), None) == {"u1", "u2"}
-    assert ledger.counts(main("u1")) == UnitCounts(scheduled=2, ready=1)
-    assert ledger.counts(main("u2")) == UnitCounts(scheduled=1, ready=1)
+    assert ledger.counts(main("u1")) == UnitCounts(scheduled=2, ready=1, current=2)
+    assert ledger.counts(main("u2")) == UnitCounts(scheduled=1, ready=1, current=1)
     assert ledger.counts(main("u3")) == UnitCounts()
 
 
@@ -202,23 +202,27 @@ def test_waiting_units_tell_since_when():
     ledger.replace(None, pod("a", unschedulable=newer))
     ledger.replace(None, pod("b", unschedulable=older))
     assert ledger.counts(main("u1")) == UnitCounts(
-        None, unschedulable=2, oldest_unschedulable=older
+        None, unschedulable=2, oldest_unschedulable=older, current=2
     )
     assert ledger.replace(pod("b", unschedulable=older), pod("b", node="n1")) == {"u1"}
     ledger.publish(ledger.placed(), None)
     assert ledger.counts(main("u1")) == UnitCounts(
-        scheduled=1, unschedulable=1, oldest_unschedulable=newer
+        scheduled=1, unschedulable=1, oldest_unschedulable=newer, current=2
     )
     ledger.replace(pod("a", unschedulable=newer), None)
-    assert ledger.counts(main("u1")) == UnitCounts(scheduled=1)
+    assert ledger.counts(main("u1")) == UnitCounts(scheduled=1, current=1)
 
 
 def test_a_unit_holds_room_for_us_once_the_hub_knows_that_it_is_taken():
     ledger = UnitLedger()
     ledger.replace(None, pod("a", node="n1", ready=True))
-    assert ledger.counts(main("u1")) == UnitCounts(scheduled=None, ready=1), "nothing was told yet"
+    assert ledger.counts(main("u1")) == UnitCounts(scheduled=None, ready=1, current=1), (
+        "nothing was told yet"
+    )
     ledger.publish({}, None)
-    assert ledger.counts(main("u1")) == UnitCounts(scheduled=0, ready=1), "still in flight"
+    assert ledger.counts(main("u1")) == UnitCounts(scheduled=0, ready=1, current=1), (
+        "still in flight"
+    )
     taken = ledger.placed()
     ledger.replace(None, pod("b", node="n1"))
     assert ledger.publish(taken, None) == {"u1"}
@@ -273,4 +277,5 @@ def test_counting_change_by_change_equals_counting_all(changes):
             ready=sum(each.ready for each in pods),
             unschedulable=len(waiting),
             oldest_unschedulable=min(waiting, default=None),
+            current=len(pods),
         )

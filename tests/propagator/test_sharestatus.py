@@ -32,6 +32,7 @@ RAN = {
     "ready": 3,
     "unschedulable": 0,
     "updated": 3,
+    "current": 0,
     "finished": 0,
     "observedGeneration": 1,
     "state": "Running",
@@ -141,6 +142,18 @@ def test_what_is_not_known_of_a_serving_member_keeps_its_last_number():
     share, _ = told(seen(main=main(3), units=UnitCounts(3), load_balancer={}), WAITS, said=GOOD)
     assert "unschedulableSince" not in share.entry
     assert "loadBalancer" not in share.entry
+
+
+@pytest.mark.proves("W24", "W25")
+def test_pods_that_no_other_number_counts_are_told():
+    ending = UnitCounts(2, unschedulable=1, current=5)
+    share, _ = told(seen(main=main(3), units=ending), RAN, said=GOOD)
+    assert share.entry["current"] == 5, "two end, or wait for nobody knows what"
+    share, _ = told(seen(Contact.AWAY), dict(share.entry), said=GOOD)
+    assert share.entry["current"] == 5, "nothing else is known of them"
+    usual = UnitCounts(2, unschedulable=1, current=3)
+    share, _ = told(seen(main=main(3), units=usual), RAN, said=GOOD)
+    assert share.entry["current"] == 0, "they are what the other numbers say"
 
 
 @pytest.mark.proves("R5")

@@ -47,6 +47,8 @@ WORST = (
     "create deployments.apps -n kube-system",
     "create deployments.apps -n default",
     "create pods -n kube-system",
+    "patch pods -n kube-system",
+    "patch pods -n default",
     "create pods --subresource=exec -n kube-system",
     "get nodes --subresource=proxy",
     "get pods --subresource=log -n kube-system",

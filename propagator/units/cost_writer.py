@@ -1,0 +1,315 @@
+"""Writes deletion costs onto the pods of members: calmly, each member by itself, and only changes.
+
+The controller says in status.overrides how many units of a cluster have which cost; here they are
+given to pods (`deletion_costs`), by a patch of each pod itself, as a change of its template would
+restart it. That a pod has no cost yet, or the wrong one, is no fault of the share: what goes wrong
+here is told in the log and by a metric, and tried again later. Where a member does not let us patch
+pods it is told so once, and asked again after a while, by a single pod.
+
+Each member has a worker of its own, made with the first costs that are wanted there, so that a slow
+one delays nobody. An override that goes takes the costs with it that were written for it, also
+those of an earlier process: each pod of ours says so itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from crds.names import ANNOTATION_DELETION_COST, POD_DELETION_COST
+from machinery import logs, metrics
+from machinery.api.lanes import working_for
+from machinery.api.resources import PODS
+from machinery.api.responses import shaped
+from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError
+from machinery.runtime.fair_queue import namespace_of
+from machinery.runtime.keyed_backoff import Pauses
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.bounds import FOR_ONE_WORKLOAD
+from machinery.types.metadata import Key
+from propagator.execution.errors import says_no
+from propagator.hub.overrides import Costs
+from propagator.hub.workload_types import Workload
+from propagator.hub.workloads import UID_INDEX, HubWorkloads
+from propagator.leadership import Ground
+from propagator.members.capacity import Pod, WirePod
+from propagator.members.connection import Link
+from propagator.members.pods import made_by, main_of
+from propagator.members.session import MemberSession
+from propagator.units.deletion_costs import Change, changes
+from propagator.units.followed_pods import FollowedPods
+
+LOG = logs.get(__name__)
+GATHER_SECONDS = 1.0
+"""Pods come and become ready in crowds: for so long a change of them is waited for the next."""
+PER_SECOND = 25
+"""Pods that are written on one member."""
+STALE_SECONDS = 1.0
+"""Until the view of the hub is looked at again that is too old to be acted on."""
+FIRST_PAUSE, LONGEST_PAUSE = 60.0, 900.0
+"""Between two requests into a namespace of a member that does not let us patch pods."""
+FIRST_POD_PAUSE, LONGEST_POD_PAUSE = 5.0, 300.0
+"""Between two of one pod that was refused, or that somebody gave another cost than ours."""
+_BASE_DELAY = 1.0
+_ENDED = ("Succeeded", "Failed")
+
+WRITES = metrics.counter(
+    "stowage_deletion_cost_writes_total",
+    "Patches of pods on members for their deletion cost",
+    ("result",),
+    zero=[("written",), ("refused",), ("failed",)],
+)
+
+
+class _Which(NamedTuple):
+    """A pod: its member's name, its Workload's UID, and its own."""
+
+    member: str
+    workload: str
+    pod: str
+
+
+class CostWriter:
+    """See the module. Made for one term of leadership; it listens from then on, and `run` works."""
+
+    def __init__(self, ground: Ground, *, workloads: HubWorkloads) -> None:
+        self._fleet = ground.fleet
+        self._clock = ground.clock
+        self._fresh = ground.fresh
+        self._hub = workloads
+        self._followed: WeakKeyDictionary[Link, FollowedPods] = WeakKeyDictionary()
+        self._marks: dict[str, set[str]] = {}  # members that may have marked pods, by UID
+        self._queues: dict[str, WorkQueue[Key]] = {}
+        self._begun: asyncio.Queue[tuple[str, WorkQueue[Key]]] = asyncio.Queue()
+        self._shut: Pauses[tuple[str, str]] = Pauses(
+            clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        )
+        self._told: set[tuple[str, str]] = set()  # where it is known that we may not
+        self._pods: Pauses[_Which] = Pauses(
+            clock=ground.clock, base=FIRST_POD_PAUSE, cap=LONGEST_POD_PAUSE
+        )
+        workloads.informer.add_handler(self._workload_changed)
+        ground.fleet.on_change(self._member_changed)
+
+    async def run(self) -> None:
+        """Write, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                member, queue = await self._begun.get()
+                tend = functools.partial(self._tend, member)
+                tasks.create_task(work(queue, tend, workers=1, log=LOG))
+
+    # --- who has to be looked at ------------------------------------------------------------------
+
+    def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._gone(old)
+            old = None
+        if new is None or (old is not None and _same(old, new)):
+            return
+        before = set(old.overrides.with_costs()) if old is not None else set()
+        for member in before | set(new.overrides.with_costs()) | self._marks.get(new.uid, set()):
+            if old is None or _wanted(old, member) != _wanted(new, member):
+                self._wake(member, new)
+
+    def _gone(self, workload: Workload) -> None:
+        for member in self._marks.pop(workload.uid, set()) | set(workload.overrides.with_costs()):
+            if (pods := self._pods_on(member)) is not None:
+                pods.leave(workload.uid)
+        self._pods.drop(lambda of: of.workload == workload.uid)
+
+    def _wake(self, member: str, workload: Workload, after: float = 0.0) -> None:
+        """Have a share looked at, where the member's pods are known; else that comes with them."""
+        pods = self._pods_on(member)
+        if pods is None:
+            return
+        pods.follow([workload.uid])
+        queue = self._queues.get(member)
+        if queue is None:
+            queue = self._queues[member] = WorkQueue(
+                name="deletion-costs", clock=self._clock, base_delay=_BASE_DELAY, flow=namespace_of
+            )
+            self._begun.put_nowait((member, queue))
+        queue.add_after(workload.metadata.key, after)
+
+    def _member_changed(self, member: str, key: Key | None) -> None:
+        """A member became ready, or is no more: on its pods of a Workload `_pods_changed` hears."""
+        if key is not None:
+            return
+        session = self._fleet.get(member)
+        if session is None:
+            self._removed(member)
+        elif session.link is not None and session.ready and session.link.counted:
+            self._attend(member, session.link)
+
+    def _removed(self, member: str) -> None:
+        if queue := self._queues.pop(member, None):
+            queue.shut_down()
+        for members in self._marks.values():
+            members.discard(member)
+        self._forget(member)
+
+    def _forget(self, member: str) -> None:
+        self._shut.drop(lambda of: of[0] == member)
+        self._told = {of for of in self._told if of[0] != member}
+        self._pods.drop(lambda of: of.member == member)
+
+    def _attend(self, member: str, link: Link) -> None:
+        """Its pods are known from now on."""
+        if link not in self._followed:
+            self._forget(member)  # other credentials may be allowed more
+            changed = functools.partial(self._pods_changed, member)
+            self._followed[link] = FollowedPods(link.pods, changed)
+        for workload in self._hub.touching(member):
+            if workload.overrides.of(member).costs:
+                self._wake(member, workload)
+        for uid in self._followed[link].all_marked():
+            self._pods_changed(member, uid)
+
+    def _pods_changed(self, member: str, uid: str) -> None:
+        """Pods of a Workload that has, or had, deletion costs there."""
+        pods = self._pods_on(member)
+        if pods is None or pods.marked(uid):
+            self._marks.setdefault(uid, set()).add(member)
+        for workload in self._hub.informer.by_index(UID_INDEX, uid):
+            self._wake(member, workload, GATHER_SECONDS)
+
+    def _pods_on(self, member: str) -> FollowedPods | None:
+        session = self._fleet.get(member)
+        link = session.link if session is not None else None
+        return self._followed.get(link) if link is not None else None
+
+    # --- one share --------------------------------------------------------------------------------
+
+    async def _tend(self, member: str, key: Key) -> float | None:
+        """Bring the pods of one share to their costs, a few at a time; as `work` has it."""
+        workload, session = self._hub.informer.get(key), self._fleet.get(member)
+        pods = self._pods_on(member)
+        if workload is None or session is None or pods is None or not session.ready:
+            return None
+        if not self._fresh():
+            return STALE_SECONDS
+        costs = _wanted(workload, member)
+        if costs is None or not (costs or pods.marked(workload.uid)):
+            pods.leave(workload.uid)
+            return None
+        shut = self._shut.left((member, workload.namespace))
+        if shut or not session.allows(workload.namespace):
+            return shut or None
+        return await self._write(session, workload, costs, pods.of(workload.uid))
+
+    async def _write(
+        self, session: MemberSession, workload: Workload, costs: Costs, pods: Collection[Pod]
+    ) -> float | None:
+        main, share = main_of(workload), (session.name, workload.uid)
+        ours = [pod for pod in pods if pod.claim is not None and made_by(pod.claim, main)]
+        todo = [
+            (change, self._pods.left(_Which(*share, change.pod.metadata.uid), change.cost))
+            for change in changes(ours, costs)
+        ]
+        due = [change for change, wait in todo if not wait]
+        if not due:
+            there = {pod.metadata.uid for pod in ours}
+            self._pods.drop(lambda of: of[:2] == share and of.pod not in there)
+            return min((wait for _, wait in todo), default=None)
+        few = due[: 1 if (session.name, workload.namespace) in self._told else FOR_ONE_WORKLOAD]
+        with working_for(workload.metadata.key):
+            await self._put_all(session, workload, few)
+        await self._clock.sleep(len(few) / PER_SECOND)
+        return 0.0
+
+    async def _put_all(
+        self, session: MemberSession, workload: Workload, few: Sequence[Change]
+    ) -> None:
+        """Raises the first fault that is about the member, and not about a pod."""
+        put = (self._put(session, workload.namespace, change) for change in few)
+        ended = await asyncio.gather(*put, return_exceptions=True)
+        for change, result in zip(few, ended, strict=True):
+            self._learn(session, workload, change, result)
+        for fault in ended:
+            if isinstance(fault, BaseException) and not _about_the_pod(fault):
+                raise fault
+
+    def _learn(
+        self, session: MemberSession, workload: Workload, change: Change, result: object
+    ) -> None:
+        """What is not as it was written is left alone for a while: others may want it otherwise."""
+        pod = _Which(session.name, workload.uid, change.pod.metadata.uid)
+        spoilt = change.pod.marked and change.pod.cost is None
+        if result is True and not spoilt:
+            self._pods.over(pod)
+        else:
+            self._pods.hold(pod, change.cost)
+        match result:
+            case bool():
+                WRITES.labels("written").inc()
+                self._told.discard((session.name, workload.namespace))
+            case Forbidden():
+                WRITES.labels("refused").inc()
+                self._shut_out(session, workload, result)
+            case _:
+                WRITES.labels("failed").inc()
+
+    def _shut_out(self, session: MemberSession, workload: Workload, fault: Forbidden) -> None:
+        where = (session.name, workload.namespace)
+        self._shut.hold(where)
+        if where in self._told:
+            return
+        self._told.add(where)
+        LOG.warning(
+            "%s: deletion costs are not written in namespace %s, so that the member alone decides "
+            "which pods go first: let the propagator patch pods there, as `stowage join` does: %s",
+            *where,
+            fault,
+            extra={"object": workload.owner},
+        )
+
+    async def _put(self, session: MemberSession, namespace: str, change: Change) -> bool:
+        """One pod, by its UID, so that a later one of its name is left alone; whether that shows.
+
+        Raises TransportError.
+        """
+        pod, link = change.pod, session.link
+        answer = await session.client_for(namespace).merge_patch(
+            PODS, pod.metadata.name, _patch(change), namespace=namespace
+        )
+        status = answer.get("status")
+        ended = isinstance(status, dict) and status.get("phase") in _ENDED
+        if link is None or link is not session.link or ended:
+            return False
+        with suppress(ValueError, TransportError):  # then the watch shall show it
+            link.pods.upsert(shaped(answer, WirePod))
+        shown = link.pods.get(pod.metadata.key)
+        return isinstance(shown, Pod) and shown.cost == change.cost
+
+
+def _patch(change: Change) -> dict[str, Any]:
+    """A cost that somebody else wrote over ours stays when ours goes."""
+    pod, text = change.pod, None if change.cost is None else str(change.cost)
+    annotations = {ANNOTATION_DELETION_COST: text, POD_DELETION_COST: text}
+    if text is None and pod.cost is None:
+        del annotations[POD_DELETION_COST]
+    return {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
+
+
+def _wanted(workload: Workload, member: str) -> Costs | None:
+    """None where there is no share, or one that goes: its pods go with it."""
+    if workload.metadata.deleting or member not in workload.placements:
+        return None
+    return workload.overrides.of(member).costs
+
+
+def _same(old: Workload, new: Workload) -> bool:
+    same = bytes(old.status.overrides) == bytes(new.status.overrides)
+    return same and old.placements == new.placements
+
+
+def _about_the_pod(fault: BaseException) -> bool:
+    """It went, is another one by now, or may not be patched."""
+    if isinstance(fault, NotFound | Conflict):
+        return True
+    return isinstance(fault, ApiError) and says_no(fault)

@@ -1,0 +1,60 @@
+"""Which pods of a share get which deletion cost. Pure.
+
+The controller says how many units of a cluster have which cost; which pods these are is decided
+here: the highest costs go to the pods that are ready, the lowest to those that still wait for a
+node. Among pods that fare alike those that have the higher cost already come first, then the older
+ones. So nothing is written while nothing happens, and a pod that was unready for a while does not
+take its cost back from the one that got it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from propagator.hub.overrides import MOST_COST, Costs
+from propagator.members.capacity import Pod
+
+
+class Change(NamedTuple):
+    """A pod that is to have another deletion cost; None: none of ours."""
+
+    pod: Pod
+    cost: int | None
+
+
+def changes(pods: Collection[Pod], costs: Costs) -> list[Change]:
+    """What is to be written, the lowest cost first: those are the pods that go next.
+
+    `pods` are those of the share, `costs` are (cost, units), the highest first. Without any, what
+    we wrote before goes.
+    """
+    there = [pod for pod in pods if not pod.metadata.deleting]
+    if not costs:
+        return [Change(pod, None) for pod in there if pod.marked]
+    lowest = min(cost for cost, _ in costs)
+    wanted = zip(sorted(there, key=_order), _each(costs, len(there)), strict=True)
+    found = [Change(pod, _leaving(pod, lowest) if c is None else c) for pod, c in wanted]
+    news = [change for change in found if change.cost != change.pod.cost]
+    return sorted(news, key=lambda change: change.cost or 0)
+
+
+def _order(pod: Pod) -> tuple[int, int, str, str]:
+    """The pods to keep come first."""
+    fares = 0 if pod.ready else 1 if pod.node else 2
+    before = -MOST_COST if pod.cost is None else pod.cost
+    return fares, -before, pod.metadata.creation_timestamp, pod.metadata.name
+
+
+def _each(costs: Costs, pods: int) -> Iterator[int | None]:
+    """One cost for each pod; None for those beyond the units, which are about to go."""
+    for cost, units in costs:
+        taken = min(units, pods)
+        pods -= taken
+        yield from [cost] * taken
+    yield from [None] * pods
+
+
+def _leaving(pod: Pod, lowest: int) -> int:
+    """A share that shrinks lets go of the pods that were the cheapest when it did."""
+    return lowest if pod.cost is None else min(pod.cost, lowest)

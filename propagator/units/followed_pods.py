@@ -1,0 +1,99 @@
+"""The pods of some Workloads on one member, kept beside the informer that shows all of them.
+
+A member has many more pods than anything else, and few are asked for by their Workload. So they are
+not indexed: who is followed is found by one walk over all pods, and kept up to date from then on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from typing import cast
+
+from machinery.runtime.store import Cache
+from machinery.types.metadata import Key, Object
+from propagator.members.capacity import Pod
+
+
+class FollowedPods:
+    """Of one link. `changed(uid)` hears when a pod of a followed Workload, or a marked one, did."""
+
+    def __init__(self, pods: Cache[Object], changed: Callable[[str], None]) -> None:
+        self._all = pods
+        self._changed = changed
+        self._followed: dict[str, dict[Key, Pod]] = {}
+        self._unread: set[str] = set()
+        self._marked: Counter[str] = Counter()
+        pods.add_handler(self._hear)
+
+    def follow(self, uids: Iterable[str]) -> None:
+        """Keep the pods of these Workloads; of many at once they are found by a single walk."""
+        new = set(uids) - self._followed.keys()
+        self._unread |= new
+        self._followed |= {uid: {} for uid in new}
+
+    def of(self, uid: str) -> Collection[Pod]:
+        """The pods that claim to be of a Workload, which is followed from now on."""
+        self.follow([uid])
+        if self._unread:
+            self._read()
+        return list(self._followed[uid].values())
+
+    def marked(self, uid: str) -> bool:
+        """Whether one of its pods has a deletion cost of ours."""
+        return self._marked[uid] > 0
+
+    def all_marked(self) -> list[str]:
+        """The Workloads, by UID, of which that is true."""
+        return list(self._marked)
+
+    def leave(self, uid: str) -> None:
+        """Nobody asks for the pods of that Workload any more."""
+        self._followed.pop(uid, None)
+        self._unread.discard(uid)
+
+    def _read(self) -> None:
+        for pod in cast("Collection[Pod]", self._all.values()):
+            if pod.claim is not None and pod.claim.uid in self._unread:
+                self._followed[pod.claim.uid][pod.metadata.key] = pod
+        self._unread.clear()
+
+    def _hear(self, old: Object | None, new: Object | None) -> None:
+        before, after = cast("Pod | None", old), cast("Pod | None", new)
+        touched = {self._forget(before), self._keep(after)} - {""}
+        if before is not None and after is not None and _alike(before, after):
+            return
+        for uid in touched:
+            if uid in self._followed or (after is not None and after.marked):
+                self._changed(uid)
+
+    def _forget(self, pod: Pod | None) -> str:
+        """The UID of its Workload, empty where it has none."""
+        if pod is None or pod.claim is None:
+            return ""
+        uid = pod.claim.uid
+        self._followed.get(uid, {}).pop(pod.metadata.key, None)
+        if pod.marked:
+            self._marked[uid] -= 1
+            if not self._marked[uid]:
+                del self._marked[uid]
+        return uid
+
+    def _keep(self, pod: Pod | None) -> str:
+        if pod is None or pod.claim is None:
+            return ""
+        uid = pod.claim.uid
+        if uid in self._followed:
+            self._followed[uid][pod.metadata.key] = pod
+        if pod.marked:
+            self._marked[uid] += 1
+        return uid
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    """Whether they are worth the same, and have what they are worth."""
+    mine, theirs = (
+        (pod.ready, bool(pod.node), pod.cost, pod.marked, pod.metadata.deleting, pod.claim)
+        for pod in (one, other)
+    )
+    return mine == theirs

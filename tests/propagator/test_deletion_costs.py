@@ -1,0 +1,249 @@
+"""Deletion costs: which pods get which, and how pods are followed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
+from machinery.runtime.store import Cache
+from machinery.types.metadata import Meta, Object
+from propagator.members.capacity import Pod, WirePod, slim_pod
+from propagator.members.pods import Claim
+from propagator.units.deletion_costs import changes
+from propagator.units.followed_pods import FollowedPods
+
+READY = {"node": "n1", "ready": True}
+
+
+def pod(name: str, *, age: int = 0, uid: str = "u1", ends: bool = False, **more: Any) -> Pod:
+    made = f"2026-01-01T00:00:{59 - age:02}Z"
+    meta = Meta(
+        name=name,
+        namespace="shop",
+        uid=f"{name}-{uid}",
+        creation_timestamp=made,
+        deletion_timestamp="ends" if ends else None,
+    )
+    claim = Claim(uid, "shop", "apps", "ReplicaSet", "web-1", "1")
+    return Pod(metadata=meta, claim=claim, **more)
+
+
+def costing(cost: int | None, marked: bool = True, **more: Any) -> dict[str, Any]:
+    return {"cost": cost, "marked": marked, **READY, **more}
+
+
+def given_to(pods: Iterable[Pod], *costs: tuple[int, int]) -> dict[str, int | None]:
+    return {change.pod.metadata.name: change.cost for change in changes(list(pods), tuple(costs))}
+
+
+def after(pods: Sequence[Pod], *costs: tuple[int, int]) -> list[Pod]:
+    """The pods once everything has been written."""
+    news = {change.pod.metadata.name: change.cost for change in changes(pods, tuple(costs))}
+    return [
+        msgspec.structs.replace(p, cost=(cost := news[p.metadata.name]), marked=cost is not None)
+        if p.metadata.name in news
+        else p
+        for p in pods
+    ]
+
+
+@pytest.mark.proves("W14")
+def test_the_ready_and_oldest_pods_are_kept_the_longest() -> None:
+    pods = [
+        pod("young", age=1, **READY),
+        pod("old", age=9, **READY),
+        pod("starting", age=20, node="n1"),
+        pod("waiting", age=30),
+    ]
+    assert given_to(pods, (200, 2), (100, 1), (-100, 1)) == {
+        "old": 200,
+        "young": 200,
+        "starting": 100,
+        "waiting": -100,
+    }
+    written = [change.cost for change in changes(pods, ((200, 2), (100, 1), (-100, 1)))]
+    assert written == [-100, 100, 200, 200], "those that go next are written first"
+
+
+def test_nothing_is_written_while_nothing_changes() -> None:
+    pods = [pod(f"p{n}", age=n, **READY) for n in range(5)]
+    settled = after(pods, (200, 3), (-100, 2))
+    assert given_to(settled, (200, 3), (-100, 2)) == {}
+    assert given_to(reversed(settled), (200, 3), (-100, 2)) == {}
+
+
+def test_a_pod_that_was_unready_does_not_take_its_cost_back() -> None:
+    a, b = pod("a", age=9, **costing(200)), pod("b", age=1, **costing(-100))
+    unready = msgspec.structs.replace(a, ready=False)
+    swapped = after([unready, b], (200, 1), (-100, 1))
+    assert [each.cost for each in swapped] == [-100, 200]
+    ready = [msgspec.structs.replace(each, ready=True) for each in swapped]
+    assert given_to(ready, (200, 1), (-100, 1)) == {}
+
+
+@pytest.mark.proves("W15")
+def test_a_cap_that_falls_marks_the_newest_pods_anew() -> None:
+    pods = [pod(f"p{n}", age=n, **costing(200)) for n in range(4)]
+    assert given_to(pods, (200, 3), (-100, 1)) == {"p0": -100}
+
+
+@pytest.mark.proves("W13", "W14")
+def test_while_a_share_shrinks_the_pods_that_go_keep_their_low_cost() -> None:
+    kept = [pod(f"k{n}", age=n, **costing(200)) for n in range(2)]
+    going = [pod(f"g{n}", age=30 + n, **costing(-100)) for n in range(3)]
+    assert given_to([*kept, *going], (200, 2)) == {}, "the member has not removed them yet"
+    assert given_to([*kept, *going], (200, 3)) == {"g2": 200}
+
+
+def test_pods_beyond_the_units_get_the_lowest_cost() -> None:
+    pods = [pod("a", age=9, **costing(200)), pod("surge", **READY)]
+    assert given_to(pods, (200, 1)) == {"surge": 200}
+    assert given_to(pods, (200, 1), (100, 0)) == {"surge": 100}
+    assert given_to([], (200, 1)) == {}
+
+
+def test_what_ends_counts_no_more() -> None:
+    pods = [pod("ends", age=9, ends=True, node="n1", cost=200, marked=True), pod("new", **READY)]
+    assert given_to(pods, (200, 1), (-100, 1)) == {"new": 200}
+
+
+def test_without_costs_ours_go_and_nobody_elses() -> None:
+    pods = [
+        pod("ours", **costing(200)),
+        pod("spoilt", **costing(None)),
+        pod("none", **READY),
+    ]
+    assert given_to(pods) == {"ours": None, "spoilt": None}
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda age, ready, node, cost: {
+                "age": age,
+                "ready": ready,
+                "node": "n1" if node or ready else "",
+                "cost": cost,
+                "marked": cost is not None,
+            },
+            st.integers(0, 59),
+            st.booleans(),
+            st.booleans(),
+            st.sampled_from([None, 200, 100, -100]),
+        ),
+        max_size=12,
+    ),
+    st.lists(st.tuples(st.sampled_from([200, 100, -100]), st.integers(0, 6)), max_size=3),
+)
+def test_the_numbers_are_those_that_were_asked_for(
+    shapes: list[dict[str, Any]], costs: list[tuple[int, int]]
+) -> None:
+    wanted = tuple(sorted(dict(costs).items(), reverse=True))
+    pods = [pod(f"p{n}", **shape) for n, shape in enumerate(shapes)]
+    settled = after(pods, *wanted)
+    assert given_to(settled, *wanted) == {}
+    if sum(units for _, units in wanted) == len(pods):
+        had = Counter(each.cost for each in settled)
+        assert had == Counter({cost: units for cost, units in wanted if units})
+
+
+# --- what is kept of a pod ------------------------------------------------------------------------
+
+
+def wire(**annotations: str) -> WirePod:
+    return msgspec.convert(
+        {
+            "metadata": {
+                "name": "a",
+                "namespace": "shop",
+                "uid": "a-1",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {LABEL_WORKLOAD_UID: "u1"},
+                "annotations": annotations,
+            }
+        },
+        WirePod,
+    )
+
+
+@pytest.mark.parametrize(
+    ("mark", "value", "kept"),
+    [
+        (None, None, (None, False)),
+        (None, "200", (None, False)),
+        ("200", "200", (200, True)),
+        ("-100", "-100", (-100, True)),
+        ("200", "7", (None, True)),
+        ("200", None, (None, True)),
+        ("1e3", "1e3", (None, True)),
+        ("9" * 5000, "9" * 5000, (None, True)),
+    ],
+)
+def test_a_cost_is_ours_only_where_we_said_so(
+    mark: str | None, value: str | None, kept: tuple[int | None, bool]
+) -> None:
+    annotations = {ANNOTATION_DELETION_COST: mark, POD_DELETION_COST: value}
+    found = slim_pod(wire(**{key: text for key, text in annotations.items() if text is not None}))
+    assert isinstance(found, Pod)
+    assert (found.cost, found.marked) == kept
+    assert found.metadata.creation_timestamp == "2026-01-01T00:00:00Z"
+
+
+# --- followed pods --------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcd"),
+            st.sampled_from(["u1", "u2", ""]),
+            st.booleans(),
+            st.sampled_from(["come", "go", "follow", "leave"]),
+        ),
+        max_size=40,
+    )
+)
+def test_followed_pods_are_all_there_are(steps: list[tuple[str, str, bool, str]]) -> None:
+    held: dict[str, Pod] = {}
+    shown: Cache[Object] = Cache()
+    followed = FollowedPods(shown, lambda uid: None)
+    for name, uid, marked, step in steps:
+        match step:
+            case "come":
+                held[name] = one = pod(name, uid=uid, marked=marked)
+                shown.replace(one if uid else msgspec.structs.replace(one, claim=None))
+            case "go" if name in held:
+                shown.lose(held.pop(name))
+            case "follow":
+                followed.follow([uid])
+            case "leave":
+                followed.leave(uid)
+    for uid in ("u1", "u2"):
+        mine = {p.metadata.name for p in held.values() if p.claim and p.claim.uid == uid}
+        assert {p.metadata.name for p in followed.of(uid)} == mine
+        marked = any(held[name].marked for name in mine)
+        assert followed.marked(uid) is marked
+        assert (uid in followed.all_marked()) is marked
+
+
+def test_who_is_told_of_which_pods() -> None:
+    told: list[str] = []
+    shown: Cache[Object] = Cache()
+    shown.replace(pod("before", marked=True))
+    followed = FollowedPods(shown, told.append)
+    assert told == ["u1"], "a marked one is told of, whoever is followed"
+    shown.replace(pod("other", uid="u2"))
+    assert told == ["u1"]
+    followed.follow(["u2"])
+    assert [each.metadata.name for each in followed.of("u2")] == ["other"]
+    shown.replace(pod("other", uid="u2", ready=True))
+    assert told == ["u1", "u2"]
+    shown.replace(pod("other", uid="u2", ready=True, requests=(("cpu", 1),)))
+    assert told == ["u1", "u2"], "that is no matter here"
