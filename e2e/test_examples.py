@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -236,19 +237,24 @@ def test_an_adaptive_spread_goes_on_at_once_where_no_node_takes_a_unit(demo: Pla
     marks = subsets(demo, "adaptive")["own"].get("conditions", [])
     assert not [each for each in marks if each["status"] == "False"]
     node = demo.members["member-1"].json("get", "nodes")["items"][0]["metadata"]["name"]
-    demo.members["member-1"]("label", "node", node, "pool=own")
+    patch = ["patch", "node", node, "--subresource=status", "--type=merge", "-p"]
+    slots = {"example.com/slot": "2"}
+    offered = {"status": {"capacity": slots, "allocatable": slots}}
+    demo.members["member-1"](*patch, json.dumps(offered))
     try:
-        wait("its room to be seen", lambda: _pool_is_seen(demo))
-        demo.hub("-n", NAMESPACE, "scale", "wl", "adaptive", "--replicas=6")
-        until_placed(demo, "adaptive", {"member-1": 2, "member-2": 4})
+        wait("the slots to be seen", lambda: _slots(demo) == "2")
+        demo.hub("-n", NAMESPACE, "scale", "wl", "adaptive", "--replicas=7")
+        until_placed(demo, "adaptive", {"member-1": 2, "member-2": 5})
         demo.until_running(NAMESPACE, "adaptive")
     finally:
-        demo.members["member-1"]("label", "node", node, "pool-")
+        slot = {"example.com/slot": None}
+        none = {"status": {"capacity": slot, "allocatable": slot}}
+        demo.members["member-1"](*patch, json.dumps(none))
 
 
-def _pool_is_seen(demo: Playground) -> bool:
-    groups = demo.hub.json("get", "mc", "member-1")["status"].get("nodeGroups", [])
-    return any(each.get("labels", {}).get("pool") == "own" for each in groups)
+def _slots(demo: Playground) -> str:
+    capacity = demo.hub.json("get", "mc", "member-1")["status"]["capacity"]
+    return str(capacity["allocatable"].get("example.com/slot"))
 
 
 @pytest.mark.proves("W3")
