@@ -122,6 +122,9 @@ class Workloads:
     def _make(self, source: Source, replicas_path: str | None) -> dict[str, Any]:
         part = Part(source.document, self.notes, source.document.body)
         form = self.forms.get((source.group, source.kind))
+        part.skip("kind")
+        if form and part.get("apiVersion", str) != form.api_version:
+            part.note("apiVersion", f"is a {form.kind} of {form.api_version} now")
         metadata = metadata_of(part)
         metadata.pop("namespace", None)
         part.demand("spec")
@@ -132,9 +135,6 @@ class Workloads:
             "metadata": metadata,
             "spec": form.convert(spec) if form else spec.all(),
         }
-        part.skip("kind")
-        if form and part.get("apiVersion", str) != form.api_version:
-            part.note("apiVersion", f"is a {form.kind} of {form.api_version} now")
         drop_status(part)
         part.account()
         return assembled(source, template, part, None if form else replicas_path)

@@ -43,7 +43,8 @@ def deployment(spec: Part) -> dict[str, Any]:
         rolling["maxUnavailable"] = 1
         spec.lost("updateStrategy.maxUnavailable", "nothing could be updated with 0; it is 1 now")
     text = f"maxUnavailable {rolling['maxUnavailable']} and maxSurge {rolling['maxSurge']}"
-    spec.note("updateStrategy", f"is a RollingUpdate with {text}, in each cluster for itself")
+    each = "in each cluster for itself, where percents are rounded down and not up"
+    spec.note("updateStrategy", f"is a RollingUpdate with {text}, {each}")
     _claims(spec, made)
     _gates(spec, made)
     return made
