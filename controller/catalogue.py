@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
 from controller.features.workloadpolicy.feature import WorkloadPolicies
+from controller.features.workloadspread.feature import WorkloadSpreads
 from controller.framework.feature import Feature
 from controller.framework.registry import Registry
 from controller.plugins.defaults import BUILTIN, DEFAULTS
 
-FEATURES: Sequence[Callable[[], Feature]] = (WorkloadPolicies,)
+FEATURES: Sequence[Callable[[], Feature]] = (WorkloadPolicies, WorkloadSpreads)
 ENTRY_POINTS = "stowage.features"
 
 

@@ -119,6 +119,7 @@ class ScheduledReason(StrEnum):
     POLICY_NOT_FOUND = "PolicyNotFound"
     INVALID_POLICY = "InvalidPolicy"
     AMBIGUOUS_POLICY = "AmbiguousPolicy"
+    INVALID_SPREAD = "InvalidSpread"
     GROUP_NOT_FOUND = "GroupNotFound"
     GROUP_DENIED = "GroupDenied"
     SCHEDULE_TIMEOUT = "ScheduleTimeout"

@@ -104,7 +104,7 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
         "placements": [{"cluster": c, "replicas": n} for c, n in placements.items()],
         "clusterSummary": summary(placements),
         "clusterRef": _reference(placements),
-        **decision.fields,
+        **_by_plugins(decision, workload),
         "decision": {"hash": _hash(decision, workload), "time": timestamp(decision.time)},
         "conditions": _conditions(decision, workload),
     }
@@ -117,6 +117,13 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
         # From the first placement on the state belongs to the propagator.
         status["state"] = decision.state.value
     return status
+
+
+def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
+    """What the plugins tell; nothing is taken away that is not there."""
+    nothing = [name for name, value in decision.fields.items() if value is None]
+    absent = {name for name in nothing if workload.status.says({name: None})}
+    return {name: value for name, value in decision.fields.items() if name not in absent}
 
 
 def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, Any]:

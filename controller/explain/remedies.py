@@ -81,7 +81,7 @@ class _Blame:
 
 def _shortage(decision: Decision) -> Shortage:
     about = (decision.unit, decision.fleet, decision.pending, decision.reason)
-    return Shortage(*about, decision.full)
+    return Shortage(*about, decision.full, decision.cycle_state)
 
 
 def _cure(decision: Decision, plugin: str, text: str, rows: Mask) -> str:

@@ -7,12 +7,13 @@ it said.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
 from controller.cache.columns import Mask
 from controller.cache.snapshot import Fleet
+from controller.framework.interface import CycleState
 from controller.model.unit import Unit
 from crds.workload import ScheduledReason
 
@@ -59,7 +60,8 @@ class Note:
 class Shortage:
     """Units of a Workload that found no cluster.
 
-    `reason` is that of the condition, `full` are the domains that hold their number.
+    `reason` is that of the condition, `full` are the domains that hold their number, `state` is
+    what the plugins of the pass left.
     """
 
     unit: Unit
@@ -67,6 +69,7 @@ class Shortage:
     pending: int
     reason: ScheduledReason
     full: tuple[str, ...] = ()
+    state: CycleState = field(default_factory=CycleState)
 
 
 @runtime_checkable

@@ -74,6 +74,11 @@ def check(template: Template, *, pods: bool) -> None:
     _read(template.spec, body if pods else dict[str, Any], "spec.template.spec")
 
 
+def check_pods(pods: Any) -> None:
+    """Raise ValueError, naming the field, where a pod template is of no such form."""
+    _read(pods, _Pods, "")
+
+
 def skeleton(metadata: Mapping[str, Any], pod: Mapping[str, Any]) -> bytes:
     """What is kept of a pod template that was looked at: a template of a few hundred bytes.
 
@@ -102,4 +107,5 @@ def _read(value: Any, form: Any, field: str) -> Any:
         return msgspec.convert(value, form)
     except msgspec.ValidationError as e:
         text, _, path = str(e).partition(" - at `$")
-        raise ValueError(f"{field}{path.removesuffix('`')}: {text}") from e
+        where = f"{field}{path.removesuffix('`')}".removeprefix(".")
+        raise ValueError(f"{where}: {text}") from e

@@ -1,4 +1,4 @@
-"""Workloads and policies from files, as the hub would store them after an apply.
+"""Workloads, policies and spreads from files, as the hub would store them after an apply.
 
 The API server's own work, in the same words: labels are brought into their one form, the scheduler
 and the method are defaulted, and whatever admission would refuse is an error with file, document
@@ -10,14 +10,22 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from controller.cache.cache import known
 from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.features.workloadspread.objects import WorkloadSpread
 from controller.model.objects import Workload
 from crds.admission.mutating import LAST_APPLIED
-from crds.admission.validation import normalised, normalised_policy, policy_violations, violations
+from crds.admission.validation import (
+    normalised,
+    normalised_policy,
+    policy_violations,
+    spread_violations,
+    violations,
+)
 from crds.base import NAME
 from crds.names import API_VERSION
 from machinery.types.metadata import Object
@@ -29,6 +37,34 @@ USERS = ("name", "namespace", "labels", "annotations")
 """What a file may say of an object's metadata; the rest is the hub's."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What admission makes of a kind beside Workloads.
+
+    `violations` is given the object, and the one before, if there is one; `normalised` is the merge
+    patch of what is left to defaults.
+    """
+
+    type_: type[Object]
+    violations: Callable[[Json, Json | None], list[str]]
+    normalised: Callable[[Json], Json]
+
+
+def _spread_violations(body: Json, before: Json | None) -> list[str]:
+    """Held against the spec before; of the rest of that object not all was read."""
+    old = None if before is None else {**body, "spec": before["spec"]}
+    return spread_violations(body, old)
+
+
+KINDS: Mapping[str, Kind] = {
+    "WorkloadPolicy": Kind(
+        WorkloadPolicy, lambda body, _before: policy_violations(body), normalised_policy
+    ),
+    "WorkloadSpread": Kind(WorkloadSpread, _spread_violations, lambda _body: {}),
+}
+"""What files may hold beside MemberClusters and Workloads."""
+
+
 def admitted(
     document: Document, *, namespace: str, created: str = "", before: Json | None = None
 ) -> dict[str, Any]:
@@ -37,13 +73,13 @@ def admitted(
     Raises ConfigurationError with everything that admission would refuse.
     """
     body = _formed(document, namespace=namespace, created=created)
-    if before is not None:
+    kind = KINDS.get(document.kind)
+    if kind is None and before is not None:
         _lay_over(body, before)
-    policy = document.kind == "WorkloadPolicy"
-    wrong = policy_violations(body) if policy else violations(body)
+    wrong = violations(body) if kind is None else kind.violations(body, before)
     if wrong:
         raise document.error(wrong)
-    _patch(body, normalised_policy(body) if policy else normalised(body))
+    _patch(body, normalised(body) if kind is None else kind.normalised(body))
     return body
 
 
@@ -62,9 +98,9 @@ def workload(document: Document, body: Json) -> Workload:
     return found
 
 
-def policy(document: Document, body: Json) -> WorkloadPolicy:
-    """The WorkloadPolicy. Raises ConfigurationError."""
-    return document.decoded(body, WorkloadPolicy)
+def decoded(document: Document, body: Json) -> Object:
+    """The object of one of KINDS. Raises ConfigurationError."""
+    return document.decoded(body, KINDS[document.kind].type_)
 
 
 def _formed(document: Document, *, namespace: str, created: str) -> dict[str, Any]:

@@ -154,7 +154,7 @@ def recomputed(key: Key, present: Inventory, profiles: Mapping[str, Profile]) ->
         profiles,
         clusters=present.clusters,
         workloads=present.workloads.values(),
-        policies=present.policies.values(),
+        objects=present.objects.values(),
         now=SystemClock().now(),
     )
     decision = rehearsal.once(key)

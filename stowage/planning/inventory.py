@@ -7,21 +7,22 @@ Objects of a hub have been through admission already and are only read; those of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from controller import catalogue
 from controller.cache.cache import known
-from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.model.objects import MemberCluster, Workload
 from crds.admission.validation import rights_needed
 from crds.names import GROUP
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.clock import microtime
 from machinery.errors import ConfigurationError, NotFound
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Object
 from stowage.hub.reader import Reader
 from stowage.planning import admission, cluster_files
 from stowage.planning.manifests import Document
@@ -31,14 +32,15 @@ Json = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Inventory:
-    """Clusters, Workloads and policies, and notes for whoever asked.
+    """Clusters, Workloads, objects of features, and notes for whoever asked.
 
+    `objects` are the policies, the spreads and whatever other kinds features read, by kind and key.
     `stored` are the Workloads as JSON, by key, so that an edit in a file can be laid over them.
     """
 
     clusters: list[MemberCluster] = field(default_factory=list)
     workloads: dict[Key, Workload] = field(default_factory=dict)
-    policies: dict[Key, WorkloadPolicy] = field(default_factory=dict)
+    objects: dict[tuple[str, Key], Object] = field(default_factory=dict)
     stored: dict[Key, Json] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -50,10 +52,9 @@ class Inventory:
 
 def of_hub(api: Reader) -> Inventory:
     """What the hub holds; only read. ConfigurationError where it does not know our kinds."""
-    found = Inventory()
-    kinds = (MEMBER_CLUSTERS, WORKLOADS, WORKLOAD_POLICIES)
+    found, kinds = Inventory(), (MEMBER_CLUSTERS, WORKLOADS)
     try:
-        clusters, workloads, policies = [[*api.each(kind, dict[str, Any])] for kind in kinds]
+        clusters, workloads = [[*api.each(kind, dict[str, Any])] for kind in kinds]
     except NotFound as e:
         raise ConfigurationError(
             f"the hub does not know the kinds of {GROUP}: run stowage install first"
@@ -61,14 +62,17 @@ def of_hub(api: Reader) -> Inventory:
     found.clusters = [msgspec.convert(each, MemberCluster) for each in clusters]
     for each in workloads:
         found.add(known(msgspec.convert(each, Workload)), each)
-    for each in policies:
-        policy = msgspec.convert(each, WorkloadPolicy)
-        found.policies[policy.metadata.key] = policy
+    watches = [watch for feature in catalogue.features() for watch in feature.watches]
+    for watch in {w.resource: w for w in watches if w.resource not in kinds}.values():
+        with suppress(NotFound):  # a hub from before there were any
+            for body in api.each(watch.resource, dict[str, Any]):
+                known_as = msgspec.convert(body, watch.type_)
+                found.objects[watch.resource.kind, known_as.metadata.key] = known_as
     return found
 
 
 def of_fleet(documents: Sequence[Document], *, namespace: str) -> Inventory:
-    """What files say is there: MemberClusters, Workloads with their status, policies.
+    """What files say is there: MemberClusters, Workloads with their status, what divides them.
 
     Raises ConfigurationError for a wrong object, and when there is no cluster at all.
     """
@@ -80,8 +84,8 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> Inventory:
             body["metadata"] |= {k: given[k] for k in given if k not in admission.USERS}
             body["status"] = document.body.get("status") or {}
             found.add(admission.workload(document, body), body)
-        elif document.of(GROUP, "WorkloadPolicy"):
-            _add_policy(found, document, namespace, status=document.body.get("status") or {})
+        elif document.of(GROUP, *admission.KINDS):
+            _add(found, document, namespace)
         elif document.of(GROUP, "MemberCluster") or not document.kind:
             found.clusters.append(cluster_files.member(document))
         else:
@@ -99,10 +103,10 @@ def to_apply(
 ) -> dict[Key, Workload]:
     """The Workloads of the files, in their order, laid over those that are there.
 
-    Policies of the files take the place of those that are there. New Workloads are the youngest of
-    all, each younger than the one before it, as the queue asks for age. What a file says of the
-    status does not count, as nobody could apply it. Raises ConfigurationError for a wrong object,
-    and for one that stands there twice.
+    Policies and spreads of the files take the place of those that are there. New objects are the
+    youngest of all, each younger than the one before it, as the queue asks for age. What a file
+    says of the status does not count, as nobody could apply it. Raises ConfigurationError for a
+    wrong object, and for one that stands there twice.
     """
     found: dict[Key, Workload] = {}
     once, others = _Once(), []
@@ -111,10 +115,9 @@ def to_apply(
             workload = _laid_over(document, present, namespace, now)
             found[workload.metadata.key] = workload
             now += timedelta(microseconds=1)
-        elif document.of(GROUP, "WorkloadPolicy"):
-            before = present.policies.get(admission.key_of(document, namespace))
-            status = msgspec.to_builtins(before.status) if before else {}
-            _add_policy(present, document, namespace, status=status)
+        elif document.of(GROUP, *admission.KINDS):
+            _replace(present, document, namespace, now)
+            now += timedelta(microseconds=1)
         else:
             others.append(document)
             continue
@@ -160,9 +163,22 @@ def _laid_over(document: Document, present: Inventory, namespace: str, now: date
     return admission.workload(document, body)
 
 
-def _add_policy(
-    found: Inventory, document: Document, namespace: str, *, status: Mapping[str, Any]
-) -> None:
-    body = admission.admitted(document, namespace=namespace)
-    body["status"] = status
-    found.policies[admission.key_of(document, namespace)] = admission.policy(document, body)
+def _add(found: Inventory, document: Document, namespace: str) -> None:
+    """Take an object as a file says that it is there, with its age and its status."""
+    given = document.body.get("metadata") or {}
+    created = str(given.get("creationTimestamp") or "")
+    body = admission.admitted(document, namespace=namespace, created=created)
+    body["status"] = document.body.get("status") or {}
+    key = (document.kind, admission.key_of(document, namespace))
+    found.objects[key] = admission.decoded(document, body)
+
+
+def _replace(present: Inventory, document: Document, namespace: str, now: datetime) -> None:
+    """Lay an object of a file over the one that is there, whose age and status it keeps."""
+    key = (document.kind, admission.key_of(document, namespace))
+    there = present.objects.get(key)
+    before: dict[str, Any] | None = msgspec.to_builtins(there) if there is not None else None
+    created = there.metadata.creation_timestamp if there is not None else microtime(now)
+    body = admission.admitted(document, namespace=namespace, created=created, before=before)
+    body["status"] = before["status"] if before is not None else {}
+    present.objects[key] = admission.decoded(document, body)

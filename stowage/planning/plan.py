@@ -132,7 +132,7 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
         profiles,
         clusters=present.clusters,
         workloads=everybody.values(),
-        policies=present.policies.values(),
+        objects=present.objects.values(),
         now=now,
     )
     rehearsal.run(asked)

@@ -14,7 +14,6 @@ from typing import Any
 
 from controller import catalogue
 from controller.cache.cache import World
-from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.framework import runtime
 from controller.framework.profile import Profile
 from controller.model.objects import MemberCluster, Workload
@@ -22,11 +21,11 @@ from controller.model.unit import Unit
 from controller.scheduling.batch import Others, decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.steps import at_once
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Object
 
 
 class Rehearsal:
-    """Clusters, Workloads and policies in, decisions out; `now` is the time that they carry."""
+    """Clusters, Workloads and objects of features in, decisions out; these carry the time `now`."""
 
     def __init__(
         self,
@@ -34,7 +33,7 @@ class Rehearsal:
         *,
         clusters: Collection[MemberCluster],
         workloads: Collection[Workload],
-        policies: Collection[WorkloadPolicy],
+        objects: Collection[Object],
         now: datetime,
     ) -> None:
         sort = next(iter(profiles.values())).queue_sort
@@ -63,8 +62,8 @@ class Rehearsal:
                 self._units[workload.metadata.key] = workload.unit
         self._faults = {w.metadata.key: w.fault for w in workloads if w.fault}
         self._sound = self._units.keys() - self._faults.keys()
-        for policy in policies:
-            self._tell(policy)
+        for each in objects:
+            self._tell(each)
         self._unsettled = {w.metadata.key for w in workloads if self._world.unsettled(w)}
 
     def _tell(self, new: Any) -> None:

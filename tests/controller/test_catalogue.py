@@ -62,7 +62,8 @@ def test_a_feature_says_ahead_of_whom_its_plugin_stands() -> None:
 def test_features_that_come_with_stowage_do_not_share_their_defaults() -> None:
     assert order("filter", Bare(defaults=(Enabled("filter", "Early"),))) != order("filter")
     names = [plugin.name for plugin in default_profile().filter]
-    assert names.index("WorkloadPolicy") == names.index("ClusterResources") - 1
+    ours = names.index("WorkloadPolicy")
+    assert names[ours : ours + 3] == ["WorkloadPolicy", "WorkloadSpread", "ClusterResources"]
 
 
 def test_two_features_cannot_bring_one_plugin() -> None:

@@ -64,7 +64,7 @@ def planned(stage: Stage) -> dict[str, tuple[dict[str, int], str, str]]:
     found = [known(msgspec.convert(each, Workload)) for each in stage.hub.all(WORKLOADS)]
     profile = default_profile()
     rehearsal = Rehearsal(
-        {profile.scheduler_name: profile}, clusters=listed, workloads=found, policies=(), now=NOW
+        {profile.scheduler_name: profile}, clusters=listed, workloads=found, objects=(), now=NOW
     )
     rehearsal.run(each.metadata.key for each in found)
     return {

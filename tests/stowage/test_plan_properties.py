@@ -31,7 +31,7 @@ def rehearse(rooms: list[int], workloads: list[Workload]) -> dict[Key, Decision]
         [{"count": 1, "free": {"cpu": str(n), "memory": "99Gi", "pods": "99"}}] for n in rooms
     ]
     clusters = [cluster(f"c{n}", groups=each) for n, each in enumerate(groups)]
-    rehearsal = Rehearsal(PROFILES, clusters=clusters, workloads=workloads, policies=(), now=NOW)
+    rehearsal = Rehearsal(PROFILES, clusters=clusters, workloads=workloads, objects=(), now=NOW)
     rehearsal.run([each.metadata.key for each in workloads])
     return rehearsal.decisions
 

@@ -25,6 +25,7 @@ from controller.features.workloadspread.objects import (
 from controller.model.objects import PreferredTerm, Toleration
 from controller.planner.problem import UNBOUNDED
 from controller.planner.webster import Ints
+from crds.workloadspread import MOST_SUBSETS, StrategyType
 from machinery.api.resources import WORKLOADS, group_of
 from machinery.types import conditions
 from machinery.types.bounds import MOST_UNITS, quoted
@@ -33,12 +34,11 @@ from machinery.types.selectors import SelectorTerm, parse_label_selector
 
 MARK_SECONDS: Final = 300
 """For how long a subset whose units found no node takes no new one."""
-MOST_SUBSETS: Final = 64
 MOST_WEIGHT: Final = 100
 _SLACK_SECONDS: Final = 5
 """Every subset but the last may be tried in turn before the first mark is over, less this."""
 _CRITICAL_SECONDS: Final = 30
-_FIXED, _ADAPTIVE = "Fixed", "Adaptive"
+_FIXED, _ADAPTIVE = StrategyType.FIXED.value, StrategyType.ADAPTIVE.value
 _PERCENT = re.compile(r"(\d{1,3})%", re.ASCII)
 _NAME_LIMIT: Final = 63
 

@@ -49,6 +49,10 @@ class Spreads:
         there = self._of.get(key)
         return there[0] if there else None
 
+    def targets(self) -> list[Key]:
+        """Every Workload that a spread names."""
+        return list(self._of)
+
     def rivals(self, key: Key) -> Sequence[Spread]:
         """The other spreads that name this Workload, and have no say."""
         return tuple(self._of.get(key, ())[1:])

@@ -1,0 +1,80 @@
+"""What a Workload's status tells of its shares under a spread: patches and deletion costs.
+
+A pure function of the spread, the placements and the clusters' labels: asked again after a restart,
+or by another instance, it says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controller.cache.columns import Ints
+from controller.cache.snapshot import Fleet
+from controller.features.workloadspread.compiled import Spread, Subset
+from controller.features.workloadspread.subsets import units_of
+from controller.planner.subsets import Subsets
+
+
+def overrides_of(
+    spread: Spread, subsets: Subsets, placements: Mapping[str, int], fleet: Fleet
+) -> list[dict[str, Any]] | None:
+    """status.overrides under these subsets of the spread; None where no cluster holds any unit.
+
+    Each cluster with units stands under the first subset that has some there; those in no subset
+    stand in the last entry, which has no name.
+    """
+    units = units_of(placements, fleet)
+    classes = np.vstack(subsets.classified(units))
+    first = _first(subsets, classes)
+    rows = np.flatnonzero(units > 0)
+    rows = rows[np.argsort(fleet.by_name[rows])]
+    costs = _costs(subsets)
+    found = []
+    for at, head in enumerate([*map(_head, spread.subsets), {}]):
+        named = rows[first[rows] == at].tolist()
+        if named:
+            clusters = [_cluster(fleet.names[row], classes[:, row], costs) for row in named]
+            found.append({**head, "clusters": clusters})
+    return found or None
+
+
+def _first(subsets: Subsets, classes: Ints) -> Ints:
+    """Shape (n,): the first subset with units on each cluster that count to it, else its home."""
+    counted = classes[: len(subsets.names)] > 0
+    return np.where(counted.any(axis=0), counted.argmax(axis=0), subsets.home)
+
+
+def _costs(subsets: Subsets) -> list[int]:
+    """What a unit of each class costs, in the order of the classes, which falls."""
+    counted, excess, outside = subsets.cost()
+    return [*counted.tolist(), *excess.tolist(), int(outside)]
+
+
+def _cluster(name: str, units: Ints, costs: Sequence[int]) -> dict[str, Any]:
+    held = [
+        {"cost": cost, "replicas": number}
+        for cost, number in zip(costs, units.tolist(), strict=True)
+        if number
+    ]
+    return {"name": name, "deletionCosts": held}
+
+
+def _head(subset: Subset) -> dict[str, Any]:
+    """The subset's name and its patch, as text where the hub would lose a part of it."""
+    if not subset.patch:
+        return {"name": subset.name}
+    patch: Any = subset.patch
+    if _holds_null(patch):
+        patch = msgspec.json.encode(patch, order="deterministic").decode()
+    return {"name": subset.name, "patch": patch}
+
+
+def _holds_null(value: Any) -> bool:
+    """Whether a merge patch that carries it would take something away instead."""
+    if isinstance(value, Mapping):
+        return any(map(_holds_null, value.values()))
+    return value is None or (isinstance(value, list) and any(map(_holds_null, value)))

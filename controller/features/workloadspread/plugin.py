@@ -1,0 +1,271 @@
+"""The plugin WorkloadSpread: ordered subsets of clusters for the units of one Workload.
+
+It needs no label: a spread names its Workload, and from then on the units of that are divided,
+whatever its distribution. PreFilter finds the spread, and says what a subset's patch and
+tolerations make of a unit; Filter refuses clusters of no subset; at Assign the plan gets the
+subsets, their order, caps and preferences. A spread that makes no sense, or whose patch does not
+fit, lets in nothing new and takes nothing away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.nodegroups import HARD
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.features.workloadspread import patches
+from controller.features.workloadspread.compiled import MARK_SECONDS, Spread, Subset
+from controller.features.workloadspread.ledger import Spreads
+from controller.features.workloadspread.overrides import overrides_of
+from controller.features.workloadspread.subsets import Memory
+from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.explains import Kind, Note, Shortage, either
+from controller.framework.interface import NOTHING_REFUSED, Candidates, CycleState, Refused
+from controller.framework.room import Variant, vary
+from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.model.objects import Toleration
+from controller.model.unit import Unit
+from controller.planner.indomain import Inside
+from controller.planner.plan import Plan
+from controller.planner.problem import UNBOUNDED, Problem
+from controller.planner.subsets import Subsets
+from crds.workload import ScheduledReason
+
+NAME = "WorkloadSpread"
+_OUTSIDE = "not in a subset of workload-spread"
+_EVENTS = (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.TAINTS),)
+"""What a spread itself says is no event: its Workload is looked at whenever that changes."""
+
+
+class Commits(Protocol):
+    """The books of the spreads: a share counts there before it is written."""
+
+    async def commit(self, spread: Spread, unit: Unit, placements: Mapping[str, int]) -> bool:
+        """Note the units that come and go; False where the Workload must be decided anew."""
+        ...
+
+    def withdraw(self, spread: Spread, unit: Unit) -> None:
+        """The decision was not written."""
+        ...
+
+
+class WorkloadSpread:
+    """A spread at PreFilter, Filter, Assign, Reserve and PreBind.
+
+    Nothing is committed without `books`: in a plan, and by whoever only explains.
+    """
+
+    name = NAME
+    ignored_during_execution = True
+
+    def __init__(
+        self,
+        markSeconds: int = MARK_SECONDS,  # noqa: N803 - as the file spells it
+    ) -> None:
+        if not isinstance(markSeconds, int) or markSeconds < 1:
+            raise ValueError("markSeconds: a whole number of seconds, 1 or more")
+        self.mark_seconds = markSeconds
+        self.books: Commits | None = None
+        self._memory = Memory()
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Which clusters are in a subset, and which of their taints it tolerates."""
+        return _EVENTS
+
+    def settled(self, unit: Unit, _now: datetime, bound: Index) -> Unit:
+        """The unit of a spread's target is divided."""
+        if unit.divided or bound.ledger(Spreads).of(unit.key) is None:
+            return unit
+        return replace(unit, divided=True)
+
+    def next_look(self, _unit: Unit, _now: datetime) -> float | None:
+        """Whoever marks a subset has the Workload looked at again."""
+        return None
+
+    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, bound: Index) -> Status:
+        """Bind the spread, or say why that cannot be done."""
+        spread = bound.ledger(Spreads).of(unit.key) if unit.divided else None
+        if spread is None:
+            return SUCCESS
+        if wrong := fault_of(spread, unit):
+            text = f"workload-spread {spread.name}: {wrong}"
+            return unschedulable(NAME, text, reason=ScheduledReason.INVALID_SPREAD)
+        state.data[NAME] = spread
+        if any(map(_differs, spread.subsets)):
+            vary(state, self._variants(spread, unit))
+        return SUCCESS
+
+    def _variants(self, spread: Spread, unit: Unit) -> list[Variant]:
+        """The unit as it is in each subset; a cluster of several has it as in the first one.
+
+        As in the first one that tolerates its taints, where any does.
+        """
+        said = [(*unit.tolerations, *each.tolerations) for each in spread.subsets]
+
+        def meant(fleet: Fleet) -> Ints:
+            matching = self._memory.of(spread, fleet, unit.replicas).inside
+            tolerant = matching & [fleet.untolerated(each, HARD) == 0 for each in said]
+            first: Ints = np.where(tolerant.any(axis=0), tolerant, matching).argmax(axis=0)
+            return np.where(matching.any(axis=0), first, len(said))
+
+        def rows(at: int, fleet: Fleet) -> Mask:
+            mask: Mask = meant(fleet) == at
+            return mask
+
+        return [
+            _variant(unit, each, tolerations, partial(rows, at))
+            for at, (each, tolerations) in enumerate(zip(spread.subsets, said, strict=True))
+        ]
+
+    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """The clusters that no subset matches."""
+        spread = _spread(state)
+        if spread is None:
+            return NOTHING_REFUSED
+        matching = self._memory.of(spread, fleet, unit.replicas).inside
+        outside: Mask = np.all(~matching, axis=0)
+        return Refused([(outside, f"{_OUTSIDE} {spread.name}")])
+
+    def divides(self, _unit: Unit, state: CycleState) -> bool:
+        """Whatever a spread bounds, unless PreFilter is switched off."""
+        return NAME in state.data
+
+    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+        """The subsets with their order and caps; inside them preferences, scores and names decide.
+
+        Where a subset is marked, units that its members leave without a node are free to go.
+        """
+        spread = _spread(field.state)
+        if spread is None:
+            return problem
+        subsets = self._memory.of(spread, field.fleet, unit.replicas)
+        able = field.able | field.crowded
+        return replace(
+            problem,
+            subsets=replace(subsets, crowded=field.crowded),
+            inside=Inside.RANK,
+            weight=able.astype(np.int64),
+            room=np.where(field.crowded, np.minimum(field.room, UNBOUNDED), problem.room),
+            learnt=_running(unit, field, subsets, problem),
+        )
+
+    def cure(self, _shortage: Shortage, text: str, _rows: Mask) -> str:
+        """The spread as it should be, or a label that puts a cluster into a subset of it."""
+        if text.startswith(_OUTSIDE):
+            name = text.removeprefix(_OUTSIDE).strip()
+            return f"a label that puts it into a subset of WorkloadSpread {name}"
+        name = text.removeprefix("workload-spread ").partition(":")[0]
+        return f"WorkloadSpread {name} as its rules say"
+
+    def remedies(self, shortage: Shortage) -> Sequence[Note]:
+        """A larger cap where one is used up, the end of a mark where there is one."""
+        spread, plan = _spread(shortage.state), shortage.state.plan
+        if spread is None or plan is None:
+            return ()
+        where = f"in WorkloadSpread {spread.name}"
+        found = []
+        if full := _full(plan):
+            text = f"a larger maxReplicas of subset {either(full)} {where}"
+            found.append(Note(Kind.QUOTA, shortage.pending, spread.name, text))
+        if marked := [each.name for each in spread.subsets if each.name in spread.marked]:
+            text = (
+                f"the end of the mark of subset {either(marked)} {where}, whose units had no node"
+            )
+            found.append(Note(Kind.QUOTA, shortage.pending, spread.name, text))
+        return found
+
+    def status_fields(
+        self, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+    ) -> Mapping[str, Any]:
+        """overrides: the patch and the deletion costs of each share.
+
+        Those of a spread that makes no sense any more stay as they are, so that nothing restarts.
+        """
+        spread = bound.ledger(Spreads).of(unit.key)
+        if spread is None:
+            return {"overrides": None}
+        if fault_of(spread, unit):
+            return {}
+        subsets = self._memory.of(spread, fleet, unit.replicas)
+        return {"overrides": overrides_of(spread, subsets, placements, fleet)}
+
+    def reserve(self, _state: CycleState, _unit: Unit, _placements: Mapping[str, int]) -> Status:
+        """Nothing is set aside: nobody but the Workload itself draws on its subsets."""
+        return SUCCESS
+
+    async def pre_bind(
+        self, state: CycleState, unit: Unit, placements: Mapping[str, int]
+    ) -> Status:
+        """Commit the units in the books; where the spread has changed it is decided anew."""
+        spread = _spread(state)
+        if spread is None or self.books is None:
+            return SUCCESS
+        if await self.books.commit(spread, unit, placements):
+            return SUCCESS
+        return unschedulable(NAME)
+
+    def unreserve(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
+        """Take the commit back."""
+        spread = _spread(state)
+        if spread is not None and self.books is not None:
+            self.books.withdraw(spread, unit)
+
+
+def fault_of(spread: Spread, unit: Unit) -> str:
+    """Why a spread cannot divide this unit; empty where it can."""
+    if spread.fault:
+        return spread.fault
+    if unit.kind == "DaemonSet":
+        return f"its target {unit.name} holds a DaemonSet, which runs on every cluster in full"
+    return patches.fault(spread, unit)
+
+
+def _spread(state: CycleState) -> Spread | None:
+    spread: Spread | None = state.data.get(NAME)
+    return spread
+
+
+def _differs(subset: Subset) -> bool:
+    return subset.patch is not None or bool(subset.tolerations)
+
+
+def _variant(
+    unit: Unit,
+    subset: Subset,
+    tolerations: tuple[Toleration, ...],
+    rows: Callable[[Fleet], Mask],
+) -> Variant:
+    """A unit as it is in a subset, on these clusters."""
+    if subset.patch is None:
+        about = (unit.request, unit.node_selector, unit.pod_tolerations)
+        return Variant(rows, *about, tolerations)
+    pod = patches.patched(unit, subset.patch)
+    return Variant(rows, pod.request, pod.node_selector, pod.tolerations, tolerations)
+
+
+def _running(unit: Unit, field: Candidates, subsets: Subsets, problem: Problem) -> Ints:
+    """Shape (n,): in marked subsets the units that have a node, where units wait for one."""
+    learnt, home = problem.learnt.copy(), subsets.home
+    closed = np.append(subsets.closed, False)[home]
+    for name, shown in unit.shown.items():
+        row = field.fleet.row.get(name)
+        if row is not None and closed[row] and shown.asked == field.present[row]:
+            learnt[row] = min(learnt[row], shown.runs)
+    return learnt
+
+
+def _full(plan: Plan) -> tuple[str, ...]:
+    """The subsets at their cap."""
+    subsets = plan.asked.subsets
+    if subsets is None:
+        return ()
+    reached = (subsets.counted(plan.shares) >= subsets.cap) & (subsets.cap < UNBOUNDED)
+    return tuple(subsets.names[at] for at in np.flatnonzero(reached).tolist())

@@ -1,0 +1,85 @@
+"""The subsets of a spread over a fleet, as the planner reads them.
+
+Placing, the books and what the status tells of each share all ask here, so that a unit counts to
+the same subset for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.snapshot import Fleet
+from controller.features.workloadspread.compiled import Spread, Subset
+from controller.planner.problem import UNBOUNDED
+from controller.planner.subsets import Subsets
+from machinery.types.bounds import between
+
+
+class Memory:
+    """The last answer of `subsets_of`: a pass asks several times for the same."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Spread, Fleet, int, Subsets] | None = None
+
+    def of(self, spread: Spread, fleet: Fleet, total: int) -> Subsets:
+        """The subsets for so many units in all."""
+        last = self._last
+        if last is None or last[0] is not spread or last[1] is not fleet or last[2] != total:
+            last = self._last = (spread, fleet, total, subsets_of(spread, fleet, total))
+        return last[3]
+
+
+def subsets_of(spread: Spread, fleet: Fleet, total: int) -> Subsets:
+    """For so many units in all; which clusters lack room is left open.
+
+    Equals stand in the order of their names, so that nothing depends on scores, which change.
+    """
+    marked = np.array([each.name in spread.marked for each in spread.subsets], dtype=np.bool_)
+    return Subsets(
+        names=[each.name for each in spread.subsets],
+        inside=_stacked([inside(each, fleet) for each in spread.subsets], fleet, np.bool_),
+        cap=spread.caps(total),
+        closed=marked,
+        overflow=np.full(len(marked), not spread.simulates),
+        rank=_stacked([_rank(each, fleet) for each in spread.subsets], fleet, np.int64),
+        crowded=np.zeros(len(fleet), dtype=np.bool_),
+        order=fleet.by_name,
+    )
+
+
+def inside(subset: Subset, fleet: Fleet) -> Mask:
+    """Shape (n,): the clusters that it matches; all of them where it has no term."""
+    if subset.required is None:
+        return np.ones(len(fleet), dtype=np.bool_)
+    return fleet.matches(subset.required)
+
+
+def units_of(placements: Mapping[str, int], fleet: Fleet) -> Ints:
+    """Shape (n,): the units that each cluster holds; those of clusters that are gone left out."""
+    units = np.zeros(len(fleet), dtype=np.int64)
+    for name, number in placements.items():
+        row = fleet.row.get(name)
+        if row is not None:
+            units[row] = between(0, number, UNBOUNDED)
+    return units
+
+
+def _rank(subset: Subset, fleet: Fleet) -> Ints:
+    """Shape (n,): the sum of the weights of its preferred terms that match."""
+    rank = np.zeros(len(fleet), dtype=np.int64)
+    for each in subset.preferred:
+        rank += each.weight * fleet.matches(each.preference)
+    return rank
+
+
+T = TypeVar("T", bound=np.generic)
+
+
+def _stacked(columns: Sequence[NDArray[T]], fleet: Fleet, kind: type[T]) -> NDArray[T]:
+    """Shape (subsets, n)."""
+    return np.array(columns, dtype=kind).reshape(len(columns), len(fleet))
