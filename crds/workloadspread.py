@@ -351,6 +351,9 @@ class WorkloadSpreadSpec(Model):
     """Fixed when unset."""
 
 
+Moments = Annotated[dict[str, Timestamp], Field(max_length=10000)]
+
+
 class SubsetStatus(Model):
     """What a subset holds."""
 
@@ -362,14 +365,12 @@ class SubsetStatus(Model):
         int, Field(strict=True, ge=-1, le=_MOST_UNITS, json_schema_extra={"format": "int32"})
     ] = 0
     """How many more it takes; -1 where it has no limit."""
-    creating_pods: Annotated[dict[str, Timestamp], Field(max_length=10000)] = Field(
-        default_factory=dict
-    )
+    creating_pods: Moments = Field(default_factory=dict)
     """Units that no member has shown yet, and since when: `<cluster>/<first>-<last>`."""
-    deleting_pods: Annotated[dict[str, Timestamp], Field(max_length=10000)] = Field(
-        default_factory=dict
-    )
+    deleting_pods: Moments = Field(default_factory=dict)
     """Units that are gone from here and still end on a member, and since when."""
+    stuck_pods: Moments = Field(default_factory=dict)
+    """Of these, those that a member did not end in time: they count until they are gone."""
     deletion_cost: Int32 = 0
     """Of its units: who has the lowest goes first when there shall be fewer."""
     conditions: list[Condition] = listmap("type", most=8)

@@ -275,6 +275,9 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     capacity_version: int = 0
     """The version of the cluster that counts `scheduled` first; 0 where that is not told."""
     finished: int = 0
+    ready: int = 0
+    current: int = 0
+    """Pods that exist, ending ones included; 0 where that is not told."""
     unschedulable: int = 0
     unschedulable_since: datetime | None = None
     state: str = ""

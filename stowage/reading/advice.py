@@ -20,7 +20,7 @@ CLUSTERS: Mapping[str, str] = {
 
 SCHEDULED: Mapping[str, str] = {
     "FailedToSchedule": "a cluster that its rules match, or rules that match one",
-    "ReplicasReached": "a larger quota in its WorkloadPolicy, or fewer replicas",
+    "ReplicasReached": "more in its WorkloadPolicy or WorkloadSpread, or fewer replicas",
     "InsufficientCapacity": "room on a cluster that it matches, smaller requests, fewer replicas",
     "PolicyNotFound": "apply the WorkloadPolicy that its label names",
     "InvalidPolicy": "mend its WorkloadPolicy",
@@ -48,6 +48,14 @@ PROPAGATED: Mapping[str, str] = {
     "HubUnavailable": "look at the hub's API server; it goes on by itself",
 }
 """By the reason of Propagated on a Workload."""
+
+SPREADS: Mapping[str, str] = {
+    "InvalidSpread": "mend the field that is named",
+    "InvalidPatch": "mend the patch that is named, or the Workload's template",
+    "TargetNotFound": "apply the Workload that it names, or delete it",
+    "TargetTaken": "delete it, or the older one that is named",
+}
+"""By the reason of Ready on a WorkloadSpread."""
 
 PATIENT = frozenset({"WaitingForGroup", "WaitingOnPermit"})
 """Reasons of Scheduled that somebody else ends: nobody is needed for them."""

@@ -137,6 +137,7 @@ class Report(msgspec.Struct, rename="camel"):
     clusters_not_ready: list[Matter] = []
     pending: list[Matter] = []
     failing: list[Matter] = []
+    spreads: list[Matter] = []
     moving: list[Matter] = []
     removing: list[Matter] = []
     not_shown: list[str] = []
@@ -144,8 +145,9 @@ class Report(msgspec.Struct, rename="camel"):
     @property
     def urgent(self) -> int:
         """How many things need a person."""
-        listed = (*self.clusters_not_ready, *self.pending, *self.failing, *self.removing)
-        return sum(each.urgent for each in listed) + sum(not p.leads for p in self.processes)
+        lists = (self.clusters_not_ready, self.pending, self.failing, self.spreads, self.removing)
+        listed = sum(each.urgent for some in lists for each in some)
+        return listed + sum(not p.leads for p in self.processes)
 
     def to_dict(self) -> dict[str, Any]:
         """What `-o json` prints."""

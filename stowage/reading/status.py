@@ -1,6 +1,7 @@
 """`stowage status`: the fleet, and what is wrong in it, at one look.
 
-Only what stands on the hub is read: the leases, the MemberClusters and the Workloads, page by page.
+Only what stands on the hub is read, page by page: the leases, the MemberClusters, the Workloads and
+their spreads.
 Its caller makes an exit code of what needs a person, so that a script can ask as well.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 
 import click
 
-from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
 from stowage.console import output
@@ -21,7 +22,7 @@ from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
 from stowage.planning.words import count
-from stowage.reading import fleet, words
+from stowage.reading import fleet, spreads, words
 from stowage.reading.fleet import Matter, Process, Report
 
 SHOWN = 10
@@ -81,6 +82,9 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
         "MemberClusters": lambda: fleet.take_clusters(
             report, api.each(MEMBER_CLUSTERS, fleet.Cluster)
         ),
+        "WorkloadSpreads": lambda: spreads.take_spreads(
+            report, api.each(WORKLOAD_SPREADS, spreads.Spread, namespace)
+        ),
     }
     try:
         for what, take in parts.items():
@@ -106,6 +110,7 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
         ("Clusters that are not ready:", report.clusters_not_ready),
         ("Pending:", report.pending),
         ("Placed, and not running as they should:", report.failing),
+        ("Spreads that are not followed, and subsets that take no unit:", report.spreads),
         ("Being moved:", report.moving),
         ("Being removed:", report.removing),
     ):

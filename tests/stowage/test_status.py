@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from crds.membercluster import ReadyReason
 from crds.workload import PropagatedReason, ScheduledReason
+from crds.workloadspread import SpreadReadyReason
 from machinery.clock import microtime, timestamp
 from stowage.cli import cli
 from stowage.reading import advice, status
@@ -30,6 +31,7 @@ class Hub:
         self.leases = [lease("stowage-controller"), lease("stowage-propagator")]
         self.clusters: list[dict[str, Any]] = []
         self.workloads: list[dict[str, Any]] = []
+        self.spreads: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.forbidden = ""
         self.broken = False
@@ -45,6 +47,7 @@ class Hub:
             "leases": [renewed(each) for each in self.leases],
             "memberclusters": self.clusters,
             "workloads": self.workloads,
+            "workloadspreads": self.spreads,
         }
         items = lists[kind]
         start, size = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
@@ -140,7 +143,7 @@ def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:
     for words in (
         "dead   Unreachable   3d      no route",
         "shop/full   2 of 4   ReplicasReached   3d      domain z is at its quota of 2",
-        "what helps: a larger quota in its WorkloadPolicy",
+        "what helps: more in its WorkloadPolicy or WorkloadSpread",
         "shop/taken   AlreadyExists   3d      Deployment demo exists",
         "shop/moves   3       Leaving   leaves dead",
     ):
@@ -204,6 +207,63 @@ def test_every_reason_has_its_advice() -> None:
         "Propagating",
     }
     assert {*advice.CLUSTERS} == {r.value for r in ReadyReason} - {"Connected"}
+    assert {*advice.SPREADS} == {r.value for r in SpreadReadyReason} - {"Valid"}
+
+
+def spread(
+    name: str, conditions: list[dict[str, Any]], **subsets: list[dict[str, Any]]
+) -> dict[str, Any]:
+    statuses = [
+        {"name": subset, "replicas": 7, "conditions": marks} for subset, marks in subsets.items()
+    ]
+    status = {"conditions": conditions, "subsetStatuses": statuses}
+    return {"metadata": {"name": name, "namespace": "shop"}, "status": status}
+
+
+def good(kind: str) -> list[dict[str, Any]]:
+    return [{"type": kind, "status": "True", "reason": "Good"}]
+
+
+@pytest.mark.proves("W35")
+def test_a_spread_that_is_not_followed_needs_a_person(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    taken = condition("Ready", "TargetTaken", "demo is the target of the older spread first")
+    there.spreads = [
+        spread("first", good("Ready"), normal=good("Schedulable"), elastic=[]),
+        spread("second", taken),
+        {"metadata": {"name": "new", "namespace": "shop"}},
+        spread("leaves", taken),
+    ]
+    there.spreads[-1]["metadata"]["deletionTimestamp"] = LONG_AGO
+    result = run(file)
+    assert result.exit_code == 1
+    assert "; 1 thing needs a person" in result.output
+    said = result.output[result.output.index("Spreads that are not followed") :].splitlines()
+    assert said[1].split() == ["NAME", "STATE", "SINCE", "WHY"]
+    assert said[2].split()[:3] == ["shop/second", "TargetTaken", "3d"]
+    assert said[2].endswith("demo is the target of the older spread first")
+    assert said[3].endswith("what helps: delete it, or the older one that is named")
+    assert len(said) == 4
+
+
+@pytest.mark.proves("W29")
+def test_a_marked_subset_is_told_and_needs_nobody(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    mark = condition("Schedulable", "PodUnschedulable", "until 12:05:00")
+    there.spreads = [
+        spread("demo", good("Ready"), normal=mark, elastic=good("Schedulable")),
+        spread("odd", good("Ready"), normal=condition("Schedulable", "PodUnschedulable")),
+    ]
+    result = run(file)
+    assert result.exit_code == 0
+    assert "nothing needs a person" in result.output
+    rows = [" ".join(line.split()) for line in result.output.splitlines() if "shop/" in line]
+    assert rows == [
+        "shop/demo 7 PodUnschedulable 3d subset normal takes no unit for now: until 12:05:00",
+        "shop/odd 7 PodUnschedulable 3d subset normal takes no unit for now",
+    ]
+    told = json.loads(run(file, "-o", "json").output)["spreads"]
+    assert [each["name"] for each in told] == ["shop/demo", "shop/odd"]
 
 
 def test_a_removal_needs_somebody_only_when_it_takes_long(hub: tuple[Hub, Path]) -> None:
@@ -245,6 +305,10 @@ def test_one_namespace_is_enough_for_who_may_see_no_other(hub: tuple[Hub, Path])
     assert result.exit_code == 0
     assert result.output.startswith("1 of 1 Workload running; nothing needs a person\n")
     assert result.output.endswith("Not shown, as you may not read them: MemberClusters\n")
+    there.forbidden = "workloadspreads"
+    result = run(file, "-n", "shop")
+    assert result.exit_code == 0
+    assert result.output.endswith("Not shown, as you may not read them: WorkloadSpreads\n")
     there.forbidden = "workloads"
     result = run(file)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -54,13 +54,14 @@ class SpreadSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class SubsetStatus(msgspec.Struct, frozen=True, rename="camel"):
-    """What a subset holds; the keys of the two maps are unit ids, the values moments."""
+    """What a subset holds; the keys of the three maps are unit ids, the values moments."""
 
     name: str
     replicas: int = 0
     missing_replicas: int = 0
     creating_pods: dict[str, str] = {}
     deleting_pods: dict[str, str] = {}
+    stuck_pods: dict[str, str] = {}
     deletion_cost: int = 0
     conditions: list[dict[str, Any]] = []
 
@@ -71,6 +72,7 @@ class SpreadStatus(msgspec.Struct, frozen=True, rename="camel"):
     observed_generation: int = 0
     conditions: list[dict[str, Any]] = []
     subset_statuses: list[SubsetStatus] = []
+    summary: str = ""
 
 
 class WorkloadSpread(Object, frozen=True):

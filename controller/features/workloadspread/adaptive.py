@@ -1,0 +1,125 @@
+"""Marks: which subsets take no new unit for a while, as their clusters left units without a node.
+
+A mark is a condition in the spread's status, so a restart forgets none. It begins when units of a
+subset have had no node for the critical seconds, lasts for so many seconds from then on whatever
+happens meanwhile, and is never made longer. A subset that is free again is not marked before units
+have waited anew. The last subset is the refuge of all the others and never marked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from controller.features.workloadspread.books import TOLERATED, stamp
+from crds.workloadspread import SchedulableReason, SpreadEventReason, SubsetCondition
+from machinery.clock import parse_timestamp
+from machinery.types import conditions
+
+MESSAGE_LIMIT = 4096
+NAMED_CLUSTERS = 10
+"""Clusters with waiting units that a message names."""
+CHANCE = timedelta(seconds=1)
+"""A subset is free for so long at least before it is marked again."""
+_TYPE = SubsetCondition.SCHEDULABLE.value
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Units of a subset that a cluster has had no node for, since then."""
+
+    cluster: str
+    units: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that people are told of a spread."""
+
+    reason: SpreadEventReason
+    note: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How long units of a subset may wait, None where it is never marked, and how long it is."""
+
+    critical: timedelta | None
+    mark: timedelta
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The condition Schedulable, what is new about it, and when it may be another one."""
+
+    condition: dict[str, Any]
+    events: tuple[Event, ...] = ()
+    next_look: datetime | None = None
+
+
+def judged(
+    name: str, before: Sequence[Any], waiting: Sequence[Waiting], rules: Rules, now: datetime
+) -> Verdict:
+    """Whether the subset takes new units now. `before` are its conditions as they are stored."""
+    old = conditions.among(before, _TYPE)
+    since = _since(old, now)
+    events: tuple[Event, ...] = ()
+    if old.get("status") == "False":
+        ends = since + rules.mark
+        if rules.critical is not None and now < ends:
+            return Verdict(_condition(rules, since, str(old.get("message", ""))), (), ends)
+        since, events = stamp(now), (_recovered(name),)
+    due = _due(waiting, rules, since)
+    if due is None or now < due:
+        return Verdict(_condition(rules, since), events, due)
+    message = _words(waiting, rules)
+    return Verdict(_condition(rules, stamp(now), message), events, stamp(now) + rules.mark)
+
+
+def _since(old: conditions.Condition, now: datetime) -> datetime:
+    """When it became what it is; one that cannot be read, or has not come yet, is now."""
+    try:
+        moment = parse_timestamp(str(old.get("lastTransitionTime")))
+    except (ValueError, OverflowError):
+        return stamp(now)
+    return moment if moment <= now + TOLERATED else stamp(now)
+
+
+def _due(waiting: Sequence[Waiting], rules: Rules, since: datetime) -> datetime | None:
+    """When the first of them have waited long enough; those before `since` wait anew."""
+    if rules.critical is None or not waiting:
+        return None
+    first = min(each.since for each in waiting)
+    return max(first + rules.critical, since + max(rules.critical, CHANCE))
+
+
+def _condition(rules: Rules, since: datetime, mark: str | None = None) -> dict[str, Any]:
+    """Schedulable since then; or, with the words for it, marked since then."""
+    reason = SchedulableReason.SUFFICIENT if mark is None else SchedulableReason.POD_UNSCHEDULABLE
+    return conditions.renewed(
+        {},
+        type_=_TYPE,
+        true=mark is None,
+        reason=reason.value,
+        message=(mark or "")[:MESSAGE_LIMIT],
+        now=since,
+        generation=rules.generation,
+    )
+
+
+def _words(waiting: Sequence[Waiting], rules: Rules) -> str:
+    some = ", ".join(f"{each.units} on {each.cluster}" for each in waiting[:NAMED_CLUSTERS])
+    more = len(waiting) - NAMED_CLUSTERS
+    rest = f" and on {more} more clusters" if more > 0 else ""
+    seconds = int(rules.mark.total_seconds())
+    return f"units have no node: {some}{rest}; it takes no new one for {seconds} s"
+
+
+def _recovered(name: str) -> Event:
+    note = f"subset {name} takes new units again"
+    return Event(SpreadEventReason.RECOVER_SCHEDULABLE, note)

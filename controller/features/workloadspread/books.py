@@ -1,0 +1,184 @@
+"""Units under way: those that no member has shown yet, and those that still end on one.
+
+The units of a cluster are numbered from 1. What is kept of them are ranges of these numbers, each
+with the moment since when it waits, as the spread's status shows them: `member-a/81-100`. So a
+thousand units that came at once are one entry, and a restart knows since when each of them waits.
+Of more entries than a status shall hold, the last ones are told as a number: `*/250`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from machinery.clock import parse_timestamp, timestamp
+from machinery.types.bounds import MOST_UNITS
+
+OTHERS = "*"
+"""Stands for the clusters that are not named: none can have this name."""
+MOST_ENTRIES = 512
+"""Entries of one kind in the status of a spread, over all subsets."""
+LEAST_ENTRIES = 8
+"""Entries that each subset may have, however many subsets there are."""
+TOLERATED = timedelta(seconds=5)
+"""So far ahead of ours the clock of another process may be."""
+_ID = re.compile(r"(?P<cluster>[^/]{1,253})/(?P<first>\d{1,10})(?:-(?P<last>\d{1,10}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The units `first` to `last` of a cluster, which wait since that moment."""
+
+    cluster: str
+    first: int
+    last: int
+    since: datetime
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        numbers = f"{self.first}-{self.last}" if self.last > self.first else str(self.first)
+        return f"{self.cluster}/{numbers}"
+
+    def within(self, above: int, most: int) -> Iterator[Span]:
+        """What of it lies in `above + 1` to `most`: nothing, or one."""
+        first, last = max(self.first, above + 1), min(self.last, most)
+        if first <= last:
+            yield replace(self, first=first, last=last)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What a status tells under one name: the spans, and the number of `others` and since when."""
+
+    spans: tuple[Span, ...] = ()
+    others: int = 0
+    since: datetime | None = None
+
+    def __len__(self) -> int:
+        return sum(map(len, self.spans)) + self.others
+
+    def first(self, after: timedelta) -> datetime | None:
+        """When the first of them will have waited for so long; None where there are none."""
+        moments = [span.since for span in self.spans] + ([self.since] if self.since else [])
+        return min(moments) + after if moments else None
+
+    def parted(self, late: timedelta, now: datetime) -> tuple[Entries, Entries]:
+        """Those that have not waited for so long, and those that have."""
+        young, old = (
+            Entries(tuple(s for s in self.spans if (s.since + late <= now) is due))
+            for due in (False, True)
+        )
+        if self.since is not None and self.since + late <= now:
+            return young, replace(old, others=self.others, since=self.since)
+        return replace(young, others=self.others, since=self.since), old
+
+    def beside(self, told: Entries, most: int) -> Entries:
+        """With those of another that are told as a number, so many at most."""
+        others = max(min(told.others, most), 0)
+        return replace(self, others=others, since=told.since) if others else self
+
+    def plus(self, more: Entries) -> Entries:
+        """All of both."""
+        moments = [each for each in (self.since, more.since) if each]
+        others = self.others + more.others
+        return Entries((*self.spans, *more.spans), others, max(moments, default=None))
+
+    def to_dict(self, most: int) -> dict[str, str]:
+        """At most so many entries; of the others it tells the number, and the last moment."""
+        spans = joined(self.spans)
+        room = most - 1 if self.others or len(spans) > most else most
+        told = {str(span): timestamp(span.since) for span in spans[:room]}
+        left = spans[room:]
+        moments = [span.since for span in left] + ([self.since] if self.since else [])
+        if others := self.others + sum(map(len, left)):
+            told[f"{OTHERS}/{min(others, MOST_UNITS)}"] = timestamp(max(moments))
+        return told
+
+
+NONE = Entries()
+
+
+def entries_of(stored: Mapping[str, str], now: datetime) -> Entries:
+    """What a status tells, as far as it makes sense; no unit stands there twice.
+
+    A moment that cannot be read, or has not come yet, is taken for now.
+    """
+    spans, others, latest = [], 0, None
+    for text, said in stored.items():
+        if (found := _ID.fullmatch(text)) is None:
+            continue
+        first, since = int(found["first"]), _moment(said, now)
+        last = int(found["last"] or first)
+        if found["cluster"] == OTHERS:
+            others, latest = others + first, max(since, latest or since)
+        elif 1 <= first <= last <= MOST_UNITS:
+            spans.append(Span(found["cluster"], first, last, since))
+    return Entries(tuple(apart(spans)), min(others, MOST_UNITS), latest)
+
+
+def stamp(moment: datetime) -> datetime:
+    """The next whole second: what is kept is no earlier than it was, so nothing ends early."""
+    whole = moment.replace(microsecond=0)
+    return whole if whole == moment else whole + timedelta(seconds=1)
+
+
+def most_entries(subsets: int) -> int:
+    """How many entries of one kind each of so many subsets may have."""
+    return max(MOST_ENTRIES // max(subsets, 1), LEAST_ENTRIES)
+
+
+def by_cluster(spans: Iterable[Span]) -> dict[str, list[Span]]:
+    """The spans of each cluster."""
+    found: dict[str, list[Span]] = {}
+    for span in spans:
+        found.setdefault(span.cluster, []).append(span)
+    return found
+
+
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """In their order; those that follow one another and wait for as long are one."""
+    found: list[Span] = []
+    for span in sorted(spans, key=_place):
+        if found and _follows(found[-1], span):
+            found[-1] = replace(found[-1], last=span.last)
+        else:
+            found.append(span)
+    return found
+
+
+def named(spans: Sequence[Span], most: int) -> str:
+    """`member-a/1-3, member-b/2 and 4 more`, for people."""
+    listed = joined(spans)
+    text = ", ".join(map(str, listed[:most]))
+    more = sum(map(len, listed[most:]))
+    return f"{text} and {more} more" if more else text
+
+
+def apart(spans: Iterable[Span]) -> Iterator[Span]:
+    """The same without what stands there twice."""
+    cluster, reached = "", 0
+    for span in sorted(spans, key=_place):
+        reached = reached if span.cluster == cluster else 0
+        cluster = span.cluster
+        yield from span.within(reached, MOST_UNITS)
+        reached = max(reached, span.last)
+
+
+def _place(span: Span) -> tuple[str, int]:
+    return (span.cluster, span.first)
+
+
+def _follows(one: Span, other: Span) -> bool:
+    return (one.cluster, one.last + 1, one.since) == (other.cluster, other.first, other.since)
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    try:
+        moment = parse_timestamp(text)
+    except (ValueError, OverflowError):
+        return stamp(now)
+    return moment if moment <= now + TOLERATED else stamp(now)

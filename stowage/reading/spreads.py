@@ -1,0 +1,81 @@
+"""What `stowage status` tells of WorkloadSpreads: those that are not followed, and marked subsets.
+
+As with all that it tells, nothing is computed that the controller has not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from crds.workloadspread import SpreadCondition, SubsetCondition
+from machinery.types.metadata import Meta
+from stowage.reading.advice import SPREADS, UNKNOWN
+from stowage.reading.fleet import Condition, Matter, Report
+
+
+class Subset(msgspec.Struct):
+    """What a subset holds."""
+
+    name: str = ""
+    replicas: int = 0
+    conditions: list[Condition] = []
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    conditions: list[Condition] = []
+    subset_statuses: list[Subset] = []
+
+
+class Spread(msgspec.Struct):
+    """A WorkloadSpread."""
+
+    metadata: Meta
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def name(self) -> str:
+        """`shop/demo`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+def take_spreads(report: Report, spreads: Iterable[Spread]) -> None:
+    """List those that are not followed, which needs a person, and the subsets that take no unit."""
+    for each in spreads:
+        if each.metadata.deleting:
+            continue
+        unready = _false(each.status.conditions, SpreadCondition.READY)
+        if unready is not None:
+            report.spreads.append(_unready(each, unready))
+        for subset in each.status.subset_statuses:
+            mark = _false(subset.conditions, SubsetCondition.SCHEDULABLE)
+            if mark is not None:
+                report.spreads.append(_marked(each, subset, mark))
+
+
+def _false(conditions: Iterable[Condition], kind: str) -> Condition | None:
+    return next((each for each in conditions if each.type == kind and each.status == "False"), None)
+
+
+def _unready(spread: Spread, said: Condition) -> Matter:
+    return Matter(
+        spread.name,
+        said.reason,
+        since=said.last_transition_time,
+        message=said.message,
+        help=SPREADS.get(said.reason, UNKNOWN),
+        urgent=True,
+    )
+
+
+def _marked(spread: Spread, subset: Subset, said: Condition) -> Matter:
+    """Nobody is needed for it: the controller tries the subset again after a while."""
+    what = f"subset {subset.name} takes no unit for now"
+    return Matter(
+        spread.name,
+        said.reason,
+        since=said.last_transition_time,
+        units=str(subset.replicas),
+        message=f"{what}: {said.message}" if said.message else what,
+    )
