@@ -112,9 +112,8 @@ def _percent(most: int | str | None) -> int | None:
 
 def _cap_fits(subset: Any) -> bool:
     most = subset.max_replicas
-    if most is None or isinstance(most, int):
-        return most is None or 0 <= most <= _MOST_UNITS
-    return _percent(most) is not None
+    known = most if isinstance(most, int) else _percent(most)
+    return most is None or (known is not None and 0 <= known <= _MOST_UNITS)
 
 
 def _one_type(spec: Any) -> bool:
@@ -345,8 +344,8 @@ class WorkloadSpreadSpec(Model):
         ),
     ]
     """The subsets; an earlier one is filled first and emptied last."""
-    schedule_strategy: Annotated[ScheduleStrategy, Field(json_schema_extra={"default": {}})] = (
-        Field(default_factory=ScheduleStrategy)
+    schedule_strategy: ScheduleStrategy = Field(
+        default_factory=ScheduleStrategy, json_schema_extra={"default": {}}
     )
     """Fixed when unset."""
 

@@ -25,6 +25,7 @@ SCHEDULED: Mapping[str, str] = {
     "PolicyNotFound": "apply the WorkloadPolicy that its label names",
     "InvalidPolicy": "mend its WorkloadPolicy",
     "AmbiguousPolicy": "leave one of its labels that name a WorkloadPolicy",
+    "InvalidSpread": "mend the field of its WorkloadSpread that is named",
     "GroupNotFound": "apply the WorkloadGroup that its label names",
     "GroupDenied": "look at its WorkloadGroup",
     "ScheduleTimeout": "look at its WorkloadGroup",
