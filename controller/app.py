@@ -303,7 +303,7 @@ class Controller:
             PENDING.set_function(lambda: 0)
 
     async def _decide(self, queue: SchedulingQueue) -> None:
-        term = Term(self._client, self._clock, self._check, self._kinds.__getitem__)
+        term = Term(self._client, self._clock, self._check, self._kinds.__getitem__, self._recorder)
         running = feature.begin(self._features, term)
         publisher = Publisher(
             self._client,

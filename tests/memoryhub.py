@@ -93,6 +93,15 @@ class MemoryHub(Verbs):
 
         return release
 
+    def bookmark(self) -> None:
+        """Let every watch know that it is up to date, as a server does about once a minute."""
+        for collection, log in list(self._log.items()):
+            self._version += 1
+            at = {"metadata": {"resourceVersion": str(self._version)}}
+            log.append((self._version, {"type": "BOOKMARK", "object": at}))
+            if collection not in self._held:
+                self._news[collection].set()
+
     def writes(self, text: str = "/status") -> list[tuple[str, str, Any]]:
         """The requests but GET whose path holds the text."""
         return [each for each in self.requests if each[0] != "GET" and text in each[1]]
@@ -274,7 +283,7 @@ def _collection(at: str) -> str:
 
 def _chosen(body: Mapping[str, Any], how: Mapping[str, Any]) -> bool:
     named = (how.get("field_selector") or "").removeprefix("metadata.name=")
-    return not named or body["metadata"]["name"] == named
+    return not named or body["metadata"].get("name", named) == named
 
 
 def _merged(target: Any, patch: Any) -> Any:

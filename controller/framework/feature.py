@@ -18,6 +18,7 @@ from controller.framework.ledger import Ledger
 from machinery import logs
 from machinery.api.resources import Resource
 from machinery.clock import Clock
+from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
@@ -97,13 +98,14 @@ class Handle(Protocol):
 class Term:
     """A term of leadership. `check` raises LeaseLost; call it right before each write.
 
-    `informer` is that of a kind among the feature's watches.
+    `informer` is that of a kind among the feature's watches; `recorder` tells people of objects.
     """
 
     client: ApiClient
     clock: Clock
     check: Callable[[], None]
     informer: Callable[[Resource], Informer[Any]]
+    recorder: EventRecorder
 
 
 class Running(Protocol):

@@ -30,9 +30,9 @@ class Stage:
         self.clock = FakeClock()
         self.hub = MemoryHub(clock=self.clock)
 
-    def cluster(self, name: str, *, cpu: str = "8", **labels: str) -> None:
+    def cluster(self, name: str, *, cpu: str = "8", pods: str = "110", **labels: str) -> None:
         """A ready cluster of one node."""
-        free = {"cpu": cpu, "memory": "32Gi", "pods": "110"}
+        free = {"cpu": cpu, "memory": "9999Gi" if int(pods) > 110 else "32Gi", "pods": pods}
         self.hub.put(
             MEMBER_CLUSTERS,
             {

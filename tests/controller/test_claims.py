@@ -207,7 +207,8 @@ class Process:
         self.hub = Answering(self.policies)
         self.policies.upsert = self.policies.observe  # type: ignore[attr-defined]
         informer = cast("Any", self.policies)
-        term = Term(cast("Any", self.hub), self.clock, lambda: None, lambda _: informer)
+        hub, nobody = cast("Any", self.hub), cast("Any", None)
+        term = Term(hub, self.clock, lambda: None, lambda _: informer, nobody)
         self.quotas = self.feature.lead(term)
 
     def fleet(self) -> Fleet:

@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from controller.features.workloadspread.books import Entries, Span, entries_of, named, stamp
-from controller.features.workloadspread.classes import Classes
 from controller.features.workloadspread.compiled import Spread, compile_spread
-from controller.features.workloadspread.counted import Target
+from controller.features.workloadspread.counted import Classes, Target
 from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
 from controller.features.workloadspread.status import Look, subset_statuses
 from controller.model.objects import ClusterShare

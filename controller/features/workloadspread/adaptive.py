@@ -14,7 +14,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from controller.features.workloadspread.books import TOLERATED, stamp
-from crds.workloadspread import SchedulableReason, SpreadEventReason, SubsetCondition
+from controller.features.workloadspread.compiled import Spread
+from crds.workloadspread import (
+    SchedulableReason,
+    SpreadEventReason,
+    SpreadReadyReason,
+    SubsetCondition,
+)
 from machinery.clock import parse_timestamp
 from machinery.types import conditions
 
@@ -39,7 +45,7 @@ class Waiting:
 class Event:
     """Something that people are told of a spread."""
 
-    reason: SpreadEventReason
+    reason: SpreadEventReason | SpreadReadyReason
     note: str
     warning: bool = False
 
@@ -79,6 +85,29 @@ def judged(
         return Verdict(_condition(rules, since), events, due)
     message = _words(waiting, rules)
     return Verdict(_condition(rules, stamp(now), message), events, stamp(now) + rules.mark)
+
+
+def rescheduled(spread: Spread, before: Sequence[int], after: Sequence[int]) -> Event | None:
+    """What is told of units that left marked subsets for later ones; None where none did."""
+    marked = [each.name in spread.marked for each in spread.subsets]
+    fell = [m and b > a for m, b, a in zip(marked, before, after, strict=True)]
+    if True not in fell:
+        return None
+    first = fell.index(True)
+    rose = [at > first and a > b for at, (b, a) in enumerate(zip(before, after, strict=True))]
+    gone, come = (
+        sum(abs(b - a) for b, a, here in zip(before, after, which, strict=True) if here)
+        for which in (fell, rose)
+    )
+    if not come:
+        return None
+    names = [each.name for each in spread.subsets]
+    source, aim = (
+        ", ".join(name for name, here in zip(names, which, strict=True) if here)
+        for which in (fell, rose)
+    )
+    note = f"units without a node went from subset {source} to {aim}: {min(gone, come)}"
+    return Event(SpreadEventReason.RESCHEDULED, note)
 
 
 def _since(old: conditions.Condition, now: datetime) -> datetime:

@@ -16,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
+
+from controller.cache.snapshot import Fleet
 from controller.features.workloadspread.adaptive import Waiting
 from controller.features.workloadspread.books import (
     NONE,
@@ -28,10 +31,11 @@ from controller.features.workloadspread.books import (
     entries_of,
     stamp,
 )
-from controller.features.workloadspread.classes import Classes, Pieces
 from controller.features.workloadspread.compiled import Spread
 from controller.features.workloadspread.objects import SubsetStatus
+from controller.features.workloadspread.subsets import subsets_of, units_of
 from controller.model.objects import ClusterShare
+from controller.planner.subsets import Subsets
 from crds.workload import ShareState
 from machinery.types.bounds import MOST_UNITS, between
 
@@ -41,6 +45,44 @@ DELETE_SECONDS = 15
 """A unit that its member still has so long after it was taken back has failed to be deleted."""
 CREATE, DELETE = timedelta(seconds=CREATE_SECONDS), timedelta(seconds=DELETE_SECONDS)
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+Pieces: TypeAlias = tuple[tuple[int, int], ...]
+"""(subset, units), one after the other: the first units of a cluster, and those that follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """The subsets of a spread over a fleet, read cluster by cluster."""
+
+    subsets: Subsets
+    fleet: Fleet
+
+    @staticmethod
+    def of(spread: Spread, fleet: Fleet, total: int) -> Classes:
+        """For so many units in all."""
+        return Classes(subsets_of(spread, fleet, total), fleet)
+
+    def cap(self, subset: int) -> int:
+        """The units that it takes; UNBOUNDED without a limit."""
+        return int(self.subsets.cap[subset])
+
+    def pieces(self, placements: Mapping[str, int]) -> dict[str, Pieces]:
+        """Of each cluster that a subset matches: which of its units count to which."""
+        found: dict[str, Pieces] = {}
+        counted, excess, _ = self.subsets.classified(units_of(placements, self.fleet))
+        for part in (counted, excess):
+            rows, places = np.nonzero(part.T)
+            for row, subset in zip(rows.tolist(), places.tolist(), strict=True):
+                name, piece = self.fleet.names[row], (subset, int(part[subset, row]))
+                found[name] = (*found.get(name, ()), piece)
+        return found
+
+    def held(self, placements: Mapping[str, int]) -> list[int]:
+        """The units of each subset, excess included."""
+        counted, excess, _ = self.subsets.classified(units_of(placements, self.fleet))
+        units: list[int] = (counted + excess).sum(axis=1).tolist()
+        return units
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from controller.features.workloadspread.compiled import MARK_SECONDS, compile_spread
+from controller.features.workloadspread.compiled import MARK_SECONDS, Spread, compile_spread
+from controller.features.workloadspread.controller import CALM_SECONDS, Books
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.plugin import NAME
 from controller.features.workloadspread.plugin import WorkloadSpread as Plugin
 from controller.framework.feature import Enabled, Factory, Handle, Running, Term, Watch
-from controller.model.objects import MemberCluster
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS
+from controller.model.objects import MemberCluster, Workload
+from controller.model.unit import Unit
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
 from machinery.types.metadata import Key
 
 
@@ -36,9 +38,11 @@ class WorkloadSpreads:
         self.plugins: Mapping[str, Factory] = {NAME: Plugin}
         self.watches = (
             Watch(WORKLOAD_SPREADS, WorkloadSpread, self.spread_changed),
+            Watch(WORKLOADS, Workload, self.workload_changed),
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
         self.mark_seconds = MARK_SECONDS
+        self.books: Books | None = None
         self._handle: Handle | None = None
 
     def attach(self, handle: Handle) -> None:
@@ -46,30 +50,60 @@ class WorkloadSpreads:
         self._handle = handle
         found = [each for each in handle.plugins if isinstance(each, Plugin)]
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
+        for each in found:
+            each.books = self
 
-    def lead(self, _term: Term) -> Running | None:
-        """Nothing is written yet."""
-        return None
+    def lead(self, term: Term) -> Running:
+        """Write statuses, and take quota."""
+        assert self._handle is not None  # noqa: S101 - `attach` comes first
+        fleet, seconds = self._handle.fleet, self.mark_seconds
+        self.books = Books(term, spreads=self.spreads, fleet=fleet, mark_seconds=seconds)
+        return self.books
 
     def rest(self) -> None:
         """The term is over."""
+        self.books = None
+
+    async def commit(self, spread: Spread, unit: Unit, placements: Mapping[str, int]) -> bool:
+        """See `Books.commit`; nothing is granted to who does not lead."""
+        return self.books is not None and await self.books.commit(spread, unit, placements)
+
+    def withdraw(self, spread: Spread, unit: Unit) -> None:
+        """See `Books.withdraw`."""
+        if self.books is not None:
+            self.books.withdraw(spread, unit)
 
     def spread_changed(self, old: WorkloadSpread | None, new: WorkloadSpread | None) -> None:
         """An informer's handler."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
+            if self.books is not None:
+                self.books.forget(old.metadata.key)
             self._look(self.spreads.drop_spread(old.metadata.key))
             return
         spread = compile_spread(new, mark_seconds=self.mark_seconds)
+        if self.books is not None:
+            self.books.look(spread.key)
         if spread != self.spreads.get(spread.key):  # books alone, and nobody decides by those
             self._look(self.spreads.put_spread(spread))
 
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        """An informer's handler: what a Workload shows, and what is reported of it."""
+        if self.books is not None:
+            self.books.workload_changed(old, new)
+
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """An informer's handler: units may count to another subset than before."""
-        if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
-            self._look(self.spreads.targets())
+        if old is None or new is None or old.metadata.labels != new.metadata.labels:
+            if self.books is not None:
+                self.books.look_at_all(after=CALM_SECONDS)
+            if old is not None and new is not None:
+                self._look(self.spreads.targets())
 
     def _look(self, targets: Iterable[Key]) -> None:
+        targets = list(targets)
+        if self.books is not None:
+            self.books.look_at_spreads_of(targets)
         if self._handle is not None:
             for key in targets:
                 self._handle.look(key)

@@ -6,32 +6,40 @@ status, the events, and the moment of the next look.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from controller.features.workloadspread import adaptive
+import msgspec
+
+from controller.features.workloadspread import adaptive, patches
 from controller.features.workloadspread.adaptive import Event, Rules
 from controller.features.workloadspread.books import most_entries, named
-from controller.features.workloadspread.classes import Classes
 from controller.features.workloadspread.compiled import MARK_SECONDS, Spread
 from controller.features.workloadspread.counted import (
     CREATE,
     CREATE_SECONDS,
     DELETE,
     DELETE_SECONDS,
+    Classes,
     Counted,
     Target,
     counted,
 )
-from controller.features.workloadspread.objects import SubsetStatus
+from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
+from controller.features.workloadspread.plugin import fault_of
+from controller.model.objects import Workload
 from controller.planner.problem import UNBOUNDED
-from crds.workloadspread import SpreadEventReason
+from crds.workloadspread import SpreadCondition, SpreadEventReason, SpreadReadyReason
+from machinery.types import conditions
 from machinery.types.bounds import MOST_UNITS
 
 NAMED_SPANS = 10
 """Ranges of units that an event names."""
+SUMMARY_LIMIT = 1024
+MESSAGE_LIMIT = 4096
+_READY = SpreadCondition.READY.value
 COST_STEP = 100
 """The deletion costs of neighbours lie that far apart."""
 
@@ -43,6 +51,81 @@ class Look:
     statuses: list[dict[str, Any]]
     events: list[Event]
     next_look: datetime | None
+    summary: str = ""
+
+
+NOTHING = Look([], [], None)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a spread can be followed, and why not; `counts`: whether its subsets are told."""
+
+    reason: SpreadReadyReason = SpreadReadyReason.VALID
+    message: str = ""
+    counts: bool = True
+
+    @property
+    def event(self) -> Event | None:
+        """What people are told when it comes to that; a target may come after its spread."""
+        if self.reason in (SpreadReadyReason.VALID, SpreadReadyReason.TARGET_NOT_FOUND):
+            return None
+        return Event(self.reason, self.message, warning=True)
+
+
+def verdict_of(spread: Spread, holder: Spread | None, target: Workload | None) -> Verdict:
+    """Of a spread, where `holder` is the one that divides its target."""
+    if spread.fault:
+        return Verdict(SpreadReadyReason.INVALID_SPREAD, spread.fault, counts=False)
+    if holder is not None and holder.key != spread.key:
+        text = f"workload-spread {holder.name} is older and has the same target; delete one of them"
+        return Verdict(SpreadReadyReason.TARGET_TAKEN, text, counts=False)
+    if target is None:
+        text = f"there is no Workload {spread.target[1]} in namespace {spread.target[0]}"
+        return Verdict(SpreadReadyReason.TARGET_NOT_FOUND, text)
+    if wrong := patches.fault(spread, target.unit):
+        return Verdict(SpreadReadyReason.INVALID_PATCH, wrong)
+    if wrong := fault_of(spread, target.unit):
+        return Verdict(SpreadReadyReason.INVALID_SPREAD, wrong, counts=False)
+    return Verdict()
+
+
+def status_of(
+    stored: WorkloadSpread, look: Look, verdict: Verdict, now: datetime
+) -> dict[str, Any]:
+    """The whole status."""
+    return {
+        "observedGeneration": stored.metadata.generation,
+        "conditions": [_ready(stored, verdict, now)],
+        "subsetStatuses": look.statuses,
+        "summary": look.summary,
+    }
+
+
+def differs(status: Mapping[str, Any], stored: WorkloadSpread) -> bool:
+    """Whether the spread does not say all of it already."""
+    said = msgspec.to_builtins(stored.status)
+    return any(said.get(name) != value for name, value in status.items())
+
+
+def turned(stored: WorkloadSpread, verdict: Verdict) -> Event | None:
+    """What is told of a verdict that is another one than before."""
+    before = conditions.among(stored.status.conditions, _READY)
+    said = (before.get("status"), before.get("reason"), before.get("message"))
+    now = ("False", verdict.reason.value, verdict.message[:MESSAGE_LIMIT])
+    return None if said == now else verdict.event
+
+
+def _ready(stored: WorkloadSpread, verdict: Verdict, now: datetime) -> dict[str, Any]:
+    return conditions.renewed(
+        conditions.among(stored.status.conditions, _READY),
+        type_=_READY,
+        true=verdict.reason is SpreadReadyReason.VALID,
+        reason=verdict.reason.value,
+        message=verdict.message[:MESSAGE_LIMIT],
+        now=now,
+        generation=stored.metadata.generation,
+    )
 
 
 def subset_statuses(
@@ -68,8 +151,8 @@ def subset_statuses(
             timedelta(seconds=mark_seconds),
             spread.generation,
         )
-        conditions = stored[subset.name].conditions if subset.name in stored else []
-        verdict = adaptive.judged(subset.name, conditions, units.waiting, rules, now)
+        said = stored[subset.name].conditions if subset.name in stored else []
+        verdict = adaptive.judged(subset.name, said, units.waiting, rules, now)
         statuses.append(
             {
                 "name": subset.name,
@@ -84,7 +167,18 @@ def subset_statuses(
         )
         events += [*_failures(subset.name, units), *verdict.events]
         looks += [verdict.next_look, units.creating.first(CREATE), units.deleting.first(DELETE)]
-    return Look(statuses, events, min((each for each in looks if each), default=None))
+    next_look = min((each for each in looks if each), default=None)
+    return Look(statuses, events, next_look, _summary(statuses, classes))
+
+
+def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
+    """The SUBSETS column: `normal=80/100,elastic=0`, cut where it gets too long."""
+    caps = [classes.cap(place) for place in range(len(statuses))]
+    text = ",".join(
+        f"{each['name']}={each['replicas']}{f'/{cap}' if cap < UNBOUNDED else ''}"
+        for each, cap in zip(statuses, caps, strict=True)
+    )
+    return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
 def _failures(name: str, units: Counted) -> Iterator[Event]:

@@ -1,0 +1,343 @@
+"""The status of every WorkloadSpread: what its subsets hold, and the quota that decisions take.
+
+A decision takes its quota first: the status says what it is about to place, as a compare-and-swap
+on the version that was read, and only then are the placements written. A write that is refused
+means that somebody else was faster, and where he changed the rules or marked a subset the decision
+is made anew. Whoever dies between the two writes leaves units that never come, and these count for
+a while only.
+
+One spread is written by one turn at a time, whatever comes meanwhile goes into the next one;
+different spreads are written side by side (`controller.framework.statuswriter`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from controller.cache.snapshot import Fleet
+from controller.features.workloadspread.adaptive import Event, rescheduled
+from controller.features.workloadspread.compiled import Spread
+from controller.features.workloadspread.counted import CREATE_SECONDS, Classes, Target
+from controller.features.workloadspread.ledger import Spreads
+from controller.features.workloadspread.objects import WorkloadSpread
+from controller.features.workloadspread.status import (
+    NOTHING,
+    Look,
+    differs,
+    status_of,
+    subset_statuses,
+    turned,
+    verdict_of,
+)
+from controller.framework.feature import Term
+from controller.framework.statuswriter import StatusWriter
+from controller.model.objects import Workload
+from controller.model.unit import Unit
+from crds.names import API_VERSION
+from machinery import metrics
+from machinery.api.resources import WORKLOAD_SPREADS, WORKLOADS
+from machinery.clock import parse_timestamp
+from machinery.errors import TransportError
+from machinery.runtime.event_recorder import ObjectRef
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+
+CALM_SECONDS = 1.0
+"""So long a status may lag behind what members report."""
+WRITE_SECONDS = 20.0
+"""Placements are written so soon after their quota was taken, or not at all: before it is void."""
+LEAST_WAIT = 0.1
+"""Seconds until the next look at least: two clocks measure them, and never agree in full."""
+
+COMMITS = metrics.counter(
+    "stowage_spread_commits",
+    "Decisions that took the quota of a WorkloadSpread",
+    ("outcome",),
+    zero=[("written",), ("stale",)],
+)
+
+
+@dataclass(slots=True)
+class _Commit:
+    """A decision whose quota is being taken, or is taken: until its placements show."""
+
+    spread: Spread
+    workload: str
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    since: float
+    done: asyncio.Future[bool]
+    written: bool = False
+
+    def answer(self, granted: bool | TransportError) -> None:
+        """Say so to whoever still waits."""
+        if self.done.done():
+            return
+        if isinstance(granted, bool):
+            self.done.set_result(granted)
+        else:
+            self.done.set_exception(granted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What is being written: for whom, what is new in it, the next look, and with which commit.
+
+    `certain` says that no other commit can be under way.
+    """
+
+    uid: str
+    events: Sequence[Event]
+    next_look: datetime | None
+    commit: _Commit | None
+    certain: bool
+
+
+class Books:
+    """The spreads of a hub, for one term of leadership: the book of their status writer."""
+
+    def __init__(
+        self, term: Term, *, spreads: Spreads, fleet: Callable[[], Fleet], mark_seconds: int
+    ) -> None:
+        self._stored: Informer[WorkloadSpread] = term.informer(WORKLOAD_SPREADS)
+        self._workloads: Informer[Workload] = term.informer(WORKLOADS)
+        self._spreads = spreads
+        self._fleet = fleet
+        self._clock = term.clock
+        self._recorder = term.recorder
+        self._mark_seconds = mark_seconds
+        self._commits: dict[Key, _Commit] = {}
+        self._drafted: dict[Key, _Draft] = {}
+        self._withdrawn: set[Key] = set()
+        self._writer = StatusWriter(
+            term.client,
+            WORKLOAD_SPREADS,
+            WorkloadSpread,
+            self,
+            store=self._stored,
+            clock=term.clock,
+            check=term.check,
+        )
+        self.look_at_all()
+
+    async def run(self) -> None:
+        """Write, until cancelled."""
+        try:
+            await self._writer.run()
+        finally:
+            for commit in self._commits.values():
+                commit.answer(False)
+
+    def look(self, key: Key) -> None:
+        """A spread came or changed."""
+        self._writer.add(key)
+
+    def look_at_all(self, *, after: float = 0.0) -> None:
+        """Whatever they say may have changed."""
+        for spread in self._stored.values():
+            self._writer.add(spread.metadata.key, after=after)
+
+    def look_at_spreads_of(self, targets: Iterable[Key]) -> None:
+        """Another spread may have these Workloads now."""
+        for target in targets:
+            holder = self._spreads.of(target)
+            for each in (*((holder,) if holder else ()), *self._spreads.rivals(target)):
+                self._writer.add(each.key)
+
+    def forget(self, key: Key) -> None:
+        """A spread is gone."""
+        self._end(key)
+        self._withdrawn.discard(key)
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        """What a Workload shows: whether a commit has landed, what members report."""
+        known = new or old
+        assert known is not None  # noqa: S101 - the informer's promise
+        spread = self._spreads.of(known.metadata.key)
+        if spread is None:
+            return
+        if old is None or new is None:
+            self.look_at_spreads_of([known.metadata.key])
+        else:
+            self._writer.add(spread.key, after=CALM_SECONDS)
+            self._tell_of_moves(spread, old, new)
+        commit = self._commits.get(spread.key)
+        if commit is not None and (new is None or _over(commit, new)):
+            del self._commits[spread.key]
+            commit.answer(False)  # of a Workload that is gone: nobody writes it any more
+
+    async def commit(self, spread: Spread, unit: Unit, placements: Mapping[str, int]) -> bool:
+        """Take the quota of a decision on that spread; False when it must be decided anew.
+
+        Raises TransportError when the hub cannot be asked.
+        """
+        if not self._stands(spread):
+            COMMITS.labels("stale").inc()
+            return False
+        self._end(spread.key)
+        began, done = self._clock.monotonic(), asyncio.get_running_loop().create_future()
+        before, after = dict(unit.present), dict(placements)
+        commit = _Commit(spread, unit.uid, before, after, began, done)
+        self._commits[spread.key] = commit
+        self._writer.add(spread.key)
+        granted = await done and self._clock.monotonic() - began < WRITE_SECONDS
+        COMMITS.labels("written" if granted else "stale").inc()
+        return granted
+
+    def withdraw(self, spread: Spread, unit: Unit) -> None:
+        """The decision was not written: nothing of it will come."""
+        commit = self._commits.get(spread.key)
+        if commit is not None and commit.workload == unit.uid:
+            self._end(spread.key)
+            self._writer.add(spread.key)
+
+    # The book of the writer.
+
+    async def prepare(self, stored: WorkloadSpread) -> None:
+        """Nothing else is written first."""
+
+    def draft(self, stored: WorkloadSpread) -> Mapping[str, Any] | None:
+        """The status as everything stored has it now, with the quota that is being taken."""
+        key, now = stored.metadata.key, self._clock.now()
+        spread = self._spreads.get(key)
+        if spread is None or spread.uid != stored.metadata.uid:
+            self._end(key)
+            return None
+        commit = self._commit_of(spread)
+        workload = self._workloads.get(spread.target)
+        verdict = verdict_of(spread, self._spreads.of(spread.target), workload)
+        certain = key in self._withdrawn
+        target = _target(workload, commit, certain=certain)
+        look = self._look(spread, target, stored, now) if verdict.counts else NOTHING
+        news = [*look.events, *filter(None, [turned(stored, verdict)])]
+        self._drafted[key] = _Draft(spread.uid, news, look.next_look, commit, certain)
+        status = status_of(stored, look, verdict, now)
+        waits = commit is not None and not commit.written
+        return status if waits or differs(status, stored) else None
+
+    def landed(self, key: Key) -> float | None:
+        """It stands there: people are told, and the quota is taken."""
+        draft = self._drafted.pop(key, None)
+        if draft is None:
+            return None
+        about = ObjectRef(API_VERSION, WORKLOAD_SPREADS.kind, *key, draft.uid)
+        for event in draft.events:
+            self._tell(about, event)
+        if draft.commit is not None:
+            draft.commit.written = True
+            draft.commit.answer(True)
+        if draft.certain:
+            self._withdrawn.discard(key)
+        due = draft.next_look
+        return None if due is None else max((due - self._clock.now()).total_seconds(), LEAST_WAIT)
+
+    def missed(self, key: Key) -> None:
+        """Who wrote meanwhile is read by now, and the next draft stands on that."""
+        self._drafted.pop(key, None)
+
+    def shorter(self, key: Key, error: TransportError) -> bool:
+        """Nothing can be left out: whoever takes quota is told why he cannot have it."""
+        self._fail(key, error)
+        return False
+
+    def given_up(self, key: Key, error: TransportError | None) -> None:
+        """Nobody may wait for ever, whatever went wrong, be it before there was a draft."""
+        if self._drafted.pop(key, None) is not None or error is not None:
+            self._fail(key, False if error is None else error)
+
+    def _look(self, spread: Spread, target: Target, stored: WorkloadSpread, now: datetime) -> Look:
+        classes = Classes.of(spread, self._fleet(), target.total)
+        before, seconds = stored.status.subset_statuses, self._mark_seconds
+        return subset_statuses(spread, classes, target, before, now, mark_seconds=seconds)
+
+    def _commit_of(self, spread: Spread) -> _Commit | None:
+        """The commit that counts; one that stands on another spread than this is decided anew."""
+        commit = self._commits.get(spread.key)
+        if commit is None:
+            return None
+        late = self._clock.monotonic() - commit.since >= CREATE_SECONDS
+        if late or not (commit.written or self._stands(commit.spread)):
+            del self._commits[spread.key]
+            commit.answer(False)
+            return None
+        return commit
+
+    def _stands(self, spread: Spread) -> bool:
+        """Whether the spread of a decision is still the one that divides its target."""
+        now = self._spreads.of(spread.target)
+        return now is not None and _same(now, spread)
+
+    def _end(self, key: Key) -> None:
+        """Nothing comes of the commit that there is."""
+        if (commit := self._commits.pop(key, None)) is not None:
+            commit.answer(False)
+            self._withdrawn.add(key)
+
+    def _fail(self, key: Key, why: bool | TransportError) -> None:
+        """What is not written is no commit; where nobody knows, the next draft takes it back."""
+        commit = self._commits.get(key)
+        if commit is not None and not commit.written:
+            commit.answer(why)
+            self._end(key)
+
+    def _tell_of_moves(self, spread: Spread, old: Workload, new: Workload) -> None:
+        """Units that left marked subsets for later ones."""
+        if not spread.marked or old.placements == new.placements or spread.fault:
+            return
+        classes = Classes.of(spread, self._fleet(), new.unit.replicas)
+        before, after = classes.held(old.placements), classes.held(new.placements)
+        event = rescheduled(spread, before, after)
+        stored = self._stored.get(spread.key)
+        if event is not None and stored is not None:
+            uid = stored.metadata.uid
+            self._tell(ObjectRef(API_VERSION, WORKLOAD_SPREADS.kind, *spread.key, uid), event)
+
+    def _tell(self, about: ObjectRef, event: Event) -> None:
+        self._recorder.event(
+            about,
+            type="Warning" if event.warning else "Normal",
+            reason=event.reason.value,
+            note=event.note,
+            action="Spreading",
+        )
+
+
+def _target(workload: Workload | None, commit: _Commit | None, *, certain: bool) -> Target:
+    """The Workload as it is, or as it is about to be."""
+    if workload is None:
+        return Target(0, {}, {}, certain=True)
+    total, status = workload.unit.replicas, workload.status
+    reports = {each.name: each for each in status.clusters}
+    if commit is None:
+        decided = _moment(status.decision.time)
+        return Target(total, workload.placements, reports, decided, certain=certain)
+    leaving = None if commit.written else commit.before
+    return Target(total, commit.after, reports, leaving=leaving, certain=True)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return parse_timestamp(text)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _over(commit: _Commit, workload: Workload) -> bool:
+    """Whether the Workload shows what became of the decision."""
+    if workload.metadata.uid != commit.workload:
+        return True
+    return commit.written and workload.placements != commit.before
+
+
+def _same(one: Spread, other: Spread) -> bool:
+    """Whether a decision on one stands on the other."""
+    return (one.key, one.uid, one.generation, one.marked) == (
+        other.key,
+        other.uid,
+        other.generation,
+        other.marked,
+    )
