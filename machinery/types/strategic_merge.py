@@ -38,8 +38,10 @@ _IN_CONTAINERS = {
     "volumeDevices": ("devicePath",),
     "volumeMounts": ("mountPath",),
 }
+_CLAIM = ("spec", "volumes", "ephemeral", "volumeClaimTemplate")
 _MERGE_KEYS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("metadata", "ownerReferences"): ("uid",),
+    (*_CLAIM, "metadata", "ownerReferences"): ("uid",),
     ("spec", "hostAliases"): ("ip",),
     ("spec", "imagePullSecrets"): ("name",),
     ("spec", "resourceClaims"): ("name",),
@@ -96,6 +98,11 @@ class _Place(NamedTuple):
     def fault(self, text: str) -> ValueError:
         """What is wrong there."""
         return ValueError(f"{self.shown or 'the patch'}: {text}")
+
+
+def merge_keys() -> Mapping[tuple[str, ...], tuple[str, ...]]:
+    """The lists that are merged item by item, by their path in the template, and by which keys."""
+    return _MERGE_KEYS
 
 
 def faults(patch: object) -> list[str]:

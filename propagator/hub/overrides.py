@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -71,10 +72,10 @@ class Overrides:
     `fault` says why they cannot be read; they are empty then.
     """
 
-    def __init__(self, raw: msgspec.Raw) -> None:
+    def __init__(self, raw: bytes) -> None:
         self.fault = ""
         self._by_cluster: dict[str, Override] = {}
-        if not memoryview(raw):
+        if not raw:
             return
         try:
             for entry in _entries.decode(raw) or ():
@@ -102,6 +103,12 @@ class Overrides:
         for cluster in entry.clusters or ():
             costs = sorted(map(_bounded, cluster.deletion_costs or ()), reverse=True)
             self._by_cluster.setdefault(cluster.name, Override(subset, patch, tuple(costs)))
+
+
+@lru_cache(maxsize=256)
+def overrides_of(raw: bytes) -> Overrides:
+    """Those that are written so. Each report of ours makes a Workload anew, with the same ones."""
+    return Overrides(raw)
 
 
 def _one_spelling(raw: msgspec.Raw) -> bytes:

@@ -19,7 +19,7 @@ from msgspec import structs
 from crds.names import ANNOTATION_KINDS, ANNOTATION_ORDINALS
 from crds.template import well_formed
 from machinery.types.metadata import Key, Object
-from propagator.hub.overrides import Overrides
+from propagator.hub.overrides import Overrides, overrides_of
 
 MOST_KINDS = 256
 """Kinds of one Workload: what claims to be more was not written by us, and tells nothing."""
@@ -177,7 +177,7 @@ class Workload(Object, frozen=True, dict=True):
     @cached_property
     def overrides(self) -> Overrides:
         """What shares differ in, by cluster."""
-        return Overrides(self.status.overrides)
+        return overrides_of(bytes(self.status.overrides))
 
     @cached_property
     def clusters(self) -> set[str]:

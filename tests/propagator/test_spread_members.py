@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,6 +12,8 @@ import pytest
 
 from crds.names import ANNOTATION_DELETION_COST, POD_DELETION_COST
 from machinery.api.resources import PODS
+from propagator.execution.reconciler import WorkloadPlacements
+from propagator.units import cost_writer
 from stowage.playground.controlplanes import Cluster
 from tests.patience import until
 
@@ -62,11 +65,14 @@ async def pods_of(stage: Stage, member: str, name: str = "web") -> list[dict[str
 
 
 def cost_of(pod: dict[str, Any]) -> int | None:
-    """What the member reads, which is what we said of it."""
-    annotations = pod["metadata"].get("annotations", {})
-    text = annotations.get(POD_DELETION_COST)
-    assert text == annotations.get(ANNOTATION_DELETION_COST)
+    """What the member reads."""
+    text = annotation(pod, POD_DELETION_COST)
     return None if text is None else int(text)
+
+
+def annotation(pod: dict[str, Any], key: str) -> str | None:
+    value: str | None = pod["metadata"].get("annotations", {}).get(key)
+    return value
 
 
 async def cost(stage: Stage, member: str, wanted: Costs) -> set[str]:
@@ -79,12 +85,32 @@ async def cost(stage: Stage, member: str, wanted: Costs) -> set[str]:
         return have == Counter(wanted) and all(map(is_ready, found))
 
     await until(there, seconds=180, what=lambda: Counter(map(cost_of, found)))
+    for each in found:
+        assert annotation(each, POD_DELETION_COST) == annotation(each, ANNOTATION_DELETION_COST)
     return {each["metadata"]["name"] for each in found}
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
     conditions = pod.get("status", {}).get("conditions", [])
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+async def costs_settled(stage: Stage) -> None:
+    """Wait until nothing is left to do, the pods' costs included."""
+    await settled(stage)
+    term = stage.process.term
+    assert term is not None
+    placements = term._placements
+    assert isinstance(placements, WorkloadPlacements)
+    queues = placements._costs._queues
+
+    def idle() -> bool:
+        return not any(each or each._in_work or each._later for each in queues.values())
+
+    for _ in range(3):
+        await until(idle, seconds=120)
+        await asyncio.sleep(0.2)
+    await settled(stage)
 
 
 async def patched_pods(stage: Stage, member: str) -> int:
@@ -199,22 +225,22 @@ async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Clust
         await say(stage, "demo", {"m": 5}, override("normal", m={200: 3, -100: 2}))
         await cost(stage, "m", {200: 3, -100: 2})
         dear = {p["metadata"]["name"] for p in await pods_of(stage, "m") if cost_of(p) == 200}
-        await settled(stage)
+        await costs_settled(stage)
         patches = await patched_pods(stage, "m")
 
         await say(stage, "demo", {"m": 3}, override("normal", m={200: 3}))
         assert await cost(stage, "m", {200: 3}) == dear
-        await settled(stage)
+        await costs_settled(stage)
         assert await patched_pods(stage, "m") == patches, "none of these costs had to change"
 
         await stage.restart()
         await stage.ready()
-        await settled(stage)
+        await costs_settled(stage)
         assert await patched_pods(stage, "m") == patches, "a new process writes nothing"
 
         await say(stage, "demo", {"m": 4}, override("normal", m={200: 3, 100: 1}))
         assert await cost(stage, "m", {200: 3, 100: 1}) > dear
-        await settled(stage)
+        await costs_settled(stage)
         assert await patched_pods(stage, "m") == patches + 1
 
         await say(stage, "demo", {"m": 4})
@@ -299,11 +325,41 @@ async def test_somebody_elses_cost_is_left_alone_without_an_override(
         await stage.create("demo", targetDeployment=template)
         await say(stage, "demo", {"m": 1})
         await until(lambda: _ready(stage), seconds=120)
-        await settled(stage)
+        await costs_settled(stage)
         (pod,) = await pods_of(stage, "m")
         assert pod["metadata"]["annotations"] == {POD_DELETION_COST: "7"}
         await say(stage, "demo", {"m": 1}, override("a", m={200: 1}))
         await cost(stage, "m", {200: 1})
+
+
+@pytest.mark.proves("W14")
+async def test_who_fights_over_a_cost_is_let_win_for_a_while(
+    hub: Cluster, running: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def spoil() -> None:
+        (pod,) = await pods_of(stage, "m")
+        theirs = {"metadata": {"annotations": {POD_DELETION_COST: "7"}}}
+        name = pod["metadata"]["name"]
+        await stage.members["m"].merge_patch(PODS, name, theirs, namespace=stage.namespace)
+
+    monkeypatch.setattr(cost_writer, "FIRST_POD_PAUSE", 3600.0)
+    monkeypatch.setattr(cost_writer, "LONGEST_POD_PAUSE", 7200.0)
+    async with stage_with(hub, m=running) as stage:
+        await stage.create("demo")
+        await say(stage, "demo", {"m": 1}, override("a", m={200: 1}))
+        await cost(stage, "m", {200: 1})
+        await costs_settled(stage)
+        await spoil()
+        await cost(stage, "m", {200: 1})
+        await costs_settled(stage)
+        patches = await patched_pods(stage, "m")
+        await spoil()
+        await say(stage, "demo", {"m": 1}, override("a", m={200: 1}), override("b"))
+        await settled(stage)
+        await asyncio.sleep(2 * cost_writer.GATHER_SECONDS)
+        assert await patched_pods(stage, "m") == patches + 1, "theirs alone"
+        await say(stage, "demo", {"m": 1}, override("a", m={100: 1}))
+        await cost(stage, "m", {100: 1})
 
 
 async def _ready(stage: Stage) -> bool:
