@@ -192,7 +192,18 @@ def _full(asked: Problem, shares: Ints) -> dict[int, Reason]:
             kind = Why.DOMAIN_QUOTA if bound.kind is BoundKind.DOMAIN_QUOTA else Why.SUBSET_CAP
             if bound.names[group]:
                 found[row] = Reason(kind, bound.told(group), bound.names[group])
+    if asked.subsets is not None:
+        found.update(_capped(asked.subsets, shares))
     return found
+
+
+def _capped(subsets: Subsets, shares: Ints) -> Iterator[tuple[int, Reason]]:
+    """The clusters that only full subsets match, with the cap of the first one."""
+    counted = subsets.counted(shares)
+    for row in np.flatnonzero(subsets.shut(counted)).tolist():
+        home = int(subsets.home[row])
+        if not subsets.closed[home]:
+            yield row, Reason(Why.SUBSET_CAP, int(subsets.cap[home]), subsets.names[home])
 
 
 def _most(asked: Problem) -> Reason | None:

@@ -126,20 +126,43 @@ def _into(
 
     A unit in a cluster of several subsets may count to another one. Then there is room again.
     """
-    able = subsets.inside[at] & (weight > 0) & (top > held)
-    if not able.any():
+    rows = np.flatnonzero(subsets.inside[at] & (weight > 0) & (top > held))
+    if not len(rows):
         return held
-    alone = replace(problem, subsets=None, score=subsets.score(at, problem.scored()))
+    alone = replace(problem, score=subsets.score(at, problem.scored(), rows), subsets=None)
     while True:
-        left = int(subsets.cap[at] - subsets.counted(held)[at])
-        units = min(left, problem.total - int(held.sum()))
+        units = min(subsets.left(at, held), problem.total - int(held.sum()))
         if units <= 0:
             return held
-        limited = replace(alone, total=int(held.sum()) + units)
-        before, frozen = held, np.where(able, np.maximum(top, held), held)
-        held = hand_out(limited, weight, before, frozen, nests, lowers=lowers)
-        if int(held.sum()) < limited.total:
+        part, inside = _among(alone, rows, held, units, nests)
+        after = held.copy()
+        after[rows] = hand_out(part, weight[rows], held[rows], top[rows], inside, lowers=lowers)
+        placed, held = int(after.sum() - held.sum()), after
+        if placed < units:
             return held
+
+
+def _among(
+    problem: Problem, rows: Ints, held: Ints, units: int, nests: Sequence[Nest]
+) -> tuple[Problem, list[Nest]]:
+    """The problem of some clusters when the others hold what they hold; `score` is of these."""
+    others = np.ones(len(held), dtype=np.bool_)
+    others[rows] = False
+    order = problem.domains
+    if order is not None:
+        order = order.after(np.where(others, held - problem.present, 0))
+        columns = {name: getattr(order, name)[rows] for name in ("domain", "held", "uncounted")}
+        order = replace(order, **columns)
+    part = replace(
+        problem,
+        total=int(held[rows].sum()) + units,
+        present=problem.present[rows],
+        order=problem.order[rows],
+        domains=order,
+        groups=tuple(replace(bound, group=bound.group[rows]) for bound in problem.groups),
+    )
+    kept = np.where(others, held, 0)
+    return part, [Nest(nest.group[rows], nest.cap - _inside(nest, kept)) for nest in nests]
 
 
 def stay(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Ints:
@@ -284,7 +307,8 @@ def _by_cost(problem: Problem, subsets: Subsets, floor: Ints, held: Ints) -> Ite
     """Lower bounds, then all, each from the highest deletion cost to the lowest."""
     counted, excess, outside = subsets.classified(held)
     classes = (*counted, *excess, outside)
-    scores = [subsets.score(at, problem.scored()) for at in range(len(subsets.names))]
+    every = np.arange(len(held))
+    scores = [subsets.score(at, problem.scored(), every) for at in range(len(subsets.names))]
     heavy = (problem.weight > 0) | subsets.crowded
     for bound, least in ((floor, np.zeros_like(floor)), (held, floor)):
         before = np.zeros_like(held)

@@ -13,14 +13,15 @@ the lowest cost leaves first. Pure; integers only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
 from controller.planner.indomain import Inside, in_line
-from controller.planner.webster import MAX_UNITS, Ints, Mask, sums, until_full
+from controller.planner.webster import MAX_UNITS, Ints, Mask, first_come, sums, until_full
 
 _STEP = 100
 """Deletion costs of neighbours lie that far apart."""
@@ -29,7 +30,7 @@ _Path: TypeAlias = list[tuple[int, int]]
 """Subsets, each with a cluster whose unit it gives up; the last one takes what is left there."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Subsets:
     """The subsets in their order. Masks and numbers are by subset, or by subset and cluster.
 
@@ -82,22 +83,43 @@ class Subsets:
             at = int(wrong[0])
             raise ValueError(f"subsets.cap[{at}]: 0 to {MAX_UNITS}, found {int(self.cap[at])}")
 
-    @property
+    @cached_property
     def home(self) -> Ints:
         """Shape (n,): the first subset that matches each cluster; `len(names)` where none does."""
         return np.where(self.inside.any(axis=0), self.inside.argmax(axis=0), len(self.names))
 
-    @property
+    @cached_property
     def overlaps(self) -> bool:
         """Whether a cluster lies in several."""
         return bool((self.inside.sum(axis=0) > 1).any())
 
+    @cached_property
+    def _kinds(self) -> tuple[Ints, Mask]:
+        """The kind of each cluster, and which subsets match a kind; one kind for equal columns."""
+        number: dict[bytes, int] = {}
+        columns = np.packbits(self.inside, axis=0).T
+        kind = np.array([number.setdefault(each.tobytes(), len(number)) for each in columns])
+        first = np.zeros(len(number), dtype=np.int64)
+        first[kind[::-1]] = np.arange(len(kind))[::-1]  # of equals the last one written stays
+        return kind, self.inside[:, first]
+
     def counted(self, units: Ints) -> Ints:
         """Shape (subsets,): the units that count to each, at most its cap."""
-        if self.overlaps:
-            return np.asarray(self.classified(units)[0].sum(axis=1), dtype=np.int64)
         size = len(self.names)
-        return np.minimum(sums(self.home, units, size + 1)[:size], self.cap)
+        if not self.overlaps:
+            return np.minimum(sums(self.home, units, size + 1)[:size], self.cap)
+        kind, inside = self._kinds
+        left = sums(kind, units, inside.shape[1])
+        found = _sorted(
+            inside, self.cap, left, lambda at, mine: first_come(mine, int(self.cap[at]))
+        )
+        return np.asarray(found.sum(axis=1), dtype=np.int64)
+
+    def left(self, at: int, units: Ints) -> int:
+        """How many more units may count to one subset."""
+        if self.overlaps:
+            return int(self.cap[at] - self.counted(units)[at])
+        return max(int(self.cap[at] - units[self.inside[at]].sum()), 0)
 
     def full(self, counted: Ints) -> Ints:
         """Those that are at their cap when so many units count to each."""
@@ -116,19 +138,20 @@ class Subsets:
         """
         home, size = self.home, len(self.names)
         outside = np.where(home == size, units, 0)
-        counted = np.zeros(self.inside.shape, dtype=np.int64)
-        left, whole = units - outside, np.zeros_like(home)
+        left = units - outside
         if self.overlaps:
-            for at in range(size):
-                mine = np.where(self.inside[at], left, 0)
-                counted[at] = self._kept(whole, mine, self.cap[at : at + 1], self.rank[at])
-                left = left - counted[at]
-                self._draw(at, counted, left)
+            whole = np.zeros_like(home)
+            counted = _sorted(
+                self.inside,
+                self.cap,
+                left,
+                lambda at, mine: self._kept(whole, mine, self.cap[[at]], self.rank[at]),
+            )
         else:
             rank = self.rank.sum(axis=0, where=self.inside, dtype=np.int64)
             kept = self._kept(home, left, np.append(self.cap, 0), rank)
-            counted[:] = np.where(self.inside, kept, 0)
-            left = left - kept
+            counted = np.where(self.inside, kept, 0)
+        left = left - counted.sum(axis=0)
         excess = np.where(home == np.arange(size)[:, None], left, 0)
         return counted, excess, outside
 
@@ -138,13 +161,13 @@ class Subsets:
         place = np.arange(size, dtype=np.int64)
         return _STEP * (size - place), -_STEP * (place + 1), -_STEP * (size + 1)
 
-    def score(self, at: int, score: Ints) -> Ints:
-        """Shape (n,): how well each cluster suits a subset, the greater the better.
+    def score(self, at: int, score: Ints, rows: Ints) -> Ints:
+        """How well each of these clusters suits a subset, the greater the better; shape as rows.
 
         First those that no earlier subset matches, then by preference, then by `score`.
         """
-        mine, own, rank = self.inside[at], self.home == at, self.rank[at]
-        if not mine.any() or (own[mine].all() and (rank[mine] == rank[mine][0]).all()):
+        own, rank, score = self.home[rows] == at, self.rank[at, rows], score[rows]
+        if own.all() and (rank == rank[0]).all():
             return score
         return _dense(score, rank, own.astype(np.int64))
 
@@ -155,13 +178,20 @@ class Subsets:
 
     def open_to(self, able: Mask) -> Mask:
         """Shape (n,): of these clusters those that a subset matches which takes new units."""
-        found: Mask = able & self.inside[~self.closed].any(axis=0)
-        return found
+        return able & self._in_any(~self.closed)
+
+    def shut(self, counted: Ints) -> Mask:
+        """Shape (n,): clusters of which every subset is closed or at its cap."""
+        open_ = ~self.closed & (counted < self.cap)
+        return (self.home < len(self.names)) & ~self._in_any(open_)
 
     def passing(self, able: Mask) -> Mask:
         """Shape (n,): of these clusters, and those that lack room, which may take more than fit."""
-        over = self.inside[self.overflow & ~self.closed].any(axis=0)
-        found: Mask = over & (able | self.crowded)
+        return (able | self.crowded) & self._in_any(self.overflow & ~self.closed)
+
+    def _in_any(self, subsets: Mask) -> Mask:
+        """Shape (n,): the clusters that one of these subsets matches."""
+        found: Mask = np.logical_or.reduce(self.inside[subsets], axis=0)
         return found
 
     def _kept(self, place: Ints, units: Ints, most: Ints, rank: Ints) -> Ints:
@@ -173,37 +203,61 @@ class Subsets:
         best = rank if self.keeps is Inside.RANK else units
         return in_line(np.lexsort((order, -best, place)), place, units, most)
 
-    def _draw(self, at: int, counted: Ints, left: Ints) -> None:
-        """Fill a subset with units of earlier ones that find another in their stead; in place."""
-        while (lacking := int(self.cap[at] - counted[at].sum())) > 0:
-            path = self._path(at, counted, left)
-            if path is None:
-                return
-            *through, (last, row) = path
-            moved = min([lacking, int(left[row]), *(int(counted[j, r]) for j, r in through)])
-            to = at
-            for giver, where in through:
-                counted[giver, where] -= moved
-                counted[to, where] += moved
-                to = giver
-            counted[last, row] += moved
-            left[row] -= moved
 
-    def _path(self, at: int, counted: Ints, left: Ints) -> _Path | None:
-        """From subset to subset, the shortest way to a unit that is left over; None without one."""
-        came: dict[int, _Path] = {at: []}
-        line = [at]
-        for to in line:
-            for giver in range(at):
-                gives = self.inside[to] & (counted[giver] > 0)
-                if giver in came or not gives.any():
-                    continue
-                came[giver] = [*came[to], (giver, int(gives.argmax()))]
-                line.append(giver)
-                spare = self.inside[giver] & (left > 0)
-                if spare.any():
-                    return [*came[giver], (giver, int(spare.argmax()))]
+def _sorted(inside: Mask, cap: Ints, units: Ints, kept: Callable[[int, Ints], Ints]) -> Ints:
+    """Shape as `inside`: the units that count to each subset.
+
+    Args:
+        inside: shape (subsets, n).
+        cap: shape (subsets,).
+        units: shape (n,).
+        kept: what a subset takes of the units that earlier ones left it.
+    """
+    counted = np.zeros(inside.shape, dtype=np.int64)
+    left = units.copy()
+    for at in range(len(cap)):
+        counted[at] = kept(at, np.where(inside[at], left, 0))
+        left -= counted[at]
+        while (lacking := int(cap[at] - counted[at].sum())) > 0:
+            path = _path(at, inside, counted, left)
+            if path is None:
+                break
+            _pass_on(at, path, lacking, counted, left)
+    return counted
+
+
+def _pass_on(at: int, path: _Path, lacking: int, counted: Ints, left: Ints) -> None:
+    """Fill a subset with units of earlier ones that find others in their stead; in place."""
+    *through, (last, row) = path
+    moved = min([lacking, int(left[row]), *(int(counted[giver, r]) for giver, r in through)])
+    to = at
+    for giver, where in through:
+        counted[giver, where] -= moved
+        counted[to, where] += moved
+        to = giver
+    counted[last, row] += moved
+    left[row] -= moved
+
+
+def _path(at: int, inside: Mask, counted: Ints, left: Ints) -> _Path | None:
+    """From subset to subset, the shortest way to a unit that is left over; None without one."""
+    spare = inside[:at] & (left > 0)
+    ends: list[bool] = np.logical_or.reduce(spare, axis=1).tolist()
+    if not any(ends):
         return None
+    gives = counted[:at] > 0
+    came: dict[int, _Path] = {at: []}
+    line = [at]
+    for to in line:
+        shared = gives & inside[to]
+        for giver in np.flatnonzero(shared.any(axis=1)).tolist():
+            if giver in came:
+                continue
+            came[giver] = [*came[to], (giver, int(shared[giver].argmax()))]
+            line.append(giver)
+            if ends[giver]:
+                return [*came[giver], (giver, int(spare[giver].argmax()))]
+    return None
 
 
 def _dense(*keys: Ints) -> Ints:

@@ -32,7 +32,7 @@ def subsets(inside: Sequence[str], cap: Sequence[int], size: int, **said: Any) -
         closed=np.array([chr(ord("a") + at) in said.get("closed", "") for at in range(number)]),
         overflow=np.array([chr(ord("a") + at) in said.get("overflow", "") for at in range(number)]),
         rank=ints(said.get("rank", np.zeros((number, size), dtype=np.int64))).reshape(number, size),
-        crowded=np.array([str(row) in said.get("crowded", "") for row in range(size)]),
+        crowded=np.array([str(row) in said.get("crowded", "") for row in range(size)], np.bool_),
     )
 
 
@@ -184,6 +184,20 @@ def test_weights_decide_inside_a_subset_and_are_told_of_it_alone() -> None:
     ]
     assert told(of, 3) == []
     assert scaled(of, 9, 6, 3) == [[2, 4, 3, 0], [2, 4, 0, 0], [1, 2, 0, 0]]
+
+
+def test_a_lower_bound_and_the_cap_of_its_subset_contradict() -> None:
+    of = replace(spread(6, ["0", "1"], [2, FREE]), lower=ints([4, 0]), names=["x", "y"])
+    plan = apportion(of)
+    assert plan.shares.tolist() == [2, 4]
+    said = [str(each) for each in plan.contradictions]
+    assert said == ["minReplicas 4 of cluster x and cap 2 of a contradict each other"]
+
+
+def test_without_a_cluster_all_units_are_pending() -> None:
+    of = replace(problem(3, []), inside=Inside.RANK, subsets=subsets(["", ""], [2, FREE], 0))
+    plan = apportion(of)
+    assert (plan.pending, plan.subsets_full, plan.beyond_caps) == (3, (), False)
 
 
 def refused(**said: Any) -> Problem:
