@@ -151,16 +151,6 @@ def keep_any(part: Part, key: str, made: dict[str, Any]) -> None:
     made[key] = part.any(key)
 
 
-def rename(kind: type[Any], to: str, note: str) -> Fate:
-    """The field goes under another name; `a.b` for one further inside."""
-
-    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
-        put(made, to, part.get(key, kind))
-        part.note(key, note)
-
-    return fate
-
-
 def inside(table: Mapping[str, Fate]) -> Fate:
     """The field is an object with a table of its own."""
 
