@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,36 @@ class Files:
         assert not result.stdout
         return str(result.exception)
 
+    def planned(self, *objects: Any, fleet: Sequence[Any]) -> dict[str, int]:
+        """Where a plan of the output puts the units of its one Workload, by cluster."""
+        result = self.result(*objects)
+        assert result.exit_code == 0, result.stderr
+        output = self.folder / "out.yaml"
+        output.write_text(result.stdout)
+        there = self.write(*fleet, name="fleet.yaml")
+        plan = run("plan", "-f", output, "--fleet", there, "-o", "json")
+        assert plan.exit_code == 0, plan.output
+        [workload] = json.loads(plan.stdout)["workloads"]
+        return {each["cluster"]: each["replicas"] for each in workload["placements"]}
+
     def result(self, *objects: Any, lossy: bool = False) -> Result:
         args = ["--lossy"] if lossy else []
         return run("import", "-f", self.write(*objects), *args)
+
+
+def cluster(name: str, **labels: str) -> dict[str, Any]:
+    """A MemberCluster with room for all."""
+    free = {"cpu": 8, "memory": "32Gi", "pods": 330}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "MemberCluster",
+        "metadata": {"name": name, "labels": labels},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "nodeGroups": [{"count": 1, "free": free}],
+            "capacity": {"nodes": 1, "allocatable": free, "requested": {}},
+        },
+    }
 
 
 def said(result: Result) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.stowage.importing import Files, bound, deployment, policy, run, runs, spread, subset
+from tests.stowage.importing import Files, bound, cluster, deployment, policy, runs, spread, subset
 
 
 @pytest.fixture
@@ -16,36 +15,16 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-def cluster(name: str, **labels: str) -> dict[str, Any]:
-    free = {"cpu": 8, "memory": "32Gi", "pods": 110}
-    return {
-        "apiVersion": "stowage.dev/v1alpha1",
-        "kind": "MemberCluster",
-        "metadata": {"name": name, "labels": labels},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "nodeGroups": [{"count": 1, "free": free}],
-            "capacity": {"nodes": 1, "allocatable": free, "requested": {}},
-        },
-    }
+FLEET = (
+    cluster("a", **{"workload-test": "member"}),
+    cluster("b", **{"workload-test": "host"}),
+    cluster("c"),
+)
+"""With one cluster too many."""
 
 
 def planned(files: Files, *objects: Any) -> dict[str, int]:
-    """Where a plan of the output puts the units, in a fleet with one cluster too many."""
-    result = files.result(*objects)
-    assert result.exit_code == 0, result.stderr
-    output = files.folder / "out.yaml"
-    output.write_text(result.stdout)
-    fleet = files.write(
-        cluster("a", **{"workload-test": "member"}),
-        cluster("b", **{"workload-test": "host"}),
-        cluster("c"),
-        name="fleet.yaml",
-    )
-    plan = run("plan", "-f", output, "--fleet", fleet, "-o", "json")
-    assert plan.exit_code == 0, plan.output
-    [workload] = json.loads(plan.stdout)["workloads"]
-    return {each["cluster"]: each["replicas"] for each in workload["placements"]}
+    return files.planned(*objects, fleet=FLEET)
 
 
 @pytest.mark.proves("K27")

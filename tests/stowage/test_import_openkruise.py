@@ -11,6 +11,7 @@ from tests.stowage.importing import (
     KRUISE,
     Files,
     clone_set,
+    cluster,
     deployment,
     pod,
     runs,
@@ -73,6 +74,27 @@ def test_the_elastic_case(files: Files) -> None:
         "note: WorkloadSpread web-spread: spec.targetRef: is the Workload web now, which holds the Deployment",
         f"note: WorkloadSpread web-spread: spec.subsets: {labels} pool (normal, elastic)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("caps", "units", "shares"),
+    [
+        ([100, None], 80, {"a": 80}),
+        ([100, None], 130, {"a": 100, "b": 30}),
+        (["20%", "20%", "60%"], 10, {"a": 2, "b": 2, "c": 6}),
+        ([2, 3], 7, {"a": 2, "b": 3, "other": 2}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["Deployment", "CloneSet", "StatefulSet"])
+def test_the_output_places_as_openkruise_does(
+    files: Files, kind: str, caps: list[Any], units: int, shares: dict[str, int]
+) -> None:
+    fleet = [cluster(name, pool=name) for name in "abc"[: len(caps)]] + [cluster("other")]
+    own = {"Deployment": deployment(), "CloneSet": clone_set()}
+    target = own.get(kind, runs("apps/v1", "StatefulSet"))
+    target["spec"]["replicas"] = units
+    given = [subset(name, cap) for name, cap in zip("abc", caps, strict=False)]
+    assert files.planned(spread(*given, target=target), target, fleet=fleet) == shares
 
 
 def test_zones_in_proportion_with_patches(files: Files) -> None:
