@@ -101,9 +101,18 @@ class Stage:
 
     @asynccontextmanager
     async def leading(
-        self, profile: Profile | None = None, *, identity: str = "one", **points: Any
+        self,
+        profile: Profile | None = None,
+        *,
+        identity: str = "one",
+        elect: bool = True,
+        standby: bool = False,
+        **points: Any,
     ) -> AsyncIterator[Controller]:
-        """A controller that leads, with these plugins at these points of the profile."""
+        """A controller with these plugins at these points of the profile, from when it leads on.
+
+        Without `elect` it leads beside others; a `standby` is there from when it reads.
+        """
         made = replace(profile or default_profile(), **points)
         settings = ControllerSettings(
             connection=Connection(server="http://memory"), http_port=0, identity=identity
@@ -112,11 +121,12 @@ class Stage:
             settings,
             cast("ApiClient", self.hub),
             clock=self.clock,
-            configuration=SchedulerConfiguration({made.scheduler_name: made}),
+            configuration=SchedulerConfiguration({made.scheduler_name: made}, leader_elect=elect),
         )
         running = asyncio.create_task(controller.run())
         try:
-            await self.until(lambda: running.done() or controller.leading)
+            ready = (lambda: not controller.unready()) if standby else (lambda: controller.leading)
+            await self.until(lambda: running.done() or ready())
             yield controller
         finally:
             running.cancel()
