@@ -33,9 +33,11 @@ def obstacles(decision: Decision) -> list[Note]:
         if number
     ]
     notes.sort(key=lambda note: (-note.number, note.name, note.text))
-    meant, tight = ruled(decision), full(decision)
+    meant, tight, capped = ruled(decision), full(decision), shut(decision)
     stops = Counter(
-        _stop(decision, row, meant=bool(meant[row]), tight=bool(tight[row]))
+        (Kind.QUOTA, _subsets_of(decision, row))
+        if capped[row]
+        else _stop(decision, row, meant=bool(meant[row]), tight=bool(tight[row]))
         for row in np.flatnonzero(decision.verdicts == 0).tolist()
     )
     for (kind, text), number in stops.most_common():
@@ -58,6 +60,24 @@ def _stop(decision: Decision, row: int, *, meant: bool, tight: bool) -> tuple[Ki
     if not tight and decision.unit.spread:
         return Kind.BOUND, "left out by spec.spreadConstraints"
     return Kind.NO_ROOM, "no room for more" if tight else "no more by the rules of its distribution"
+
+
+def shut(decision: Decision) -> Mask:
+    """The clusters of subsets that all take no more, whatever the room."""
+    plan = decision.cycle_state.plan
+    return np.zeros(len(decision.fleet), dtype=np.bool_) if plan is None else plan.rows_shut
+
+
+def _subsets_of(decision: Decision, row: int) -> str:
+    """Why the subsets of a cluster take no more."""
+    plan = decision.cycle_state.plan
+    subsets = None if plan is None else plan.asked.subsets
+    if plan is None or subsets is None:
+        return ""
+    mine = {
+        name for name, inside in zip(subsets.names, subsets.inside[:, row], strict=True) if inside
+    }
+    return "; ".join(str(each) for each in plan.subsets_shut if each.name in mine)
 
 
 def full(decision: Decision) -> Mask:

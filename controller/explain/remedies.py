@@ -15,7 +15,7 @@ import numpy as np
 
 from controller.cache.columns import Ints, Mask
 from controller.cache.nodegroups import UNLIMITED
-from controller.explain.pending import full, ruled
+from controller.explain.pending import full, ruled, shut
 from controller.framework.explains import Explains, Kind, Note, Remedies, Shortage, either
 from controller.framework.room import needed, resources_of, room, variants_of
 from controller.model.unit import Unit
@@ -107,6 +107,7 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
         tight |= blame.alone(plugin)
     fits = _fits(decision)
     tight |= (blame.count == 0) & full(decision)
+    tight &= ~shut(decision)
     if not tight.any():
         return
     lacking = _lacking(decision, tight)
@@ -181,6 +182,8 @@ def _lifts(blame: _Blame) -> list[Note]:
             mask = rows & _said(blame, plugin, text)
             names = blame.names(mask)
             what = _cure(blame.decision, plugin, text, mask)
+            if not what:
+                continue
             sentence = f"{what}: that alone keeps it from {either(names)}{_space(blame, mask)}"
             notes.append(Note(Kind.LIFT, len(names), plugin, sentence))
     return sorted(notes, key=lambda note: (-note.number, note.name, note.text))

@@ -77,7 +77,10 @@ class Explains(Protocol):
     """A plugin that knows what lifts its refusals."""
 
     def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
-        """What to change so that it says `text` of these clusters no longer: a noun phrase."""
+        """What to change so that it says `text` of these clusters no longer: a noun phrase.
+
+        Empty where that would not help by itself.
+        """
         ...
 
 

@@ -148,6 +148,17 @@ class Plan:
         return (*(capped(subsets, at) for at in full), *(shut(subsets, at) for at in closed))
 
     @property
+    def rows_shut(self) -> Mask:
+        """Shape (n,): the clusters of subsets that all take no more units."""
+        subsets = self.asked.subsets
+        if subsets is None:
+            return np.zeros(len(self.shares), dtype=np.bool_)
+        shut = {each.name for each in self.subsets_shut}
+        takes = np.array([name not in shut for name in subsets.names], dtype=np.bool_)
+        found: Mask = np.any(subsets.inside, axis=0) & ~np.any(subsets.inside[takes], axis=0)
+        return found
+
+    @property
     def beyond_caps(self) -> bool:
         """Whether more is wanted than the caps of the subsets that have clusters let in."""
         subsets, held = self.asked.subsets, self.asked.settled()

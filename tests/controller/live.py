@@ -29,6 +29,7 @@ from machinery.api.resources import (
     EVENTS,
     MEMBER_CLUSTERS,
     WORKLOAD_POLICIES,
+    WORKLOAD_SPREADS,
     WORKLOADS,
     Resource,
 )
@@ -245,7 +246,7 @@ class World:
             await self.client.merge_patch(res, name, free, namespace=namespace)
 
     async def clear(self) -> None:
-        """No Workload, no MemberCluster, no WorkloadPolicy.
+        """No Workload, no MemberCluster, nothing that divides Workloads.
 
         A few at a time: of sixty wide ones at once a busy API server ends some with a time-out.
         """
@@ -255,7 +256,7 @@ class World:
             async with gate:
                 await self._delete(res, meta)
 
-        for res in (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES):
+        for res in (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_SPREADS):
             items = (await self.client.list(res))["items"]
             await asyncio.gather(*(cleared(res, each["metadata"]) for each in items))
 
@@ -308,7 +309,9 @@ async def install(cluster: Any, *, policies: bool) -> None:
     async with ApiClient(cluster.connection(), name="install", timeout=120) as client:
         await installer.apply(client, kinds, say=lambda _: None)
         await installer.ensure_namespace(client, names.SYSTEM_NAMESPACE)
-        await inforce.served(client, WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES)
+        await inforce.served(
+            client, WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_SPREADS
+        )
         found = {each.kind for each in await client.discover(installer.ADMISSION)}
         if policies and "MutatingAdmissionPolicy" in found:
             await inforce.completed(client)

@@ -194,9 +194,34 @@ def test_full_caps_leave_units_pending_and_name_what_would_help():
     assert found.reason is ScheduledReason.REPLICAS_REACHED
     assert "subset a is at its cap of 2" in found.message
     texts = [each.text for each in remedies(found)]
-    assert "a larger maxReplicas of subset a or b in WorkloadSpread ws" in texts
-    assert any("a label that puts it into a subset of WorkloadSpread ws" in t for t in texts)
-    assert obstacles(found)
+    assert texts == ["a larger maxReplicas of subset a or b in WorkloadSpread ws"]
+    assert [each.text for each in obstacles(found)] == [
+        "1 cluster: not in a subset of workload-spread ws",
+        "1 cluster: subset a is at its cap of 2",
+        "1 cluster: subset b is at its cap of 3",
+    ]
+
+
+@pytest.mark.proves("W32")
+def test_where_room_is_lacking_and_a_cap_is_not_room_helps_or_a_cluster_more() -> None:
+    rules = spread(subset("a", 2), subset("b"), scheduleStrategy=adaptive())
+    members = (roomy("a1"), roomy("b1", "1"), roomy("c1", "9"))
+    found = decided(unit(replicas=5), rules, *members)
+    assert shares(found) == {"a1": 2, "b1": 1}
+    assert found.reason is ScheduledReason.INSUFFICIENT_CAPACITY
+    assert [each.text for each in obstacles(found)] == [
+        "1 cluster: not in a subset of workload-spread ws",
+        "1 cluster: subset a is at its cap of 2",
+        "1 cluster: no room for more",
+    ]
+    assert [each.text for each in remedies(found)] == [
+        "a larger maxReplicas of subset a in WorkloadSpread ws",
+        "2 more units need 1 cpu each on b1",
+        (
+            "a label that puts it into subset b of WorkloadSpread ws: that alone keeps it from c1, "
+            "with room for 9"
+        ),
+    ]
 
 
 @pytest.mark.proves("W27")

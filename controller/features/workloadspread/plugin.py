@@ -34,7 +34,6 @@ from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.model.objects import Toleration
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
-from controller.planner.plan import Plan
 from controller.planner.problem import UNBOUNDED, Problem
 from controller.planner.subsets import Subsets
 from crds.workload import ScheduledReason
@@ -157,11 +156,14 @@ class WorkloadSpread:
             learnt=_running(unit, field, subsets, problem),
         )
 
-    def cure(self, _shortage: Shortage, text: str, _rows: Mask) -> str:
+    def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
         """The spread as it should be, or a label that puts a cluster into a subset of it."""
         if text.startswith(_OUTSIDE):
             name = text.removeprefix(_OUTSIDE).strip()
-            return f"a label that puts it into a subset of WorkloadSpread {name}"
+            into = _open(shortage.state)
+            if not into:
+                return ""
+            return f"a label that puts it into subset {either(into)} of WorkloadSpread {name}"
         name = text.removeprefix("workload-spread ").partition(":")[0]
         return f"WorkloadSpread {name} as its rules say"
 
@@ -172,7 +174,7 @@ class WorkloadSpread:
             return ()
         where = f"in WorkloadSpread {spread.name}"
         found = []
-        if full := _full(plan):
+        if full := plan.subsets_full:
             text = f"a larger maxReplicas of subset {either(full)} {where}"
             found.append(Note(Kind.QUOTA, shortage.pending, spread.name, text))
         if marked := [each.name for each in spread.subsets if each.name in spread.marked]:
@@ -262,10 +264,8 @@ def _running(unit: Unit, field: Candidates, subsets: Subsets, problem: Problem) 
     return learnt
 
 
-def _full(plan: Plan) -> tuple[str, ...]:
-    """The subsets at their cap."""
-    subsets = plan.asked.subsets
-    if subsets is None:
-        return ()
-    reached = (subsets.counted(plan.shares) >= subsets.cap) & (subsets.cap < UNBOUNDED)
-    return tuple(subsets.names[at] for at in np.flatnonzero(reached).tolist())
+def _open(state: CycleState) -> list[str]:
+    """The subsets that take more units."""
+    spread, plan = _spread(state), state.plan
+    shut = {each.name for each in plan.subsets_shut} if plan is not None else set()
+    return [each.name for each in (spread.subsets if spread else ()) if each.name not in shut]
