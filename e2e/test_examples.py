@@ -260,7 +260,8 @@ def _slots(demo: Playground) -> str:
 @pytest.mark.proves("W3")
 def test_an_autoscaler_scales_the_workload_of_a_spread(demo: Playground) -> None:
     few = 10 if demo.provider == "kind" else 1
-    demo.hub("-n", NAMESPACE, "scale", "wl", "elastic", f"--replicas={80 // few}")
+    apply(demo, "15-spread-elastic.yaml")
+    until_placed(demo, "elastic", {"member-1": 80 // few})
     apply(demo, "18-spread-hpa.yaml")
     try:
         until_placed(demo, "elastic", {"member-1": 90 // few})

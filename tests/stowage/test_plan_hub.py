@@ -21,7 +21,12 @@ import yaml
 from click.testing import CliRunner, Result
 
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
+from machinery.api.resources import (
+    MEMBER_CLUSTERS,
+    WORKLOAD_POLICIES,
+    WORKLOAD_SPREADS,
+    WORKLOADS,
+)
 from stowage.cli import cli
 from stowage.planning import explain
 from tests.controller.live import World, deciding, install, placements, world_on
@@ -134,6 +139,25 @@ def policy(name: str, **domains: int) -> dict[str, Any]:
     }
 
 
+def spread(name: str, **subsets: int) -> dict[str, Any]:
+    """Zones in their order, each with its cap, for the Workload of that name."""
+    target = {"apiVersion": WORKLOADS.api_version, "kind": "Workload", "name": name}
+    listed = [
+        {
+            "name": zone,
+            "requiredNodeSelectorTerm": {"matchLabels": {ZONE: zone}},
+            "maxReplicas": most,
+        }
+        for zone, most in subsets.items()
+    ]
+    return {
+        "apiVersion": WORKLOAD_SPREADS.api_version,
+        "kind": "WorkloadSpread",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"targetRef": target, "subsets": listed},
+    }
+
+
 @pytest.mark.proves("E30", "C6", "C16", "K26")
 async def test_what_is_planned_is_what_happens(
     world: World, recorder: Recorder, tmp_path: Path
@@ -192,6 +216,7 @@ async def test_an_edit_is_planned_against_what_runs(world: World, tmp_path: Path
         assert controller.leading
 
 
+@pytest.mark.proves("E30", "W4")
 async def test_a_picture_of_the_hub_in_a_file_gives_the_same_plan(
     world: World, tmp_path: Path
 ) -> None:
@@ -199,11 +224,16 @@ async def test_a_picture_of_the_hub_in_a_file_gives_the_same_plan(
     await world.client.create(WORKLOAD_POLICIES, policy("shares", z0=1, z1=2))
     async with deciding(world):
         await world.placed("there")
-    kubectl = "get memberclusters,workloads,workloadpolicies -A -o"
-    asked = world.manifest("shares", replicas=5, labels={"stowage.dev/workload-policy": "shares"})
+    await world.client.create(WORKLOAD_SPREADS, spread("ordered", z1=1, z0=2))
+    kubectl = "get memberclusters,workloads,workloadpolicies,workloadspreads -A -o"
+    bound = world.manifest("shares", replicas=5, labels={"stowage.dev/workload-policy": "shares"})
     file = tmp_path / "new.yaml"
-    file.write_text(yaml.safe_dump(asked))
+    file.write_text(yaml.safe_dump_all([bound, world.manifest("ordered", replicas=4)]))
     online = await told(world, "plan", "-f", str(file))
+    divided, ordered = online["workloads"]
+    assert divided["pending"] == 2
+    assert (ordered["pending"], sum(shares(ordered).values())) == (1, 3)
+    assert shares(ordered)["m1"] == 1
     for form in ("yaml", "json"):
         picture = tmp_path / f"picture.{form}"
         picture.write_text(await asyncio.to_thread(world.hub.kubectl, *kubectl.split(), form))
