@@ -1,4 +1,4 @@
-"""What the patch of a subset makes of the pods of a Workload, as far as placing reads it.
+"""What a subset makes of the pods of a Workload, as far as placing reads it: patch, tolerations.
 
 A patch is laid over what the unit keeps of its pods (`Unit.pod`), with the same merge that the
 propagator uses on the whole template. One that does not fit is the fault of the whole spread: of a
@@ -7,14 +7,19 @@ Workload whose shares would be patched in part nobody could say what it runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
+import numpy as np
 
+from controller.cache.columns import Ints, Mask
+from controller.cache.nodegroups import HARD
+from controller.cache.snapshot import Fleet
 from controller.features.workloadspread.compiled import Spread
+from controller.framework.room import Variant
 from controller.model import podtemplate
 from controller.model.objects import Toleration
 from controller.model.requests import request_of
@@ -39,6 +44,65 @@ def patched(unit: Unit, patch: Mapping[str, Any]) -> PatchedPod:
     if not unit.pod:
         raise ValueError(f"a {unit.kind} has no pod template that it could be laid over")
     return _patched(unit.pod, msgspec.json.encode(patch, order="deterministic"))
+
+
+def variants(spread: Spread, unit: Unit, inside: Callable[[Fleet], Mask]) -> list[Variant]:
+    """The unit as it is in the subsets where it differs, like ones as one; the patches must fit.
+
+    A cluster of several subsets has it as in the first one that tolerates its taints, or, where
+    none does, as in the first one. `inside` tells which clusters each matches, shape (subsets, n).
+    """
+    said = [(*unit.tolerations, *each.tolerations) for each in spread.subsets]
+    kinds = [Variant(_nowhere, *_asked(unit, None), unit.tolerations)]
+    alike: list[list[int]] = [[]]
+    for at, (subset, tolerations) in enumerate(zip(spread.subsets, said, strict=True)):
+        made = Variant(_nowhere, *_asked(unit, subset.patch), tolerations)
+        if made not in kinds:
+            kinds.append(made)
+            alike.append([])
+        alike[kinds.index(made)].append(at)
+    where = _Where(said, inside)
+    found = zip(kinds[1:], alike[1:], strict=True)
+    return [replace(kind, rows=partial(where.among, places)) for kind, places in found]
+
+
+def _asked(
+    unit: Unit, patch: Mapping[str, Any] | None
+) -> tuple[Mapping[str, int], Mapping[str, str], tuple[Toleration, ...]]:
+    """Request, node selector and tolerations of its pods."""
+    if patch is None:
+        return unit.request, unit.node_selector, unit.pod_tolerations
+    pod = patched(unit, patch)
+    return pod.request, pod.node_selector, pod.tolerations
+
+
+class _Where:
+    """The subset that says how the unit is on each cluster; told once for each fleet."""
+
+    def __init__(
+        self, tolerations: Sequence[Sequence[Toleration]], inside: Callable[[Fleet], Mask]
+    ) -> None:
+        self._tolerations = tolerations
+        self._inside = inside
+        self._last: tuple[Fleet, Ints] | None = None
+
+    def among(self, places: Sequence[int], fleet: Fleet) -> Mask:
+        """Shape (n,): the clusters where it is one of these subsets."""
+        if self._last is None or self._last[0] is not fleet:
+            self._last = (fleet, self._first(fleet))
+        mask: Mask = np.isin(self._last[1], places)
+        return mask
+
+    def _first(self, fleet: Fleet) -> Ints:
+        matching = self._inside(fleet)
+        bears = {each: fleet.untolerated(each, HARD) == 0 for each in map(tuple, self._tolerations)}
+        tolerant = matching & np.array([bears[tuple(each)] for each in self._tolerations])
+        first: Ints = np.where(tolerant.any(axis=0), tolerant, matching).argmax(axis=0)
+        return np.where(matching.any(axis=0), first, len(matching))
+
+
+def _nowhere(fleet: Fleet) -> Mask:
+    return np.zeros(len(fleet), dtype=np.bool_)
 
 
 def fault(spread: Spread, unit: Unit) -> str:

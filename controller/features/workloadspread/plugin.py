@@ -9,7 +9,7 @@ fit, lets in nothing new and takes nothing away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -18,20 +18,18 @@ from typing import Any, Protocol
 import numpy as np
 
 from controller.cache.columns import Ints, Mask
-from controller.cache.nodegroups import HARD
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.features.workloadspread import patches
-from controller.features.workloadspread.compiled import MARK_SECONDS, Spread, Subset
+from controller.features.workloadspread.compiled import MARK_SECONDS, Spread
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.overrides import overrides_of
 from controller.features.workloadspread.subsets import Memory
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Kind, Note, Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, Candidates, CycleState, Refused
-from controller.framework.room import Variant, vary
+from controller.framework.room import vary
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.model.objects import Toleration
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
 from controller.planner.problem import UNBOUNDED, Problem
@@ -98,39 +96,19 @@ class WorkloadSpread:
             text = f"workload-spread {spread.name}: {wrong}"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_SPREAD)
         state.data[NAME] = spread
-        if any(map(_differs, spread.subsets)):
-            vary(state, self._variants(spread, unit))
+        vary(state, patches.variants(spread, unit, partial(self._inside, spread, unit.replicas)))
         return SUCCESS
 
-    def _variants(self, spread: Spread, unit: Unit) -> list[Variant]:
-        """The unit as it is in each subset; a cluster of several has it as in the first one.
-
-        As in the first one that tolerates its taints, where any does.
-        """
-        said = [(*unit.tolerations, *each.tolerations) for each in spread.subsets]
-
-        def meant(fleet: Fleet) -> Ints:
-            matching = self._memory.of(spread, fleet, unit.replicas).inside
-            tolerant = matching & [fleet.untolerated(each, HARD) == 0 for each in said]
-            first: Ints = np.where(tolerant.any(axis=0), tolerant, matching).argmax(axis=0)
-            return np.where(matching.any(axis=0), first, len(said))
-
-        def rows(at: int, fleet: Fleet) -> Mask:
-            mask: Mask = meant(fleet) == at
-            return mask
-
-        return [
-            _variant(unit, each, tolerations, partial(rows, at))
-            for at, (each, tolerations) in enumerate(zip(spread.subsets, said, strict=True))
-        ]
+    def _inside(self, spread: Spread, total: int, fleet: Fleet) -> Mask:
+        """Shape (subsets, n), which clusters each matches."""
+        return self._memory.of(spread, fleet, total).inside
 
     def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
         """The clusters that no subset matches."""
         spread = _spread(state)
         if spread is None:
             return NOTHING_REFUSED
-        matching = self._memory.of(spread, fleet, unit.replicas).inside
-        outside: Mask = np.all(~matching, axis=0)
+        outside: Mask = np.all(~self._inside(spread, unit.replicas, fleet), axis=0)
         return Refused([(outside, f"{_OUTSIDE} {spread.name}")])
 
     def divides(self, _unit: Unit, state: CycleState) -> bool:
@@ -233,24 +211,6 @@ def fault_of(spread: Spread, unit: Unit) -> str:
 def _spread(state: CycleState) -> Spread | None:
     spread: Spread | None = state.data.get(NAME)
     return spread
-
-
-def _differs(subset: Subset) -> bool:
-    return subset.patch is not None or bool(subset.tolerations)
-
-
-def _variant(
-    unit: Unit,
-    subset: Subset,
-    tolerations: tuple[Toleration, ...],
-    rows: Callable[[Fleet], Mask],
-) -> Variant:
-    """A unit as it is in a subset, on these clusters."""
-    if subset.patch is None:
-        about = (unit.request, unit.node_selector, unit.pod_tolerations)
-        return Variant(rows, *about, tolerations)
-    pod = patches.patched(unit, subset.patch)
-    return Variant(rows, pod.request, pod.node_selector, pod.tolerations, tolerations)
 
 
 def _running(unit: Unit, field: Candidates, subsets: Subsets, problem: Problem) -> Ints:
