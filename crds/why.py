@@ -43,6 +43,8 @@ class ChangeCause(StrEnum):
     """A cluster was seen to run fewer units than it was given."""
     LIMIT_LIFTED = "LimitLifted"
     """What a cluster was seen to run is doubted after a while, and more is tried."""
+    RESCHEDULED = "Rescheduled"
+    """A cluster left units without a node, and its subset of the spread takes no more for now."""
     FLEET_CHANGED = "FleetChanged"
     """Something else in the fleet: a label, a taint, a Workload that it waits for."""
 

@@ -47,7 +47,19 @@ def _cause(decision: Decision, workload: Workload) -> tuple[ChangeCause, str]:
     added = [c for c in decision.placements if c not in present]
     if unit.everywhere and added:
         return ChangeCause.CLUSTER_ADDED, added[0]
+    if (left := _left(decision, present)) is not None:
+        return ChangeCause.RESCHEDULED, left
     return _learnt(stored(workload.status), unit.limits) or (_waited_for(workload), "")
+
+
+def _left(decision: Decision, present: Mapping[str, int]) -> str | None:
+    """A cluster whose units are taken back, as they have no node and its subset is closed."""
+    plan = decision.cycle_state.plan
+    subsets = None if plan is None else plan.asked.subsets
+    if subsets is None or not subsets.closed.any():
+        return None
+    fewer = (c for c, units in sorted(present.items()) if decision.placements.get(c, 0) < units)
+    return next(fewer, None)
 
 
 def _learnt(

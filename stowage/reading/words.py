@@ -20,6 +20,7 @@ _CAUSES = {
     "QuotaGrown": "the quota let more in",
     "RoomGained": "room came free",
     "LimitLearnt": "{name} was seen to run fewer",
+    "Rescheduled": "{name} left units without a node",
     "LimitLifted": "{name} may run more again",
     "FleetChanged": "the fleet changed",
 }

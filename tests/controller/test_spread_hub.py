@@ -98,6 +98,8 @@ async def test_a_mark_and_its_end_have_the_workload_looked_at(stage: Stage) -> N
         marked = {"subsetStatuses": [{"name": "a", "conditions": SECOND}]}
         stage.hub.edit(WORKLOAD_SPREADS, "ws", {"status": marked}, status=True)
         await stage.until(lambda: stage.placed("demo") == {"a1": 1, "b1": 3}, seconds=60)
+        change = stage.hub.read(WORKLOADS, "demo")["status"]["history"][-1]
+        assert (change["cause"], change["name"]) == ("Rescheduled", "a1")
 
 
 async def test_clusters_that_are_labelled_anew_change_costs_and_move_nothing(stage: Stage) -> None:
