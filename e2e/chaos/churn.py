@@ -17,7 +17,12 @@ from e2e.chaos import wishes
 from e2e.chaos.stage import MEMBERS, ChaosStage
 from e2e.chaos.wishes import NAMESPACES, Wish
 from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
-from machinery.api.resources import SECRETS, WORKLOAD_POLICIES, WORKLOADS
+from machinery.api.resources import (
+    SECRETS,
+    WORKLOAD_POLICIES,
+    WORKLOAD_SPREADS,
+    WORKLOADS,
+)
 from machinery.errors import AlreadyExists, NotFound, TransportError
 from machinery.types.metadata import Key
 from stowage.playground.processes import ProcessFailed
@@ -121,6 +126,7 @@ class Churn:
         body = wishes.manifest(namespace, name, wish)
 
         async def once() -> bool:
+            await self._spread(key, wish)
             found = await self._stage.hub.apply(
                 WORKLOADS, body, name=name, namespace=namespace, field_manager="chaos", force=True
             )
@@ -134,6 +140,23 @@ class Churn:
             await insist(once)
         finally:
             self.busy.discard(key)
+
+    async def _spread(self, key: Key, wish: Wish) -> None:
+        """The WorkloadSpread beside it, where its wish has one; of another wish's none is left."""
+        namespace, name = key
+        if wish.mode == "Spread":
+            body = wishes.spread(namespace, name, wish)
+            await self._stage.hub.apply(
+                WORKLOAD_SPREADS,
+                body,
+                name=name,
+                namespace=namespace,
+                field_manager="chaos",
+                force=True,
+            )
+            return
+        with suppress(NotFound):
+            await self._stage.hub.delete(WORKLOAD_SPREADS, name, namespace=namespace)
 
     async def _place(self, key: Key, wish: Wish) -> None:
         """As an external scheduler does: any split over any of the members."""
@@ -151,8 +174,9 @@ class Churn:
         self.wanted.pop(key, None)
 
         async def once() -> bool:
-            with suppress(NotFound):
-                await self._stage.hub.delete(WORKLOADS, key[1], namespace=key[0])
+            for kind in (WORKLOAD_SPREADS, WORKLOADS):
+                with suppress(NotFound):
+                    await self._stage.hub.delete(kind, key[1], namespace=key[0])
             return True
 
         try:

@@ -27,6 +27,7 @@ from stowage.playground.processes import ProcessFailed
 
 PROBE = ("default", "after-the-restart")
 _ALL = "deployments,statefulsets,configmaps,secrets,services"
+_OURS = "workloads.stowage.dev,workloadpolicies.stowage.dev,workloadspreads.stowage.dev"
 _QUIET_SECONDS = 12.0
 """Longer than a round in which the reasons of those that wait are looked at."""
 _NOISE = 90.0
@@ -121,6 +122,11 @@ async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
     _strict(found, wanted)
     for policy in await stage.lists("hub", "workloadpolicies.stowage.dev -A"):
         _counted(policy, found)
+    spreads = {_key(s): s for s in await stage.lists("hub", "workloadspreads.stowage.dev -A")}
+    if spreads.keys() != (due := {k for k, wish in wanted.items() if wish.mode == "Spread"}):
+        raise Broken(f"spreads on {sorted(spreads)}, wanted on {sorted(due)}")
+    for key, spread in spreads.items():
+        _spread_told(spread, found[key], wanted[key])
     expected: dict[str, set[tuple[str, str, str]]] = {member: set() for member in MEMBERS}
     for key, wish in wanted.items():
         for share in found[key]["status"]["placements"]:
@@ -202,6 +208,23 @@ def _counted(policy: Mapping[str, Any], found: Mapping[Key, Mapping[str, Any]]) 
         raise Broken(f"{_key(policy)}: its status is of an older generation")
 
 
+def _spread_told(spread: Mapping[str, Any], workload: Mapping[str, Any], wish: Wish) -> None:
+    """Its status has the units of each subset, and no unit is on its way."""
+    key, status = _key(spread), spread.get("status", {})
+    if status.get("observedGeneration") != spread["metadata"]["generation"]:
+        raise Broken(f"{key}: the spread's status is of an older generation")
+    held = placed({"status": {}, **workload})
+    told = {each["name"]: each for each in status.get("subsetStatuses", [])}
+    for zone, cap in zip(ZONES, (wish.cap, wishes.CAP, None), strict=True):
+        units = held.get(zone.replace("zone", "member"), 0)
+        missing = -1 if cap is None else max(cap - units, 0)
+        said = told.get(zone, {})
+        if (said.get("replicas", 0), said.get("missingReplicas")) != (units, missing):
+            raise Broken(f"{key}: {zone} holds {units}, {missing} are missing, but it says {said}")
+        if said.get("creatingPods") or said.get("deletingPods"):
+            raise Broken(f"{key}: nothing is under way, but {zone} says {said}")
+
+
 def _landed(
     workload: Mapping[str, Any],
     wish: Wish,
@@ -263,7 +286,7 @@ async def _versions(stage: ChaosStage) -> dict[Any, str]:
     """resourceVersions of all that we write, but Leases, and what probes measure of members."""
     versions: dict[Any, str] = {}
     for where, path in (
-        ("hub", "workloads.stowage.dev,workloadpolicies.stowage.dev -A"),
+        ("hub", f"{_OURS} -A"),
         *((m, f"{_ALL} -A -l {LABEL_MANAGED}=true") for m in MEMBERS),
     ):
         for each in await stage.lists(where, path):

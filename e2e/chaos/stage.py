@@ -197,7 +197,11 @@ class ChaosStage:
         """Write down what lies where, beside the logs: what was found is looked into with it."""
         kinds = "deployments,statefulsets,replicasets,pods,configmaps,nodes"
         for name in ("hub", *MEMBERS):
-            what = "workloads,memberclusters,workloadpolicies" if name == "hub" else kinds
+            what = (
+                "workloads,memberclusters,workloadpolicies,workloadspreads"
+                if name == "hub"
+                else kinds
+            )
             text = await asyncio.to_thread(
                 self.cluster(name).kubectl, "get", what, "-A", "-o=json", check=False
             )

@@ -24,7 +24,13 @@ QUOTA = 4
 """Units that the strict policy of a namespace lets into each zone; nobody ever edits it."""
 SCHEDULER = "chaos"
 """Of the Workloads that the test itself places, as an external scheduler does."""
-MODES = ("Single", "Divided", "Duplicated", "Policy", "Strict", "Placed")
+MODES = ("Single", "Divided", "Duplicated", "Policy", "Strict", "Placed", "Spread")
+LABEL_SPREAD = "spread"
+"""On a Workload that a WorkloadSpread of its name targets."""
+CAP = 2
+"""Of the second subset of each spread."""
+CRITICAL_SECONDS = 140
+_ZONE = "topology.kubernetes.io/zone"
 _POLICIES = {"Policy": POLICY, "Strict": STRICT}
 _PARTS = {"Strict": "strict"}
 _MOST_UNITS = 5
@@ -34,7 +40,10 @@ FOREIGN = (NAMESPACES[0], "somebody-elses")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """One Workload as its user wants it now. `config` is the ConfigMap's value, None: none."""
+    """One Workload as its user wants it now. `config` is the ConfigMap's value, None: none.
+
+    `cap` is that of its first subset, where a WorkloadSpread of its name targets it.
+    """
 
     mode: str
     kind: str
@@ -42,6 +51,7 @@ class Wish:
     tag: str
     config: int | None
     secret: bool
+    cap: int = 0
 
 
 TAKEN = Wish("Taken", "Deployment", 1, "3.1", config=None, secret=False)
@@ -57,12 +67,15 @@ def made(chance: random.Random) -> Wish:
         tag=_tag(chance),
         config=chance.choice((None, chance.randint(0, 9))),
         secret=chance.random() < 0.3,
+        cap=chance.randint(0, 3),
     )
 
 
 def changed(wish: Wish, chance: random.Random) -> Wish:
     """The same Workload after an edit of its user."""
-    match chance.randrange(4):
+    match chance.randrange(5 if wish.mode == "Spread" else 4):
+        case 4:
+            return replace(wish, cap=chance.randint(0, 3))
         case 0:
             return replace(wish, replicas=chance.randint(0, _MOST_UNITS))
         case 1:
@@ -81,6 +94,8 @@ def manifest(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
         spec["schedulerName"] = SCHEDULER
     elif wish.mode in _POLICIES:
         labels[LABEL_POLICY] = _POLICIES[wish.mode]
+    elif wish.mode == "Spread":
+        labels[LABEL_SPREAD] = "true"
     else:
         spec["distribution"] = "Duplicated" if wish.mode == "Taken" else wish.mode
     if wish.config is not None:
@@ -96,6 +111,32 @@ def manifest(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
         "kind": "Workload",
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "spec": spec,
+    }
+
+
+def spread(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
+    """The WorkloadSpread on it: the zones in their order, the first two with a cap.
+
+    Units wait for a node for as long as a member is away, and longer than any fault lasts.
+    """
+    caps = (wish.cap, CAP, None)
+    subsets = [
+        {
+            "name": zone,
+            "requiredNodeSelectorTerm": {
+                "matchExpressions": [{"key": _ZONE, "operator": "In", "values": [zone]}]
+            },
+            **({} if cap is None else {"maxReplicas": cap}),
+        }
+        for zone, cap in zip(ZONES, caps, strict=True)
+    ]
+    strategy = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": CRITICAL_SECONDS}}
+    target = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": name}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadSpread",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"targetRef": target, "subsets": subsets, "scheduleStrategy": strategy},
     }
 
 
@@ -118,7 +159,7 @@ def _policy(
         "kind": "WorkloadPolicy",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "topologyKey": "topology.kubernetes.io/zone",
+            "topologyKey": _ZONE,
             "labelSelector": {"matchLabels": {"part": part}},
             "allocationType": allocation,
             "allocationPolicy": [
@@ -138,6 +179,8 @@ def mode_of(workload: Mapping[str, Any]) -> str:
     policy = workload["metadata"].get("labels", {}).get(LABEL_POLICY)
     if workload["spec"].get("schedulerName") == SCHEDULER:
         return "Placed"
+    if LABEL_SPREAD in workload["metadata"].get("labels", {}):
+        return "Spread"
     bound = {name: mode for mode, name in _POLICIES.items()}
     return bound.get(policy) or str(workload["spec"].get("distribution"))
 
