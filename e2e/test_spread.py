@@ -1,7 +1,8 @@
 """What a WorkloadSpread promises, seen where it counts: in what the members run.
 
 The members get labels of this file's own: member-1 is the pool that is filled first, member-2 the
-elastic one, and all three have an architecture. A full member is made by filling its nodes.
+elastic one, and each is a part of its own. A full member is made by filling its nodes. The spread
+is applied first: a Workload that is placed already stays where it is.
 """
 
 from __future__ import annotations
@@ -109,11 +110,11 @@ def test_the_elastic_pool_comes_in_last_and_goes_first(
 ) -> None:
     hub = playground.hub
     hub.apply(
-        workload("web", namespace, replicas=8),
         spread(
             "web", namespace, subset("normal", POOL, "normal", maxReplicas=10),
             subset("elastic", POOL, "elastic"),
         ),
+        workload("web", namespace, replicas=8),
     )  # fmt: skip
     until_placed(playground, namespace, "web", member_1=8)
     until_told(playground, namespace, "web", normal=(8, 2), elastic=(0, -1))
@@ -149,7 +150,6 @@ def test_a_proportion_over_parts_with_a_patch_for_each(
     beside = {"name": "beside", "image": "registry.k8s.io/pause:3.10"}
     template["spec"]["template"]["spec"]["containers"].append(beside)
     playground.hub.apply(
-        workload("zones", namespace, targetDeployment=template, replicas=10),
         spread(
             "zones",
             namespace,
@@ -157,6 +157,7 @@ def test_a_proportion_over_parts_with_a_patch_for_each(
             subset("b", PART, "b", maxReplicas="20%", patch=patch("arm", "300m", "600Mi")),
             subset("c", PART, "c", maxReplicas="60%"),
         ),
+        workload("zones", namespace, targetDeployment=template, replicas=10),
     )
     until_placed(playground, namespace, "zones", member_1=2, member_2=2, member_3=6)
     for number, shares in ((5, (1, 1, 3)), (10, (2, 2, 6))):
@@ -206,8 +207,8 @@ def test_a_full_member_is_passed_by_at_once_or_after_a_while(
         adaptive = {"rescheduleCriticalSeconds": 3, "disableSimulationSchedule": not simulate}
         strategy = {"type": "Adaptive", "adaptive": adaptive}
         hub.apply(
-            workload(name, namespace, targetDeployment=deployment(name, cpu="600m"), replicas=2),
             spread(name, namespace, *subsets, scheduleStrategy=strategy),
+            workload(name, namespace, targetDeployment=deployment(name, cpu="600m"), replicas=2),
         )
     until_placed(playground, namespace, "knows", member_2=2)
     history = playground.status(namespace, "knows")["history"]
@@ -239,8 +240,8 @@ def test_fixed_waits_where_it_is_and_an_edit_of_the_cap_moves_nothing(
     units = nodes + 1
     caps = (subset("normal", POOL, "normal", maxReplicas=units), subset("elastic", POOL, "elastic"))
     playground.hub.apply(
-        workload("f", namespace, targetDeployment=picky, replicas=units),
         spread("f", namespace, *caps),
+        workload("f", namespace, targetDeployment=picky, replicas=units),
     )
     until_placed(playground, namespace, "f", member_1=units)
 
