@@ -75,7 +75,8 @@ class Divided:
             problem = replace(_static(unit, field, problem), inside=Inside.WEIGHT)
         if unit.packing == Packing.FEWEST.value:
             weight = np.where(field.able, problem.weight, 0)
-            problem = replace(problem, weight=weight, inside=Inside.FEWEST)
+            subsets = problem.subsets and replace(problem.subsets, keeps=Inside.FEWEST)
+            problem = replace(problem, weight=weight, inside=Inside.FEWEST, subsets=subsets)
         return problem
 
 
@@ -97,10 +98,17 @@ def _static(unit: Unit, field: Candidates, problem: Problem) -> Problem:
         lower[mask] = rule.min_replicas
         if rule.max_replicas is not None:
             upper[mask] = rule.max_replicas
-    weight = np.where(field.able, weight, 0)
+    able, subsets = field.able, problem.subsets
+    if subsets is not None:
+        # Units may wait for room where a rule gives weight, and leave by weight as they came.
+        able = able | subsets.crowded
+        crowded = subsets.crowded & (weight > 0)
+        subsets = replace(subsets, crowded=crowded, keeps=Inside.WEIGHT, weight=weight)
+    weight = np.where(able, weight, 0)
     return replace(
         problem,
         weight=weight,
+        subsets=subsets,
         room=np.where(weight > 0, problem.room, problem.present),
         lower=np.maximum(problem.lower, lower),
         upper=np.minimum(problem.upper, upper),

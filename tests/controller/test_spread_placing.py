@@ -327,6 +327,28 @@ def test_weights_and_packing_decide_inside_a_subset():
     assert len(found) == 2
 
 
+@pytest.mark.proves("W9", "W12")
+def test_weights_decide_who_leaves_a_subset_and_who_waits_in_it() -> None:
+    def ruled(**by_number: int) -> dict[str, Any]:
+        weights = [
+            {"clusterSelector": {"matchLabels": {"n": name[1:]}}, "weight": weight}
+            for name, weight in by_number.items()
+        ]
+        return {"distribution": "Divided", "distributionWeights": weights}
+
+    members = [roomy(name, "20", labels={"n": name[-1]}) for name in ("a1", "a2", "b3")]
+    half = spread(subset("a", "50%"), subset("b"))
+    found = decided(unit(replicas=20, **ruled(n1=1, n2=1, n3=1)), half, *members)
+    assert shares(found) == {"a1": 5, "a2": 5, "b3": 10}
+    fewer = decided(after(found, replicas=10), half, *members)
+    assert shares(fewer) == {"a1": 3, "a2": 2, "b3": 5}
+    full = [roomy(name, "0", labels={"n": name[-1]}) for name in ("a1", "a2")]
+    waits = decided(unit(replicas=8, **ruled(n1=0, n2=2, n3=1)), half, *full, members[2])
+    assert shares(waits) == {"a2": 4, "b3": 4}
+    both = decided(unit(replicas=8, **ruled(n1=1, n2=3, n3=1)), half, *full, members[2])
+    assert shares(both) == {"a1": 1, "a2": 3, "b3": 4}
+
+
 PATCH = {
     "metadata": {"labels": {"arch": "arm"}},
     "spec": {
