@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
+from crds.names import LABEL_TENANT, POD_DELETION_COST, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS
 from machinery.config.member_kubeconfig import parse_kubeconfig
@@ -300,8 +300,9 @@ def _workload(name, namespace, **spec):
     }
 
 
-def _place(hub, name, namespace, cluster="narrow"):
-    patch = json.dumps({"status": {"placements": [{"cluster": cluster, "replicas": 1}]}})
+def _place(hub, name, namespace, cluster="narrow", **more):
+    placements = [{"cluster": cluster, "replicas": 1}]
+    patch = json.dumps({"status": {"placements": placements, **more}})
     hub.kubectl(
         "-n", namespace, "patch", "wl", name, "--subresource=status", "--type=merge", "-p", patch
     )
@@ -342,6 +343,21 @@ def test_a_workload_arrives_in_a_fresh_namespace_changes_and_goes(fleet, member)
     assert _until(lambda: "configmap/web" in _ours(member, "fresh"))
     fleet.kubectl("-n", "fresh", "delete", "wl", "web", "--timeout=240s")
     assert _ours(member, "fresh") == []
+
+
+@pytest.mark.proves("W14", "S8")
+@pytest.mark.usefixtures("thief")
+def test_the_pods_of_a_namespace_get_their_deletion_costs_with_its_own_rights(fleet, member):
+    def costs():
+        pods = _get(member, "-n", "priced", "pods")["items"]
+        return [pod["metadata"].get("annotations", {}).get(POD_DELETION_COST) for pod in pods]
+
+    fleet.kubectl("create", "namespace", "priced")
+    fleet.kubectl("apply", "-f", "-", input=json.dumps(_workload("web", "priced")))
+    costly = {"name": "narrow", "deletionCosts": [{"cost": 200, "replicas": 1}]}
+    _place(fleet, "web", "priced", overrides=[{"name": "normal", "clusters": [costly]}])
+    assert _until(lambda: costs() == ["200"]), costs()
+    fleet.kubectl("-n", "priced", "delete", "wl", "web", "--timeout=240s")
 
 
 @pytest.mark.proves("S8")
