@@ -8,7 +8,8 @@ weights with lower and upper bounds, "fewest" packs, "shared" puts each cluster 
 "overflow" fills subsets whatever room there is, and "policy" has a Required order of 20 domains as
 well. "growing" and "shrinking" start from three and from five quarters of what is wanted.
 Times are of `apportion` in milliseconds, the least and the median of many runs; the runs with and
-without subsets take turns, and the ratio is that of the medians of one run of this program. "+ why"
+without subsets take turns, and the ratio is that of the least ones of one run, which other work on
+the machine disturbs the least. "+ why"
 adds the account in columns, from which the reasons of a row are read.
 """
 
@@ -91,7 +92,7 @@ def line(size: int, name: str, problem: Problem) -> None:
     middle = [statistics.median(column) for column in zip(*medians, strict=True)]
     print(
         f"{size:6} {name:10} {best[0]:8.3f} {middle[0]:8.3f} {best[1]:8.3f} {middle[1]:8.3f} "
-        f"{middle[0] / middle[1]:6.1f}x {best[2]:8.3f} {middle[2]:8.3f}"
+        f"{best[0] / best[1]:6.1f}x {best[2]:8.3f} {middle[2]:8.3f}"
     )
 
 
