@@ -51,7 +51,7 @@ A subset that left units without a node takes none for 300 seconds; whoever move
 reached the last subset before the first one is tried again.
 """
 
-_PERCENT = "^(100|[1-9]?[0-9])%$"
+_PERCENT = "^(100|0?[0-9]{1,2})%$"
 _MOST_UNITS = 2**31 - 1
 
 

@@ -98,6 +98,7 @@ GOOD = [
     ("the greatest cap", ("W6",), {"subsets": [{"name": "a", "maxReplicas": 2**31 - 1}]}),
     ("percents of all", ("W8",), {"subsets": percents("20%", "20%", "60%")}),
     ("nothing and all", ("W8",), {"subsets": percents("0%", "100%")}),
+    ("a nought before it", ("W8",), {"subsets": percents("020%", "08%", "72%")}),
     ("percents and the rest", ("W8",), {"subsets": [*percents("20%", "30%"), {"name": "rest"}]}),
     ("all and the rest", ("W8",), {"subsets": [*percents("40%", "60%"), {"name": "rest"}]}),
     ("98 seconds for four", ("W31",), adaptive(4, 98)),
