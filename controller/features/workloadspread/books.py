@@ -131,14 +131,6 @@ def most_entries(subsets: int) -> int:
     return max(MOST_ENTRIES // max(subsets, 1), LEAST_ENTRIES)
 
 
-def by_cluster(spans: Iterable[Span]) -> dict[str, list[Span]]:
-    """The spans of each cluster."""
-    found: dict[str, list[Span]] = {}
-    for span in spans:
-        found.setdefault(span.cluster, []).append(span)
-    return found
-
-
 def joined(spans: Iterable[Span]) -> list[Span]:
     """In their order; those that follow one another and wait for as long are one."""
     found: list[Span] = []

@@ -20,14 +20,15 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from controller.cache.columns import Ints
 from controller.cache.snapshot import Fleet
 from controller.features.workloadspread.adaptive import Waiting
 from controller.features.workloadspread.books import (
+    MOST_ENTRIES,
     NONE,
     Entries,
     Span,
     apart,
-    by_cluster,
     entries_of,
     stamp,
 )
@@ -47,42 +48,66 @@ CREATE, DELETE = timedelta(seconds=CREATE_SECONDS), timedelta(seconds=DELETE_SEC
 _FIRST_MOMENT = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-Pieces: TypeAlias = tuple[tuple[int, int], ...]
-"""(subset, units), one after the other: the first units of a cluster, and those that follow."""
+Range: TypeAlias = tuple[int, int, int]
+"""(subset, above, last): the units `above + 1` to `last` of a cluster count to that subset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The subsets of a spread over a fleet, read cluster by cluster."""
+    """The subsets of a spread over a fleet, for so many units in all."""
 
     subsets: Subsets
     fleet: Fleet
 
     @staticmethod
     def of(spread: Spread, fleet: Fleet, total: int) -> Classes:
-        """For so many units in all."""
+        """What everybody counts by."""
         return Classes(subsets_of(spread, fleet, total), fleet)
 
     def cap(self, subset: int) -> int:
         """The units that it takes; UNBOUNDED without a limit."""
         return int(self.subsets.cap[subset])
 
-    def pieces(self, placements: Mapping[str, int]) -> dict[str, Pieces]:
-        """Of each cluster that a subset matches: which of its units count to which."""
-        found: dict[str, Pieces] = {}
-        counted, excess, _ = self.subsets.classified(units_of(placements, self.fleet))
-        for part in (counted, excess):
-            rows, places = np.nonzero(part.T)
-            for row, subset in zip(rows.tolist(), places.tolist(), strict=True):
-                name, piece = self.fleet.names[row], (subset, int(part[subset, row]))
-                found[name] = (*found.get(name, ()), piece)
-        return found
-
     def held(self, placements: Mapping[str, int]) -> list[int]:
         """The units of each subset, excess included."""
         counted, excess, _ = self.subsets.classified(units_of(placements, self.fleet))
         units: list[int] = (counted + excess).sum(axis=1).tolist()
         return units
+
+    def ranges(self, placements: Mapping[str, int]) -> Ranges:
+        """Which of the units on each cluster count to which subset: the excess comes last."""
+        units = units_of(placements, self.fleet)
+        counted, excess, _ = self.subsets.classified(units)
+        upper = np.vstack((counted, excess)).cumsum(axis=0)
+        return Ranges(self.fleet, upper - np.vstack((counted, excess)), upper)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """The units of each cluster, numbered: shape (2 * subsets, n), those in cap before the excess.
+
+    Those above `above` up to `last` count to a subset.
+    """
+
+    fleet: Fleet
+    above: Ints
+    last: Ints
+
+    def within(self, above: Ints, last: Ints) -> list[int]:
+        """Of the units above and up to these numbers, shape (n,), those of each subset."""
+        inside = np.minimum(self.last, last) - np.maximum(self.above, above)
+        both = np.maximum(inside, 0).sum(axis=1).reshape(2, -1)
+        units: list[int] = both.sum(axis=0).tolist()
+        return units
+
+    def of(self, cluster: str) -> Iterator[Range]:
+        """Those of one cluster; none of one that is gone."""
+        row = self.fleet.row.get(cluster)
+        if row is None:
+            return
+        subsets = len(self.last) // 2
+        for place in np.flatnonzero(self.last[:, row] > self.above[:, row]).tolist():
+            yield place % subsets, int(self.above[place, row]), int(self.last[place, row])
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +146,6 @@ class _Seen(NamedTuple):
     came: int = 0
 
 
-_NOTHING = _Seen()
-
-
 def counted(
     spread: Spread,
     classes: Classes,
@@ -132,25 +154,30 @@ def counted(
     now: datetime,
 ) -> list[Counted]:
     """The units of each subset, in their order."""
-    seen = {name: _seen(report) for name, report in target.reports.items()}
     told = {each.name: each for each in before}
     named = [told.get(each.name, SubsetStatus(each.name)) for each in spread.subsets]
     found = [Counted() for _ in named]
     creating = [entries_of(each.creating_pods, now) for each in named]
     stray = [entries_of(each.creating_pods, now) for each in before if each not in named]
     spans = list(apart(span for each in (*creating, *stray) for span in each.spans))
-    pieces = classes.pieces(_with_those_on_their_way(target, spans, now))
-    for cluster, each in pieces.items():
-        _count_running(found, each, seen.get(cluster, _NOTHING))
-        _note_waiting(found, cluster, each, target, now)
-    _count_coming(found, pieces, seen, by_cluster(_coming(target, spans, now)), creating)
-    _count_going(found, classes, target, seen, named, now)
-    for units in found:
-        units.creating, units.not_created = units.creating.parted(CREATE, now)
-        units.active += len(units.creating)
-        units.deleting, units.not_deleted = units.deleting.parted(DELETE, now)
-        units.stuck = units.stuck.plus(units.not_deleted)
-        units.active += len(units.stuck)
+    placements = _with_those_on_their_way(target, spans, now)
+    ranges, fleet = classes.ranges(placements), classes.fleet
+    units, (exist, came) = units_of(placements, fleet), _shown(target, fleet)
+    running = np.minimum(units, came)  # what a rolling update adds beyond that counts nothing
+    of_each = ranges.within(running - np.minimum(units, exist), running)
+    for each, number in zip(found, of_each, strict=True):
+        each.active = number
+    _note_waiting(found, ranges, target, now)
+    if target.leaving is not None:
+        spans, creating = _with_new(spans, creating, ranges, came, target, now)
+    _count_coming(found, ranges, target, spans, creating, ranges.within(came, units))
+    _count_going(found, classes, target, named, now)
+    for each in found:
+        each.creating, each.not_created = each.creating.parted(CREATE, now)
+        each.active += len(each.creating)
+        each.deleting, each.not_deleted = each.deleting.parted(DELETE, now)
+        each.stuck = each.stuck.plus(each.not_deleted)
+        each.active += len(each.stuck)
     return found
 
 
@@ -171,62 +198,74 @@ def _with_those_on_their_way(
     return most
 
 
-def _count_running(found: Sequence[Counted], pieces: Pieces, seen: _Seen) -> None:
-    """Those that exist, as far as they are placed: what a rolling update adds counts nothing."""
-    placed = sum(units for _, units in pieces)
-    came, exist = min(placed, seen.came), min(placed, seen.exist)
-    for subset, above, last in _ranges(pieces):
-        found[subset].active += _overlap(above, last, came - exist, came)
+def _shown(target: Target, fleet: Fleet) -> tuple[Ints, Ints]:
+    """The units of each cluster that exist, and those that ever came, shape (n,) each."""
+    exist, came = np.zeros((2, len(fleet)), dtype=np.int64)
+    for name, report in target.reports.items():
+        if (row := fleet.row.get(name)) is not None:
+            exist[row], came[row] = _seen(report)
+    return exist, came
 
 
-def _note_waiting(
-    found: Sequence[Counted], cluster: str, pieces: Pieces, target: Target, now: datetime
-) -> None:
+def _note_waiting(found: Sequence[Counted], ranges: Ranges, target: Target, now: datetime) -> None:
     """Units without a node are the last ones of their cluster.
 
     A report that speaks of another number than the one placed is on its way, and says nothing.
     """
-    report, placed = target.reports.get(cluster), target.placements.get(cluster, 0)
-    if report is None or report.replicas != placed or report.unschedulable_since is None:
-        return
-    if report.state == ShareState.UNREACHABLE.value:
-        return
-    since = _moment(report.unschedulable_since, now)
-    for subset, above, last in _ranges(pieces):
-        if units := _overlap(above, last, placed - report.unschedulable, placed):
-            found[subset].waiting.append(Waiting(cluster, units, since))
+    for cluster, report in target.reports.items():
+        placed, since = target.placements.get(cluster, 0), report.unschedulable_since
+        away = report.state == ShareState.UNREACHABLE.value
+        if since is None or report.replicas != placed or away:
+            continue
+        with_node = max(placed - report.unschedulable, 0)
+        for subset, above, last in ranges.of(cluster):
+            if (units := min(last, placed) - max(above, with_node)) > 0:
+                found[subset].waiting.append(Waiting(cluster, units, _moment(since, now)))
 
 
-def _coming(target: Target, spans: Iterable[Span], now: datetime) -> Iterator[Span]:
-    """The units that are being created, or are about to be."""
-    before = target.leaving
-    if before is None:
-        yield from spans
-        return
-    for span in spans:
-        stay = min(before.get(span.cluster, 0), target.placements.get(span.cluster, 0))
-        yield from span.within(0, stay)
-    for cluster, units in target.placements.items():
-        if units > (had := before.get(cluster, 0)):
-            yield Span(cluster, had + 1, units, stamp(now))
+def _with_new(
+    spans: Iterable[Span],
+    told: Sequence[Entries],
+    ranges: Ranges,
+    came: Ints,
+    target: Target,
+    now: datetime,
+) -> tuple[list[Span], list[Entries]]:
+    """Beside those that are being created the ones that are about to be.
+
+    Of very many, spans are made for as many as a status may name; the others are a number.
+    """
+    before, after = target.leaving or {}, target.placements
+    known = [
+        each
+        for span in spans
+        for each in span.within(0, min(before.get(span.cluster, 0), after.get(span.cluster, 0)))
+    ]
+    more = sorted(name for name, units in after.items() if units > before.get(name, 0))
+    new = [Span(n, before.get(n, 0) + 1, after[n], stamp(now)) for n in more[:MOST_ENTRIES]]
+    if len(more) == len(new):
+        return [*known, *new], [*told]
+    rest = {name: after[name] for name in more[MOST_ENTRIES:]}
+    had = units_of({name: before.get(name, 0) for name in rest}, ranges.fleet)
+    numbers = ranges.within(np.maximum(had, came), units_of(rest, ranges.fleet))
+    others = [Entries((), number, stamp(now)) for number in numbers]
+    return [*known, *new], [a.plus(b) if len(b) else a for a, b in zip(told, others, strict=True)]
 
 
 def _count_coming(
     found: Sequence[Counted],
-    pieces: Mapping[str, Pieces],
-    seen: Mapping[str, _Seen],
-    spans: Mapping[str, Sequence[Span]],
+    ranges: Ranges,
+    target: Target,
+    spans: Iterable[Span],
     told: Sequence[Entries],
+    unseen: Sequence[int],
 ) -> None:
     """Part them by subset; those that came are told no more."""
     listed: list[list[Span]] = [[] for _ in found]
-    unseen = [0] * len(found)
-    for cluster, each in pieces.items():
-        came = seen.get(cluster, _NOTHING).came
-        for subset, above, last in _ranges(each):
-            unseen[subset] += max(last - max(above, came), 0)
-            for span in spans.get(cluster, ()):
-                listed[subset] += span.within(max(above, came), last)
+    for span in spans:
+        came = _seen(target.reports.get(span.cluster)).came
+        for subset, above, last in ranges.of(span.cluster):
+            listed[subset] += span.within(max(above, came), last)
     for units, here, missing, entries in zip(found, listed, unseen, told, strict=True):
         units.creating = Entries(tuple(here)).beside(entries, missing - sum(map(len, here)))
 
@@ -235,28 +274,30 @@ def _count_going(
     found: Sequence[Counted],
     classes: Classes,
     target: Target,
-    seen: Mapping[str, _Seen],
     told: Sequence[SubsetStatus],
     now: datetime,
 ) -> None:
     """The units beyond the placements that exist still: they end, or have not ended in time."""
     deleting = [entries_of(each.deleting_pods, now) for each in told]
     stuck = [entries_of(each.stuck_pods, now) for each in told]
+    if target.leaving is not None:
+        deleting = [
+            a.plus(b) for a, b in zip(deleting, _leaving(classes, target, now), strict=True)
+        ]
     listed = [
         (span, place, which)
         for which, kind in enumerate((deleting, stuck))
         for place, entries in enumerate(kind)
         for span in entries.spans
     ]
-    listed += [(span, place, 0) for span, place in _leaving(classes, target, now)]
+    left = _beyond(target) if listed or any(each.others for each in (*deleting, *stuck)) else 0
     kept: tuple[list[list[Span]], ...] = tuple([[] for _ in found] for _ in range(2))
     reached: dict[str, int] = {}
     for span, place, which in sorted(listed, key=lambda each: (each[0].cluster, each[0].first)):
-        placed = target.placements.get(span.cluster, 0)
-        above = max(placed, reached.get(span.cluster, 0))
-        kept[which][place] += span.within(above, seen.get(span.cluster, _NOTHING).exist)
+        above = max(target.placements.get(span.cluster, 0), reached.get(span.cluster, 0))
+        exist = _seen(target.reports.get(span.cluster)).exist
+        kept[which][place] += span.within(above, exist)
         reached[span.cluster] = max(span.last, above)
-    left = sum(max(s.exist - target.placements.get(name, 0), 0) for name, s in seen.items())
     left -= sum(len(span) for kind in kept for spans in kind for span in spans)
     for place, units in enumerate(found):
         units.deleting = Entries(tuple(kept[0][place])).beside(deleting[place], left)
@@ -265,34 +306,35 @@ def _count_going(
         left -= units.stuck.others
 
 
-def _leaving(classes: Classes, target: Target, now: datetime) -> Iterator[tuple[Span, int]]:
-    """The units that are taken back now, and the subset that each was in."""
-    before = target.leaving or {}
-    fewer = {name for name, units in before.items() if units > target.placements.get(name, 0)}
-    if not fewer:
-        return
-    pieces = classes.pieces(before)
-    for cluster in sorted(fewer & pieces.keys()):
-        for subset, above, last in _ranges(pieces[cluster]):
+def _beyond(target: Target) -> int:
+    """The units that exist and are not placed, over all clusters."""
+    placed = target.placements
+    return sum(max(_seen(r).exist - placed.get(n, 0), 0) for n, r in target.reports.items())
+
+
+def _leaving(classes: Classes, target: Target, now: datetime) -> list[Entries]:
+    """The units of each subset that are taken back now; of very many, the rest as a number."""
+    before, after = target.leaving or {}, target.placements
+    ranges = classes.ranges(before)
+    fewer = sorted(name for name, units in before.items() if units > after.get(name, 0))
+    spans: list[list[Span]] = [[] for _ in classes.subsets.names]
+    for cluster in fewer[:MOST_ENTRIES]:
+        for subset, above, last in ranges.of(cluster):
             span = Span(cluster, above + 1, last, stamp(now))
-            for each in span.within(target.placements.get(cluster, 0), MOST_UNITS):
-                yield each, subset
+            spans[subset] += span.within(after.get(cluster, 0), last)
+    rest = {name: before[name] for name in fewer[MOST_ENTRIES:]}
+    kept = units_of({name: after.get(name, 0) for name in rest}, classes.fleet)
+    numbers = ranges.within(kept, units_of(rest, classes.fleet))
+    return [
+        Entries(tuple(here), number, stamp(now) if number else None)
+        for here, number in zip(spans, numbers, strict=True)
+    ]
 
 
-def _ranges(pieces: Pieces) -> Iterator[tuple[int, int, int]]:
-    """(subset, the last unit before its own, its last unit), for each piece of a cluster."""
-    above = 0
-    for subset, units in pieces:
-        yield subset, above, above + units
-        above += units
-
-
-def _overlap(above: int, last: int, other_above: int, other_last: int) -> int:
-    return max(min(last, other_last) - max(above, other_above), 0)
-
-
-def _seen(report: ClusterShare) -> _Seen:
+def _seen(report: ClusterShare | None) -> _Seen:
     """Of a kind whose pods nobody knows, the units that are ready are those that exist."""
+    if report is None:
+        return _Seen()
     finished = between(0, report.finished, MOST_UNITS)
     pods = max(report.current, report.scheduled + report.unschedulable)
     exist = between(0, max(pods, report.ready - finished), MOST_UNITS)
