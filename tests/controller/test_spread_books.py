@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from controller.features.workloadspread.adaptive import rescheduled
 from controller.features.workloadspread.books import Entries, Span, entries_of, named, stamp
 from controller.features.workloadspread.compiled import Spread, compile_spread
 from controller.features.workloadspread.counted import Classes, Target
@@ -545,6 +546,28 @@ class TestMarks:
         waiting(book)
         book.after(30)
         assert book.look().next_look == START + timedelta(seconds=90)
+
+
+@pytest.mark.proves("W28")
+@pytest.mark.parametrize(
+    ("before", "after", "note"),
+    [
+        ([5, 0, 0], [3, 2, 0], "units without a node went from subset a to b: 2"),
+        ([5, 0, 0], [3, 1, 3], "units without a node went from subset a to b, c: 2"),
+        ([5, 2, 0], [3, 0, 4], "units without a node went from subset a, b to c: 4"),
+        ([5, 0, 0], [3, 0, 0], ""),
+        ([5, 0, 1], [5, 0, 4], ""),
+        ([5, 0, 4], [6, 0, 3], ""),
+        ([3, 5, 0], [4, 3, 1], "units without a node went from subset b to c: 1"),
+        ([3, 5, 0], [4, 3, 0], ""),
+    ],
+)
+def test_who_is_said_to_have_moved(before: list[int], after: list[int], note: str):
+    book = Book(*(subset(name, None, "normal") for name in "abc"), scheduleStrategy=ADAPTIVE)
+    mark = [{"type": "Schedulable", "status": "False"}]
+    book.before = [SubsetStatus(name, conditions=mark) for name in "ab"]
+    found = rescheduled(book.spread, before, after)
+    assert (found.note if found else "") == note
 
 
 def test_waiting_units_are_the_last_ones_of_a_cluster_in_several_subsets():

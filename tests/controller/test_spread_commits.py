@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from machinery.api.resources import WORKLOAD_SPREADS, WORKLOADS
-from machinery.errors import Unreachable
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
+from machinery.errors import Invalid, Unreachable
 
 from .spreading import (
     adaptive,
@@ -313,6 +313,73 @@ async def test_units_without_a_node_move_on_and_their_subset_is_left_alone_for_a
         scale(stage, 100)
         await stage.until(lambda: stage.placed("demo") == {"n": 70, "e": 30})
         assert len(told(stage, "Rescheduled")) == 1
+
+
+@pytest.mark.proves("W28")
+async def test_units_that_find_no_place_elsewhere_stay_where_they_wait() -> None:
+    stage = arranged(scheduleStrategy=adaptive(5, blind=True))
+    stage.workload("demo", replicas=80, cpu="1m")
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("demo") == {"n": 80})
+        stage.hub.edit(MEMBER_CLUSTERS, "e", {"spec": {"unschedulable": True}})
+        stuck(stage, "n", 20)
+        await stage.calm(20)
+        assert schedulable(stage) == "PodUnschedulable"
+        assert stage.placed("demo") == {"n": 80}
+        assert not stage.hub.events("Rescheduled")
+        stage.hub.edit(MEMBER_CLUSTERS, "e", {"spec": {"unschedulable": False}})
+        await stage.until(lambda: stage.placed("demo") == {"n": 60, "e": 20})
+        assert len(told(stage, "Rescheduled")) == 1
+
+
+@pytest.mark.proves("W17")
+async def test_a_spread_that_goes_while_its_quota_is_taken_holds_nobody_up() -> None:
+    stage = arranged()
+
+    async def removes(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and path.endswith(SPREAD) and "n/1-80" in str(body):
+            stage.hub.faults.remove(removes)
+            stage.hub.remove(WORKLOAD_SPREADS, "ws")
+
+    stage.hub.faults.append(removes)
+    async with stage.leading():
+        await stage.until(lambda: ready(stage)[0])
+        stage.workload("demo", replicas=80, cpu="1m")
+        await stage.until(lambda: sum(stage.placed("demo").values()) == 80)
+
+
+async def test_a_status_that_the_hub_takes_in_no_form_is_told_on_the_workload() -> None:
+    stage = arranged()
+
+    async def refuses(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and path.endswith(SPREAD) and "n/1-80" in str(body):
+            raise Invalid(code=422, reason="Invalid", message="status is not as it should be")
+
+    stage.hub.faults.append(refuses)
+    async with stage.leading():
+        stage.workload("demo", replicas=80, cpu="1m")
+        await stage.until(lambda: stage.says("demo")[0] == "False")
+        assert "status is not as it should be" in stage.says("demo")[2]
+        assert stage.placed("demo") == {}
+        asked = writes(stage)
+        await stage.calm(20)
+        assert writes(stage) - asked < 20, "not again and again"
+        stage.hub.faults.clear()
+        scale(stage, 79)
+        await stage.until(lambda: stage.placed("demo") == {"n": 79})
+
+
+async def test_units_count_to_another_subset_when_labels_of_clusters_change() -> None:
+    stage = arranged()
+    stage.workload("demo", replicas=130, cpu="1m")
+    async with stage.leading():
+        await stage.until(lambda: stage.placed("demo"))
+        report(stage, n=100, e=30)
+        await stage.calm(3)
+        stage.hub.edit(MEMBER_CLUSTERS, "e", {"metadata": {"labels": {"pool": "normal"}}})
+        await stage.calm(5)
+        assert numbers(stage) == {"normal": (130, 0), "elastic": (0, -1)}
+        assert stage.placed("demo") == {"n": 100, "e": 30}, "nothing moves for that"
 
 
 def schedulable(stage: Any, name: str = "normal") -> str:

@@ -13,12 +13,11 @@ different spreads are written side by side (`controller.framework.statuswriter`)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from controller.cache.snapshot import Fleet
 from controller.features.workloadspread.adaptive import Event, rescheduled
 from controller.features.workloadspread.compiled import Spread
 from controller.features.workloadspread.counted import CREATE_SECONDS, Classes, Target
@@ -33,7 +32,7 @@ from controller.features.workloadspread.status import (
     turned,
     verdict_of,
 )
-from controller.framework.feature import Term
+from controller.framework.feature import Handle, Term
 from controller.framework.statuswriter import StatusWriter
 from controller.model.objects import Workload
 from controller.model.unit import Unit
@@ -50,6 +49,8 @@ CALM_SECONDS = 1.0
 """So long a status may lag behind what members report."""
 WRITE_SECONDS = 20.0
 """Placements are written so soon after their quota was taken, or not at all: before it is void."""
+HELP_SECONDS = 5.0
+"""So often at most clusters that change have a Workload looked at whose units wait for a node."""
 LEAST_WAIT = 0.1
 """Seconds until the next look at least: two clocks measure them, and never agree in full."""
 
@@ -100,19 +101,19 @@ class _Draft:
 class Books:
     """The spreads of a hub, for one term of leadership: the book of their status writer."""
 
-    def __init__(
-        self, term: Term, *, spreads: Spreads, fleet: Callable[[], Fleet], mark_seconds: int
-    ) -> None:
+    def __init__(self, term: Term, *, spreads: Spreads, handle: Handle, mark_seconds: int) -> None:
         self._stored: Informer[WorkloadSpread] = term.informer(WORKLOAD_SPREADS)
         self._workloads: Informer[Workload] = term.informer(WORKLOADS)
         self._spreads = spreads
-        self._fleet = fleet
+        self._handle = handle
         self._clock = term.clock
         self._recorder = term.recorder
         self._mark_seconds = mark_seconds
         self._commits: dict[Key, _Commit] = {}
         self._drafted: dict[Key, _Draft] = {}
         self._withdrawn: set[Key] = set()
+        self._stranded: set[Key] = set()
+        self._helped: set[Key] = set()
         self._writer = StatusWriter(
             term.client,
             WORKLOAD_SPREADS,
@@ -141,6 +142,15 @@ class Books:
         for spread in self._stored.values():
             self._writer.add(spread.metadata.key, after=after)
 
+    def may_help(self) -> None:
+        """A cluster has changed: units that wait in marked subsets may find a place now.
+
+        Nobody else looks at their Workloads: all their units have a cluster.
+        """
+        for key in self._stranded - self._helped:
+            self._writer.add(key, after=HELP_SECONDS)
+        self._helped |= self._stranded
+
     def look_at_spreads_of(self, targets: Iterable[Key]) -> None:
         """Another spread may have these Workloads now."""
         for target in targets:
@@ -151,7 +161,8 @@ class Books:
     def forget(self, key: Key) -> None:
         """A spread is gone."""
         self._end(key)
-        self._withdrawn.discard(key)
+        for each in (self._withdrawn, self._stranded, self._helped):
+            each.discard(key)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """What a Workload shows: whether a commit has landed, what members report."""
@@ -213,6 +224,7 @@ class Books:
         certain = key in self._withdrawn
         target = _target(workload, commit, certain=certain)
         look = self._look(spread, target, stored, now) if verdict.counts else NOTHING
+        self._mind(spread, look)
         news = [*look.events, *filter(None, [turned(stored, verdict)])]
         self._drafted[key] = _Draft(spread.uid, news, look.next_look, commit, certain)
         status = status_of(stored, look, verdict, now)
@@ -250,9 +262,19 @@ class Books:
             self._fail(key, False if error is None else error)
 
     def _look(self, spread: Spread, target: Target, stored: WorkloadSpread, now: datetime) -> Look:
-        classes = Classes.of(spread, self._fleet(), target.total)
+        classes = Classes.of(spread, self._handle.fleet(), target.total)
         before, seconds = stored.status.subset_statuses, self._mark_seconds
         return subset_statuses(spread, classes, target, before, now, mark_seconds=seconds)
+
+    def _mind(self, spread: Spread, look: Look) -> None:
+        """Have the Workload decided again where units are stranded and something may help them."""
+        if not look.stranded:
+            self._stranded.discard(spread.key)
+        elif spread.key in self._helped:
+            self._handle.look(spread.target)
+        else:
+            self._stranded.add(spread.key)
+        self._helped.discard(spread.key)
 
     def _commit_of(self, spread: Spread) -> _Commit | None:
         """The commit that counts; one that stands on another spread than this is decided anew."""
@@ -288,7 +310,7 @@ class Books:
         """Units that left marked subsets for later ones."""
         if not spread.marked or old.placements == new.placements or spread.fault:
             return
-        classes = Classes.of(spread, self._fleet(), new.unit.replicas)
+        classes = Classes.of(spread, self._handle.fleet(), new.unit.replicas)
         before, after = classes.held(old.placements), classes.held(new.placements)
         event = rescheduled(spread, before, after)
         stored = self._stored.get(spread.key)

@@ -56,8 +56,8 @@ class WorkloadSpreads:
     def lead(self, term: Term) -> Running:
         """Write statuses, and take quota."""
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        fleet, seconds = self._handle.fleet, self.mark_seconds
-        self.books = Books(term, spreads=self.spreads, fleet=fleet, mark_seconds=seconds)
+        seconds = self.mark_seconds
+        self.books = Books(term, spreads=self.spreads, handle=self._handle, mark_seconds=seconds)
         return self.books
 
     def rest(self) -> None:
@@ -93,7 +93,9 @@ class WorkloadSpreads:
             self.books.workload_changed(old, new)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """An informer's handler: units may count to another subset than before."""
+        """An informer's handler: units may count to another subset, or find a place, at last."""
+        if self.books is not None and new is not None:
+            self.books.may_help()
         if old is None or new is None or old.metadata.labels != new.metadata.labels:
             if self.books is not None:
                 self.books.look_at_all(after=CALM_SECONDS)

@@ -46,12 +46,16 @@ COST_STEP = 100
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The statuses of the subsets, what is new, and when it may be another one without a report."""
+    """The statuses of the subsets, what is new, and when it may be another one without a report.
+
+    `stranded` says that units wait for a node in a subset that takes no new one.
+    """
 
     statuses: list[dict[str, Any]]
     events: list[Event]
     next_look: datetime | None
     summary: str = ""
+    stranded: bool = False
 
 
 NOTHING = Look([], [], None)
@@ -141,7 +145,7 @@ def subset_statuses(
     counts = counted(spread, classes, target, before, now)
     most = most_entries(len(spread.subsets))
     looks: list[datetime | None] = []
-    statuses, events = [], []
+    statuses, events, stranded = [], [], False
     stored = {each.name: each for each in before}
     for place, subset in enumerate(spread.subsets):
         units, cap = counts[place], classes.cap(place)
@@ -165,10 +169,11 @@ def subset_statuses(
                 "conditions": [verdict.condition],
             }
         )
+        stranded = stranded or (verdict.condition["status"] == "False" and bool(units.waiting))
         events += [*_failures(subset.name, units), *verdict.events]
         looks += [verdict.next_look, units.creating.first(CREATE), units.deleting.first(DELETE)]
     next_look = min((each for each in looks if each), default=None)
-    return Look(statuses, events, next_look, _summary(statuses, classes))
+    return Look(statuses, events, next_look, _summary(statuses, classes), stranded)
 
 
 def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
