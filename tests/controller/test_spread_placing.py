@@ -202,6 +202,16 @@ def test_full_caps_leave_units_pending_and_name_what_would_help():
     ]
 
 
+def test_a_subset_without_a_cluster_is_named() -> None:
+    rules = spread(subset("a", "20%"), subset("b", "20%"), subset("c", "60%"))
+    found = decided(unit(replicas=10), rules, roomy("a1"), roomy("b1"))
+    assert shares(found) == {"a1": 2, "b1": 2}
+    assert "no cluster is in subset c of workload-spread ws" in found.message
+    texts = [each.text for each in remedies(found)]
+    assert "a cluster in subset c of WorkloadSpread ws" in texts
+    assert decided(unit(replicas=10), rules, roomy("a1"), roomy("b1"), roomy("c1")).scheduled
+
+
 @pytest.mark.proves("W32")
 def test_where_room_is_lacking_and_a_cap_is_not_room_helps_or_a_cluster_more() -> None:
     rules = spread(subset("a", 2), subset("b"), scheduleStrategy=adaptive())

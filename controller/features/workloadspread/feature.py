@@ -27,6 +27,7 @@ class WorkloadSpreads:
     defaults = (
         Enabled("preFilter", NAME),
         Enabled("filter", NAME, before="ClusterResources"),
+        Enabled("postFilter", NAME),
         Enabled("assign", NAME, before="Single"),
         Enabled("reserve", NAME),
         Enabled("preBind", NAME),

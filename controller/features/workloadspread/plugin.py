@@ -27,7 +27,13 @@ from controller.features.workloadspread.overrides import overrides_of
 from controller.features.workloadspread.subsets import Memory
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Kind, Note, Shortage, either
-from controller.framework.interface import NOTHING_REFUSED, Candidates, CycleState, Refused
+from controller.framework.interface import (
+    NOTHING_REFUSED,
+    Candidates,
+    CycleState,
+    Refused,
+    Unplaced,
+)
 from controller.framework.room import vary
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.model.unit import Unit
@@ -134,6 +140,23 @@ class WorkloadSpread:
             learnt=_running(unit, field, subsets, problem),
         )
 
+    def post_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, _unplaced: Unplaced
+    ) -> Status:
+        """Name the subsets that no cluster is in; those that are full the plan names."""
+        spread = _spread(state)
+        if spread is None or not (empty := self._empty(spread, unit, fleet)):
+            return SUCCESS
+        text = f"no cluster is in subset {either(empty)} of workload-spread {spread.name}"
+        return Status(reasons=(text,), plugin=NAME)
+
+    def _empty(self, spread: Spread, unit: Unit, fleet: Fleet) -> list[str]:
+        """The subsets that no cluster is in."""
+        inside = self._inside(spread, unit.replicas, fleet)
+        return [
+            each.name for each, row in zip(spread.subsets, inside, strict=True) if not row.any()
+        ]
+
     def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
         """The spread as it should be, or a label that puts a cluster into a subset of it."""
         if text.startswith(_OUTSIDE):
@@ -146,7 +169,7 @@ class WorkloadSpread:
         return f"WorkloadSpread {name} as its rules say"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """A larger cap where one is used up, the end of a mark where there is one."""
+        """A larger cap where one is used up, the end of a mark, a cluster where there is none."""
         spread, plan = _spread(shortage.state), shortage.state.plan
         if spread is None or plan is None:
             return ()
@@ -160,6 +183,9 @@ class WorkloadSpread:
                 f"the end of the mark of subset {either(marked)} {where}, whose units had no node"
             )
             found.append(Note(Kind.QUOTA, shortage.pending, spread.name, text))
+        if empty := self._empty(spread, shortage.unit, shortage.fleet):
+            text = f"a cluster in subset {either(empty)} of WorkloadSpread {spread.name}"
+            found.append(Note(Kind.BOUND, 0, spread.name, text))
         return found
 
     def status_fields(
