@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from controller.cache.columns import Mask
 from controller.cache.placements import Index
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.interface import Candidates, CycleState
@@ -74,7 +75,7 @@ class Divided:
         if unit.weights:
             problem = replace(_static(unit, field, problem), inside=Inside.WEIGHT)
         if unit.packing == Packing.FEWEST.value:
-            weight = np.where(field.able, problem.weight, 0)
+            weight = np.where(_takes(field, problem), problem.weight, 0)
             subsets = problem.subsets and replace(problem.subsets, keeps=Inside.FEWEST)
             problem = replace(problem, weight=weight, inside=Inside.FEWEST, subsets=subsets)
         return problem
@@ -113,6 +114,11 @@ def _static(unit: Unit, field: Candidates, problem: Problem) -> Problem:
         lower=np.maximum(problem.lower, lower),
         upper=np.minimum(problem.upper, upper),
     )
+
+
+def _takes(field: Candidates, problem: Problem) -> Mask:
+    """Clusters that may take new units, those without room among them where that may be passed."""
+    return field.able if problem.subsets is None else field.able | problem.subsets.crowded
 
 
 def _is_weighted(unit: Unit, _old: MemberCluster, _new: MemberCluster | None) -> bool:

@@ -359,6 +359,21 @@ def test_weights_decide_who_leaves_a_subset_and_who_waits_in_it() -> None:
     assert shares(both) == {"a1": 1, "a2": 3, "b3": 4}
 
 
+@pytest.mark.proves("W27")
+def test_fixed_passes_the_room_again_and_again_and_by_weights_where_there_are() -> None:
+    rules = spread(subset("a", 20), subset("b"))
+    members = (roomy("a1", "0"), roomy("a2", "0"), roomy("b1"))
+    first = decided(unit(replicas=3), rules, *members)
+    assert "b1" not in shares(first)
+    more = decided(after(first, replicas=15), rules, *members)
+    assert sum(shares(more).values()) == 15
+    assert "b1" not in shares(more)
+    only = [{"clusterSelector": {"matchLabels": {"n": "1"}}, "weight": 1}]
+    members = tuple(roomy(name, "0", labels={"n": name[-1]}) for name in ("a1", "a2"))
+    who = unit(replicas=9, distribution="Divided", distributionWeights=only)
+    assert shares(decided(who, rules, *members)) == {"a1": 9}, "no rule means a2"
+
+
 PATCH = {
     "metadata": {"labels": {"arch": "arm"}},
     "spec": {

@@ -130,10 +130,12 @@ class WorkloadSpread:
         if spread is None:
             return problem
         subsets = self._memory.of(spread, field.fleet, unit.replicas)
-        able = field.able | field.crowded
+        # One that may take units and has no room left lacks only that as well.
+        crowded = field.crowded | (field.able & (problem.room <= problem.present))
+        able = field.able | crowded
         return replace(
             problem,
-            subsets=replace(subsets, crowded=field.crowded),
+            subsets=replace(subsets, crowded=crowded),
             inside=Inside.RANK,
             weight=able.astype(np.int64),
             room=np.where(field.crowded, np.minimum(field.room, UNBOUNDED), problem.room),
