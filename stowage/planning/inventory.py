@@ -6,7 +6,7 @@ Objects of a hub have been through admission already and are only read; those of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -117,6 +117,7 @@ def to_apply(
             now += timedelta(microseconds=1)
         elif document.of(GROUP, *admission.KINDS):
             _replace(present, document, namespace, now)
+            present.notes += _too_late(document, found.keys() - present.stored.keys(), namespace)
             now += timedelta(microseconds=1)
         else:
             others.append(document)
@@ -124,6 +125,24 @@ def to_apply(
         once.see(document, namespace)
     present.notes += ignored(others)
     return found
+
+
+def _too_late(document: Document, before: Collection[Key], namespace: str) -> Iterator[str]:
+    """A line about an object that stands behind the new Workload that it is about.
+
+    `before` are the new ones ahead of it. What is placed moves for nothing that comes later.
+    """
+    spec = document.body.get("spec")
+    target = spec.get("targetRef") if isinstance(spec, Mapping) else None
+    if not isinstance(target, Mapping):
+        return
+    space, name = admission.key_of(document, namespace)
+    if (space, target.get("name")) in before:
+        what = f"{document.kind} {name}"
+        yield (
+            f"{space}/{target['name']}: {what} stands behind it; apply {what} first, as a Workload "
+            "that is placed already stays where it is"
+        )
 
 
 def ignored(documents: Sequence[Document]) -> list[str]:

@@ -318,6 +318,27 @@ def test_a_foreign_namespace_is_noted(write: Write) -> None:
     )
 
 
+def test_a_spread_behind_its_workload_is_noted(write: Write) -> None:
+    subsets = [{"name": "all"}]
+    target = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "web"}
+    spread = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadSpread",
+        "metadata": {"name": "late", "namespace": "shop"},
+        "spec": {"targetRef": target, "subsets": subsets},
+    }
+    fleet = write("fleet.yaml", cluster("m1"))
+
+    def noted(*objects: Any, fleet: str = fleet) -> str:
+        return run("plan", "-f", write("w.yaml", *objects), "--fleet", fleet).stderr
+
+    said = "shop/web: WorkloadSpread late stands behind it; apply WorkloadSpread late first"
+    assert said in noted(workload("web"), spread)
+    assert said not in noted(spread, workload("web"))
+    there = write("there.yaml", cluster("m1"), workload("web"))
+    assert said not in noted(workload("web"), spread, fleet=there)
+
+
 def test_a_long_row_is_cut(write: Write) -> None:
     members = [cluster(f"c{n}") for n in range(9)]
     files = write("w.yaml", workload("demo", replicas=9, distribution="Divided"))
