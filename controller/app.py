@@ -12,7 +12,7 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,9 +190,9 @@ class Controller:
         """The clusters as they are now, for features."""
         return self.world.fleet()
 
-    def look(self, key: Key) -> None:
-        """Have a Workload decided again."""
-        self.world.offer([key])
+    def look(self, keys: Iterable[Key]) -> None:
+        """Have these Workloads decided again, step by step where they are many."""
+        self.world.offer_in_steps(keys)
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None

@@ -93,6 +93,11 @@ class World:
         units = [self.unit(key) for key in keys]
         self._feed.offer(unit for unit in units if unit is not None)
 
+    def offer_in_steps(self, keys: Iterable[Key]) -> None:
+        """As `offer`, of keys that may be very many."""
+        units = (self.unit(key) for key in keys)
+        self._feed.offer_in_steps(unit for unit in units if unit is not None)
+
     @property
     def seekers(self) -> Seekers:
         """The Workloads that require others and run nowhere yet."""

@@ -80,8 +80,11 @@ class Handle(Protocol):
         """The clusters as they are now."""
         ...
 
-    def look(self, key: Key) -> None:
-        """Have this Workload decided again; one that is unknown, or not ours, is no fault."""
+    def look(self, keys: Iterable[Key]) -> None:
+        """Have these Workloads decided again; one that is unknown, or not ours, is no fault.
+
+        Of very many, each has its turn soon.
+        """
         ...
 
     def announce(

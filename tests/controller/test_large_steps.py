@@ -84,6 +84,21 @@ async def test_all_who_lose_a_cluster_are_offered_step_by_step() -> None:
     assert scene.most <= STEP
 
 
+async def test_all_that_a_feature_has_looked_at_are_offered_step_by_step() -> None:
+    scene = Scene(placed=True)
+    scene.world.lead(scene.queue)
+    running = asyncio.create_task(scene.queue.run())
+    with scene.watched():
+        await asyncio.sleep(0)
+        unknown = [("shop", "nobody")]
+        scene.world.offer_in_steps([*unknown, *(each.metadata.key for each in scene.workloads)])
+        assert len(scene.queue.active) == STEP
+        await scene.clock.advance(1)
+        assert len(scene.queue.active) == MANY
+    running.cancel()
+    assert scene.most <= STEP
+
+
 async def test_who_is_gone_by_his_step_is_not_offered() -> None:
     scene = Scene(placed=True)
     scene.world.lead(scene.queue)

@@ -43,6 +43,7 @@ from machinery.clock import parse_timestamp
 from machinery.errors import TransportError
 from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.informer import Informer
+from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
@@ -123,12 +124,15 @@ class Books:
             clock=term.clock,
             check=term.check,
         )
-        self.look_at_all()
+        self._everything = asyncio.Event()
+        self._everything.set()
 
     async def run(self) -> None:
         """Write, until cancelled."""
         try:
-            await self._writer.run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._writer.run())
+                tasks.create_task(self._rounds())
         finally:
             for commit in self._commits.values():
                 commit.answer(False)
@@ -137,10 +141,18 @@ class Books:
         """A spread came or changed."""
         self._writer.add(key)
 
-    def look_at_all(self, *, after: float = 0.0) -> None:
-        """Whatever they say may have changed."""
-        for spread in self._stored.values():
-            self._writer.add(spread.metadata.key, after=after)
+    def look_at_all(self) -> None:
+        """Whatever they say may have changed; there may be very many, so each has its turn soon."""
+        self._everything.set()
+
+    async def _rounds(self) -> None:
+        """Look at all of them whenever that is due, a few at a time."""
+        while True:
+            await self._everything.wait()
+            self._everything.clear()
+            async for spread in in_slices(list(self._stored.values())):
+                self._writer.add(spread.metadata.key)
+            await self._clock.sleep(CALM_SECONDS)
 
     def may_help(self) -> None:
         """A cluster has changed: units that wait in marked subsets may find a place now.
@@ -271,7 +283,7 @@ class Books:
         if not look.stranded:
             self._stranded.discard(spread.key)
         elif spread.key in self._helped:
-            self._handle.look(spread.target)
+            self._handle.look([spread.target])
         else:
             self._stranded.add(spread.key)
         self._helped.discard(spread.key)

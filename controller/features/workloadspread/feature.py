@@ -6,10 +6,10 @@ one says something else, or is gone, its Workload is looked at again; nothing mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from controller.features.workloadspread.compiled import MARK_SECONDS, Spread, compile_spread
-from controller.features.workloadspread.controller import CALM_SECONDS, Books
+from controller.features.workloadspread.controller import Books
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.plugin import NAME
@@ -99,14 +99,12 @@ class WorkloadSpreads:
             self.books.may_help()
         if old is None or new is None or old.metadata.labels != new.metadata.labels:
             if self.books is not None:
-                self.books.look_at_all(after=CALM_SECONDS)
-            if old is not None and new is not None:
-                self._look(self.spreads.targets())
+                self.books.look_at_all()
+            if old is not None and new is not None and self._handle is not None:
+                self._handle.look(self.spreads.targets())
 
-    def _look(self, targets: Iterable[Key]) -> None:
-        targets = list(targets)
+    def _look(self, targets: Collection[Key]) -> None:
         if self.books is not None:
             self.books.look_at_spreads_of(targets)
         if self._handle is not None:
-            for key in targets:
-                self._handle.look(key)
+            self._handle.look(targets)
