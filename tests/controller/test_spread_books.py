@@ -426,7 +426,9 @@ class TestMarks:
         look = book.after(1)
         assert self.marked(book)
         assert not self.marked(book, "elastic")
-        assert "5 on m1" in book["normal"].conditions[0]["message"]
+        ends = timestamp(START + timedelta(seconds=335))
+        message = book["normal"].conditions[0]["message"]
+        assert message == f"units have no node: 5 on m1; it takes no new one until {ends}"
         assert look.next_look == START + timedelta(seconds=335)
 
     @pytest.mark.proves("W29")

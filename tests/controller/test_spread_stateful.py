@@ -2,7 +2,8 @@
 
 Scale, caps, order and strategy are edited, clusters come, fill, are cordoned and go, units find no
 node, subsets are marked, and every decision starts from what the status says alone, as after a
-restart.
+restart. What must hold is reckoned here, by pools that do not overlap, with none of the product's
+own sorting of units into subsets.
 """
 
 from __future__ import annotations

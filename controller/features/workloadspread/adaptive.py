@@ -21,7 +21,7 @@ from crds.workloadspread import (
     SpreadReadyReason,
     SubsetCondition,
 )
-from machinery.clock import parse_timestamp
+from machinery.clock import parse_timestamp, timestamp
 from machinery.types import conditions
 
 MESSAGE_LIMIT = 4096
@@ -83,8 +83,8 @@ def judged(
     due = _due(waiting, rules, since)
     if due is None or now < due:
         return Verdict(_condition(rules, since), events, due)
-    message = _words(waiting, rules)
-    return Verdict(_condition(rules, stamp(now), message), events, stamp(now) + rules.mark)
+    ends = stamp(now) + rules.mark
+    return Verdict(_condition(rules, stamp(now), _words(waiting, ends)), events, ends)
 
 
 def rescheduled(spread: Spread, before: Sequence[int], after: Sequence[int]) -> Event | None:
@@ -141,12 +141,11 @@ def _condition(rules: Rules, since: datetime, mark: str | None = None) -> dict[s
     )
 
 
-def _words(waiting: Sequence[Waiting], rules: Rules) -> str:
+def _words(waiting: Sequence[Waiting], ends: datetime) -> str:
     some = ", ".join(f"{each.units} on {each.cluster}" for each in waiting[:NAMED_CLUSTERS])
     more = len(waiting) - NAMED_CLUSTERS
     rest = f" and on {more} more clusters" if more > 0 else ""
-    seconds = int(rules.mark.total_seconds())
-    return f"units have no node: {some}{rest}; it takes no new one for {seconds} s"
+    return f"units have no node: {some}{rest}; it takes no new one until {timestamp(ends)}"
 
 
 def _recovered(name: str) -> Event:
