@@ -21,10 +21,9 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from machinery import metrics
-from machinery.api.client import ApiClient
 from machinery.api.resources import EVENTS, Resource
 from machinery.clock import Clock, microtime
 from machinery.errors import (
@@ -37,6 +36,9 @@ from machinery.errors import (
 )
 from machinery.runtime.token_bucket import TokenBucket
 from machinery.runtime.workqueue import WorkQueue, work
+
+if TYPE_CHECKING:  # who only names a recorder need not wait for an HTTP client
+    from machinery.api.client import ApiClient
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 import msgspec
 
-from crds.workloadspread import SpreadCondition, SubsetCondition
 from machinery.types.metadata import Meta
 from stowage.reading.advice import SPREADS, UNKNOWN
 from stowage.reading.fleet import Condition, Matter, Report
@@ -45,11 +44,11 @@ def take_spreads(report: Report, spreads: Iterable[Spread]) -> None:
     for each in spreads:
         if each.metadata.deleting:
             continue
-        unready = _false(each.status.conditions, SpreadCondition.READY)
+        unready = _false(each.status.conditions, "Ready")
         if unready is not None:
             report.spreads.append(_unready(each, unready))
         for subset in each.status.subset_statuses:
-            mark = _false(subset.conditions, SubsetCondition.SCHEDULABLE)
+            mark = _false(subset.conditions, "Schedulable")
             if mark is not None:
                 report.spreads.append(_marked(each, subset, mark))
 
