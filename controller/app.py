@@ -12,7 +12,7 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,14 @@ from controller.admission import Admission
 from controller.admission_review import Reviewer
 from controller.binding.publisher import Publisher
 from controller.cache.cache import World, known
-from controller.cache.snapshot import Fleet
-from controller.config import SchedulerConfiguration
 from controller.consistent_read import caught_up
 from controller.explain.record import record
-from controller.framework import feature, runtime
-from controller.framework.events import Action
-from controller.framework.feature import Feature, Handler, Term
-from controller.framework.interface import Plugin
+from controller.framework import runtime
+from controller.framework.profile import SchedulerConfiguration
+from controller.hosting import feature
+from controller.hosting.arguments import Factory
+from controller.hosting.feature import Feature, Handler, Term
+from controller.hosting.handle import PluginHandle
 from controller.http import clusterview
 from controller.http.guard import Guard
 from controller.http.server import Flags, install
@@ -81,6 +81,8 @@ class ControllerSettings:
 
     connection: Connection
     config_file: Path | None = None
+    plugins: Sequence[str] = ()
+    """Factories beside those that are installed, as `module:factory`."""
     debug_scores: int = 0
     http_host: str = "127.0.0.1"
     http_port: int = 10251
@@ -94,7 +96,8 @@ class ControllerSettings:
 class Controller:
     """One instance, standby or leader. `port` is where HTTP listens, once it does.
 
-    `configuration` stands in for the file of the settings. Raises ConfigurationError.
+    `configuration` stands in for the file of the settings. `features` are all that there are,
+    `plugins` come to those that are known anyway. Raises ConfigurationError.
     """
 
     def __init__(
@@ -105,23 +108,27 @@ class Controller:
         clock: Clock | None = None,
         configuration: SchedulerConfiguration | None = None,
         features: Sequence[Feature] | None = None,
+        plugins: Mapping[str, Factory] | None = None,
     ) -> None:
         self._settings = settings
         self._client = client
         self._clock = clock or SystemClock()
         self._features = catalogue.features() if features is None else features
-        self._config = configuration or _configuration(settings, self._features)
+        self.identity = settings.identity or identity()
+        self._recorder = EventRecorder(
+            client, controller="stowage.dev/controller", instance=self.identity, clock=self._clock
+        )
+        self._handle = PluginHandle(
+            clock=self._clock, holder=self.identity, client=client, recorder=self._recorder
+        )
+        self._config = configuration or self._configuration(plugins or {})
         self._profiles = self._config.profiles
         self.flags = Flags(debug_scores=settings.debug_scores)
-        self.identity = settings.identity or identity()
         self.port = 0
         self.leading = self._behind = False
         self._scheduler: Scheduler | None = None
         self._reviewer: Reviewer | None = None
         self._informers()
-        self._recorder = EventRecorder(
-            client, controller="stowage.dev/controller", instance=self.identity, clock=self._clock
-        )
         self._elector = LeaderElector(
             client,
             namespace=settings.namespace,
@@ -130,6 +137,17 @@ class Controller:
             clock=self._clock,
             annotations={ANNOTATION_RELEASE: release()},
         )
+
+    def _configuration(self, plugins: Mapping[str, Factory]) -> SchedulerConfiguration:
+        """That of the file, or the default profile. Raises ConfigurationError."""
+        registry = catalogue.registry(self._features).with_installed()
+        for name, factory in plugins.items():
+            registry.with_plugin(name, factory)
+        registry.with_modules(self._settings.plugins)
+        if self._settings.config_file is not None:
+            return config.load(self._settings.config_file, registry, self._handle)
+        profile = config.default_profile(registry, self._handle)
+        return SchedulerConfiguration({DEFAULT_SCHEDULER: profile})
 
     def _informers(self) -> None:
         """What is kept of the hub, and who is told of its changes."""
@@ -151,6 +169,7 @@ class Controller:
             ledgers=[ledger for each in self._features for ledger in each.ledgers],
             fields=runtime.telling(self._profiles),
         )
+        self._handle.begin(self.world, self._config)
         self.workloads.add_handler(self.world.workload_changed)
         self.workloads.add_handler(self._admission.workload_changed)
         self.workloads.add_handler(self._workload_changed)
@@ -160,7 +179,7 @@ class Controller:
             MEMBER_CLUSTERS: self.clusters,
         }
         for each in self._features:
-            each.attach(self)
+            each.attach(self._handle)
             for watch in each.watches:
                 self._watch(watch.resource, watch.type_, watch.handler)
 
@@ -169,36 +188,6 @@ class Controller:
         if resource not in self._kinds:
             self._kinds[resource] = Informer(self._client, resource, type_, clock=self._clock)
         self._kinds[resource].add_handler(handler)
-
-    @property
-    def holder(self) -> str:
-        """The name of this instance, for features."""
-        return self.identity
-
-    @property
-    def plugins(self) -> Collection[Plugin]:
-        """Every plugin of every profile once, for features."""
-        every = (each for profile in self._profiles.values() for each in profile.every_plugin())
-        return {id(each): each for each in every}.values()
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of this instance, for features."""
-        return self._clock
-
-    def fleet(self) -> Fleet:
-        """The clusters as they are now, for features."""
-        return self.world.fleet()
-
-    def look(self, keys: Iterable[Key]) -> None:
-        """Have these Workloads decided again, step by step where they are many."""
-        self.world.offer_in_steps(keys)
-
-    def announce(
-        self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
-    ) -> None:
-        """Something happened to an object of a feature's."""
-        self.world.announce(kind, key, action, old, new)
 
     def unready(self) -> str:
         """Why the view of the hub cannot be acted on; empty when it can."""
@@ -370,15 +359,6 @@ class Controller:
     def _check(self) -> None:
         if self._config.leader_elect:
             self._elector.check()
-
-
-def _configuration(
-    settings: ControllerSettings, features: Sequence[Feature]
-) -> SchedulerConfiguration:
-    registry = catalogue.registry(features).with_installed()
-    if settings.config_file is not None:
-        return config.load(settings.config_file, registry)
-    return SchedulerConfiguration({DEFAULT_SCHEDULER: config.default_profile(registry)})
 
 
 def lease_name(configuration: SchedulerConfiguration) -> str:

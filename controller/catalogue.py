@@ -11,8 +11,8 @@ from importlib.metadata import entry_points
 
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadspread.feature import WorkloadSpreads
-from controller.framework.feature import Feature
-from controller.framework.registry import Registry
+from controller.hosting.feature import Feature
+from controller.hosting.registry import Registry, loaded
 from controller.plugins.defaults import BUILTIN, DEFAULTS
 
 FEATURES: Sequence[Callable[[], Feature]] = (WorkloadPolicies, WorkloadSpreads)
@@ -20,9 +20,14 @@ ENTRY_POINTS = "stowage.features"
 
 
 def features() -> list[Feature]:
-    """A new instance of each feature, for one process."""
-    found = [*FEATURES, *(point.load() for point in entry_points(group=ENTRY_POINTS))]
-    return [make() for make in found]
+    """A new instance of each feature, for one process.
+
+    Raises ConfigurationError for one of another package that cannot be imported.
+    """
+    theirs = [
+        loaded(f"feature {point.name}", point.load) for point in entry_points(group=ENTRY_POINTS)
+    ]
+    return [make() for make in (*FEATURES, *theirs)]
 
 
 def registry(of: Sequence[Feature] | None = None) -> Registry:

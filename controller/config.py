@@ -7,17 +7,18 @@ nothing in it is silently ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from controller import catalogue
-from controller.framework.profile import PROTOCOLS, Profile
-from controller.framework.registry import Registry
+from controller.framework.profile import PROTOCOLS, Profile, SchedulerConfiguration
+from controller.hosting.arguments import WrongArgs
+from controller.hosting.handle import Handle, Rehearsed
+from controller.hosting.registry import Registry
 from crds.names import DEFAULT_SCHEDULER
 from machinery.errors import ConfigurationError
 
@@ -66,30 +67,37 @@ class _File(_Strict):
     profiles: list[_Profile] = Field(default=[_Profile()], min_length=1)
 
 
-@dataclass(frozen=True, slots=True)
-class SchedulerConfiguration:
-    """What the file says: profiles by scheduler name, and whether a lease is needed."""
+class _Workshop(NamedTuple):
+    """What plugins are made with."""
 
-    profiles: Mapping[str, Profile]
-    leader_elect: bool = True
+    registry: Registry
+    handle: Handle
 
-
-def default_profile(registry: Registry | None = None) -> Profile:
-    """The profile that runs without a file."""
-    return _profile(_Profile(), registry or catalogue.registry(), _Places({}, "defaults"), 0)
+    def make(self, name: str, args: Mapping[str, Any]) -> Any:
+        """A plugin. Raises ConfigurationError."""
+        return self.registry.make(name, args, self.handle)
 
 
-def load(path: Path, registry: Registry) -> SchedulerConfiguration:
+def default_profile(registry: Registry | None = None, handle: Handle | None = None) -> Profile:
+    """The profile that runs without a file; its plugins are rehearsed without a handle."""
+    workshop = _Workshop(registry or catalogue.registry(), handle or Rehearsed())
+    return _profile(_Profile(), workshop, _Places({}, "defaults"), 0)
+
+
+def load(path: Path, registry: Registry, handle: Handle | None = None) -> SchedulerConfiguration:
     """The configuration of a file. Raises ConfigurationError with file, line and field."""
     try:
         text = path.read_text()
     except OSError as e:
         raise ConfigurationError(f"{path}: {e.strerror}") from e
-    return parse(text, registry, name=str(path))
+    return parse(text, registry, handle, name=str(path))
 
 
-def parse(text: str, registry: Registry, *, name: str = "configuration") -> SchedulerConfiguration:
-    """The configuration of a text. Raises ConfigurationError."""
+def parse(
+    text: str, registry: Registry, handle: Handle | None = None, *, name: str = "configuration"
+) -> SchedulerConfiguration:
+    """The configuration of a text; rehearsed without a handle. Raises ConfigurationError."""
+    workshop = _Workshop(registry, handle or Rehearsed())
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         document = yaml.safe_load(text)
@@ -111,7 +119,7 @@ def parse(text: str, registry: Registry, *, name: str = "configuration") -> Sche
             raise places.error(
                 ("profiles", index, "schedulerName"), f"{each.scheduler_name} has a profile already"
             )
-        profiles[each.scheduler_name] = _profile(each, registry, places, index)
+        profiles[each.scheduler_name] = _profile(each, workshop, places, index)
     if len({type(p.queue_sort) for p in profiles.values()}) > 1:
         raise places.error(
             ("profiles", 0, "plugins", "queueSort"),
@@ -157,8 +165,9 @@ def _note(lines: dict[Where, int], node: Any, path: Where = ()) -> Where | None:
     return twice
 
 
-def _profile(found: _Profile, registry: Registry, places: _Places, index: int) -> Profile:
+def _profile(found: _Profile, workshop: _Workshop, places: _Places, index: int) -> Profile:
     at: Where = ("profiles", index)
+    registry = workshop.registry
     for point in found.plugins:
         if point not in PROTOCOLS:
             known = ", ".join(PROTOCOLS)
@@ -171,7 +180,7 @@ def _profile(found: _Profile, registry: Registry, places: _Places, index: int) -
         where = (*at, "plugins", point)
         for name, weight in _chosen(point, found, registry, places, where):
             if name not in made:
-                made[name] = _made(name, args.get(name), registry, places, at)
+                made[name] = _made(name, args.get(name), workshop, places, at)
             if not isinstance(made[name], protocol):
                 raise places.error((*where, "enabled"), f"{name} is no {point} plugin")
             enabled.setdefault(point, []).append(made[name])
@@ -203,15 +212,20 @@ def _arguments(
 def _made(
     name: str,
     config: tuple[int, Mapping[str, Any]] | None,
-    registry: Registry,
+    workshop: _Workshop,
     places: _Places,
     at: Where,
 ) -> Any:
-    number, args = config or (0, {})
+    number, args = config or (None, {})
+    where: Where = (
+        (*at, "pluginConfig") if number is None else (*at, "pluginConfig", number, "args")
+    )
     try:
-        return registry.make(name, args)
+        return workshop.make(name, args)
+    except WrongArgs as e:
+        raise places.error((*where, *e.where), str(e)) from e
     except ConfigurationError as e:
-        raise places.error((*at, "pluginConfig", number, "args"), str(e)) from e
+        raise places.error(where, str(e)) from e
 
 
 def _chosen(

@@ -7,8 +7,8 @@ the child that `labels()` returns; looking it up costs more than counting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar, cast
 
 from prometheus_client import (
     CollectorRegistry,
@@ -72,6 +72,47 @@ def histogram(
 ) -> Histogram:
     """A histogram of seconds by default; `zero` as in `counter`, `buckets` are upper bounds."""
     return _present(Histogram(name, doc, labels, registry=REGISTRY, buckets=buckets), zero)
+
+
+class Shared:
+    """Metrics that several parts may ask for by name: the first one makes it, all get the same.
+
+    Every method raises ValueError where the name is taken for something else.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[object, MetricWrapperBase]] = {}
+
+    def counter(
+        self, name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
+    ) -> Counter:
+        """See `counter` of this module."""
+        return self._of(name, ("counter", *labels), lambda: counter(name, doc, labels), zero)
+
+    def gauge(
+        self, name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
+    ) -> Gauge:
+        """See `gauge` of this module."""
+        return self._of(name, ("gauge", *labels), lambda: gauge(name, doc, labels), zero)
+
+    def histogram(
+        self, name: str, doc: str, labels: Sequence[str] = (), *, zero: Iterable[Sequence[str]] = ()
+    ) -> Histogram:
+        """See `histogram` of this module; seconds."""
+        return self._of(name, ("histogram", *labels), lambda: histogram(name, doc, labels), zero)
+
+    def _of(
+        self, name: str, form: object, make: Callable[[], M], zero: Iterable[Sequence[str]]
+    ) -> M:
+        if name not in self._made:
+            self._made[name] = (form, make())
+        known, metric = self._made[name]
+        if known != form:
+            raise ValueError(f"there is a metric {name} already, of another form")
+        return _present(cast("M", metric), zero)
+
+
+SHARED = Shared()
 
 
 def exposition() -> bytes:

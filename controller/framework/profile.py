@@ -126,3 +126,11 @@ class Profile:
     def hooks(self) -> list[interface.Plugin]:
         """The plugins that change what the others see."""
         return [*self.before_pre_filter, *self.before_filter, *self.before_score]
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConfiguration:
+    """What the file says: profiles by scheduler name, and whether a lease is needed."""
+
+    profiles: Mapping[str, Profile]
+    leader_elect: bool = True

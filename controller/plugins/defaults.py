@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+from controller.hosting.arguments import Factory, Plain
 from controller.plugins.clustercriteria import ClusterCost, ClusterLatency, ClusterReliability
 from controller.plugins.clusterresources import ClusterResources
 from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster
@@ -20,27 +20,29 @@ from controller.plugins.spreadconstraints import SpreadConstraints
 from controller.plugins.whole import Duplicated, Single
 from controller.plugins.workloadaffinity import WorkloadAffinity
 
-BUILTIN: Mapping[str, Callable[[], Any]] = {
-    plugin.name: plugin
-    for plugin in (
-        PrioritySort,
-        NamedCluster,
-        ClusterSelector,
-        ClusterAffinity,
-        TargetNamespace,
-        AllowedKinds,
-        ClusterReady,
-        TaintToleration,
-        WorkloadAffinity,
-        ClusterResources,
-        ClusterCost,
-        ClusterLatency,
-        ClusterReliability,
-        Single,
-        Duplicated,
-        Divided,
-        SpreadConstraints,
-    )
+BUILTIN: Mapping[str, Factory] = {
+    Divided.name: Divided,
+    **{
+        plugin.name: Plain(plugin)
+        for plugin in (
+            PrioritySort,
+            NamedCluster,
+            ClusterSelector,
+            ClusterAffinity,
+            TargetNamespace,
+            AllowedKinds,
+            ClusterReady,
+            TaintToleration,
+            WorkloadAffinity,
+            ClusterResources,
+            ClusterCost,
+            ClusterLatency,
+            ClusterReliability,
+            Single,
+            Duplicated,
+            SpreadConstraints,
+        )
+    },
 }
 
 DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {

@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from controller.cache.columns import Mask
 from controller.cache.placements import Index
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.interface import Candidates, CycleState
+from controller.hosting.arguments import Args
+from controller.hosting.handle import Handle
 from controller.model import settled
 from controller.model.learning import as_bounds
 from controller.model.objects import MemberCluster
@@ -27,6 +31,15 @@ from crds.workload import Distribution, Packing
 PATIENCE_SECONDS = 60
 """How long units may have no node before a cluster counts as full: one that grows by itself needs
 a while."""
+MOST_SECONDS = 10**9
+
+
+class DividedArgs(Args):
+    """How long units of a share may have no node before they are divided anew, in seconds."""
+
+    unschedulable_seconds: Annotated[int, Field(strict=True, ge=0, le=MOST_SECONDS)] = (
+        PATIENCE_SECONDS
+    )
 
 
 class Divided:
@@ -34,13 +47,8 @@ class Divided:
 
     name = "Divided"
 
-    def __init__(
-        self,
-        unschedulableSeconds: int = PATIENCE_SECONDS,  # noqa: N803 - as the file spells it
-    ) -> None:
-        if not isinstance(unschedulableSeconds, int) or unschedulableSeconds < 0:
-            raise ValueError("unschedulableSeconds: a whole number of seconds, 0 or more")
-        self._patience = timedelta(seconds=unschedulableSeconds)
+    def __init__(self, args: DividedArgs, _handle: Handle) -> None:
+        self._patience = timedelta(seconds=args.unschedulable_seconds)
 
     def events_to_register(self) -> Sequence[EventHint]:
         """More room; where rules are about labels, that these change."""

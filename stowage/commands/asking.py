@@ -42,12 +42,13 @@ def plan(
     namespace: str | None,
     fleet: tuple[str, ...],
     config_file: Path | None,
+    plugins: tuple[str, ...],
     output: str,
 ) -> None:
     """Show what would be placed where if these files were applied; touch nothing."""
     from stowage.planning import plan as planning  # noqa: PLC0415 - see stowage.cli
 
-    where = where_of(kubeconfig, context, namespace, fleet, config_file)
+    where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
     planning.show((*files, *more), where, output)
 
 
@@ -85,6 +86,7 @@ def explain(
     namespace: str | None,
     fleet: tuple[str, ...],
     config_file: Path | None,
+    plugins: tuple[str, ...],
     output: str,
 ) -> None:
     """Say why a Workload is where it is, and what would be decided of it now.
@@ -99,7 +101,7 @@ def explain(
     if files or fleet:
         from stowage.planning import explain as planned  # noqa: PLC0415 - see stowage.cli
 
-        where = where_of(kubeconfig, context, namespace, fleet, config_file)
+        where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
         planned.show(name, where, files=files, form=output, everything=everything)
         return
     from stowage.reading import explain as reading  # noqa: PLC0415 - see stowage.cli
@@ -111,6 +113,7 @@ def explain(
         name,
         _controller(url, token_file) if url else None,
         config_file,
+        plugins,
     )
     reading.show(asked, form=output, everything=everything)
 

@@ -48,6 +48,13 @@ OUTPUT = click.option(
     show_default=True,
     help="How to print.",
 )
+PLUGINS = click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="MODULE:FACTORY",
+    help="A plugin that no installed package offers; may be given again.",
+)
 WHERE = (
     *HUB_OPTIONS[:2],
     click.option("-n", "--namespace", help="Of Workloads that name none; the context's."),
@@ -60,6 +67,7 @@ WHERE = (
     click.option(
         "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
     ),
+    PLUGINS,
     OUTPUT,
 )
 
@@ -77,13 +85,14 @@ def where_of(
     namespace: str | None,
     fleet: tuple[str, ...],
     config_file: Path | None,
+    plugins: tuple[str, ...],
 ) -> Where:
     """What these options name: a hub, or what stands in files."""
     from stowage.planning.plan import Where  # noqa: PLC0415 - see stowage.cli
 
     hub = None if fleet else hub_connection(kubeconfig, context)
     named = namespace or (hub.namespace if hub else "default")
-    return Where(named, fleet, hub, config_file)
+    return Where(named, fleet, hub, config_file, plugins)
 
 
 def hub_connection(kubeconfig: str | None, context: str | None) -> Connection:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowage.commands.options import hub_connection, hub_options
+from stowage.commands.options import PLUGINS, hub_connection, hub_options
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="A SchedulerConfiguration."
 )
+@PLUGINS
 @click.option(
     "-s",
     "--debug-scores",
@@ -37,6 +38,7 @@ def controller(
     context: str | None,
     namespace: str,
     config_file: Path | None,
+    plugins: tuple[str, ...],
     debug_scores: int,
     http_host: str,
     http_port: int,
@@ -48,6 +50,7 @@ def controller(
     settings = app.ControllerSettings(
         connection=hub_connection(kubeconfig, context),
         config_file=config_file,
+        plugins=plugins,
         debug_scores=debug_scores,
         http_host=http_host,
         http_port=http_port,

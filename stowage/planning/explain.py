@@ -18,7 +18,6 @@ import msgspec
 
 from controller.cache.cache import known
 from controller.explain.record import record
-from controller.framework.profile import Profile
 from controller.model.objects import Workload
 from machinery.api.resources import WORKLOADS
 from machinery.clock import SystemClock
@@ -141,21 +140,23 @@ def explained(key: Key, where: plan.Where, controller: Connection | None) -> Exp
         except _Unanswered as e:
             notes = (f"{e}: computed from the objects on the hub",)
             say(f"note: {notes[0]}", err=True)
-    found = recomputed(key, where.present(), where.profiles())
+    found = recomputed(key, where.present(), where)
     return replace(found, notes=notes)
 
 
-def recomputed(key: Key, present: Inventory, profiles: Mapping[str, Profile]) -> Explanation:
+def recomputed(key: Key, present: Inventory, where: plan.Where) -> Explanation:
     """What would be decided of it now. Raises ConfigurationError where it is not ours to decide."""
     workload = present.workloads.get(key)
     if workload is None:
         raise ConfigurationError(f"there is no Workload {'/'.join(key)}")
+    profiles = where.profiles()
     rehearsal = Rehearsal(
         profiles,
         clusters=present.clusters,
         workloads=present.workloads.values(),
         objects=present.objects.values(),
         now=SystemClock().now(),
+        handle=where.handle,
     )
     decision = rehearsal.once(key)
     if decision is None:

@@ -8,13 +8,14 @@ that differs from what happens means that the world has changed in between.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from controller import catalogue, config
 from controller.explain.record import record
 from controller.framework.profile import Profile
+from controller.hosting.handle import Rehearsed
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
 from crds.names import DEFAULT_SCHEDULER
@@ -97,12 +98,17 @@ def show(files: Sequence[str], where: Where, form: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What is there: a hub, or files that say so; and who decides: the profiles of a file."""
+    """What is there: a hub, or files that say so; and who decides: the profiles of a file.
+
+    `plugins` are factories that no installed package offers, as `module:factory`.
+    """
 
     namespace: str
     fleet: Sequence[str] = ()
     hub: Connection | None = None
     config_file: Path | None = None
+    plugins: Sequence[str] = ()
+    handle: Rehearsed = field(default_factory=Rehearsed)
 
     def present(self) -> Inventory:
         """Clusters and Workloads that are there. Raises ConfigurationError, TransportError."""
@@ -116,10 +122,10 @@ class Where:
 
         Raises ConfigurationError.
         """
-        registry = catalogue.registry().with_installed()
+        registry = catalogue.registry().with_installed().with_modules(self.plugins)
         if self.config_file is not None:
-            return config.load(self.config_file, registry).profiles
-        return {DEFAULT_SCHEDULER: config.default_profile(registry)}
+            return config.load(self.config_file, registry, self.handle).profiles
+        return {DEFAULT_SCHEDULER: config.default_profile(registry, self.handle)}
 
 
 def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
@@ -134,6 +140,7 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
         workloads=everybody.values(),
         objects=present.objects.values(),
         now=now,
+        handle=where.handle,
     )
     rehearsal.run(asked)
     made = {

@@ -15,7 +15,8 @@ from typing import Any
 from controller import catalogue
 from controller.cache.cache import World
 from controller.framework import runtime
-from controller.framework.profile import Profile
+from controller.framework.profile import Profile, SchedulerConfiguration
+from controller.hosting.handle import Rehearsed
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
 from controller.scheduling.batch import Others, decide_set
@@ -25,7 +26,10 @@ from machinery.types.metadata import Key, Object
 
 
 class Rehearsal:
-    """Clusters, Workloads and objects of features in, decisions out; these carry the time `now`."""
+    """Clusters, Workloads and objects of features in, decisions out; these carry the time `now`.
+
+    `handle` is the one that the plugins of the profiles were made with.
+    """
 
     def __init__(
         self,
@@ -35,6 +39,7 @@ class Rehearsal:
         workloads: Collection[Workload],
         objects: Collection[Object],
         now: datetime,
+        handle: Rehearsed | None = None,
     ) -> None:
         sort = next(iter(profiles.values())).queue_sort
         features = catalogue.features()
@@ -47,6 +52,8 @@ class Rehearsal:
             ledgers=ledgers,
             fields=runtime.telling(profiles),
         )
+        if handle is not None:
+            handle.begin(self._world, SchedulerConfiguration(profiles, leader_elect=False))
         self._profiles = profiles
         self._now = now
         self._units: dict[Key, Unit] = {}

@@ -44,6 +44,7 @@ class Asked:
     name: str
     controller: Connection | None = None
     config_file: Path | None = None
+    plugins: tuple[str, ...] = ()
 
 
 def show(asked: Asked, *, form: str, everything: bool) -> None:
@@ -73,7 +74,7 @@ def _now(asked: Asked) -> tuple[Explanation | None, StowageError | None]:
     """What would be decided now, or why that is not told."""
     from stowage.planning import explain, plan  # noqa: PLC0415 - slow: the controller's code
 
-    where = plan.Where(asked.namespace, (), asked.hub, asked.config_file)
+    where = plan.Where(asked.namespace, (), asked.hub, asked.config_file, asked.plugins)
     try:
         return explain.explained((asked.namespace, asked.name), where, asked.controller), None
     except StowageError as e:

@@ -21,12 +21,14 @@ from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.framework.events import Action, EventHint, on
 from controller.framework.explains import Kind, Note, Shortage
-from controller.framework.feature import Enabled, Factory, Handle, Term, Watch
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
 from controller.framework.ledger import Placed
 from controller.framework.status import SUCCESS, Status, unschedulable, wait
 from controller.framework.statuswriter import StatusWriter
 from controller.framework.waiting import WaitingRoom
+from controller.hosting.arguments import Factory, Plain
+from controller.hosting.feature import Enabled, Term, Watch
+from controller.hosting.handle import Handle
 from controller.model.unit import Unit
 from crds.workload import ScheduledReason
 from machinery.api.resources import Resource
@@ -236,7 +238,7 @@ class Books:
 class LicencePools:
     """The feature."""
 
-    plugins: Mapping[str, Factory] = {NAME: LicenceSeats}
+    plugins: Mapping[str, Factory] = {NAME: Plain(LicenceSeats)}
     defaults = tuple(Enabled(point, NAME) for point in ("preFilter", "filter", "permit"))
 
     def __init__(self) -> None:

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 from controller.app import Controller, ControllerSettings
-from controller.config import SchedulerConfiguration, default_profile
-from controller.framework.profile import Profile
+from controller.config import default_profile
+from controller.framework.profile import Profile, SchedulerConfiguration
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.member_kubeconfig import Connection
@@ -123,11 +124,40 @@ class Stage:
             clock=self.clock,
             configuration=SchedulerConfiguration({made.scheduler_name: made}, leader_elect=elect),
         )
+        async with self._running(controller, standby=standby):
+            yield controller
+
+    @asynccontextmanager
+    async def configured(
+        self,
+        file: Path,
+        *,
+        standby: bool = False,
+        plugins: Mapping[str, Any] | None = None,
+        **given: Any,
+    ) -> AsyncIterator[Controller]:
+        """A controller with that SchedulerConfiguration, these factories and other settings."""
+        settings = ControllerSettings(
+            **{
+                "connection": Connection(server="http://memory"),
+                "http_port": 0,
+                "identity": "one",
+                "config_file": file,
+                **given,
+            }
+        )
+        hub = cast("ApiClient", self.hub)
+        controller = Controller(settings, hub, clock=self.clock, plugins=plugins)
+        async with self._running(controller, standby=standby):
+            yield controller
+
+    @asynccontextmanager
+    async def _running(self, controller: Controller, *, standby: bool) -> AsyncIterator[None]:
         running = asyncio.create_task(controller.run())
         try:
             ready = (lambda: not controller.unready()) if standby else (lambda: controller.leading)
             await self.until(lambda: running.done() or ready())
-            yield controller
+            yield
         finally:
             running.cancel()
             with suppress(asyncio.CancelledError):

@@ -13,8 +13,9 @@ import pytest
 import controller
 from controller import catalogue
 from controller.config import default_profile
-from controller.framework.feature import Enabled
 from controller.framework.percluster import PerClusterFilter
+from controller.hosting.arguments import Plain
+from controller.hosting.feature import Enabled
 from machinery.errors import ConfigurationError
 
 from .licences import LicencePools
@@ -34,7 +35,7 @@ class Bare:
     """A feature of a plugin and nothing else."""
 
     defaults: tuple[Enabled, ...] = ()
-    plugins: dict[str, Any] = field(default_factory=lambda: {"Early": Early})
+    plugins: dict[str, Any] = field(default_factory=lambda: {"Early": Plain(Early)})
     ledgers: tuple[Any, ...] = ()
     watches: tuple[Any, ...] = ()
 
@@ -74,7 +75,7 @@ def test_two_features_cannot_bring_one_plugin() -> None:
 def test_an_installed_package_adds_a_feature(monkeypatch: pytest.MonkeyPatch) -> None:
     def points(*, group: str) -> list[Any]:
         assert group == "stowage.features"
-        return [SimpleNamespace(load=lambda: LicencePools)]
+        return [SimpleNamespace(name="pools", load=lambda: LicencePools)]
 
     monkeypatch.setattr(catalogue, "entry_points", points)
     assert any(isinstance(each, LicencePools) for each in catalogue.features())
@@ -85,7 +86,9 @@ VALUES = frozenset({"Single", "Duplicated", "Divided", "WorkloadAffinity"})
 """Values of spec.distribution and a type of the model, which are plugins' names as well."""
 
 
-@pytest.mark.parametrize("room", ["scheduling", "binding", "queue", "explain", "framework"])
+@pytest.mark.parametrize(
+    "room", ["scheduling", "binding", "queue", "explain", "framework", "hosting"]
+)
 def test_the_core_knows_no_plugin_by_name_and_no_policy_at_all(room: str) -> None:
     names = frozenset(catalogue.registry().names) - VALUES
     modules = sorted((Path(controller.__file__).parent / room).glob("*.py"))

@@ -27,8 +27,8 @@ from controller.features.workloadpolicy.controller import MOST_CLAIMING, MOST_WA
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadpolicy.objects import Claim, PolicyStatus, WorkloadPolicy
 from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
-from controller.framework.feature import Term
 from controller.framework.interface import CycleState
+from controller.hosting.feature import Term
 from controller.model.objects import Placement
 from controller.model.unit import Unit
 from controller.queue.scheduling_queue import WORKERS

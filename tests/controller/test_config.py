@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import Field
 
 from controller import catalogue
-from controller.config import SchedulerConfiguration, default_profile, load, parse
-from controller.framework.profile import PROTOCOLS
-from controller.framework.registry import Registry
+from controller.config import default_profile, load, parse
+from controller.framework.profile import PROTOCOLS, SchedulerConfiguration
+from controller.hosting.arguments import Args, Plain
+from controller.hosting.handle import Handle, Rehearsed
+from controller.hosting.registry import Registry
 from controller.model.unit import Unit
 from machinery.errors import ConfigurationError
 
@@ -29,13 +32,18 @@ class Youngest:
         return (unit.created,)
 
 
+class PickyArgs(Args):
+    """What Picky takes."""
+
+    seconds: int = Field(default=3, ge=0)
+
+
 class Picky:
     """A plugin with args, one of which may be wrong."""
 
-    def __init__(self, *, seconds: int = 3) -> None:
-        if seconds < 0:
-            raise ValueError("seconds must not be negative")
-        self.seconds = seconds
+    def __init__(self, args: PickyArgs, handle: Handle) -> None:
+        self.seconds = args.seconds
+        self.handle = handle
         self.name = "Picky"
 
     def post_bind(self, state: Any, unit: Unit, placements: Any) -> None:
@@ -50,7 +58,8 @@ class Frozen:
 
 
 def registry() -> Registry:
-    return catalogue.registry().with_plugin("Youngest", Youngest).with_plugin("Picky", Picky)
+    known = catalogue.registry().with_plugin("Youngest", Plain(Youngest))
+    return known.with_plugin("Picky", Picky)
 
 
 def parsed(text: str, *, head: str = HEAD) -> SchedulerConfiguration:
@@ -229,16 +238,19 @@ WRONG = {
             "profiles:\n- plugins: {postBind: {enabled: [{name: Picky}]}}\n"
             "  pluginConfig: [{name: Picky, args: {minutes: 3}}]\n"
         ),
-        "scheduler.yaml:5: profiles[0].pluginConfig[0].args: plugin Picky does not take these args:",
+        (
+            "scheduler.yaml:5: profiles[0].pluginConfig[0].args.minutes: "
+            "plugin Picky: Extra inputs are not permitted"
+        ),
     ),
     "args that the plugin refuses": (
         (
             "profiles:\n- plugins: {postBind: {enabled: [{name: Picky}]}}\n"
-            "  pluginConfig: [{name: Picky, args: {seconds: -3}}]\n"
+            "  pluginConfig:\n  - {name: Picky, args: {\n      seconds: -3}}\n"
         ),
         (
-            "scheduler.yaml:5: profiles[0].pluginConfig[0].args: plugin Picky does not take these args:"
-            " seconds must not be negative"
+            "scheduler.yaml:7: profiles[0].pluginConfig[0].args.seconds: "
+            "plugin Picky: Input should be greater than or equal to 0"
         ),
     ),
     "a field twice": (
@@ -291,7 +303,7 @@ def test_every_default_is_built_in_and_serves_its_point() -> None:
     known = registry()
     for point, plugins in known.defaults.items():
         for name, _ in plugins:
-            assert isinstance(known.make(name, {}), PROTOCOLS[point])
+            assert isinstance(known.make(name, {}, Rehearsed()), PROTOCOLS[point])
 
 
 @pytest.mark.proves("G7")
@@ -313,7 +325,7 @@ def test_the_queue_goes_by_priority_then_age_then_name() -> None:
 
 @pytest.mark.proves("L15")
 def test_a_frozen_plugin_is_taken_as_it_is_and_under_no_other_name() -> None:
-    known = registry().with_plugin("Frozen", Frozen).with_plugin("Other", Frozen)
-    assert known.make("Frozen", {}) == Frozen()
+    known = registry().with_plugin("Frozen", Plain(Frozen)).with_plugin("Other", Plain(Frozen))
+    assert known.make("Frozen", {}, Rehearsed()) == Frozen()
     with pytest.raises(ConfigurationError, match="plugin Other calls itself Frozen"):
-        known.make("Other", {})
+        known.make("Other", {}, Rehearsed())

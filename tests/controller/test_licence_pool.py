@@ -20,12 +20,12 @@ from tests import inforce
 from tests.patience import until
 
 from .licences import (
-    NAME,
     PARTNER_LABEL,
     POOL_LABEL,
     POOLS,
     LicencePool,
     LicencePools,
+    LicenceSeats,
     Seats,
 )
 from .live import World, condition, deciding, placements
@@ -175,7 +175,7 @@ async def test_the_books_are_kept_by_the_next_leader(offices: World) -> None:
 
 
 def test_only_more_seats_are_a_hint() -> None:
-    (changed, _) = LicencePools.plugins[NAME]().events_to_register()
+    (changed, _) = LicenceSeats().events_to_register()
     few, many = (msgspec.convert({"spec": {"seats": n}}, LicencePool) for n in (1, 2))
     wanting = unit("late", labels=POOL)
     assert changed.about(wanting) == ("shop", "cad")

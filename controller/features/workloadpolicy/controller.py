@@ -31,8 +31,9 @@ from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import policy_of
 from controller.features.workloadpolicy.status import differs, status_of
-from controller.framework.feature import Handle, Term
 from controller.framework.statuswriter import StatusWriter
+from controller.hosting.feature import Term
+from controller.hosting.handle import Handle
 from controller.model.unit import Unit
 from crds.admission.validation import normalised_policy
 from machinery import logs, metrics

@@ -16,7 +16,9 @@ from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import NAME
 from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
 from controller.framework.events import Action
-from controller.framework.feature import Enabled, Factory, Handle, Term, Watch
+from controller.hosting.arguments import Factory, Plain
+from controller.hosting.feature import Enabled, Term, Watch
+from controller.hosting.handle import Handle
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
@@ -43,7 +45,7 @@ class WorkloadPolicies:
     def __init__(self) -> None:
         self.counts = Tally(self._counted)
         self.ledgers = (self.counts,)
-        self.plugins: Mapping[str, Factory] = {NAME: Plugin}
+        self.plugins: Mapping[str, Factory] = {NAME: Plain(Plugin)}
         self.watches = (
             Watch(WORKLOAD_POLICIES, WorkloadPolicy, self.policy_changed),
             Watch(WORKLOADS, Workload, self.workload_changed),

@@ -14,7 +14,9 @@ from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.plugin import NAME
 from controller.features.workloadspread.plugin import WorkloadSpread as Plugin
-from controller.framework.feature import Enabled, Factory, Handle, Running, Term, Watch
+from controller.hosting.arguments import Factory
+from controller.hosting.feature import Enabled, Running, Term, Watch
+from controller.hosting.handle import Handle
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
+from pydantic import Field
 
 from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
@@ -36,6 +37,8 @@ from controller.framework.interface import (
 )
 from controller.framework.room import vary
 from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.hosting.arguments import Args
+from controller.hosting.handle import Handle
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
 from controller.planner.problem import UNBOUNDED, Problem
@@ -60,6 +63,12 @@ class Commits(Protocol):
         ...
 
 
+class SpreadArgs(Args):
+    """For how long a marked subset takes no new unit, in seconds."""
+
+    mark_seconds: Annotated[int, Field(strict=True, ge=1, le=10**9)] = MARK_SECONDS
+
+
 class WorkloadSpread:
     """A spread at PreFilter, Filter, Assign, Reserve and PreBind.
 
@@ -69,13 +78,8 @@ class WorkloadSpread:
     name = NAME
     ignored_during_execution = True
 
-    def __init__(
-        self,
-        markSeconds: int = MARK_SECONDS,  # noqa: N803 - as the file spells it
-    ) -> None:
-        if not isinstance(markSeconds, int) or markSeconds < 1:
-            raise ValueError("markSeconds: a whole number of seconds, 1 or more")
-        self.mark_seconds = markSeconds
+    def __init__(self, args: SpreadArgs, _handle: Handle) -> None:
+        self.mark_seconds = args.mark_seconds
         self.books: Commits | None = None
         self._memory = Memory()
 

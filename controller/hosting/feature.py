@@ -7,20 +7,18 @@ imports the framework; nothing of the scheduler or the queue imports a feature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from controller.cache.snapshot import Fleet
-from controller.framework.events import Action
-from controller.framework.interface import Plugin
 from controller.framework.ledger import Ledger
+from controller.hosting.arguments import Factory
+from controller.hosting.handle import Handle
 from machinery import logs
 from machinery.api.resources import Resource
 from machinery.clock import Clock
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
-from machinery.types.metadata import Key
 
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
@@ -29,8 +27,6 @@ LOG = logs.get(__name__)
 AGAIN_SECONDS = 10
 """A feature whose work has failed is run again after that."""
 
-Factory: TypeAlias = Callable[..., Any]
-"""Takes the plugin's arguments from the configuration file."""
 Handler: TypeAlias = Callable[[Any, Any], None]
 """(the object before, the object now): None for one that is new, or gone."""
 
@@ -56,45 +52,6 @@ class Enabled:
     plugin: str
     weight: int = 1
     before: str = ""
-
-
-class Handle(Protocol):
-    """What a feature may ask of the process, leading or not."""
-
-    @property
-    def holder(self) -> str:
-        """The name of this process, as no other one has it."""
-        ...
-
-    @property
-    def plugins(self) -> Collection[Plugin]:
-        """Every plugin of every profile, once."""
-        ...
-
-    @property
-    def clock(self) -> Clock:
-        """What time it is, and how long things take."""
-        ...
-
-    def fleet(self) -> Fleet:
-        """The clusters as they are now."""
-        ...
-
-    def look(self, keys: Iterable[Key]) -> None:
-        """Have these Workloads decided again; one that is unknown, or not ours, is no fault.
-
-        Of very many, each has its turn soon.
-        """
-        ...
-
-    def announce(
-        self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
-    ) -> None:
-        """Something happened to an object of the feature's: wake those who wait for that.
-
-        Where both versions are None no hint is asked.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
