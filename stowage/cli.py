@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from stowage.commands import asking, importing, install, members, playground, processes
+from stowage.commands import asking, importing, install, members, playground, plugins, processes
 from stowage.console.terminal import say
 
 
@@ -57,6 +57,7 @@ for _command in (
     asking.explain,
     asking.history,
     asking.status,
+    plugins.plugins_,
     importing.import_,
     playground.playground,
 ):

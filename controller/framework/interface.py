@@ -11,7 +11,7 @@ cluster at a time, and only that plugin pays for the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -40,7 +40,7 @@ class CycleState:
     """
 
     data: dict[str, Any] = field(default_factory=dict)
-    enabled: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    enabled: Mapping[str, Collection[str]] = field(default_factory=dict)
     plan: Plan | None = None
 
     def clone(self) -> CycleState:

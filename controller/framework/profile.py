@@ -51,8 +51,8 @@ class Profile:
     pre_bind: Sequence[interface.PreBind] = ()
     post_bind: Sequence[interface.PostBind] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
-    names: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """The names of the plugins at each point."""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The names of the plugins at each point that has any, in their order."""
     plugins: Mapping[str, interface.Plugin] = field(init=False)
     """Every plugin once, by name."""
     telling: Sequence[interface.TellsStatus] = field(init=False, repr=False)
@@ -104,7 +104,7 @@ class Profile:
             pre_bind=enabled.get("preBind", ()),
             post_bind=enabled.get("postBind", ()),
             weights=weights,
-            names={p: frozenset(each.name for each in those) for p, those in enabled.items()},
+            names={p: tuple(each.name for each in those) for p, those in enabled.items()},
         )
 
     def every_plugin(self) -> Iterator[interface.Plugin]:

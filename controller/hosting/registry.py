@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import Any, TypeAlias
 
-from controller.hosting.arguments import Factory, WrongArgs, read
+from pydantic import BaseModel
+
+from controller.hosting.arguments import Factory, WrongArgs, model_of, read
 from controller.hosting.feature import Enabled, Feature
 from controller.hosting.handle import Handle
 from machinery.errors import ConfigurationError
@@ -84,6 +86,10 @@ class Registry:
     def names(self) -> list[str]:
         """Every known name, sorted."""
         return sorted(self._factories)
+
+    def model(self, name: str) -> type[BaseModel] | None:
+        """The model of a plugin's arguments; None where it takes a mapping."""
+        return model_of(self._factories[name])
 
     def make(self, name: str, args: Mapping[str, Any], handle: Handle) -> Any:
         """A plugin.

@@ -202,7 +202,7 @@ class _Pass:
             if name in self.fleet.row:
                 present[self.fleet.row[name]] = units
                 held[self.fleet.row[name]] = True
-        planned = self.state.enabled.get("assign", frozenset())  # the plan keeps to their quotas
+        planned = self.state.enabled.get("assign", ())  # the plan keeps to their quotas
         return Candidates(
             fleet=self.fleet,
             feasible=self.feasible,

@@ -283,8 +283,11 @@ class Scheduler:
         _COUNT[decision.reason].inc()
         about = {"object": "/".join(decision.unit.key)}
         LOG.debug("%s: %s", decision.reason.value, decision.message, extra=about)
-        if LOG.isEnabledFor(logging.DEBUG) and (order := decision.assignment_order()):
-            LOG.debug("units go to %s", " ".join(order), extra=about)
+        if LOG.isEnabledFor(logging.DEBUG):
+            filters = self._profiles[decision.unit.scheduler_name].names.get("filter", ())
+            LOG.debug("filters in their order: %s", " ".join(filters), extra=about)
+            if order := decision.assignment_order():
+                LOG.debug("units go to %s", " ".join(order), extra=about)
         if self._flags.debug_scores and len(decision.ranking):
             LOG.info("%s", decision.table(self._flags.debug_scores), extra=about)
 

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from controller import app
 from stowage import cli
+from stowage.commands import processes
 from stowage.playground.probes import free_port
 from tests.patience import PATIENCE, hold_on
 
@@ -32,6 +34,12 @@ COMMANDS = (
     "status",
     "playground",
 )
+KUBECONFIG = """
+current-context: hub
+clusters: [{name: hub, cluster: {server: "https://127.0.0.1:9"}}]
+contexts: [{name: hub, context: {cluster: hub, user: hub}}]
+users: [{name: hub, user: {token: secret}}]
+"""
 _HEAVY = (
     "kubernetes",
     "aiohttp",
@@ -48,13 +56,28 @@ _HEAVY = (
 def test_help_names_every_command():
     printed = CliRunner().invoke(cli.cli, ["--help"])
     assert printed.exit_code == 0
-    assert all(f"  {name} " in printed.output for name in COMMANDS)
+    assert all(f"  {name} " in printed.output for name in (*COMMANDS, "import", "plugins"))
 
 
 @pytest.mark.parametrize("name", [n for n in COMMANDS if n != "playground"])
 def test_every_command_says_which_hub(name):
     printed = CliRunner().invoke(cli.cli, [name, "--help"]).output
     assert all(option in printed for option in ("--kubeconfig", "--context", "-n, --namespace"))
+
+
+@pytest.mark.proves("E17")
+@pytest.mark.parametrize(
+    ("given", "rows"), [([], 0), (["-s", "3"], 3), (["--debug-scores", "100"], 100)]
+)
+def test_the_controller_is_asked_for_rows_of_scores_by_a_flag(given, rows, monkeypatch, tmp_path):
+    kubeconfig = tmp_path / "hub.kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    asked = []
+    monkeypatch.setattr(app, "run", asked.append)
+    monkeypatch.setattr(processes, "_serve", lambda run, _verbosity: run())
+    command = ["controller", "--kubeconfig", str(kubeconfig), *given]
+    assert CliRunner().invoke(cli.cli, command).exit_code == 0
+    assert [settings.debug_scores for settings in asked] == [rows]
 
 
 def test_help_imports_nothing_heavy():

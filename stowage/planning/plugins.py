@@ -1,0 +1,161 @@
+"""`stowage plugins`: what a configuration makes of the plugins that are installed here.
+
+It is read with the controller's own code, so that a file that passes here starts a controller with
+the same packages, and a wrong one is refused in the same words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from controller import catalogue, config
+from controller.framework.profile import PROTOCOLS, Profile
+from controller.hosting.feature import Feature
+from controller.hosting.registry import ENTRY_POINTS, Registry
+from controller.plugins.defaults import BUILTIN
+from crds.names import DEFAULT_SCHEDULER
+from stowage.console import output
+from stowage.console.terminal import say
+
+_SCORE = "score"
+
+
+def show(config_file: Path | None, modules: Sequence[str], form: str) -> None:
+    """Print the plugins of each profile. Raises ConfigurationError for a wrong file."""
+    found = listed(config_file, modules)
+    for note in found.notes():
+        say(f"note: {note}", err=True)
+    output.show(found.to_dict(), form, text=found.table())
+
+
+def listed(config_file: Path | None, modules: Sequence[str] = ()) -> Listing:
+    """The plugins that there are, and what this file, or none, makes of them.
+
+    `modules` are factories that no installed package offers, as `module:factory`. Raises
+    ConfigurationError.
+    """
+    features = catalogue.features()
+    registry = catalogue.registry(features).with_installed()
+    known = origins(features)
+    for module in modules:
+        (added,) = set(registry.with_modules([module]).names) - known.keys()
+        known[added] = module
+    if config_file is None:
+        return Listing({DEFAULT_SCHEDULER: config.default_profile(registry)}, {}, registry, known)
+    profiles = config.load(config_file, registry).profiles
+    return Listing(profiles, config.given_args(config_file), registry, known)
+
+
+def origins(features: Sequence[Feature]) -> dict[str, str]:
+    """Whose each plugin is, by its name; the features are those of `catalogue.features`."""
+    found = dict.fromkeys(BUILTIN, "stowage")
+    theirs = [f"feature {make.__module__.split('.')[-2]}" for make in catalogue.FEATURES]
+    theirs += [_package(point) for point in entry_points(group=catalogue.ENTRY_POINTS)]
+    for origin, feature in zip(theirs, features, strict=True):
+        found |= dict.fromkeys(feature.plugins, origin)
+    return found | {point.name: _package(point) for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _package(point: EntryPoint) -> str:
+    """The package of an entry point; what it names where nobody knows the package."""
+    return f"package {point.dist.name} {point.dist.version}" if point.dist else point.value
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Profiles by scheduler name, the args that they give plugins, and whose each plugin is."""
+
+    profiles: Mapping[str, Profile]
+    given: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    registry: Registry
+    origins: Mapping[str, str]
+
+    def unused(self) -> list[str]:
+        """The plugins that no profile enables, sorted."""
+        enabled = {name for each in self.profiles.values() for name in each.plugins}
+        return sorted(self.origins.keys() - enabled)
+
+    def notes(self) -> Iterator[str]:
+        """What the file says in vain."""
+        for scheduler, given in self.given.items():
+            for name in sorted(given.keys() - self.profiles[scheduler].plugins.keys()):
+                yield f"profile {scheduler} gives args to {name}, and no point of it enables {name}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs. Only plugins at the point score have a weight."""
+        profiles = [
+            {"schedulerName": name, "points": [self._point(profile, at) for at in PROTOCOLS]}
+            for name, profile in self.profiles.items()
+        ]
+        return {"profiles": profiles, "unused": [self._plugin(name, {}) for name in self.unused()]}
+
+    def table(self) -> str:
+        """For people."""
+        parts = [self._profile(profile) for profile in self.profiles.values()]
+        if unused := [self._plugin(name, {}) for name in self.unused()]:
+            rows = output.table([_row(each) for each in unused], ("plugin", "from", "args"))
+            parts.append(f"Installed, and enabled by no profile:\n{rows}")
+        return "\n\n".join(parts)
+
+    def _profile(self, profile: Profile) -> str:
+        points = [self._point(profile, at) for at in PROTOCOLS]
+        rows = [{"point": at["point"], **_row(each)} for at in points for each in at["plugins"]]
+        bare = ", ".join(at["point"] for at in points if not at["plugins"])
+        table = output.table(rows, ("point", "plugin", "weight", "from", "args"))
+        without = f"\nNo plugin at {bare}." if bare else ""
+        return f"Profile {profile.scheduler_name}:\n{table}{without}"
+
+    def _point(self, profile: Profile, point: str) -> dict[str, Any]:
+        given = self.given.get(profile.scheduler_name, {})
+        plugins = [self._plugin(name, given.get(name, {})) for name in profile.names.get(point, ())]
+        for each in plugins if point == _SCORE else ():
+            each["weight"] = profile.weights[each["name"]]
+        return {"point": point, "plugins": plugins}
+
+    def _plugin(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        args = arguments(self.registry.model(name), given)
+        return {"name": name, "origin": self.origins[name], "args": _plain(args)}
+
+
+def arguments(model: type[BaseModel] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments as they hold: those that were given, and the defaults of the others.
+
+    A default that no model tells is not known, and what must be given and is not is left out.
+    """
+    if model is None:
+        return given
+    try:
+        whole = model.model_validate(dict(given))
+    except ValidationError:  # only of one that no profile enables
+        whole = model.model_construct()
+    return whole.model_dump(by_alias=True)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; a default may be anything."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, Collection) and not isinstance(value, (str, bytes)):
+        return [_plain(each) for each in value]
+    if value is None or type(value) in (str, bool, int):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)
+
+
+def _row(plugin: Mapping[str, Any]) -> dict[str, Any]:
+    args = plugin["args"].items()
+    told = (f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in args)
+    return {
+        "plugin": plugin["name"],
+        "weight": plugin.get("weight", "-"),
+        "from": plugin["origin"],
+        "args": " ".join(told) or "-",
+    }
