@@ -26,6 +26,7 @@ from e2e.harness import (  # noqa: E402 - as above
     image_of,
     stowage,
 )
+from e2e.stage import running, space, stage  # noqa: E402, F401 - fixtures of those who ask for them
 from stowage.toolchain import binaries  # noqa: E402
 
 _numbers = itertools.count(1)

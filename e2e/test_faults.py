@@ -1,158 +1,26 @@
 """What goes wrong, made for real: members that hang, processes that die, a hub that goes away.
 
-These tests end and freeze processes, so they run controller and propagator themselves, on clusters
-of their own or, on kind, on those that are there. Control planes are frozen with SIGSTOP and killed
-with SIGKILL on local control planes, with `docker pause` and `docker kill` on kind.
+These tests end and freeze processes, so they run controller and propagator themselves: `e2e.stage`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import re
-import subprocess
-import sys
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from e2e.harness import (
-    Failed,
-    Kubectl,
-    Playground,
-    Process,
-    at_rest,
-    deployment,
-    steady,
-    stowage,
-    wait,
-    workload,
-)
+from e2e.harness import Failed, deployment, steady, wait, workload
+from e2e.stage import MEMBERS, Stage
 from machinery.api.client import ApiClient
 from machinery.api.resources import WORKLOADS
 from machinery.config.member_kubeconfig import parse_kubeconfig
-from stowage.playground.kind import container
-from stowage.playground.local import load_planes
-from stowage.toolchain import binaries
 from tests.relay import cutting
-
-MEMBERS = ("member-1", "member-2", "member-3")
-LISTENING = re.compile(r"listening on \S+:(\d+)")
-"""In a process's log; the last one is of the process that runs."""
-_numbers = itertools.count(1)
-
-
-class Stage(Playground):
-    """A playground whose two processes, and whose control planes, the test may end."""
-
-    def __init__(self, directory: Path, provider: str) -> None:
-        kubectl = binaries.path("kubectl")
-        super().__init__(
-            directory=directory,
-            provider=provider,
-            hub=Kubectl(kubectl, directory / "hub.kubeconfig"),
-            members={m: Kubectl(kubectl, directory / f"{m}.kubeconfig") for m in MEMBERS},
-        )
-        self.processes: dict[str, Process] = {}
-
-    def process(self, role: str, name: str = "", kubeconfig: Path | None = None) -> Process:
-        """Start a controller or a propagator on this hub."""
-        name = name or role
-        args = [sys.executable, "-m", "stowage", role, "--http-port=0"]
-        args += ["--kubeconfig", str(kubeconfig or self.hub.kubeconfig)]
-        process = self.processes.setdefault(name, Process(args, self.directory / f"{name}.log"))
-        process.args = args
-        process.start()
-        return process
-
-    def metric(self, name: str, pattern: str) -> float:
-        """The sum of a process's samples whose line matches the pattern."""
-        *_, port = LISTENING.findall(self.processes[name].log.read_text())
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-            lines = answer.read().decode().splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(pattern, line))
-
-    def signal(self, cluster: str, what: str) -> None:
-        """freeze, thaw, kill or restart a control plane's API server."""
-        if self.provider == "kind":
-            verb = {"freeze": "pause", "thaw": "unpause", "kill": "kill", "restart": "start"}[what]
-            node = container(self.directory, cluster)
-            subprocess.run(["docker", verb, node], check=True, capture_output=True)
-        else:
-            getattr(load_planes(self.directory).clusters[cluster], what)()
-
-    def managed(self, member: str, kind: str = "deployments") -> dict[str, int]:
-        """What runs on a member in our name: namespace/name to replicas."""
-        found = self.members[member].json("get", kind, "-A", "-l", "stowage.dev/managed=true")
-        return {
-            f"{o['metadata']['namespace']}/{o['metadata']['name']}": o["spec"]["replicas"]
-            for o in found["items"]
-            if not o["metadata"].get("deletionTimestamp")
-        }
-
-
-@pytest.fixture(scope="module")
-def stage(
-    request: pytest.FixtureRequest, provider: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
-    """Clusters whose processes a test may end: on kind those that are there, else their own.
-
-    A host has room for one set of kind's nodes (fs.inotify), and takes minutes to make another.
-    """
-    if provider == "kind":
-        playground: Playground = request.getfixturevalue("playground")
-        with at_rest(playground):
-            yield from _staged(playground.directory, provider)
-        return
-    directory = tmp_path_factory.mktemp("stage")
-    try:
-        stowage(
-            "playground", "up", "--members=3", "--provider=local", f"--dir={directory}", "--no-run"
-        )
-        yield from _staged(directory, provider)
-    finally:
-        stowage("playground", "down", f"--dir={directory}")
-
-
-def _staged(directory: Path, provider: str) -> Iterator[Stage]:
-    stage = Stage(directory, provider)
-    try:
-        yield stage
-    finally:
-        for process in stage.processes.values():
-            process.kill()
-
-
-@pytest.fixture
-def running(stage: Stage) -> Iterator[Stage]:
-    """Both processes run, all members are ready; afterwards every Workload is deleted again."""
-    for role in ("controller", "propagator"):
-        process = stage.processes.get(role)
-        if process is None or process.running is None:
-            stage.process(role)
-    for role in ("controller", "propagator"):
-        wait(f"the {role} to listen", lambda r=role: stage.metric(r, "process_") > 0)
-    for member in MEMBERS:
-        wait(f"{member} ready", lambda m=member: stage.ready(m)["status"] == "True", timeout=60)
-    yield stage
-    for role in ("controller", "propagator"):
-        if stage.processes[role].running is None:
-            stage.process(role)
-    stage.hub("delete", "wl", "-A", "--all", timeout=180)
-
-
-@pytest.fixture
-def space(stage: Stage, request: pytest.FixtureRequest) -> str:
-    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
-    name = f"{stem}-{next(_numbers)}"
-    stage.hub("create", "namespace", name)
-    return name
 
 
 @pytest.mark.proves("D2")
@@ -333,7 +201,7 @@ def test_a_cluster_that_goes_while_it_holds_shares(running: Stage, space: str) -
         running.hub.apply(workload(name, space, **target, **prefer))
         running.until_running(space, name)
         assert set(running.placements(space, name)) == {"member-1"}
-    secret = running.hub("-n", "stowage-system", "get", "secret", "member-1", "-o", "json")
+    secret = running.registration("member-1")
     running.signal("member-1", "freeze")
     try:
         wait("Unreachable", lambda: running.ready("member-1")["reason"] == "Unreachable")
@@ -342,8 +210,7 @@ def test_a_cluster_that_goes_while_it_holds_shares(running: Stage, space: str) -
             "the blocking cluster to be named",
             lambda: "member-1" in running.condition(space, "blocked", "Propagated")["message"],
         )
-        running.hub("-n", "stowage-system", "delete", "secret", "member-1")
-        running.hub("delete", "mc", "member-1")
+        running.unregister("member-1")
         wait("the finalizer to go", lambda: not running.hub.exists("-n", space, "wl", "blocked"))
         wait(
             "the movable one to move",
@@ -354,11 +221,7 @@ def test_a_cluster_that_goes_while_it_holds_shares(running: Stage, space: str) -
         assert sum(p["replicas"] for p in status.get("placements", [])) + status["pending"] == 1
     finally:
         running.signal("member-1", "thaw")
-        restored = json.loads(secret)
-        for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
-            restored["metadata"].pop(key, None)
-        running.hub.apply(restored)
-    wait("member-1 to be back", lambda: running.ready("member-1")["status"] == "True")
+        running.register(secret)
     for kind in ("moved", "blocked"):
         wait(
             f"what was left of {kind} on member-1 to be removed",

@@ -1,0 +1,154 @@
+"""Clusters whose processes, and whose control planes, a test may freeze and end.
+
+The tests run controller and propagator themselves, on clusters of their own or, on kind, on those
+that are there. Control planes are frozen with SIGSTOP and killed with SIGKILL on local control
+planes, with `docker pause` and `docker kill` on kind.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.harness import Kubectl, Playground, Process, at_rest, stowage, wait
+from stowage.playground.kind import container
+from stowage.playground.local import load_planes
+from stowage.toolchain import binaries
+
+MEMBERS = ("member-1", "member-2", "member-3")
+LISTENING = re.compile(r"listening on \S+:(\d+)")
+"""In a process's log; the last one is of the process that runs."""
+_numbers = itertools.count(1)
+
+
+class Stage(Playground):
+    """A playground whose two processes, and whose control planes, the test may end."""
+
+    def __init__(self, directory: Path, provider: str) -> None:
+        kubectl = binaries.path("kubectl")
+        super().__init__(
+            directory=directory,
+            provider=provider,
+            hub=Kubectl(kubectl, directory / "hub.kubeconfig"),
+            members={m: Kubectl(kubectl, directory / f"{m}.kubeconfig") for m in MEMBERS},
+        )
+        self.processes: dict[str, Process] = {}
+
+    def process(self, role: str, name: str = "", kubeconfig: Path | None = None) -> Process:
+        """Start a controller or a propagator on this hub."""
+        name = name or role
+        args = [sys.executable, "-m", "stowage", role, "--http-port=0"]
+        args += ["--kubeconfig", str(kubeconfig or self.hub.kubeconfig)]
+        process = self.processes.setdefault(name, Process(args, self.directory / f"{name}.log"))
+        process.args = args
+        process.start()
+        return process
+
+    def metric(self, name: str, pattern: str) -> float:
+        """The sum of a process's samples whose line matches the pattern."""
+        *_, port = LISTENING.findall(self.processes[name].log.read_text())
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(pattern, line))
+
+    def signal(self, cluster: str, what: str) -> None:
+        """freeze, thaw, kill or restart a control plane's API server."""
+        if self.provider == "kind":
+            verb = {"freeze": "pause", "thaw": "unpause", "kill": "kill", "restart": "start"}[what]
+            node = container(self.directory, cluster)
+            subprocess.run(["docker", verb, node], check=True, capture_output=True)
+        else:
+            getattr(load_planes(self.directory).clusters[cluster], what)()
+
+    def registration(self, member: str) -> dict[str, Any]:
+        """What `register` takes to bring a member back."""
+        secret: dict[str, Any] = self.hub.json("-n", "stowage-system", "get", "secret", member)
+        for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
+            secret["metadata"].pop(key, None)
+        return secret
+
+    def unregister(self, member: str) -> None:
+        """Take a member off the hub; nobody asks it for anything any more."""
+        self.hub("-n", "stowage-system", "delete", "secret", member)
+        self.hub("delete", "mc", member)
+
+    def register(self, secret: dict[str, Any]) -> None:
+        """Bring a member back; returns when it is ready."""
+        self.hub.apply(secret)
+        member = secret["metadata"]["name"]
+        wait(f"{member} to be back", lambda: self.ready(member)["status"] == "True")
+
+    def managed(self, member: str, kind: str = "deployments") -> dict[str, int]:
+        """What runs on a member in our name: namespace/name to replicas."""
+        found = self.members[member].json("get", kind, "-A", "-l", "stowage.dev/managed=true")
+        return {
+            f"{o['metadata']['namespace']}/{o['metadata']['name']}": o["spec"]["replicas"]
+            for o in found["items"]
+            if not o["metadata"].get("deletionTimestamp")
+        }
+
+
+@pytest.fixture(scope="module")
+def stage(
+    request: pytest.FixtureRequest, provider: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    """Clusters whose processes a test may end: on kind those that are there, else their own.
+
+    A host has room for one set of kind's nodes (fs.inotify), and takes minutes to make another.
+    """
+    if provider == "kind":
+        playground: Playground = request.getfixturevalue("playground")
+        with at_rest(playground):
+            yield from _staged(playground.directory, provider)
+        return
+    directory = tmp_path_factory.mktemp("stage")
+    try:
+        stowage(
+            "playground", "up", "--members=3", "--provider=local", f"--dir={directory}", "--no-run"
+        )
+        yield from _staged(directory, provider)
+    finally:
+        stowage("playground", "down", f"--dir={directory}")
+
+
+def _staged(directory: Path, provider: str) -> Iterator[Stage]:
+    stage = Stage(directory, provider)
+    try:
+        yield stage
+    finally:
+        for process in stage.processes.values():
+            process.kill()
+
+
+@pytest.fixture
+def running(stage: Stage) -> Iterator[Stage]:
+    """Both processes run, all members are ready; afterwards every Workload is deleted again."""
+    for role in ("controller", "propagator"):
+        process = stage.processes.get(role)
+        if process is None or process.running is None:
+            stage.process(role)
+    for role in ("controller", "propagator"):
+        wait(f"the {role} to listen", lambda r=role: stage.metric(r, "process_") > 0)
+    for member in MEMBERS:
+        wait(f"{member} ready", lambda m=member: stage.ready(m)["status"] == "True", timeout=60)
+    yield stage
+    for role in ("controller", "propagator"):
+        if stage.processes[role].running is None:
+            stage.process(role)
+    stage.hub("delete", "wl", "-A", "--all", timeout=180)
+
+
+@pytest.fixture
+def space(stage: Stage, request: pytest.FixtureRequest) -> str:
+    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
+    name = f"{stem}-{next(_numbers)}"
+    stage.hub("create", "namespace", name)
+    return name
