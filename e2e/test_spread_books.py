@@ -1,0 +1,279 @@
+"""The books of a WorkloadSpread where members hang, pods do not end, and a leader dies.
+
+What counts to a subset is what members show. A member that hangs shows nothing, a pod that cannot
+end is shown for ever, a leader that is killed between two writes shows nothing at all: each time
+the quota must come back, and be right again when the fault is over. member-1 is the pool with a
+cap, member-2 the elastic one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import pytest
+
+from e2e.harness import pod_template, wait, workload
+from e2e.stage import Stage
+from e2e.test_spread import POOL, spread, subset, until_placed
+
+Told: TypeAlias = tuple[int, int, dict[str, list[str]]]
+"""Of a subset: its replicas, missingReplicas, and which units are under way in which field."""
+HOLD = "spread.example.com/hold"
+"""A finalizer that nobody but the test takes off, and a gate that keeps a pod from its node."""
+POOLS = {"member-1": "normal", "member-2": "elastic"}
+BOTH = {"member-1": 3, "member-2": 2}
+UNDER_WAY = ("creatingPods", "deletingPods", "stuckPods")
+
+
+@pytest.fixture(autouse=True)
+def labels(running: Stage) -> Iterator[None]:
+    """Put each member into its pool."""
+    for member, pool in POOLS.items():
+        running.hub("label", "mc", member, "--overwrite", f"{POOL}={pool}")
+    yield
+    for member in POOLS:
+        running.hub("label", "mc", member, f"{POOL}-")
+
+
+def pools(most: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """So many units in the normal pool, the rest in the elastic one."""
+    return subset("normal", POOL, "normal", maxReplicas=most), subset("elastic", POOL, "elastic")
+
+
+def books(stage: Stage, space: str) -> dict[str, dict[str, Told]]:
+    """What each spread tells of its subsets."""
+    return {
+        each["metadata"]["name"]: {
+            s["name"]: (
+                s.get("replicas", 0),
+                s["missingReplicas"],
+                {field: sorted(s[field]) for field in UNDER_WAY if s.get(field)},
+            )
+            for s in each.get("status", {}).get("subsetStatuses", [])
+        }
+        for each in stage.hub.json("-n", space, "get", "ws")["items"]
+    }
+
+
+def until_told(
+    stage: Stage, space: str, normal: tuple[int, int], elastic: int, **under_way: list[str]
+) -> None:
+    """The one spread tells so of its subsets, at one moment; the elastic one has no limit."""
+    wanted: dict[str, Told] = {"normal": (*normal, under_way), "elastic": (elastic, -1, {})}
+
+    def told() -> bool:
+        (found,) = books(stage, space).values()
+        if found == wanted:
+            return True
+        raise ValueError(found)
+
+    wait(f"the books to tell {wanted}", told)
+
+
+def warnings(stage: Stage, space: str, reason: str) -> list[str]:
+    """What was said of spreads in warnings of that reason, as often as it was said."""
+    found = stage.hub.json("-n", space, "get", "events")["items"]
+    mine = [e for e in found if e["involvedObject"].get("kind") == "WorkloadSpread"]
+    return [
+        e["message"]
+        for e in mine
+        if (e["type"], e["reason"]) == ("Warning", reason)
+        for _ in range((e.get("series") or {}).get("count", 1))
+    ]
+
+
+def scale(stage: Stage, space: str, replicas: int) -> None:
+    stage.hub("-n", space, "scale", "wl", "--all", f"--replicas={replicas}")
+
+
+def pods(stage: Stage, member: str, space: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = stage.members[member].json("-n", space, "get", "pods")["items"]
+    return found
+
+
+def patch(stage: Stage, member: str, found: list[dict[str, Any]], change: dict[str, Any]) -> None:
+    """Merge that into these pods."""
+    for pod in found:
+        name, where = pod["metadata"]["name"], pod["metadata"]["namespace"]
+        kubectl = stage.members[member]
+        kubectl("-n", where, "patch", "pod", name, "--type=merge", "-p", json.dumps(change))
+
+
+@pytest.mark.proves("W22", "W24")
+def test_units_that_a_hanging_member_does_not_create_give_their_quota_back(
+    running: Stage, space: str
+) -> None:
+    running.hub.apply(spread("web", space, *pools(6)), workload("web", space, replicas=2))
+    until_placed(running, space, "web", member_1=2)
+    until_told(running, space, (2, 4), 0)
+    running.signal("member-1", "freeze")
+    try:
+        scale(running, space, 5)
+        until_told(running, space, (5, 1), 0, creatingPods=["member-1/3-5"])
+        running.processes["controller"].kill()  # since when they wait outlives whoever leads
+        running.process("controller")
+        until_told(running, space, (2, 4), 0)
+        wait("the warning", lambda: warnings(running, space, "CreateFailed"))
+        (said,) = warnings(running, space, "CreateFailed")
+        assert said == "subset normal, units 3: not created in 30 s: member-1/3-5"
+        assert running.placements(space, "web") == {"member-1": 5}
+    finally:
+        running.signal("member-1", "thaw")
+    until_placed(running, space, "web", member_1=5)
+    running.until_running(space, "web", timeout=120)
+    until_told(running, space, (5, 1), 0)
+    assert len(warnings(running, space, "CreateFailed")) == 1
+
+
+@pytest.mark.proves("W18", "W25")
+def test_a_unit_that_does_not_end_counts_again_until_it_is_gone(running: Stage, space: str) -> None:
+    running.hub.apply(spread("web", space, *pools(6)), workload("web", space, replicas=5))
+    until_placed(running, space, "web", member_1=5)
+    running.until_running(space, "web")
+    until_told(running, space, (5, 1), 0)
+    held = pods(running, "member-1", space)
+    patch(running, "member-1", held, {"metadata": {"finalizers": [HOLD]}})
+
+    def ending() -> list[bool]:
+        return sorted(
+            "deletionTimestamp" in p["metadata"] for p in pods(running, "member-1", space)
+        )
+
+    try:
+        scale(running, space, 4)
+        until_told(running, space, (4, 2), 0, deletingPods=["member-1/5"])
+        assert len(ending()) == 5, "the member has all of them still"
+        until_told(running, space, (5, 1), 0, stuckPods=["member-1/5"])
+        wait("the warning", lambda: warnings(running, space, "DeleteFailed"))
+        (said,) = warnings(running, space, "DeleteFailed")
+        assert said == "subset normal, units 1: not deleted in 15 s: member-1/5"
+        assert ending() == [False] * 4 + [True]
+    finally:
+        patch(running, "member-1", held, {"metadata": {"finalizers": None}})
+    until_told(running, space, (4, 2), 0)
+    assert running.placements(space, "web") == {"member-1": 4}
+    assert ending() == [False] * 4
+    assert len(warnings(running, space, "DeleteFailed")) == 1
+
+
+@pytest.mark.proves("W26")
+def test_units_of_a_job_that_ended_are_active_no_more(running: Stage, space: str) -> None:
+    template = pod_template("once", restartPolicy="Never", schedulingGates=[{"name": HOLD}])
+    template["spec"]["containers"][0]["args"] = ["-v"]  # with which it ends at once
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "once"},
+        "spec": {"parallelism": 5, "template": template},
+    }
+    running.hub.apply(spread("once", space, *pools(3)), workload("once", space, template=job))
+    wait("the Job to be split", lambda: running.placements(space, "once") == BOTH)
+    for member, units in BOTH.items():
+        wait(f"pods on {member}", lambda m=member, u=units: len(pods(running, m, space)) == u)
+    until_told(running, space, (3, 0), 2)
+
+    def let_go(member: str, units: int) -> None:
+        waiting = [p for p in pods(running, member, space) if p["spec"].get("schedulingGates")]
+        patch(running, member, waiting[:units], {"spec": {"schedulingGates": None}})
+
+    let_go("member-1", 2)
+    until_told(running, space, (1, 2), 2)
+    let_go("member-1", 1)
+    let_go("member-2", 2)
+    until_told(running, space, (0, 3), 0)
+    assert running.placements(space, "once") == BOTH
+
+
+@pytest.mark.proves("W26")
+def test_units_of_a_cluster_that_is_gone_leave_the_books(running: Stage, space: str) -> None:
+    running.hub.apply(spread("web", space, *pools(3)), workload("web", space, replicas=5))
+    until_placed(running, space, "web", member_1=3, member_2=2)
+    until_told(running, space, (3, 0), 2)
+    secret = running.registration("member-1")
+    try:
+        running.unregister("member-1")
+        wait("all to move", lambda: running.placements(space, "web") == {"member-2": 5})
+        until_told(running, space, (0, 3), 5)
+    finally:
+        running.register(secret)
+    wait("the rest to be swept", lambda: running.seen("member-1", space, "web") is None)
+    until_told(running, space, (0, 3), 5)
+
+
+CROWD = [f"w{n}" for n in range(20)]
+MOST = 4
+
+
+@pytest.mark.proves("W19", "W22")
+def test_leaders_that_are_killed_in_the_midst_leave_the_books_right(
+    running: Stage, space: str
+) -> None:
+    hub = running.hub
+    hub.apply(*(spread(name, space, *pools(MOST)) for name in CROWD))
+    wait("the books to be open", lambda: all(books(running, space)[name] for name in CROWD))
+    running.process("controller", "standby")
+    bursts: tuple[tuple[int, Callable[[], object]], ...] = (
+        (5, lambda: hub.apply(*(workload(name, space, replicas=5) for name in CROWD))),
+        (7, lambda: scale(running, space, 7)),
+    )
+    try:
+        wait("the standby to answer", lambda: running.metric("standby", "process_") > 0)
+        for units, burst in bursts:
+            kill_the_leader_during(running, space, units, burst)
+            until_right(running, space, units)
+    finally:
+        running.processes["standby"].kill()
+
+
+def kill_the_leader_during(
+    stage: Stage, space: str, units: int, burst: Callable[[], object]
+) -> None:
+    """As soon as it has placed the first Workload; it comes back as the standby."""
+    leader = wait("a leader", lambda: leading(stage))
+    assert leader is not None
+    with ThreadPoolExecutor(max_workers=1) as other:
+        done = other.submit(burst)
+        wait("a first decision", lambda: units in totals(stage, space).values(), every=0)
+        stage.processes[leader].kill()
+        done.result()
+    stage.process("controller", leader)
+
+
+def leading(stage: Stage) -> str | None:
+    """The controller that holds the lease, by the process id in its identity."""
+    lease = stage.hub.json("-n", "stowage-system", "get", "lease", "stowage-controller")
+    pid = int(lease["spec"]["holderIdentity"].split("_")[1])
+    both = {name: p.running for name, p in stage.processes.items() if name != "propagator"}
+    return next((name for name, process in both.items() if process and process.pid == pid), None)
+
+
+def totals(stage: Stage, space: str) -> dict[str, int]:
+    """The units of each Workload that are placed; none passes a cap, whoever leads."""
+    found = {}
+    for each in stage.hub.json("-n", space, "get", "wl")["items"]:
+        name, placed = each["metadata"]["name"], each.get("status", {}).get("placements", [])
+        shares = {share["cluster"]: share["replicas"] for share in placed}
+        assert shares.get("member-1", 0) <= MOST, f"{name}: {shares}"
+        found[name] = sum(shares.values())
+    return found
+
+
+def until_right(stage: Stage, space: str, units: int) -> None:
+    """Every Workload is placed in full, the members run that, and the books say it."""
+    whole = dict.fromkeys(CROWD, units)
+    wait(f"{units} units of each", lambda: totals(stage, space) == whole, timeout=120)
+    for member, share in (("member-1", MOST), ("member-2", units - MOST)):
+        wanted = {f"{space}/{name}": share for name in CROWD}
+        wait(f"{member} to run them", lambda m=member, w=wanted: shares_on(stage, m, space) == w)
+    right: dict[str, Told] = {"normal": (MOST, 0, {}), "elastic": (units - MOST, -1, {})}
+    wait("the books", lambda: books(stage, space) == dict.fromkeys(CROWD, right), timeout=120)
+    assert totals(stage, space) == whole
+
+
+def shares_on(stage: Stage, member: str, space: str) -> dict[str, int]:
+    """spec.replicas of what a member runs of that namespace."""
+    found = stage.managed(member)
+    return {key: units for key, units in found.items() if key.startswith(f"{space}/")}
