@@ -32,6 +32,7 @@ from controller.hosting import feature
 from controller.hosting.arguments import Factory
 from controller.hosting.feature import Feature, Handler, Term
 from controller.hosting.handle import PluginHandle
+from controller.hosting.services import services
 from controller.http import clusterview
 from controller.http.guard import Guard
 from controller.http.server import Flags, install
@@ -219,7 +220,8 @@ class Controller:
         """Serve until cancelled."""
         server = HttpServer()
         guard = None if loopback(self._settings.http_host) else Guard(self._client)
-        install(server, insight=self, flags=self.flags, guard=guard)
+        theirs = services(self._handle.plugins)
+        install(server, insight=self, flags=self.flags, guard=guard, services=theirs)
         self.port = await server.start(self._settings.http_host, self._settings.http_port)
         LOG.info("listening on %s:%d", self._settings.http_host, self.port)
         try:

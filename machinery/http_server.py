@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias, cast
+from typing import cast
 
 import msgspec
 from aiohttp import web
@@ -22,6 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from machinery import logs
 from machinery.config.address import loopback
 from machinery.doorkeeper import HEAD_SECONDS, Doorkeeper, Noise, names_nobody_else
+from machinery.http_messages import Handler, Request
 
 LOG = logs.get(__name__)
 BODY_LIMIT = 1024 * 1024
@@ -29,32 +29,9 @@ BODY_LIMIT = 1024 * 1024
 STOP_SECONDS = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What was asked. `params` are those of the path, `query` those behind the question mark."""
-
-    method: str
-    path: str
-    params: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    """What is answered."""
-
-    status: int
-    body: bytes = b""
-    content_type: str = "application/json"
-
-
 _MISDIRECTED = "this address is for this machine alone: call it by its IP address or as localhost"
 _NOISE = logging.getLogger(f"{__name__}.noise")
 _NOISE.addFilter(Noise(lambda fault: isinstance(fault, HttpProcessingError)))
-
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class HttpServer:

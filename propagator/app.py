@@ -18,7 +18,8 @@ from machinery import logs, loopwatch, metrics
 from machinery.api.client import ApiClient
 from machinery.clock import Clock, SystemClock
 from machinery.config.hub_config import hub_connection
-from machinery.http_server import HttpServer, Request, Response
+from machinery.http_messages import Request, Response
+from machinery.http_server import HttpServer
 from machinery.release import release
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.leader_election import LeaderElector

@@ -10,18 +10,16 @@ may do (SubjectAccessReview on the URL path behind `/stowage`, and the verb). Ev
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
-import msgspec
-
+from controller.hosting.services import Service, as_json, failure
 from controller.http.guard import Guard
 from machinery import logs, metrics
 from machinery.errors import TransportError
-from machinery.http_server import HttpServer, Request, Response
+from machinery.http_messages import Handler, Request, Response
+from machinery.http_server import HttpServer
 from machinery.types.metadata import Key
-
-Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 SERVICES = "/apis/v1/__services__"
 
@@ -67,12 +65,22 @@ class Flags:
         return f"successfully set klog.logging.verbosity to {text}"
 
 
-def install(server: HttpServer, *, insight: Insight, flags: Flags, guard: Guard | None) -> None:
-    """Route every endpoint. Without a guard everybody who reaches the address may ask."""
+def install(
+    server: HttpServer,
+    *,
+    insight: Insight,
+    flags: Flags,
+    guard: Guard | None,
+    services: Iterable[Service] = (),
+) -> None:
+    """Route every endpoint, those of plugins among them.
+
+    Without a guard everybody who reaches the address may ask.
+    """
     endpoints = _Endpoints(server, insight, flags)
 
-    def ask(path: str, handler: Handler) -> None:
-        server.route("GET", path, _guarded(_leaders_only(handler, insight), guard))
+    def ask(path: str, handler: Handler, method: str = "GET") -> None:
+        server.route(method, path, _guarded(_leaders_only(handler, insight), guard))
 
     server.route("GET", "/healthz", endpoints.healthz)
     server.route("GET", "/readyz", endpoints.readyz)
@@ -84,6 +92,8 @@ def install(server: HttpServer, *, insight: Insight, flags: Flags, guard: Guard 
     ask("/apis/v1/nodes/:name", endpoints.cluster)
     ask("/apis/v1/clusters/:name", endpoints.cluster)
     ask("/apis/v1/diagnosis/:namespace/:name", endpoints.diagnosis)
+    for service in services:
+        ask(service.path, service.handler, service.method)
 
 
 class _Endpoints:
@@ -113,24 +123,19 @@ class _Endpoints:
         listed = {
             m: sorted(p for p in paths if p.startswith("/apis/")) for m, paths in routes.items()
         }
-        return _json(200, {method: paths for method, paths in listed.items() if paths})
+        return as_json(200, {method: paths for method, paths in listed.items() if paths})
 
     async def cluster(self, request: Request) -> Response:
         name = request.params["name"]
         found = self._insight.cluster(name)
-        return failure(404, f"cannot find node {name}") if found is None else _json(200, found)
+        return failure(404, f"cannot find node {name}") if found is None else as_json(200, found)
 
     async def diagnosis(self, request: Request) -> Response:
         namespace, name = request.params["namespace"], request.params["name"]
         found = await self._insight.diagnosis((namespace, name))
         if found is None:
             return failure(404, f"cannot find workload {namespace}/{name}")
-        return _json(200, found)
-
-
-def failure(status: int, message: str) -> Response:
-    """An error as every endpoint gives it."""
-    return _json(status, {"message": message})
+        return as_json(200, found)
 
 
 def _guarded(handler: Handler, guard: Guard | None) -> Handler:
@@ -179,7 +184,3 @@ def _header(request: Request, name: str) -> str:
 
 def _text(text: str) -> Response:
     return Response(200, text.encode(), "text/plain; charset=utf-8")
-
-
-def _json(status: int, body: Mapping[str, Any]) -> Response:
-    return Response(status, msgspec.json.encode(body), "application/json")

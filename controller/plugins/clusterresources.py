@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from controller.cache.amounts import amounts_of, rendered
 from controller.cache.columns import Ints
 from controller.cache.placements import Index
 from controller.cache.saturating import CEILING, plus
@@ -21,7 +22,11 @@ from controller.framework.room import (
     room_of,
     variants_of,
 )
+from controller.hosting.arguments import NoArgs
+from controller.hosting.handle import Handle
+from controller.hosting.services import Route, as_json, failure
 from controller.model.unit import Unit
+from machinery.http_messages import Request, Response
 
 MEASURED = ("cpu", "memory")
 """The resources whose free share is scored."""
@@ -38,6 +43,21 @@ class ClusterResources:
 
     name = "ClusterResources"
     ignored_during_execution = True
+
+    def __init__(self, _args: NoArgs, handle: Handle) -> None:
+        self._handle = handle
+
+    def routes(self) -> Sequence[Route]:
+        """What is left on a cluster."""
+        return (Route("GET", "/available/:name", self._available),)
+
+    async def _available(self, request: Request) -> Response:
+        """`available` is the `remaining` of `/apis/v1/clusters/:name`."""
+        name = request.params["name"]
+        amounts = amounts_of(self._handle.fleet(), name)
+        if amounts is None:
+            return failure(404, f"cannot find node {name}")
+        return as_json(200, {"name": name, "available": rendered(amounts.remaining)})
 
     def events_to_register(self) -> Sequence[EventHint]:
         """A cluster comes, has more room, or shall be checked no more."""

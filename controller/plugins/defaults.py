@@ -21,6 +21,7 @@ from controller.plugins.whole import Duplicated, Single
 from controller.plugins.workloadaffinity import WorkloadAffinity
 
 BUILTIN: Mapping[str, Factory] = {
+    ClusterResources.name: ClusterResources,
     Divided.name: Divided,
     **{
         plugin.name: Plain(plugin)
@@ -34,7 +35,6 @@ BUILTIN: Mapping[str, Factory] = {
             ClusterReady,
             TaintToleration,
             WorkloadAffinity,
-            ClusterResources,
             ClusterCost,
             ClusterLatency,
             ClusterReliability,

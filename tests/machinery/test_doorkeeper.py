@@ -13,7 +13,8 @@ import pytest
 
 from machinery import doorkeeper, http_server
 from machinery.doorkeeper import CONNECTIONS, names_nobody_else
-from machinery.http_server import HttpServer, Request, Response
+from machinery.http_messages import Request, Response
+from machinery.http_server import HttpServer
 from tests.machinery.test_http import echo, raw, serving
 from tests.patience import until
 

@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 
 from machinery import http_server
-from machinery.http_server import BODY_LIMIT, HttpServer, Request, Response
+from machinery.http_messages import Request, Response
+from machinery.http_server import BODY_LIMIT, HttpServer
 from tests.fakeclock import settle
 
 

@@ -1,0 +1,35 @@
+"""What our own endpoints are asked and what they answer, for whoever writes one.
+
+Apart from the server, so that a plugin with endpoints loads no web framework in a command that
+serves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked. `params` are those of the path, `query` those behind the question mark."""
+
+    method: str
+    path: str
+    params: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is answered."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
