@@ -125,7 +125,11 @@ def parse(
             ("profiles", 0, "plugins", "queueSort"),
             "there is one queue, so all profiles need the same queueSort",
         )
-    return SchedulerConfiguration(profiles, found.leader_election.leader_elect)
+    given = {
+        each.scheduler_name: {config.name: config.args for config in each.plugin_config}
+        for each in found.profiles
+    }
+    return SchedulerConfiguration(profiles, found.leader_election.leader_elect, given)
 
 
 class _Places:
@@ -259,12 +263,3 @@ def _chosen(
 def _known(name: str, registry: Registry, places: _Places, where: Where) -> None:
     if name not in registry:
         raise places.error(where, f"no plugin named {name}; known: {', '.join(registry.names)}")
-
-
-def given_args(path: Path) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The args that a file gives plugins, by scheduler name and plugin; one that `load` takes."""
-    found = _File.model_validate(yaml.safe_load(path.read_text()))
-    return {
-        each.scheduler_name: {config.name: config.args for config in each.plugin_config}
-        for each in found.profiles
-    }

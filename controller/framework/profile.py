@@ -130,7 +130,11 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfiguration:
-    """What the file says: profiles by scheduler name, and whether a lease is needed."""
+    """What the file says: profiles by scheduler name, and whether a lease is needed.
+
+    `args` are those that it gives plugins, by scheduler name and plugin, as they stand there.
+    """
 
     profiles: Mapping[str, Profile]
     leader_elect: bool = True
+    args: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)

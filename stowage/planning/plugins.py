@@ -50,8 +50,8 @@ def listed(config_file: Path | None, modules: Sequence[str] = ()) -> Listing:
         known[added] = module
     if config_file is None:
         return Listing({DEFAULT_SCHEDULER: config.default_profile(registry)}, {}, registry, known)
-    profiles = config.load(config_file, registry).profiles
-    return Listing(profiles, config.given_args(config_file), registry, known)
+    found = config.load(config_file, registry)
+    return Listing(found.profiles, found.args, registry, known)
 
 
 def origins(features: Sequence[Feature]) -> dict[str, str]:

@@ -329,6 +329,15 @@ def test_a_wrong_file_is_refused_as_the_controller_refuses_it(
     assert (there.code, there.err) == (1, here.err)
 
 
+def test_a_file_that_can_be_read_but_once_will_do() -> None:
+    text = (
+        f"{HEAD}profiles:\n- pluginConfig: [{{name: Divided, args: {{unschedulableSeconds: 7}}}}]\n"
+    )
+    command = [sys.executable, "-m", "stowage", "plugins", "--config", "/dev/stdin"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+    assert "unschedulableSeconds=7" in done.stdout
+
+
 @pytest.mark.parametrize("args", [["-o", "csv"], ["--nonsense"], ["more"]])
 def test_wrong_usage_is_two(args: list[str]) -> None:
     assert run(*args).exit_code == 2
