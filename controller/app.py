@@ -28,8 +28,8 @@ from controller.consistent_read import caught_up
 from controller.explain.record import record
 from controller.framework import runtime
 from controller.framework.profile import SchedulerConfiguration
-from controller.hosting import feature
 from controller.hosting.arguments import Factory
+from controller.hosting.controllers import Controllers, keep_running
 from controller.hosting.feature import Feature, Handler, Term
 from controller.hosting.handle import PluginHandle
 from controller.hosting.services import services
@@ -84,6 +84,8 @@ class ControllerSettings:
     config_file: Path | None = None
     plugins: Sequence[str] = ()
     """Factories beside those that are installed, as `module:factory`."""
+    controller_plugins: str = "*"
+    """Whose controllers run: `*` for all, names, `-Name` for all but that; with commas."""
     debug_scores: int = 0
     http_host: str = "127.0.0.1"
     http_port: int = 10251
@@ -120,7 +122,11 @@ class Controller:
             client, controller="stowage.dev/controller", instance=self.identity, clock=self._clock
         )
         self._handle = PluginHandle(
-            clock=self._clock, holder=self.identity, client=client, recorder=self._recorder
+            clock=self._clock,
+            holder=self.identity,
+            client=client,
+            recorder=self._recorder,
+            check=self._check,
         )
         self._config = configuration or self._configuration(plugins or {})
         self._profiles = self._config.profiles
@@ -183,6 +189,8 @@ class Controller:
             each.attach(self._handle)
             for watch in each.watches:
                 self._watch(watch.resource, watch.type_, watch.handler)
+        chosen = self._settings.controller_plugins
+        self._controllers = Controllers(self._features, self._handle.plugins, chosen)
 
     def _watch(self, resource: Resource, type_: type[Any], handler: Handler) -> None:
         """Tell the handler after those that were there before: one informer for each kind."""
@@ -287,7 +295,7 @@ class Controller:
                 self._scheduler.rest()
             self.world.rest()
             self._scheduler = self._reviewer = None
-            feature.end(self._features)
+            self._controllers.end()
             queue.active.shut_down()
             self.leading = False
             LEADER.set(0)
@@ -295,7 +303,7 @@ class Controller:
 
     async def _decide(self, queue: SchedulingQueue) -> None:
         term = Term(self._client, self._clock, self._check, self._kinds.__getitem__, self._recorder)
-        running = feature.begin(self._features, term)
+        running = self._controllers.begin(term)
         publisher = Publisher(
             self._client,
             workloads=self.workloads,
@@ -328,10 +336,7 @@ class Controller:
                 group.create_task(queue.run()),
                 group.create_task(Renewal(queue, clock=self._clock).run()),
                 group.create_task(self._resync(queue)),
-                *(
-                    group.create_task(feature.keep_running(*each, clock=self._clock))
-                    for each in running
-                ),
+                *(group.create_task(keep_running(*each, clock=self._clock)) for each in running),
                 group.create_task(reviewer.run()),
                 group.create_task(
                     work(queue.active, scheduler.reconcile, workers=WORKERS, log=LOG)

@@ -7,14 +7,13 @@ imports the framework; nothing of the scheduler or the queue imports a feature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from controller.framework.ledger import Ledger
 from controller.hosting.arguments import Factory
 from controller.hosting.handle import Handle
-from machinery import logs
 from machinery.api.resources import Resource
 from machinery.clock import Clock
 from machinery.runtime.event_recorder import EventRecorder
@@ -23,9 +22,6 @@ from machinery.runtime.informer import Informer
 if TYPE_CHECKING:
     from machinery.api.client import ApiClient
 
-LOG = logs.get(__name__)
-AGAIN_SECONDS = 10
-"""A feature whose work has failed is run again after that."""
 
 Handler: TypeAlias = Callable[[Any, Any], None]
 """(the object before, the object now): None for one that is new, or gone."""
@@ -110,36 +106,3 @@ class Feature(Protocol):
     def rest(self) -> None:
         """The term is over."""
         ...
-
-
-def begin(features: Iterable[Feature], term: Term) -> list[tuple[str, Running]]:
-    """What each has to do in this term, by name. One that raises has nothing to do in it."""
-    found: list[tuple[str, Running]] = []
-    for feature in features:
-        name = type(feature).__name__
-        try:
-            running = feature.lead(term)
-        except Exception:
-            LOG.exception("the feature %s does nothing in this term", name)
-        else:
-            found += [(name, running)] if running is not None else []
-    return found
-
-
-async def keep_running(name: str, running: Running, *, clock: Clock) -> None:
-    """Run it until cancelled, or until it ends by itself; again in a while after it raised."""
-    while True:
-        try:
-            return await running.run()
-        except Exception:
-            LOG.exception("the feature %s failed, is run again in %d s", name, AGAIN_SECONDS)
-            await clock.sleep(AGAIN_SECONDS)
-
-
-def end(features: Iterable[Feature]) -> None:
-    """The term is over, for each of them."""
-    for feature in features:
-        try:
-            feature.rest()
-        except Exception:
-            LOG.exception("the feature %s did not end its term", type(feature).__name__)

@@ -8,7 +8,7 @@ controller. `Rehearsed` has no hub: `stowage plan` and the tests of a plugin use
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from controller.cache.builder import FleetBuilder
@@ -83,6 +83,10 @@ class Handle(Protocol):
         """Every plugin of every profile, once."""
         ...
 
+    def check(self) -> None:
+        """Raise LeaseLost where this instance leads no more: call it right before each write."""
+        ...
+
     def fleet(self) -> Fleet:
         """The clusters as they are now, decisions in flight counted. Never to be changed."""
         ...
@@ -132,8 +136,15 @@ class PluginHandle:
     metrics = metrics.SHARED
 
     def __init__(
-        self, *, clock: Clock, holder: str, client: ApiClient | None, recorder: Recorder
+        self,
+        *,
+        clock: Clock,
+        holder: str,
+        client: ApiClient | None,
+        recorder: Recorder,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        self._check = check
         self.clock, self.holder = clock, holder
         self.client, self.recorder = client, recorder
         self.configuration = SchedulerConfiguration({})
@@ -149,6 +160,10 @@ class PluginHandle:
         profiles = self.configuration.profiles.values()
         every = (each for profile in profiles for each in profile.every_plugin())
         return {id(each): each for each in every}.values()
+
+    def check(self) -> None:
+        """See `Handle`."""
+        self._check()
 
     def fleet(self) -> Fleet:
         """See `Handle`."""
@@ -169,6 +184,14 @@ class PluginHandle:
         """See `Handle`."""
         if self._shared is not None:
             self._shared.announce(kind, key, action, old, new)
+
+
+def once(plugins: Iterable[Plugin]) -> Collection[Plugin]:
+    """One plugin of each name, the first: what is done once for a process is done by that."""
+    first: dict[str, Plugin] = {}
+    for plugin in plugins:
+        first.setdefault(plugin.name, plugin)
+    return first.values()
 
 
 class Event(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from controller.framework.interface import Plugin
+from controller.hosting.handle import once
 from machinery import logs
 from machinery.http_messages import Handler, Request, Response
 
@@ -70,10 +71,7 @@ def failure(status: int, message: str) -> Response:
 
 def services(plugins: Iterable[Plugin]) -> list[Service]:
     """The endpoints of these plugins; of several with one name, those of the first."""
-    first: dict[str, Plugin] = {}
-    for plugin in plugins:
-        first.setdefault(plugin.name, plugin)
-    return [each for plugin in first.values() for each in _of(plugin)]
+    return [each for plugin in once(plugins) for each in _of(plugin)]
 
 
 def _of(plugin: Plugin) -> Iterator[Service]:

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 )
 @PLUGINS
 @click.option(
+    "--controller-plugins",
+    default="*",
+    help='Whose controllers run while it leads, with commas: "*,-Name" is all but that one.',
+)
+@click.option(
     "-s",
     "--debug-scores",
     type=click.IntRange(0, 999_999_999),
@@ -39,6 +44,7 @@ def controller(
     namespace: str,
     config_file: Path | None,
     plugins: tuple[str, ...],
+    controller_plugins: str,
     debug_scores: int,
     http_host: str,
     http_port: int,
@@ -51,6 +57,7 @@ def controller(
         connection=hub_connection(kubeconfig, context),
         config_file=config_file,
         plugins=plugins,
+        controller_plugins=controller_plugins,
         debug_scores=debug_scores,
         http_host=http_host,
         http_port=http_port,
