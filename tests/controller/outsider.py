@@ -1,0 +1,54 @@
+"""A plugin that no package offers, in a module that only names the framework and the hosting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controller.framework.percluster import PerClusterFilter
+from controller.hosting.arguments import Args
+from controller.hosting.controllers import Controller
+from controller.hosting.handle import Handle
+from controller.hosting.services import Route
+from machinery.http_messages import Request
+
+
+class SparedArgs(Args):
+    """Clusters that nothing shall go to."""
+
+    clusters: tuple[str, ...] = ()
+
+
+class Watching:
+    """Waits for nothing."""
+
+    name = "watching"
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await asyncio.Event().wait()
+
+
+class Spared(PerClusterFilter):
+    """A filter with an endpoint and a controller."""
+
+    name = "Spared"
+
+    def __init__(self, args: SparedArgs, handle: Handle) -> None:
+        self._args, self._handle = args, handle
+
+    def fits(self, _unit: Any, cluster: Any) -> str:
+        """Empty where it fits."""
+        return "spared" if cluster.metadata.name in self._args.clusters else ""
+
+    def routes(self) -> Sequence[Route]:
+        """Which clusters are spared, of how many."""
+        return (Route("GET", "/clusters", self._clusters),)
+
+    async def _clusters(self, _request: Request) -> Mapping[str, Any]:
+        return {"spared": self._args.clusters, "of": len(self._handle.fleet())}
+
+    def controllers(self) -> Sequence[Controller]:
+        """One that waits."""
+        return [Watching()]
