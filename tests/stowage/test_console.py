@@ -13,6 +13,7 @@ import stowage
 from stowage import cli
 from stowage.console.output import show, table
 from stowage.console.terminal import say
+from stowage.importing.command import dump
 
 ANSI = "\x1b]0;title\x07\x1b[2J\u202e\x9b31m"
 
@@ -47,9 +48,16 @@ def test_there_is_one_way_to_a_terminal() -> None:
         for path in home.rglob("*.py")
         if "click.echo" in (text := path.read_text()) or " print(" in text
     }
-    assert printing <= {"console/terminal.py", "console/output.py", "commands/install.py"}, (
-        "the others: YAML and JSON"
-    )
+    data = {"console/output.py", "commands/install.py", "importing/command.py"}
+    assert printing <= {"console/terminal.py", *data}, "the others: YAML and JSON"
+
+
+@pytest.mark.proves("S10")
+def test_what_is_imported_is_printed_as_data() -> None:
+    body = {"kind": ANSI, ANSI: [f"a\n{ANSI}\nb", "\u202e"]}
+    text = dump([body])
+    assert not any((c < " " and c != "\n") or "\x7f" <= c <= "\x9f" or c == "\u202e" for c in text)
+    assert yaml.safe_load(text) == body
 
 
 @pytest.mark.proves("S10")
