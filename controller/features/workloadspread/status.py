@@ -40,8 +40,6 @@ NAMED_SPANS = 10
 SUMMARY_LIMIT = 1024
 MESSAGE_LIMIT = 4096
 _READY = SpreadCondition.READY.value
-COST_STEP = 100
-"""The deletion costs of neighbours lie that far apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +142,7 @@ def subset_statuses(
     """What the subsets hold at that moment, with what `before` says of times."""
     counts = counted(spread, classes, target, before, now)
     most = most_entries(len(spread.subsets))
+    costs = classes.subsets.cost()[0].tolist()
     looks: list[datetime | None] = []
     statuses, events, stranded = [], [], False
     stored = {each.name: each for each in before}
@@ -165,7 +164,7 @@ def subset_statuses(
                 "creatingPods": units.creating.to_dict(most),
                 "deletingPods": units.deleting.to_dict(most),
                 "stuckPods": units.stuck.to_dict(most),
-                "deletionCost": COST_STEP * (len(spread.subsets) - place),
+                "deletionCost": costs[place],
                 "conditions": [verdict.condition],
             }
         )
