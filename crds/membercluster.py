@@ -30,7 +30,7 @@ from crds.base import (
     atomic,
     listmap,
 )
-from crds.labels import Taint
+from crds.fields.labels import Taint
 from crds.names import LABEL_CLUSTER, SYSTEM_NAMESPACE
 
 

@@ -8,36 +8,22 @@ found them. `crds/workload.yaml` is generated from this module.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from crds.affinity import (
-    ClusterAffinity,
-    DistributionWeight,
-    SpreadConstraint,
-    TargetCluster,
-    WorkloadAffinity,
-)
 from crds.base import (
     Condition,
     Count,
-    DnsName,
-    Int32,
-    Int64,
     Kind,
-    LabelMap,
-    Model,
     Rule,
     TargetNamespace,
-    Timestamp,
-    Version,
     atomic,
     listmap,
 )
-from crds.labels import Toleration
-from crds.names import DEFAULT_SCHEDULER
-from crds.template import (
+from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
+from crds.fields.shares import ClusterReference, ClusterShare, PolicyReference
+from crds.fields.template import (
     ConnectionResource,
     Footprint,
     Manifest,
@@ -47,29 +33,10 @@ from crds.template import (
     Template,
     replicas_path_fits,
 )
-from crds.why import (
+from crds.fields.why import (
     ClusterLimit,
-    DecisionReference,
-    PlacementChange,
-    PlacementReasons,
-    ReasonCount,
     ReviewVerdict,
 )
-
-
-class Distribution(StrEnum):
-    """How replicas become shares where no policy or spread says otherwise."""
-
-    SINGLE = "Single"
-    DIVIDED = "Divided"
-    DUPLICATED = "Duplicated"
-
-
-class Packing(StrEnum):
-    """How Divided chooses among the clusters that could take a share."""
-
-    PROPORTIONAL = "Proportional"
-    FEWEST = "Fewest"
 
 
 class Adoption(StrEnum):
@@ -87,17 +54,6 @@ class WorkloadState(StrEnum):
     CREATING = "Creating"
     RUNNING = "Running"
     FAILED = "Failed"
-
-
-class ShareState(StrEnum):
-    """status.clusters[].state: how far one cluster has come."""
-
-    PENDING = "Pending"
-    CREATING = "Creating"
-    RUNNING = "Running"
-    FAILED = "Failed"
-    LEAVING = "Leaving"
-    UNREACHABLE = "Unreachable"
 
 
 class WorkloadCondition(StrEnum):
@@ -172,7 +128,7 @@ class EventReason(StrEnum):
     PROPAGATION_FAILED = "PropagationFailed"
 
 
-class WorkloadSpec(Model):
+class WorkloadSpec(PlacementRules):
     """What is wanted."""
 
     rules = (
@@ -213,32 +169,10 @@ class WorkloadSpec(Model):
 
     replicas: Count | None = None
     """The units wanted; the template's own number when unset. An HPA needs it set."""
-    scheduler_name: Annotated[str, Field(max_length=253)] = DEFAULT_SCHEDULER
-    """Who chooses the clusters; a name that is not a profile of ours is left alone."""
-    priority: Int32 = 0
-    """Higher goes first in the queue."""
     distribution: Distribution = Distribution.SINGLE
     """Single: all on the best cluster. Divided: split. Duplicated: all on each that matches."""
-    distribution_weights: list[DistributionWeight] = atomic(64)
-    """Static weights of Divided; without them it weighs by free capacity."""
-    packing: Packing = Packing.PROPORTIONAL
-    """Proportional to the weights, or the Fewest clusters that hold all units."""
-    spread_constraints: list[SpreadConstraint] = listmap("topologyKey", most=8)
-    """Over how many regions, zones or clusters the shares go."""
     target_namespace: TargetNamespace | None = None
     """The namespace on the members, metadata.namespace when unset; others need the verb `use`."""
-    target_cluster: TargetCluster | None = None
-    """Only this cluster."""
-    cluster_selector: LabelMap = Field(default_factory=dict)
-    """Labels that a cluster must have; also cloudProvider, clusterVersion, clusterName …"""
-    cluster_affinity: ClusterAffinity | None = None
-    """Required and preferred rules on the labels of clusters."""
-    workload_affinity: WorkloadAffinity | None = None
-    """Beside which other Workloads."""
-    workload_anti_affinity: WorkloadAffinity | None = None
-    """Away from which other Workloads."""
-    tolerations: list[Toleration] = atomic(64)
-    """Taints of clusters that do not matter."""
     target_deployment: TargetDeployment | None = None
     """The Deployment to run; either this or template."""
     target_service: Service | None = None
@@ -257,110 +191,25 @@ class WorkloadSpec(Model):
     """Never touches an object that exists there; IfUnowned takes it over if nobody owns it."""
 
 
-class Placement(Model):
-    """A share: how many units one cluster is given."""
-
-    cluster: DnsName
-    """The MemberCluster's name."""
-    replicas: Count
-    """Its units."""
-
-
-class ClusterReference(Model):
-    """The chosen cluster, where there is exactly one."""
-
-    api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
-    """stowage.dev/v1alpha1."""
-    kind: Literal["MemberCluster"] = "MemberCluster"
-    """MemberCluster."""
-    name: DnsName
-    """The MemberCluster's name."""
-
-
-class PolicyReference(Model):
-    """The WorkloadPolicy that bounds the shares."""
-
-    name: DnsName
-    """Its name, in this namespace."""
-
-
-class ClusterShare(Model):
-    """How one cluster is doing. Writer: propagator."""
-
-    name: DnsName
-    """The MemberCluster's name."""
-    replicas: Count = 0
-    """Units asked of it."""
-    scheduled: Count = 0
-    """Pods that hold room on a node, as its published capacity counts them."""
-    capacity_version: Version | None = None
-    """The MemberCluster's resourceVersion from which on its capacity counts `scheduled`."""
-    current: Count = 0
-    """Pods that are there for it, those that end included; 0 where scheduled and unschedulable are
-    all of them."""
-    finished: Count = 0
-    """Units of a Job that ended: they need no room any more."""
-    ready: Count = 0
-    """Pods that are ready."""
-    unschedulable: Count = 0
-    """Pods that its scheduler finds no node for."""
-    unschedulable_since: Timestamp | None = None
-    """Since when the oldest of these waits."""
-    updated: Count = 0
-    """Pods of the newest template."""
-    observed_generation: Int64 | None = None
-    """The Workload's generation of which everything has been written there."""
-    state: ShareState = ShareState.PENDING
-    """How far it has come."""
-    message: Annotated[str, Field(max_length=4096)] = ""
-    """Why it does not go on, if it does not."""
-    load_balancer: dict[str, Any] | None = None
-    """The Service's status.loadBalancer there."""
-
-
-class WorkloadStatus(Model):
+class WorkloadStatus(PlacementStatus):
     """What became of it. The writer of each field stands with it."""
 
-    observed_generation: Int64 | None = None
-    """The metadata.generation that the last decision read. Writer: controller."""
     state: WorkloadState | None = None
     """How far it has come.
 
     Writer: controller, in the write that empties or first fills placements; while there are
     placements: propagator, from Scheduled on.
     """
-    desired: Count | None = None
-    """Units wanted, over all clusters. Writer: controller."""
-    assigned: Count | None = None
-    """Units that have a cluster; assigned + pending = desired. Writer: controller."""
-    pending: Count | None = None
-    """Units without a cluster. Writer: controller."""
     ready: Count | None = None
     """Ready units, over all clusters. Writer: propagator."""
     ready_summary: Annotated[str, Field(max_length=64)] | None = None
     """The READY column, `4/6`. Writer: propagator."""
     selector: Annotated[str, Field(max_length=4096)] | None = None
     """The pods' label selector, for the scale subresource. Writer: controller."""
-    placements: list[Placement] = listmap("cluster", most=10000)
-    """The shares. Writer: the scheduler that spec.schedulerName names; ours is the controller."""
     overrides: list[Override] = atomic(64)
     """What differs between the shares. Writer: the controller, in the write of the placements.
 
     The propagator honours it with the placements of any writer.
-    """
-    reasons: list[PlacementReasons] = listmap("cluster", most=100)
-    """Why the shares are what they are; of more than it holds, the largest and the best ranked.
-
-    Writer: controller, in the write that changes the placements.
-    """
-    reason_counts: list[ReasonCount] = atomic(16)
-    """The other shares, by the rule that made them. Writer: controller."""
-    history: list[PlacementChange] = atomic(20)
-    """The last changes of placement, the newest last. Writer: controller."""
-    cluster_summary: Annotated[str, Field(max_length=4096)] | None = None
-    """The CLUSTERS column, `member-a=1,host=3`.
-
-    Writer: controller; for an external scheduler that writes none: propagator.
     """
     cluster_ref: ClusterReference | None = None
     """The cluster, where there is exactly one. Writer: controller."""
@@ -377,8 +226,6 @@ class WorkloadStatus(Model):
     """What clusters were seen to run and no more. Writer: controller."""
     footprint: Footprint | None = None
     """Which members may hold something. Writer: of more, who places; of less, the propagator."""
-    decision: DecisionReference | None = None
-    """What the placements were decided on. Writer: controller."""
     review: ReviewVerdict | None = None
     """Whether the last edit may reach a member, where the hub did not judge it. Writer: controller.
 

@@ -26,7 +26,7 @@ from crds.base import (
     atomic,
     listmap,
 )
-from crds.labels import LabelSelector
+from crds.fields.labels import LabelSelector
 
 MOST_DOMAINS = 256
 MOST_CLAIMS = 4096

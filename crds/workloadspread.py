@@ -16,7 +16,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.json_schema import WithJsonSchema
 
-from crds.affinity import PreferredClusterTerm
 from crds.base import (
     Condition,
     Count,
@@ -33,7 +32,8 @@ from crds.base import (
     atomic,
     listmap,
 )
-from crds.labels import (
+from crds.fields.affinity import PreferredClusterTerm
+from crds.fields.labels import (
     RESERVED_TEXT,
     USERS_LABELS,
     SelectorTerm,

@@ -14,7 +14,7 @@ from controller.model.learning import Limit
 from controller.model.learnt import stored
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
-from crds.why import ChangeCause
+from crds.fields.why import ChangeCause
 from crds.workload import ScheduledReason, WorkloadCondition
 from machinery.clock import timestamp
 

@@ -15,7 +15,7 @@ from typing import Any
 from controller.model.learning import Limit
 from controller.model.objects import Workload, WorkloadStatus
 from controller.planner.problem import UNBOUNDED
-from crds.workload import ShareState
+from crds.fields.shares import ShareState
 from machinery.clock import timestamp
 from machinery.types.bounds import MOST_UNITS, between
 

@@ -31,9 +31,9 @@ from controller.model.objects import (
 )
 from controller.model.requests import request_of
 from crds.admission.carried import guarded, kind_name
+from crds.fields.placing import Distribution
+from crds.fields.template import REPLICAS_PATHS
 from crds.names import BINDING_LABELS
-from crds.template import REPLICAS_PATHS
-from crds.workload import Distribution
 from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key
 

@@ -26,7 +26,7 @@ from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
 from controller.planner.problem import UNBOUNDED, Problem
-from crds.workload import Distribution, Packing
+from crds.fields.placing import Distribution, Packing
 
 PATIENCE_SECONDS = 60
 """How long units may have no node before a cluster counts as full: one that grows by itself needs

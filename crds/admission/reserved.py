@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crds.labels import RESERVED_TEXT, USERS_LABELS, cel_reserved, reserved
+from crds.fields.labels import RESERVED_TEXT, USERS_LABELS, cel_reserved, reserved
 
 Json = Mapping[str, Any]
 

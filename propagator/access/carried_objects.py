@@ -17,8 +17,8 @@ from contextlib import suppress
 from msgspec import Raw
 
 from crds.admission.carried import carried, guarded, kind_name
+from crds.fields.template import well_formed
 from crds.names import CLUSTER_SCOPED_OBJECTS, GROUP, VERB_USE
-from crds.template import well_formed
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.discovery.access_reviews import namespace_may_use

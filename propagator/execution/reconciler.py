@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from crds.workload import ShareState
+from crds.fields.shares import ShareState
 from machinery.discovery import enforcement
 from machinery.runtime.informer import Informer
 from machinery.runtime.keyed_backoff import Pauses

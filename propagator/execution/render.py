@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from crds.admission.reserved import strip
+from crds.fields.template import REPLICAS_PATHS
 from crds.names import (
     ANNOTATION_HUB,
     DEFAULT_SCHEDULER,
@@ -26,7 +27,6 @@ from crds.names import (
     LABEL_WORKLOAD_UID,
     OWNER_PREFIX,
 )
-from crds.template import REPLICAS_PATHS
 from machinery.types.strategic_merge import merge
 from propagator.hub.overrides import NOTHING, Override
 from propagator.hub.workload_types import HubSecret, Workload

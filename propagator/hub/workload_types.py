@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from crds.fields.template import well_formed
 from crds.names import ANNOTATION_KINDS, ANNOTATION_ORDINALS
-from crds.template import well_formed
 from machinery.types.metadata import Key, Object
 from propagator.hub.overrides import Overrides, overrides_of
 

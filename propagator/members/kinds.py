@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crds.template import well_formed
+from crds.fields.template import well_formed
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import NotFound

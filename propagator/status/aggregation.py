@@ -12,13 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from crds.workload import (
-    PropagatedReason,
-    ShareState,
-    WorkloadCondition,
-    WorkloadReadyReason,
-    WorkloadState,
-)
+from crds.fields.shares import ShareState
+from crds.workload import PropagatedReason, WorkloadCondition, WorkloadReadyReason, WorkloadState
 from machinery.types import conditions
 from propagator.hub.noted_kinds import first_kinds
 from propagator.hub.workload_types import Workload

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from crds.workload import PropagatedReason, ShareState
+from crds.fields.shares import ShareState
+from crds.workload import PropagatedReason
 from machinery.clock import timestamp
 from machinery.types import conditions
 from propagator.members.health import Contact, UnitCounts

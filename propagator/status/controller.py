@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crds.fields.shares import ShareState
 from crds.names import API_VERSION
-from crds.workload import EventReason, PropagatedReason, ShareState, WorkloadCondition
+from crds.workload import EventReason, PropagatedReason, WorkloadCondition
 from machinery import logs
 from machinery.errors import Conflict, TransportError
 from machinery.runtime.event_recorder import ObjectRef

@@ -8,7 +8,7 @@ import pytest
 
 from crds.admission import validation
 from crds.admission.carried import GUARDED_GROUPS, guarded, guarded_kinds, kind_name
-from crds.template import well_formed
+from crds.fields.template import well_formed
 
 from .test_admission import attempt, author, grant
 

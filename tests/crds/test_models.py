@@ -9,17 +9,10 @@ import yaml
 from pydantic import ValidationError
 
 from crds.admission import validation
+from crds.fields.placing import Distribution, Packing
 from crds.membercluster import MemberCluster, ReadyReason
 from crds.names import forbidden_namespace
-from crds.workload import (
-    Adoption,
-    Distribution,
-    Packing,
-    ScheduledReason,
-    Workload,
-    WorkloadState,
-    WorkloadStatus,
-)
+from crds.workload import Adoption, ScheduledReason, Workload, WorkloadState, WorkloadStatus
 
 HERE = Path(__file__).parent
 FULL = yaml.safe_load((HERE / "full.yaml").read_text())

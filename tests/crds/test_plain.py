@@ -13,7 +13,7 @@ import pytest
 from crds.admission import policies, validation
 from crds.admission.carried import guarded, kind_name
 from crds.admission.plain import MANIFEST_KINDS, MANIFEST_VERSIONS, TEMPLATE_VERSIONS, cel_plain
-from crds.template import APPS_KINDS, BATCH_KINDS
+from crds.fields.template import APPS_KINDS, BATCH_KINDS
 from tests.patience import hold_on
 
 BEARS = {"labels": {"stowage.dev/hub": "x"}}

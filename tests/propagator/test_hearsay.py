@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crds.fields.shares import ClusterShare
 from crds.membercluster import MemberClusterStatus
-from crds.workload import ClusterShare
 from machinery.api.resources import Resource
 from machinery.types.bounds import TooMuch
 from propagator.hub.cluster_status import label_value

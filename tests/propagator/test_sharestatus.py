@@ -11,7 +11,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from crds.workload import ClusterShare, PropagatedReason, ShareState, WorkloadCondition
+from crds.fields.shares import ClusterShare, ShareState
+from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.types.conditions import find
 from propagator.execution.inventory import Inventory
 from propagator.hub.workload_types import Workload, workload_of

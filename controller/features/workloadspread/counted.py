@@ -37,7 +37,7 @@ from controller.features.workloadspread.objects import SubsetStatus
 from controller.features.workloadspread.subsets import subsets_of, units_of
 from controller.model.objects import ClusterShare
 from controller.planner.subsets import Subsets
-from crds.workload import ShareState
+from crds.fields.shares import ShareState
 from machinery.types.bounds import MOST_UNITS, between
 
 CREATE_SECONDS = 30

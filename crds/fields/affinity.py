@@ -24,7 +24,7 @@ from crds.base import (
     Weight,
     atomic,
 )
-from crds.labels import LabelSelector, SelectorTerm
+from crds.fields.labels import LabelSelector, SelectorTerm
 
 
 class TargetCluster(Model):

@@ -1,0 +1,85 @@
+"""Shares in a Workload's status: how many units a cluster is given, and how it is doing with them.
+
+`Placement` is what a scheduler decides, `ClusterShare` what the propagator sees there.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from crds.base import Count, DnsName, Int64, Model, Timestamp, Version
+
+
+class ShareState(StrEnum):
+    """status.clusters[].state: how far one cluster has come."""
+
+    PENDING = "Pending"
+    CREATING = "Creating"
+    RUNNING = "Running"
+    FAILED = "Failed"
+    LEAVING = "Leaving"
+    UNREACHABLE = "Unreachable"
+
+
+class Placement(Model):
+    """A share: how many units one cluster is given."""
+
+    cluster: DnsName
+    """The MemberCluster's name."""
+    replicas: Count
+    """Its units."""
+
+
+class ClusterReference(Model):
+    """The chosen cluster, where there is exactly one."""
+
+    api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
+    """stowage.dev/v1alpha1."""
+    kind: Literal["MemberCluster"] = "MemberCluster"
+    """MemberCluster."""
+    name: DnsName
+    """The MemberCluster's name."""
+
+
+class PolicyReference(Model):
+    """The WorkloadPolicy that bounds the shares."""
+
+    name: DnsName
+    """Its name, in this namespace."""
+
+
+class ClusterShare(Model):
+    """How one cluster is doing. Writer: propagator."""
+
+    name: DnsName
+    """The MemberCluster's name."""
+    replicas: Count = 0
+    """Units asked of it."""
+    scheduled: Count = 0
+    """Pods that hold room on a node, as its published capacity counts them."""
+    capacity_version: Version | None = None
+    """The MemberCluster's resourceVersion from which on its capacity counts `scheduled`."""
+    current: Count = 0
+    """Pods that are there for it, those that end included; 0 where scheduled and unschedulable are
+    all of them."""
+    finished: Count = 0
+    """Units of a Job that ended: they need no room any more."""
+    ready: Count = 0
+    """Pods that are ready."""
+    unschedulable: Count = 0
+    """Pods that its scheduler finds no node for."""
+    unschedulable_since: Timestamp | None = None
+    """Since when the oldest of these waits."""
+    updated: Count = 0
+    """Pods of the newest template."""
+    observed_generation: Int64 | None = None
+    """The Workload's generation of which everything has been written there."""
+    state: ShareState = ShareState.PENDING
+    """How far it has come."""
+    message: Annotated[str, Field(max_length=4096)] = ""
+    """Why it does not go on, if it does not."""
+    load_balancer: dict[str, Any] | None = None
+    """The Service's status.loadBalancer there."""
