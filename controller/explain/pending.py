@@ -12,7 +12,7 @@ import numpy as np
 
 from controller.cache.columns import Mask
 from controller.framework.explains import Kind, Note
-from controller.framework.room import room, variants_of
+from controller.framework.room import room_of
 from controller.planner.reasons import Why
 from controller.scheduling.decision import Decision
 
@@ -84,9 +84,7 @@ def full(decision: Decision) -> Mask:
     """The clusters that hold as many units as they can."""
     placed = decision.placements
     held = np.array([placed.get(name, 0) for name in decision.fleet.names], dtype=np.int64)
-    mask: Mask = held >= room(
-        decision.unit, decision.fleet, variants=variants_of(decision.cycle_state)
-    )
+    mask: Mask = held >= room_of(decision.cycle_state, decision.unit, decision.fleet)
     return mask
 
 

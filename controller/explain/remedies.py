@@ -17,7 +17,7 @@ from controller.cache.columns import Ints, Mask
 from controller.cache.nodegroups import UNLIMITED
 from controller.explain.pending import full, ruled, shut
 from controller.framework.explains import Explains, Kind, Note, Remedies, Shortage, either
-from controller.framework.room import needed, resources_of, room, variants_of
+from controller.framework.room import needed, resources_of, room, room_of, variants_of
 from controller.model.unit import Unit
 from controller.planner.reasons import Why
 from controller.scheduling.decision import Decision
@@ -229,8 +229,10 @@ def _only(row: int, blame: _Blame) -> Mask:
 
 def _fits(decision: Decision, *, only: str | None = None) -> Ints:
     """The room of each cluster, as the decision saw it."""
-    variants = variants_of(decision.cycle_state)
-    return room(decision.unit, decision.fleet, only=only, variants=variants)
+    state, unit, fleet = decision.cycle_state, decision.unit, decision.fleet
+    if only is None:
+        return room_of(state, unit, fleet)
+    return room(unit, fleet, only=only, variants=variants_of(state))
 
 
 def _asked(decision: Decision, resource: str) -> int:

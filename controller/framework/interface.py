@@ -12,7 +12,7 @@ cluster at a time, and only that plugin pays for the loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -37,15 +37,21 @@ class CycleState:
 
     `enabled` names the plugins of the profile at each point: one that serves several points can
     tell which of them take part. `plan` is there once units were divided.
+
+    A plugin that tries something first, which may leave units without a cluster, adds its name to
+    `tentative` at PreFilter or in a hook. Where such a pass does not place all units it is repeated
+    once, and these names are in `without`: they step aside.
     """
 
     data: dict[str, Any] = field(default_factory=dict)
     enabled: Mapping[str, Collection[str]] = field(default_factory=dict)
     plan: Plan | None = None
+    tentative: set[str] = field(default_factory=set)
+    without: frozenset[str] = frozenset()
 
     def clone(self) -> CycleState:
         """A shallow copy for a what-if."""
-        return CycleState(dict(self.data), self.enabled, self.plan)
+        return replace(self, data=dict(self.data), tentative=set(self.tentative))
 
     def has(self, point: str, plugin: str) -> bool:
         """Whether the profile enables the plugin at that point."""
@@ -295,7 +301,9 @@ class TellsStatus(Plugin, Protocol):
 class PreFilterHook(Plugin, Protocol):
     """Before PreFilter: may change a copy of the unit, or refuse it."""
 
-    def before_pre_filter(self, unit: Unit) -> tuple[Unit, bool] | Status:
+    def before_pre_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
+    ) -> tuple[Unit, bool] | Status:
         """(unit, whether it was changed), or a refusal."""
         ...
 
@@ -304,7 +312,9 @@ class PreFilterHook(Plugin, Protocol):
 class FilterHook(Plugin, Protocol):
     """Before Filter: may change a copy of the unit and of the fleet, or refuse it."""
 
-    def before_filter(self, unit: Unit, fleet: Fleet) -> tuple[Unit, Fleet, bool] | Status:
+    def before_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
+    ) -> tuple[Unit, Fleet, bool] | Status:
         """(unit, fleet, whether either was changed), or a refusal."""
         ...
 
@@ -314,7 +324,7 @@ class ScoreHook(Plugin, Protocol):
     """Before Score: may change a copy of the unit, take clusters out of the list, or refuse."""
 
     def before_score(
-        self, unit: Unit, fleet: Fleet, feasible: Mask
+        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index, feasible: Mask
     ) -> tuple[Unit, Mask, bool] | Status:
         """(unit, feasible clusters, whether either was changed), or a refusal."""
         ...

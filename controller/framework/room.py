@@ -1,7 +1,8 @@
 """Room in units of one Workload: how many each cluster can hold, and how many it must.
 
 A unit need not be alike everywhere: a plugin at PreFilter may say what it asks for, and what it
-tolerates, on some of the clusters (`vary`). Whoever counts room or looks at taints reads that.
+tolerates, on some of the clusters (`vary`). Whoever counts room or looks at taints reads that. A
+plugin that lets a cluster hold fewer units than fit says so with `cap`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from controller.model.unit import Unit
 
 _ROOM = "room"
 _VARIANTS = "variants"
+_CAPS = "caps"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,20 @@ def variants_of(state: CycleState) -> Sequence[Variant]:
     return said
 
 
+def cap(state: CycleState, most: Callable[[Fleet], Ints]) -> None:
+    """A cluster holds at most so many units in all, present ones included, shape (n,).
+
+    Of several caps the least holds. It is asked with the fleet that hooks left.
+    """
+    state.data[_CAPS] = (*_caps_of(state), most)
+    state.data.pop(_ROOM, None)
+
+
+def _caps_of(state: CycleState) -> Sequence[Callable[[Fleet], Ints]]:
+    said: Sequence[Callable[[Fleet], Ints]] = state.data.get(_CAPS, ())
+    return said
+
+
 def by_variant(
     variants: Sequence[Variant], unit: Unit, fleet: Fleet, value: Callable[[Unit | Variant], Ints]
 ) -> Ints:
@@ -71,15 +87,25 @@ def room_of(state: CycleState, unit: Unit, fleet: Fleet) -> Ints:
     """The room in all resources, computed once in a pass for the unit and fleet that hooks left."""
     known = state.data.get(_ROOM)
     if known is None or known[0] is not unit or known[1] is not fleet:
-        known = state.data[_ROOM] = (unit, fleet, room(unit, fleet, variants=variants_of(state)))
+        known = state.data[_ROOM] = (unit, fleet, _capped(state, unit, fleet))
     units: Ints = known[2]
     return units
+
+
+def _capped(state: CycleState, unit: Unit, fleet: Fleet) -> Ints:
+    fits = room(unit, fleet, variants=variants_of(state))
+    for most in _caps_of(state):
+        fits = np.minimum(fits, most(fleet))
+    return fits
 
 
 def room(
     unit: Unit, fleet: Fleet, *, only: str | None = None, variants: Sequence[Variant] = ()
 ) -> Ints:
-    """Units that each cluster can hold in all, its present ones included; one resource, or all."""
+    """Units that fit on each cluster in all, present ones included; one resource, or all.
+
+    Caps of plugins are not looked at: `room_of` tells what a cluster may hold.
+    """
     if not unit.counted:
         return np.full(len(fleet), UNLIMITED, dtype=np.int64)
 

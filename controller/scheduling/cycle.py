@@ -42,6 +42,9 @@ from crds.workload import WorkloadState
 def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime) -> Decision:
     """What becomes of one Workload.
 
+    A pass that a plugin has narrowed to try it so, and that does not place all units, is made once
+    more without that (`CycleState.tentative`).
+
     Args:
         fleet: the clusters.
         unit: the Workload with its present shares.
@@ -49,15 +52,22 @@ def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: dateti
         profile: the plugins.
         now: the time that the record shall carry.
     """
+    state = CycleState(enabled=profile.names)
     try:
-        return _decide(fleet, unit, bound, profile, now)
+        decision = _decide(fleet, unit, bound, profile, now, state)
+        if decision.scheduled or not state.tentative:
+            return decision
+        state = CycleState(enabled=profile.names, without=frozenset(state.tentative))
+        return _decide(fleet, unit, bound, profile, now, state)
     except PluginError as e:
         return _refused((unit, fleet, bound), profile, now, e.status)
 
 
-def _decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime) -> Decision:
+def _decide(
+    fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime, state: CycleState
+) -> Decision:
     about = (unit, fleet, bound)
-    work = _Pass(profile, bound, unit, fleet, CycleState(enabled=profile.names))
+    work = _Pass(profile, bound, unit, fleet, state)
     refusal = work.admit() or work.filter() or work.score()
     if refusal is not None:
         return _refused(about, profile, now, refusal)
@@ -77,13 +87,18 @@ class _Pass:
     bound: Index
     unit: Unit
     fleet: Fleet
-    state: CycleState = field(default_factory=CycleState)
+    state: CycleState
     refusals: list[Refusal] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
     verdicts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
     keeps: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     scores: dict[str, Ints] = field(default_factory=dict)
     totals: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def about(self) -> tuple[CycleState, Unit, Fleet, Index]:
+        """What most points are asked about."""
+        return self.state, self.unit, self.fleet, self.bound
 
     @property
     def feasible(self) -> Mask:
@@ -95,14 +110,14 @@ class _Pass:
         """Whether the Workload may be placed at all."""
         for hook in self.profile.before_pre_filter:
             with guarded(hook, "PreFilterHook"):
-                answer = hook.before_pre_filter(self.unit)
+                answer = hook.before_pre_filter(*self.about)
                 if isinstance(answer, Status):
                     return answer
                 unit, changed = answer
             self.unit = unit if changed else self.unit
         for plugin in self.profile.pre_filter:
             with guarded(plugin, "PreFilter"):
-                status = plugin.pre_filter(self.state, self.unit, self.fleet, self.bound)
+                status = plugin.pre_filter(*self.about)
                 if not status.ok:
                     return status
         return None
@@ -115,7 +130,7 @@ class _Pass:
         """
         for hook in self.profile.before_filter:
             with guarded(hook, "FilterHook"):
-                answer = hook.before_filter(self.unit, self.fleet)
+                answer = hook.before_filter(*self.about)
                 if isinstance(answer, Status):
                     return answer
                 unit, fleet, changed = answer
@@ -124,7 +139,7 @@ class _Pass:
         self.keeps = ~self.fleet.deleting
         for plugin in self.profile.filter:
             with guarded(plugin, "Filter"):
-                refused = plugin.filter(self.state, self.unit, self.fleet, self.bound)
+                refused = plugin.filter(*self.about)
                 for mask, text in refused.reasons:
                     self._refuse(mask, plugin.name, text)
                     if self.unit.edited and not plugin.ignored_during_execution:
@@ -148,7 +163,7 @@ class _Pass:
         """The scores of the feasible clusters by plugin, 0..100, and their weighted sum."""
         for hook in self.profile.before_score:
             with guarded(hook, "ScoreHook"):
-                answer = hook.before_score(self.unit, self.fleet, self.feasible)
+                answer = hook.before_score(*self.about, self.feasible)
                 if isinstance(answer, Status):
                     return answer
                 unit, left, changed = answer
@@ -161,15 +176,14 @@ class _Pass:
             return None
         skipped = set()
         for preparing in self.profile.pre_score:
-            about = (self.state, self.unit, self.fleet, self.bound)
             with guarded(preparing, "PreScore"):
-                if preparing.pre_score(*about, feasible).code is Code.SKIP:
+                if preparing.pre_score(*self.about, feasible).code is Code.SKIP:
                     skipped.add(preparing.name)
         for plugin in self.profile.score:
             if plugin.name in skipped:
                 continue
             with guarded(plugin, "Score"):
-                values = plugin.score(self.state, self.unit, self.fleet, self.bound)
+                values = plugin.score(*self.about)
                 if normalizer := self.profile.normalizing.get(plugin.name):
                     values = normalizer.normalize(self.state, values, feasible)
                 self.scores[plugin.name] = values = np.clip(values, 0, 100)

@@ -13,9 +13,10 @@ import pytest
 from controller.cache.builder import Fleet, Mask, with_cluster
 from controller.config import default_profile
 from controller.explain.record import record
-from controller.framework.interface import Unplaced
+from controller.framework.interface import CycleState, Unplaced
 from controller.framework.percluster import PerClusterFilter, PerClusterScore
 from controller.framework.profile import Profile
+from controller.framework.room import cap
 from controller.framework.status import SUCCESS, Code, Status, unschedulable
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
@@ -38,7 +39,9 @@ class More:
     def __init__(self, *, changed: bool = True) -> None:
         self._changed = changed
 
-    def before_pre_filter(self, unit: Unit) -> tuple[Unit, bool]:
+    def before_pre_filter(
+        self, state: Any, unit: Unit, fleet: Fleet, bound: Any
+    ) -> tuple[Unit, bool]:
         return replace(unit, replicas=unit.replicas + 1), self._changed
 
 
@@ -47,7 +50,9 @@ class Anywhere:
 
     name = "Anywhere"
 
-    def before_pre_filter(self, unit: Unit) -> tuple[Unit, bool]:
+    def before_pre_filter(
+        self, state: Any, unit: Unit, fleet: Fleet, bound: Any
+    ) -> tuple[Unit, bool]:
         return replace(unit, cluster_selector={}, target_cluster=None), True
 
 
@@ -57,13 +62,15 @@ class Refusing:
     name = "Refusing"
     answer = unschedulable("Refusing", "not today", reason=ScheduledReason.GROUP_DENIED)
 
-    def before_pre_filter(self, unit: Unit) -> Status:
+    def before_pre_filter(self, state: Any, unit: Unit, fleet: Fleet, bound: Any) -> Status:
         return self.answer
 
-    def before_filter(self, unit: Unit, fleet: Fleet) -> Status:
+    def before_filter(self, state: Any, unit: Unit, fleet: Fleet, bound: Any) -> Status:
         return self.answer
 
-    def before_score(self, unit: Unit, fleet: Fleet, feasible: Mask) -> Status:
+    def before_score(
+        self, state: Any, unit: Unit, fleet: Fleet, bound: Any, feasible: Mask
+    ) -> Status:
         return self.answer
 
 
@@ -75,7 +82,9 @@ class Roomier:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
 
-    def before_filter(self, unit: Unit, fleet: Fleet) -> tuple[Unit, Fleet, bool]:
+    def before_filter(
+        self, state: Any, unit: Unit, fleet: Fleet, bound: Any
+    ) -> tuple[Unit, Fleet, bool]:
         before = fleet.clusters[fleet.row[self._cluster]]
         groups = [
             msgspec.structs.replace(g, free={**g.free, "cpu": str(int(g.free["cpu"]) + 2)})
@@ -93,7 +102,9 @@ class Without:
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
 
-    def before_score(self, unit: Unit, fleet: Fleet, feasible: Mask) -> tuple[Unit, Mask, bool]:
+    def before_score(
+        self, state: Any, unit: Unit, fleet: Fleet, bound: Any, feasible: Mask
+    ) -> tuple[Unit, Mask, bool]:
         left = np.ones(len(fleet), dtype=np.bool_)
         left[fleet.row[self._cluster]] = False
         return unit, left, True
@@ -155,6 +166,76 @@ def test_a_hook_may_refuse_with_a_reason_in_each_phase(phase: str) -> None:
     assert decision.reason is ScheduledReason.GROUP_DENIED
     assert decision.state is WorkloadState.PENDING
     assert decision.refused_by() == {"Refusing"}
+
+
+class Try:
+    """Keeps to one cluster at first, and refuses the whole Workload at first where it has none."""
+
+    name = "Try"
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self.passes: list[frozenset[str]] = []
+
+    def before_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Any
+    ) -> tuple[Unit, Fleet, bool] | Status:
+        self.passes.append(state.without)
+        if self.name in state.without:
+            return unit, fleet, False
+        state.tentative.add(self.name)
+        if self._cluster not in fleet.row:
+            return unschedulable(self.name, "not there")
+        return replace(unit, cluster_selector={"stowage.dev/cluster": self._cluster}), fleet, True
+
+
+@pytest.mark.parametrize(
+    ("only", "replicas", "placed", "passes"),
+    [
+        ("b", 2, {"b": 2}, 1),
+        ("b", 9, {"a": 4, "b": 4}, 2),
+        ("c", 2, {"a": 1, "b": 1}, 2),
+    ],
+)
+def test_a_pass_that_tries_something_is_repeated_without_it(
+    only: str, replicas: int, placed: dict[str, int], passes: int
+) -> None:
+    room = [{"count": 1, "free": {"cpu": "2", "memory": "8Gi", "pods": "9"}}]
+    hook = Try(only)
+    decision = decided(
+        unit(replicas=replicas, distribution="Divided"),
+        cluster("a", groups=room),
+        cluster("b", groups=room),
+        profile=profile(before_filter=[hook]),
+    )
+    assert decision.placements == placed
+    assert hook.passes == [frozenset(), frozenset({"Try"})][:passes]
+
+
+class Capped:
+    """Lets clusters hold few units."""
+
+    name = "Capped"
+
+    def __init__(self, *most: int) -> None:
+        self._most = most
+
+    def pre_filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Any) -> Status:
+        for most in self._most:
+            cap(state, lambda fleet, most=most: np.full(len(fleet), most, dtype=np.int64))
+        return SUCCESS
+
+
+def test_of_several_caps_the_least_holds_and_the_record_says_that_the_clusters_are_full() -> None:
+    made = profile(pre_filter=[Capped(3, 2, 4)])
+    asked = unit(replicas=9, distribution="Divided")
+    decision = decided(asked, cluster("a"), cluster("b"), profile=made)
+    assert decision.placements == {"a": 2, "b": 2}
+    ((kind, number, text),) = [
+        (note["kind"], note["number"], note["text"]) for note in record(decision)["pendingReasons"]
+    ]
+    assert (kind, number, text) == ("NoRoom", 2, "2 clusters: no room for more")
+    assert decided(asked, cluster("a"), cluster("b")).scheduled
 
 
 class Even(PerClusterFilter):
