@@ -49,11 +49,11 @@ class _Touched:
     """Which clusters the next snapshot has to look at again."""
 
     clusters: set[str] = field(default_factory=set)
-    flying: set[str] = field(default_factory=set)
+    loads: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(self.clusters or self.flying or self.gone)
+        return bool(self.clusters or self.loads or self.gone)
 
 
 class FleetBuilder:
@@ -62,13 +62,15 @@ class FleetBuilder:
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
         self._flying: dict[str, dict[Load, int]] = {}
+        self._held: dict[str, dict[Load, int]] = {}
         self._last = _empty()
         self._touched = _Touched()
 
     def upsert(self, cluster: MemberCluster) -> None:
         """Take a cluster, new or changed. A quantity that is none counts as no room."""
         name = cluster.metadata.name
-        self._rows[name] = Row.of(cluster, self._flying.setdefault(name, {}))
+        flying, held = (loads.setdefault(name, {}) for loads in (self._flying, self._held))
+        self._rows[name] = Row.of(cluster, flying, held)
         self._touched.clusters.add(name)
         self._touched.gone.discard(name)
         if len(self._touched.clusters) >= STEP:
@@ -79,26 +81,34 @@ class FleetBuilder:
         if self._rows.pop(name, None) is not None:
             self._tidy(name)
             self._touched.clusters.discard(name)
-            self._touched.flying.discard(name)
+            self._touched.loads.discard(name)
             self._touched.gone.add(name)
 
     def assume(self, name: str, load: Load, units: int) -> None:
         """Count units (negative: no longer) that a cluster's status does not show yet."""
+        self._count(self._flying, name, load, units)
+
+    def hold(self, name: str, load: Load, units: int) -> None:
+        """Hold room of so many units (negative: no longer) for somebody; see `Room.hold`."""
+        self._count(self._held, name, load, units)
+
+    def _count(self, loads: dict[str, dict[Load, int]], name: str, load: Load, units: int) -> None:
         if not units:
             return
-        flying = self._flying.setdefault(name, {})
-        flying[load] = flying.get(load, 0) + units
-        if not flying[load]:
-            del flying[load]
+        there = loads.setdefault(name, {})
+        there[load] = there.get(load, 0) + units
+        if not there[load]:
+            del there[load]
         if name in self._rows:
-            self._touched.flying.add(name)
+            self._touched.loads.add(name)
         else:
             self._tidy(name)
 
     def _tidy(self, name: str) -> None:
-        """Keep no cluster that is not there and that nothing is on its way to."""
-        if not self._flying.get(name):
-            self._flying.pop(name, None)
+        """Keep no cluster that is not there and that nothing is on its way to or held on."""
+        for loads in (self._flying, self._held):
+            if not loads.get(name):
+                loads.pop(name, None)
 
     def snapshot(self) -> Fleet:
         """The fleet as it is now; the same object while nothing has changed."""
@@ -113,10 +123,10 @@ class FleetBuilder:
         if new or touched.gone:
             last = _resized(last, {n for n in touched.gone if n not in self._rows}, new)
         if touched.clusters:
-            names = touched.clusters | touched.flying
+            names = touched.clusters | touched.loads
             return _written(last, [(last.row[name], self._rows[name]) for name in names])
-        changes = Changes.of([(last.row[name], self._rows[name]) for name in touched.flying])
-        return replace(last, flights=encode.flights(last.flights, changes, len(last)))
+        changes = Changes.of([(last.row[name], self._rows[name]) for name in touched.loads])
+        return replace(last, **_loads(last, changes))
 
 
 def with_cluster(fleet: Fleet, cluster: MemberCluster) -> Fleet:
@@ -125,7 +135,8 @@ def with_cluster(fleet: Fleet, cluster: MemberCluster) -> Fleet:
     Raises KeyError for a cluster that is not in the fleet.
     """
     row = fleet.row[cluster.metadata.name]
-    return _written(fleet, [(row, Row.of(cluster, fleet.flights.on(row)))])
+    held = fleet.merged.get(cluster.metadata.name) or fleet.holds.on(row)
+    return _written(fleet, [(row, Row.of(cluster, fleet.flights.on(row), held))])
 
 
 def narrowed(fleet: Fleet, names: Collection[str]) -> Fleet:
@@ -142,7 +153,15 @@ def _empty() -> Fleet:
     columns |= {name: Column.absent(0) for name in encode.TEXTS}
     columns |= {name: {} for name in ("labels", "taints", *encode.AMOUNTS)}
     return Fleet(
-        names=(), clusters=(), row={}, by_name=nothing, groups=groups, flights=NO_FLIGHTS, **columns
+        names=(),
+        clusters=(),
+        row={},
+        by_name=nothing,
+        groups=groups,
+        flights=NO_FLIGHTS,
+        holds=NO_FLIGHTS,
+        merged={},
+        **columns,
     )
 
 
@@ -165,9 +184,17 @@ def _written(last: Fleet, rows: Sequence[tuple[int, Row]]) -> Fleet:
         labels=encode.labels(last.labels, changes, size),
         taints=encode.taints(last.taints, changes, size),
         groups=encode.groups(last.groups, changes),
-        flights=encode.flights(last.flights, changes, size),
+        **_loads(last, changes),
         **columns,
     )
+
+
+def _loads(last: Fleet, changes: Changes) -> dict[str, Any]:
+    """What takes room that no cluster counts, with the changed rows written."""
+    size = len(last)
+    holds, merged = encode.holds(last.holds, last.merged, changes, size)
+    flights = encode.flights(last.flights, changes, size)
+    return {"flights": flights, "holds": holds, "merged": merged}
 
 
 def _resized(last: Fleet, gone: set[str], new: Iterable[str]) -> Fleet:
@@ -196,5 +223,7 @@ def _resized(last: Fleet, gone: set[str], new: Iterable[str]) -> Fleet:
         labels={key: encode.resized_text(c, keep, extra) for key, c in last.labels.items()},
         groups=encode.resized_groups(last.groups, keep),
         flights=last.flights.kept(keep),
+        holds=last.holds.kept(keep),
+        merged={name: loads for name, loads in last.merged.items() if name not in gone},
         **columns,
     )

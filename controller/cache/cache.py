@@ -16,20 +16,23 @@ import msgspec
 
 from controller.cache.builder import Fleet, FleetBuilder
 from controller.cache.holdings import Holding, Holdings
+from controller.cache.inflight import Load
 from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
 from controller.framework.events import MEMBER_CLUSTER, Action
 from controller.framework.interface import Fields, QueueSort
-from controller.framework.ledger import Ledger
+from controller.framework.ledger import HoldsRoom, Ledger, Room
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit, compact, compile_unit, harmless
 from controller.queue import events
 from controller.queue.feed import Feed
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
 from crds.workload import WorkloadCondition
+from machinery import logs
 from machinery.clock import Clock
 from machinery.types.metadata import Key, Meta
 
+LOG = logs.get(__name__)
 LOOK_STEP = 200
 """Workloads that are looked at in one go."""
 RESYNC_PAUSE = 0.05
@@ -67,6 +70,7 @@ class World:
         fields: Fields = lambda *_: {},
     ) -> None:
         self._fields = fields
+        ledgers = tuple(ledgers)
         self.index = Index(ledgers)
         self._schedulers = frozenset(schedulers)
         self._reviewed = reviewed
@@ -74,6 +78,7 @@ class World:
         self._holdings = Holdings(self.index, self._builder)
         self._feed = Feed(sort)
         self._owed: dict[Key, Workload] = {}  # decisions that a conflict undid, as they were made
+        _keep_room(ledgers, self)
 
     def fleet(self) -> Fleet:
         """The clusters as they are now, decisions in flight counted."""
@@ -204,6 +209,14 @@ class World:
         """Something happened to an object of a feature's; see `SchedulingQueue.announce`."""
         self._feed.announce(kind, key, action, old, new)
 
+    def hold(self, cluster: str, load: Load, units: int) -> None:
+        """See `controller.framework.ledger.Room`."""
+        self._builder.hold(cluster, load, units)
+
+    def freed(self, cluster: str) -> None:
+        """See `controller.framework.ledger.Room`."""
+        self._feed.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM)
+
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """An informer's handler: what it says replaces what was assumed."""
         if new is None:
@@ -246,6 +259,16 @@ class World:
         keys = [held.unit.key for held in self._holdings.on(cluster)]
         units = (self.unit(key) for key in keys)
         self._feed.offer_in_steps(u for u in units if u and u.scheduler_name in self._schedulers)
+
+
+def _keep_room(ledgers: Iterable[Ledger], room: Room) -> None:
+    """Give the room of the clusters to those ledgers that hold some of it."""
+    for ledger in ledgers:
+        if isinstance(ledger, HoldsRoom):
+            try:
+                ledger.keep(room)
+            except Exception:  # it holds nothing then; everybody else goes on
+                LOG.exception("the ledger %s did not take the room", type(ledger).__name__)
 
 
 def _as_decided(unit: Unit, placements: Mapping[str, int], now: Workload | None) -> Workload:

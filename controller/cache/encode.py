@@ -15,7 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.cache.columns import Codes, Column, Ints, Mask, Vocabulary
-from controller.cache.inflight import LEAST_LOADS, Flights, Load, entries, most_loads
+from controller.cache.inflight import (
+    LEAST_HOLDS,
+    LEAST_LOADS,
+    Flights,
+    Load,
+    entries,
+    lying,
+    most_loads,
+)
 from controller.cache.nodegroups import NodeGroups
 from controller.model.objects import MemberCluster, NodeGroup, Taint
 from crds.names import ANNOTATION_COST, LABEL_PROVIDER, LABEL_VERSION
@@ -29,7 +37,7 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Row:
-    """A cluster with its quantities read, and the units that are on their way to it."""
+    """A cluster with its quantities read, the units on their way to it, and what is held there."""
 
     cluster: MemberCluster
     labels: Mapping[str, str]
@@ -37,10 +45,11 @@ class Row:
     requested: Mapping[str, int]
     groups: Sequence[tuple[NodeGroup, Mapping[str, int]]]
     offers: frozenset[str]
-    flying: dict[Load, int]
+    flying: Mapping[Load, int]
+    held: Mapping[Load, int]
 
     @staticmethod
-    def of(cluster: MemberCluster, flying: dict[Load, int]) -> Row:
+    def of(cluster: MemberCluster, flying: Mapping[Load, int], held: Mapping[Load, int]) -> Row:
         """The row of a cluster."""
         capacity = cluster.status.capacity
         groups = [(group, _amounts(group.free)) for group in cluster.status.node_groups]
@@ -52,7 +61,16 @@ class Row:
             groups,
             frozenset(resource for _, free in groups for resource, n in free.items() if n),
             flying,
+            held,
         )
+
+    def lying(self, loads: Mapping[Load, int]) -> Mapping[Load, int]:
+        """Those of its loads that take room there: nothing is checked on a virtual cluster."""
+        return {} if not loads or self.cluster.spec.virtual else lying(loads, self.offers)
+
+    def most(self, size: int, loads: Mapping[Load, int], least: int) -> int:
+        """How many of its loads are told apart in a fleet of that size."""
+        return least if len(loads) <= least else most_loads(size, len(self.groups), least)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,18 +254,30 @@ def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
 
 
 def flights(last: Flights, changes: Changes, size: int) -> Flights:
-    """The units on their way, with those of the changed rows exchanged.
-
-    Nothing is checked on a virtual cluster, so nobody counts what is on its way there.
-    """
+    """The units on their way, with those of the changed rows exchanged."""
     fresh: list[tuple[int, Load, int]] = []
     for i, row in changes.rows:
-        if row.flying and not row.cluster.spec.virtual:
-            most = LEAST_LOADS
-            if len(row.flying) > most:
-                most = most_loads(size, len(row.groups))
-            fresh += entries(i, row.flying, offers=row.offers, most=most)
+        loads = row.lying(row.flying)
+        fresh += entries(i, loads, row.most(size, loads, LEAST_LOADS))
     return last.without(changes.numbers).plus(fresh)
+
+
+def holds(
+    last: Flights, merged: Mapping[str, Mapping[Load, int]], changes: Changes, size: int
+) -> tuple[Flights, Mapping[str, Mapping[Load, int]]]:
+    """What is held, with that of the changed rows exchanged; and of merged ones all, by name."""
+    if not len(last) and not any(row.held for _, row in changes.rows):
+        return last, merged
+    fresh: list[tuple[int, Load, int]] = []
+    whole = dict(merged)
+    for i, row in changes.rows:
+        loads, name = row.lying(row.held), row.cluster.metadata.name
+        most = row.most(size, loads, LEAST_HOLDS)
+        whole.pop(name, None)
+        if len(loads) > most:
+            whole[name] = loads
+        fresh += entries(i, loads, most)
+    return last.without(changes.numbers).plus(fresh), whole
 
 
 def _nodes(group: NodeGroup) -> int:

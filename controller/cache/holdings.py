@@ -2,7 +2,7 @@
 
 A decision is held from the breath in which it is made (`assume`), so that two decisions in a row
 never count on the same room; what an informer says of the Workload replaces it. Units that their
-cluster does not show in its room are in flight there.
+cluster does not show in its room are in flight there, but for those whose room a ledger holds.
 
 A Workload's status may arrive before the status of the cluster that counts its units: two watches
 keep no order. It names the version of the cluster from which on they count (`capacityVersion`), and
@@ -172,6 +172,8 @@ class Holdings:
             else:
                 seekers.drop(unit.key)
         flying = {c: max(n - counted.units.get(c, 0), 0) for c, n in placements.items()}
+        if unit.booked:
+            flying = dict.fromkeys(placements, 0)
         before = self._all.get(unit.key)
         after = Holding(unit, dict(placements), flying, counted.finished, counted.late)
         self._all[unit.key] = after

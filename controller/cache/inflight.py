@@ -28,6 +28,8 @@ unit take next to nothing; a unit like those of T takes exactly one.
 Groups tell their room rounded down, but by less than half: a unit can lie where twice the room
 would hold it. And a cluster with very many different templates on their way counts the rest of them
 as if each asked for the most that any of them does, and could lie everywhere.
+
+Room that is held for somebody is reckoned in the same way: as units on their way that do not come.
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ MOST_FLYING = 2**50
 """Units of one load on their way to one cluster; every Workload's together."""
 LEAST_LOADS = 4
 """Templates that are told apart on each cluster, however large the fleet is."""
+LEAST_HOLDS = 32
+"""The same of what is held: it stays for days, where what is on its way lands within seconds."""
 _PLACES = 16
 """Different node selectors and tolerations that are looked at; others could lie everywhere."""
 _EVERYWHERE = -1
@@ -134,18 +138,42 @@ class Flights:
         told = list(entries)
         if not told:
             return self
-        codes = dict(self.codes)
-        coded = (codes.setdefault(load, len(codes)) for _, load, _ in told)
-        fresh = [_ints(coded), _ints(row for row, _, _ in told), _ints(n for _, _, n in told)]
-        held = (self.load, self.cluster, self.units)
-        load, cluster, units = (np.concatenate(pair) for pair in zip(held, fresh, strict=True))
-        if len(codes) == len(self.codes):
-            return self._with(cluster, load, units)
-        if len(codes) > 2 * len(load) + _SPARE_LOADS:  # most of them have landed
-            used, load = np.unique(load, return_inverse=True)
-            loads = list(codes)
-            codes = {loads[old]: new for new, old in enumerate(used.tolist())}
-        return _coded(cluster, load, units, codes)
+        codes: dict[Load, int] = {}
+        load = _ints(codes.setdefault(each, len(codes)) for _, each, _ in told)
+        cluster, units = _ints(row for row, _, _ in told), _ints(n for _, _, n in told)
+        both = self._beside(_coded(cluster, load, units, codes))
+        return both if len(both.codes) <= 2 * len(both) + _SPARE_LOADS else _used(both)
+
+    def joined(self, other: Flights) -> Flights:
+        """These and those as one: units of one load on one cluster are one entry."""
+        if not len(other) or not len(self):
+            return self if len(self) else other
+        both = self._beside(other)
+        place = both.cluster * len(both.codes) + both.load
+        found, entry = np.unique(place, return_inverse=True)
+        units = np.minimum(sums(entry, both.units, len(found)), MOST_FLYING)
+        cluster, load = np.divmod(found, len(both.codes))
+        return replace(both, cluster=cluster, load=load, units=units)
+
+    def told(self, row: int, loads: Mapping[Load, int]) -> Flights:
+        """These on one cluster instead of what is told of it now, in as many entries at most."""
+        others = self._where(self.cluster != row)
+        return others.plus(entries(row, loads, len(self) - len(others)))
+
+    def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> Flights:
+        """Without these, of a fleet of so many rows; what is not there cannot be taken away."""
+        told = [(row, self.codes[load], n) for row, load, n in others if load in self.codes]
+        touched = np.zeros(rows, dtype=np.bool_)
+        touched[[row for row, _, _ in told]] = True
+        at = np.flatnonzero(touched[self.cluster])
+        place = self.cluster[at] * len(self.codes) + self.load[at]
+        by_place = dict(zip(place.tolist(), at.tolist(), strict=True))
+        units = self.units.copy()
+        for row, load, n in told:
+            if (entry := by_place.get(row * len(self.codes) + load)) is not None:
+                units[entry] -= min(max(n, 0), int(units[entry]))
+        left = units > 0
+        return self._with(self.cluster[left], self.load[left], units[left])
 
     def on(self, row: int) -> dict[Load, int]:
         """The units on their way to one cluster, by load."""
@@ -163,23 +191,52 @@ class Flights:
     def _where(self, mask: Mask) -> Flights:
         return self._with(self.cluster[mask], self.load[mask], self.units[mask])
 
+    def _beside(self, other: Flights) -> Flights:
+        """The entries of both, each load with one code."""
+        codes = dict(self.codes)
+        recoded = _ints(codes.setdefault(load, len(codes)) for load in other.codes)
+        cluster = np.concatenate([self.cluster, other.cluster])
+        load = np.concatenate([self.load, recoded[other.load]])
+        units = np.concatenate([self.units, other.units])
+        if len(codes) == len(self.codes):
+            return self._with(cluster, load, units)
+        old = len(self.codes)
+        amounts = {r: np.zeros(len(codes), dtype=np.int64) for r in {*self.amounts, *other.amounts}}
+        for resource, column in amounts.items():
+            column[:old] = self.amounts.get(resource, 0)
+            column[recoded] = other.amounts.get(resource, 0)
+        places = {each: code for code, each in enumerate(self.places)}
+        replaced = _ints(places.setdefault(each, len(places)) for each in other.places)
+        place = np.full(len(codes), _EVERYWHERE, dtype=np.int64)
+        place[:old] = self.place
+        bound = other.place != _EVERYWHERE
+        place[recoded[bound]] = replaced[other.place[bound]]
+        return Flights(cluster, load, units, codes, amounts, place, tuple(places))
+
     def _with(self, cluster: Ints, load: Ints, units: Ints) -> Flights:
         """Other entries that refer to the same loads."""
         return replace(self, cluster=cluster, load=load, units=units)
 
 
-def entries(
-    row: int, flying: Mapping[Load, int], *, offers: frozenset[str], most: int
-) -> list[tuple[int, Load, int]]:
-    """What is on its way to one cluster, as at most `most` different loads.
+def lying(loads: Mapping[Load, int], offers: frozenset[str]) -> dict[Load, int]:
+    """Those on their way to a cluster that can lie there.
 
-    Those that ask for what none of its nodes `offers` can lie nowhere, and are left out.
+    Who asks for what none of its nodes `offers` can lie nowhere, and takes no room.
     """
-    told = [
-        (row, load, min(MOST_FLYING, n))
-        for load, n in flying.items()
-        if n > 0 and load.resources <= offers
-    ]
+    return {
+        load: min(MOST_FLYING, n) for load, n in loads.items() if n > 0 and load.resources <= offers
+    }
+
+
+def less(loads: Mapping[Load, int], others: Mapping[Load, int]) -> dict[Load, int]:
+    """Loads without these; what is not there cannot be taken away."""
+    left = {load: n - max(others.get(load, 0), 0) for load, n in loads.items()}
+    return {load: n for load, n in left.items() if n > 0}
+
+
+def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, Load, int]]:
+    """What is on its way to one cluster, as at most `most` different loads."""
+    told = [(row, load, n) for load, n in loads.items()]
     return told if len(told) <= most else _merged(row, told, most)
 
 
@@ -195,9 +252,9 @@ def _merged(row: int, told: list[tuple[int, Load, int]], most: int) -> list[tupl
     return [*told, (row, Load(tuple(sorted(request.items())), None), units)]
 
 
-def most_loads(clusters: int, groups: int) -> int:
+def most_loads(clusters: int, groups: int, least: int) -> int:
     """How many loads a cluster of so many node groups tells apart in a fleet of that size."""
-    return max(LEAST_LOADS, MOST_PAIRS // max(clusters * groups, 1))
+    return max(least, MOST_PAIRS // max(clusters * groups, 1))
 
 
 def taken(
@@ -310,6 +367,14 @@ def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) ->
         if each.place is not None:
             place[code] = places.setdefault(each.place, len(places))
     return Flights(cluster, load, units, codes, amounts, place, tuple(places))
+
+
+def _used(flights: Flights) -> Flights:
+    """Without the codes of what has landed."""
+    used, load = np.unique(flights.load, return_inverse=True)
+    loads = list(flights.codes)
+    codes = {loads[old]: new for new, old in enumerate(used.tolist())}
+    return _coded(flights.cluster, load, flights.units, codes)
 
 
 _NOTHING: Ints = np.zeros(0, dtype=np.int64)

@@ -7,12 +7,12 @@ a later change makes another one and leaves this one as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from controller.cache.columns import ABSENT, Column, Floats, Ints, Mask
-from controller.cache.inflight import Flights, Load, taken
+from controller.cache.inflight import Flights, Load, less, taken
 from controller.cache.nodegroups import UNLIMITED, NodeGroups
 from controller.cache.saturating import sums, times
 from controller.model.objects import MemberCluster, Taint, Toleration
@@ -39,6 +39,8 @@ class Fleet:
         allocatable, requested: sums over the nodes, by resource.
         groups: the free room.
         flights: what is decided and not yet counted in `groups`.
+        holds: what ledgers hold for somebody, as if it were on its way.
+        merged: all that is held on a cluster, by its name, where `holds` tells it put together.
     """
 
     names: Sequence[str]
@@ -63,6 +65,9 @@ class Fleet:
     requested: Mapping[str, Ints]
     groups: NodeGroups
     flights: Flights
+    holds: Flights
+    merged: Mapping[str, Mapping[Load, int]]
+    _coming: list[Flights] = field(init=False, default_factory=list, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -122,7 +127,7 @@ class Fleet:
         node_selector: Mapping[str, str],
         tolerations: Sequence[Toleration],
     ) -> Ints:
-        """How many more units fit on each cluster, units in flight taken off, shape (n,).
+        """How many more units fit on each cluster, what is in flight or held taken off, shape (n,).
 
         A cluster that has not told its room has none. Nothing is checked on a virtual one, and
         for a unit that requests nothing.
@@ -132,7 +137,7 @@ class Fleet:
         groups = self.groups
         units = groups.units(request, node_selector, tolerations)
         held = sums(groups.cluster, times(units, groups.count), len(self))
-        coming = taken(self.flights, groups, units, request, len(self))
+        coming = taken(self._loads(), groups, units, request, len(self))
         fits: Ints = np.maximum(np.minimum(held, UNLIMITED) - coming, 0)
         fits[self.virtual] = UNLIMITED
         return fits
@@ -144,6 +149,31 @@ class Fleet:
         )
         return replace(self, flights=self.flights.plus(more))
 
+    def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Fleet:
+        """A copy that holds less, by the cluster's name; never less than nothing of a load."""
+        holds, merged = self.holds, dict(self.merged)
+        plain: list[tuple[int, Load, int]] = []
+        for name, loads in entries.items():
+            row = self.row.get(name)
+            if row is None:
+                continue
+            if name in merged:
+                merged[name] = less(merged[name], loads)
+                holds = holds.told(row, merged[name])
+            else:
+                plain += ((row, load, n) for load, n in loads.items())
+        return replace(self, holds=holds.less(plain, len(self)) if plain else holds, merged=merged)
+
+    def held(self, name: str) -> Mapping[Load, int]:
+        """What is held on a cluster, by load."""
+        return self.merged.get(name) or self.holds.on(self.row[name])
+
     def coming(self, resource: str) -> Ints:
-        """What the units in flight ask for of a resource, shape (n,)."""
-        return self.flights.amount(resource, len(self))
+        """What the units in flight, and those whose room is held, ask for of a resource."""
+        return self._loads().amount(resource, len(self))
+
+    def _loads(self) -> Flights:
+        """All that takes room which `groups` does not count, put together once."""
+        if not self._coming:
+            self._coming.append(self.flights.joined(self.holds))
+        return self._coming[0]

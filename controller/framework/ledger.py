@@ -8,8 +8,9 @@ that a pass on a set of Workloads, which sees them placed otherwise, reads an ov
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, Self, TypeAlias
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
+from controller.cache.inflight import Load
 from controller.model.unit import Unit
 from machinery.types.metadata import Key
 
@@ -30,4 +31,29 @@ class Ledger(Protocol):
 
     def overlay(self, placed: Placed) -> Self:
         """What the books would say with these Workloads placed so; these stay as they are."""
+        ...
+
+
+class Room(Protocol):
+    """Room of clusters that a ledger takes out of what everybody may use, and gives back."""
+
+    def hold(self, cluster: str, load: Load, units: int) -> None:
+        """Hold the room of so many units of this load; a negative number gives it back.
+
+        Whoever decides from then on finds that much less, as if the units were on their way there.
+        A cluster that is not there yet, or no more, is no fault.
+        """
+        ...
+
+    def freed(self, cluster: str) -> None:
+        """Less is held there than before: those who wait for room are looked at again."""
+        ...
+
+
+@runtime_checkable
+class HoldsRoom(Ledger, Protocol):
+    """A ledger that holds room on clusters for somebody."""
+
+    def keep(self, room: Room) -> None:
+        """Called once, before anything is put. An overlay of the ledger holds nothing."""
         ...

@@ -7,13 +7,14 @@ imports the framework; nothing of the scheduler or the queue imports a feature.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from controller.framework.ledger import Ledger
 from controller.hosting.arguments import Factory
 from controller.hosting.handle import Handle
+from controller.model.placed import PlacedKind
 from machinery.api.resources import Resource
 from machinery.clock import Clock
 from machinery.runtime.event_recorder import EventRecorder
@@ -62,6 +63,25 @@ class Term:
     check: Callable[[], None]
     informer: Callable[[Resource], Informer[Any]]
     recorder: EventRecorder
+
+
+@runtime_checkable
+class Places(Protocol):
+    """What a feature may have beside: kinds whose objects get clusters as Workloads do."""
+
+    @property
+    def places(self) -> Sequence[PlacedKind]:
+        """They; its own `watches` of such a kind hear of a change before the scheduler does."""
+        ...
+
+
+def placed_kinds(features: Iterable[Feature]) -> list[PlacedKind]:
+    """The kinds that they place. Raises ValueError for one that two of them place."""
+    found = [kind for each in features if isinstance(each, Places) for kind in each.places]
+    for kind in found:
+        if sum(other.resource == kind.resource for other in found) > 1:
+            raise ValueError(f"{kind.resource.plural} are placed by two features")
+    return found
 
 
 class Running(Protocol):

@@ -11,8 +11,8 @@ from controller.cache.cache import World
 def of_cluster(world: World, name: str) -> dict[str, Any] | None:
     """Labels, room and shares of a cluster; None for one that does not exist.
 
-    `requested` counts the units that were decided and that the cluster does not count yet, so
-    remaining == allocatable - requested.
+    `requested` counts the units that were decided and that the cluster does not count yet, and what
+    is held for somebody (`reserved`), so remaining == allocatable - requested.
     """
     fleet = world.fleet()
     amounts = amounts_of(fleet, name)
@@ -25,6 +25,7 @@ def of_cluster(world: World, name: str) -> dict[str, Any] | None:
         "generation": meta.generation,
         "allocatable": rendered(amounts.allocatable),
         "requested": rendered(amounts.requested),
+        "reserved": rendered(amounts.reserved),
         "remaining": rendered(amounts.remaining),
         "shares": {"/".join(key): units for key, units in world.shares(name).items()},
     }

@@ -8,6 +8,7 @@ templates cost the memory of a thousand small records.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -190,6 +191,7 @@ class TargetCluster(msgspec.Struct, frozen=True, omit_defaults=True):
 class TemplateMeta(msgspec.Struct, frozen=True):
     """A template's metadata, as it is stored: `controller.model.podtemplate` looks at the form."""
 
+    name: Any = None
     labels: Any = None
 
 
@@ -313,6 +315,25 @@ class Footprint(msgspec.Struct, frozen=True):
     clusters: str = ""
 
 
+class ReservedShare(msgspec.Struct, frozen=True):
+    """Units of a Workload that are in the room which an object holds for them on a cluster."""
+
+    namespace: str
+    name: str
+    uid: str
+    cluster: str
+    replicas: int
+
+    @staticmethod
+    def read(stored: Any) -> tuple[ReservedShare, ...]:
+        """Those of status.reservations; what is of no such form counts for nothing."""
+        found = []
+        for each in stored if isinstance(stored, list) else ():
+            with suppress(msgspec.ValidationError):
+                found.append(msgspec.convert(each, ReservedShare))
+        return tuple(share for share in found if 0 < share.replicas <= MOST_UNITS)
+
+
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     """Workload.status, as far as the controller reads it back."""
 
@@ -332,6 +353,8 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The three above as `controller.model.why` packs them, once the Workload is compiled."""
     policy_ref: dict[str, Any] | None = None
     overrides: list[Any] | None = None
+    reservations: Any = None
+    """`ReservedShare.read` reads it."""
     limits: list[ClusterLimit] = []
     footprint: Footprint = Footprint()
     decision: DecisionRef = DecisionRef()

@@ -65,6 +65,12 @@ def labels_of(template: Template) -> dict[str, str]:
     return _read(given, dict[str, str] | None, "spec.template.metadata.labels") or {}
 
 
+def name_of(template: Template) -> str:
+    """The template's own name; empty for what is none."""
+    given = template.metadata.name if template.metadata else None
+    return given if isinstance(given, str) else ""
+
+
 def check(template: Template, *, pods: bool) -> None:
     """Raise ValueError, naming the field, where the spec is of no such form.
 

@@ -21,6 +21,7 @@ from controller.model.learnt import Shown, shown, stored
 from controller.model.objects import (
     ClusterAffinity,
     DistributionWeight,
+    ReservedShare,
     SpreadConstraint,
     TargetCluster,
     Template,
@@ -35,7 +36,7 @@ from crds.fields.placing import Distribution
 from crds.fields.template import REPLICAS_PATHS
 from crds.names import BINDING_LABELS
 from machinery.types.bounds import MOST_UNITS, between, quoted
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Meta
 
 _PLACED_BY = (
     "affinity",
@@ -51,6 +52,7 @@ _PLACED_BY = (
 """What a member's scheduler reads of a pod beside its requests; ports of the host left aside."""
 
 _NOTHING: Mapping[str, Any] = {}
+NO_CONTROLLER = ("", "", "", "")
 WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
 
 
@@ -70,6 +72,10 @@ class Unit:
     `pod` is what `controller.model.podtemplate.skeleton` keeps of its pods, for who patches them.
     `divided` says that a plugin divides its units whatever its distribution, as an object beside
     the Workload wants it: set when it is decided (`Settle`).
+    `booked` says that a ledger holds the room of its units, so that none of them is in flight;
+    `reservations` are the units that are in the room of others, as its status tells. `controller`
+    is who controls the object (apiVersion, kind, name, uid; empty without), `template_name` the
+    name that its template has.
     """
 
     namespace: str
@@ -110,6 +116,10 @@ class Unit:
     version: str
     pod: bytes = b""
     divided: bool = False
+    booked: bool = False
+    reservations: tuple[ReservedShare, ...] = ()
+    controller: tuple[str, str, str, str] = NO_CONTROLLER
+    template_name: str = ""
 
     @property
     def key(self) -> Key:
@@ -214,7 +224,16 @@ def compile_unit(workload: Workload) -> Unit:
         shown=shown(workload) or _NOTHING if counted else _NOTHING,
         version=meta.resource_version,
         pod=podtemplate.skeleton(pod_meta, pod),
+        reservations=ReservedShare.read(workload.status.reservations),
+        controller=_controller(meta),
+        template_name=podtemplate.name_of(template),
     )
+
+
+def _controller(meta: Meta) -> tuple[str, str, str, str]:
+    """Who controls an object: apiVersion, kind, name and uid."""
+    owners = ((o.api_version, o.kind, o.name, o.uid) for o in meta.owner_references if o.controller)
+    return next(owners, NO_CONTROLLER)
 
 
 def _parts(text: str) -> tuple[str, str, str]:
