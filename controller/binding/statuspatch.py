@@ -15,6 +15,7 @@ import msgspec
 from controller.binding.cause import occasion
 from controller.explain import steps
 from controller.explain.history import lengthened
+from controller.framework.told import OWN, merging
 from controller.model.learnt import stored, told
 from controller.model.objects import Workload
 from controller.model.why import Rule, kept
@@ -123,7 +124,10 @@ def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
     """What the plugins tell; nothing is taken away that is not there."""
     nothing = [name for name, value in decision.fields.items() if value is None]
     absent = {name for name in nothing if workload.status.says({name: None})}
-    return {name: value for name, value in decision.fields.items() if name not in absent}
+    fields = {name: value for name, value in decision.fields.items() if name not in absent}
+    if OWN in fields:
+        fields[OWN] = merging(workload.status.plugins, fields[OWN])
+    return {name: value for name, value in fields.items() if name != OWN or value}
 
 
 def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, Any]:

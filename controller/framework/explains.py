@@ -1,19 +1,20 @@
-"""How a plugin words what it refuses: what to change, in the words of whoever wrote the Workload.
+"""What a plugin says of itself: what would lift its refusals, and what it tells in the status.
 
-Asked when somebody wants to know, never in a pass. A plugin that does not answer is named with what
-it said.
+Words are asked for when somebody wants to know, never in a pass. A plugin that does not answer is
+named with what it said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
 from controller.cache.columns import Mask
+from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
-from controller.framework.interface import CycleState
+from controller.framework.interface import CycleState, Plugin
 from controller.model.unit import Unit
 from crds.workload import ScheduledReason
 
@@ -90,6 +91,36 @@ class Remedies(Protocol):
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """What would help by itself; nothing where the plugin is not what units lack."""
+        ...
+
+
+@runtime_checkable
+class TellsStatus(Plugin, Protocol):
+    """A plugin whose kind has fields in the Workload's status, such as `policyRef`."""
+
+    def status_fields(
+        self, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+    ) -> Mapping[str, Any]:
+        """The fields by their JSON names, as they shall stand there; None takes one away.
+
+        A pure function of these four: asked again after a restart, it says the same. Whenever one
+        of the four changes so that it says something else, `Handle.look` has the status written.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsOwnStatus(Plugin, Protocol):
+    """A plugin with something to tell below `status.plugins.<its name>`; any package's may."""
+
+    def own_status(
+        self, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+    ) -> Mapping[str, Any]:
+        """An object of JSON values, of 4 KiB at most; an empty one where there is nothing to tell.
+
+        Pure like `TellsStatus.status_fields`, and written with the placements. What is too large,
+        or no JSON, is logged as the plugin's fault, and then nothing of it is told.
+        """
         ...
 
 

@@ -284,20 +284,6 @@ class PostBind(Plugin, Protocol):
 
 
 @runtime_checkable
-class TellsStatus(Plugin, Protocol):
-    """A plugin with fields of its own in the Workload's status."""
-
-    def status_fields(
-        self, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
-    ) -> Mapping[str, Any]:
-        """The fields by their JSON names, as they shall stand there; None takes one away.
-
-        A pure function of these four: asked again after a restart, it says the same.
-        """
-        ...
-
-
-@runtime_checkable
 class PreFilterHook(Plugin, Protocol):
     """Before PreFilter: may change a copy of the unit, or refuse it."""
 

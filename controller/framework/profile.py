@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.framework import interface
+from controller.framework import explains, interface
 
 PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
     "queueSort": interface.QueueSort,
@@ -55,8 +55,10 @@ class Profile:
     """The names of the plugins at each point that has any, in their order."""
     plugins: Mapping[str, interface.Plugin] = field(init=False)
     """Every plugin once, by name."""
-    telling: Sequence[interface.TellsStatus] = field(init=False, repr=False)
-    """The plugins with fields of their own in the status."""
+    telling: Sequence[explains.TellsStatus] = field(init=False, repr=False)
+    """The plugins whose kinds have fields in the status."""
+    telling_own: Sequence[explains.TellsOwnStatus] = field(init=False, repr=False)
+    """The plugins with a field below `status.plugins`."""
     normalizing: Mapping[str, interface.NormalizeScore] = field(init=False, repr=False)
     """The Score plugins that bring their values into range themselves, by name."""
     bounds: Sequence[interface.Bounds] = field(init=False, repr=False)
@@ -71,7 +73,8 @@ class Profile:
         plugins = {plugin.name: plugin for plugin in self.every_plugin()}
         found = {
             "plugins": plugins,
-            "telling": [p for p in plugins.values() if isinstance(p, interface.TellsStatus)],
+            "telling": [p for p in plugins.values() if isinstance(p, explains.TellsStatus)],
+            "telling_own": [p for p in plugins.values() if isinstance(p, explains.TellsOwnStatus)],
             "normalizing": {
                 p.name: p for p in self.score if isinstance(p, interface.NormalizeScore)
             },

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import PurePath
@@ -19,6 +20,7 @@ from typing import Any, TypeAlias
 
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
+from controller.framework import told
 from controller.framework.interface import CycleState, Fields, Plugin
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Code, Status
@@ -110,13 +112,23 @@ def status_fields(
     nothing of that one, and ends nothing.
     """
     fields: dict[str, Any] = {}
+    own, about = told.Own(), (unit, placements, fleet, bound)
     for plugin in profile.telling:
-        try:
-            with guarded(plugin, "StatusFields"):
-                fields.update(plugin.status_fields(unit, placements, fleet, bound))
-        except PluginError as e:
-            LOG.error("%s", e, extra={"object": "/".join(unit.key)})  # noqa: TRY400 - it says where
-    return fields
+        with _telling_nothing_on_a_fault(plugin, "StatusFields", unit):
+            fields.update(told.fields_of(plugin.status_fields(*about)))
+    for plugin in profile.telling_own:
+        with _telling_nothing_on_a_fault(plugin, "OwnStatus", unit):
+            own.add(plugin.name, plugin.own_status(*about))
+    return fields | {told.OWN: own.told}
+
+
+@contextmanager
+def _telling_nothing_on_a_fault(plugin: Plugin, point: str, unit: Unit) -> Iterator[None]:
+    try:
+        with guarded(plugin, point):
+            yield
+    except PluginError as e:
+        LOG.error("%s", e, extra={"object": "/".join(unit.key)})  # noqa: TRY400 - it says where
 
 
 def telling(profiles: Mapping[str, Profile]) -> Fields:

@@ -334,7 +334,30 @@ class ReservedShare(msgspec.Struct, frozen=True):
         return tuple(share for share in found if 0 < share.replicas <= MOST_UNITS)
 
 
-class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
+class ToldByPlugins(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of Workload.status that plugins tell; those of other packages below `plugins`."""
+
+    policy_ref: dict[str, Any] | None = None
+    overrides: list[Any] | None = None
+    reservations: Any = None
+    """`ReservedShare.read` reads it."""
+    plugins: dict[str, dict[str, Any]] = {}
+
+    def says(self, fields: Mapping[str, Any]) -> bool:
+        """Whether these fields, by their JSON names, stand there as given."""
+        return all(
+            msgspec.to_builtins(getattr(self, TOLD_BY_PLUGINS[name])) == value
+            for name, value in fields.items()
+        )
+
+
+TOLD_BY_PLUGINS: Mapping[str, str] = dict(
+    zip(ToldByPlugins.__struct_encode_fields__, ToldByPlugins.__struct_fields__, strict=True)
+)
+"""The attribute of each of these fields by its JSON name."""
+
+
+class WorkloadStatus(ToldByPlugins, frozen=True, rename="camel"):
     """Workload.status, as far as the controller reads it back."""
 
     state: str = ""
@@ -351,27 +374,11 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     history: list[Any] = []
     why: bytes = b""
     """The three above as `controller.model.why` packs them, once the Workload is compiled."""
-    policy_ref: dict[str, Any] | None = None
-    overrides: list[Any] | None = None
-    reservations: Any = None
-    """`ReservedShare.read` reads it."""
     limits: list[ClusterLimit] = []
     footprint: Footprint = Footprint()
     decision: DecisionRef = DecisionRef()
     review: Review = Review()
     conditions: list[dict[str, Any]] = []
-
-    def says(self, fields: Mapping[str, Any]) -> bool:
-        """Whether these fields, by their JSON names, stand there as given."""
-        return all(
-            msgspec.to_builtins(getattr(self, _ATTRIBUTES[name])) == value
-            for name, value in fields.items()
-        )
-
-
-_ATTRIBUTES = dict(
-    zip(WorkloadStatus.__struct_encode_fields__, WorkloadStatus.__struct_fields__, strict=True)
-)
 
 
 class Workload(Object, frozen=True):

@@ -19,7 +19,7 @@ from crds.fields.affinity import (
     WorkloadAffinity,
 )
 from crds.fields.labels import Toleration
-from crds.fields.shares import Placement
+from crds.fields.shares import Placement, PluginsTold
 from crds.fields.why import DecisionReference, PlacementChange, PlacementReasons, ReasonCount
 from crds.names import DEFAULT_SCHEDULER
 
@@ -93,5 +93,7 @@ class PlacementStatus(Model):
 
     Writer: controller; for an external scheduler that writes none: propagator.
     """
+    plugins: PluginsTold = Field(default_factory=dict)
+    """What plugins of other packages tell, by their names. Writer: controller, with placements."""
     decision: DecisionReference | None = None
     """What the placements were decided on. Writer: controller."""

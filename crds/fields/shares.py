@@ -51,6 +51,12 @@ class PolicyReference(Model):
     """Its name, in this namespace."""
 
 
+MOST_PLUGINS = 32
+"""Plugins of other packages that tell something of one placement."""
+PluginsTold = Annotated[dict[str, dict[str, Any]], Field(max_length=MOST_PLUGINS)]
+"""By plugin an object of whatever form. The controller holds each to 4 KiB, all to 16 KiB."""
+
+
 class ClusterShare(Model):
     """How one cluster is doing. Writer: propagator."""
 

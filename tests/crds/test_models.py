@@ -96,6 +96,7 @@ STATUS = {
     ],
     "serviceExternalIP": "192.0.2.7",
     "policyRef": {"name": "demo"},
+    "plugins": {"Licences": {"pool": "blue", "seats": {"taken": 2, "of": [1, "two", 2.5, True]}}},
     "decision": {"hash": "4f", "time": "2026-01-02T03:04:05Z"},
     "footprint": {"clusters": "member-a,host", "kinds": "apps/v1/Deployment"},
     "review": {"generation": 3, "refusal": "spec.manifests: not allowed"},

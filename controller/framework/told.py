@@ -1,0 +1,97 @@
+"""What plugins tell in a Workload's status, held to what a status can keep.
+
+Told is what the hub gives back as it was given: otherwise it would be written again and again. So
+an object has no None (a merge patch takes such a field away), no number that JSON has no words for,
+and a size that leaves room for the placements, which are written with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from controller.model.objects import TOLD_BY_PLUGINS
+from crds.fields.shares import MOST_PLUGINS
+from machinery.types.bounds import KIB
+
+MOST_BYTES = 4 * KIB
+"""Of what one plugin tells of its own, as JSON."""
+MOST_BYTES_TOGETHER = 16 * KIB
+"""Of what all of them tell of one Workload, as JSON."""
+MOST_DEPTH = 16
+OWN = "plugins"
+"""The field that holds what plugins tell of their own, by their names."""
+_INT64 = 2**63
+
+
+def fields_of(said: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields that a plugin tells. Raises ValueError for one that is not a plugin's to tell."""
+    for name in said:
+        if name not in TOLD_BY_PLUGINS or name == OWN:
+            known = ", ".join(sorted(TOLD_BY_PLUGINS.keys() - {OWN}))
+            raise ValueError(f"status.{name} is no field that plugins tell, those are {known}")
+    return said
+
+
+class Own:
+    """What plugins tell of one Workload below `status.plugins`."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, Mapping[str, Any]] = {}
+        self._left = MOST_BYTES_TOGETHER
+
+    def add(self, plugin: str, said: Mapping[str, Any]) -> None:
+        """What that plugin tells; nothing for an empty object.
+
+        Raises TypeError or ValueError for what no status can keep.
+        """
+        value = _plain(said, MOST_DEPTH)
+        if not isinstance(value, dict):
+            raise TypeError(f"an object is wanted, found {type(said).__name__}")
+        if not value:
+            return
+        size = len(msgspec.json.encode(value))
+        if size > MOST_BYTES:
+            raise ValueError(f"{size} bytes, {MOST_BYTES} are the most that one plugin tells")
+        if size > self._left or len(self.told) == MOST_PLUGINS:
+            most = f"{MOST_BYTES_TOGETHER} bytes of {MOST_PLUGINS} plugins"
+            raise ValueError(f"{size} bytes more, {most} are the most that all tell together")
+        self._left -= size
+        self.told[plugin] = value
+
+
+def merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """The merge patch (RFC 7386) that makes one object of the other; empty where they are alike."""
+    patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        old = before.get(name)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            if inside := merging(old, value):
+                patch[name] = inside
+        elif name not in before or old != value:
+            patch[name] = value
+    return patch
+
+
+def _plain(value: Any, depth: int) -> Any:
+    """The value as JSON has it."""
+    if not depth:
+        raise ValueError(f"more than {MOST_DEPTH} levels")
+    match value:
+        case None | bool() | str():
+            return value
+        case int() if -_INT64 <= value < _INT64:
+            return int(value)
+        case float() if math.isfinite(value):
+            return float(value)
+        case Mapping():
+            if not all(isinstance(name, str) for name in value):
+                raise TypeError("the names of fields are strings")
+            return {n: _plain(v, depth - 1) for n, v in value.items() if v is not None}
+        case list() | tuple():
+            return [_plain(each, depth - 1) for each in value]
+        case _:
+            raise TypeError(f"{value!r:.60} is no value that a status keeps")
