@@ -116,9 +116,9 @@ def status_fields(
     for plugin in profile.telling:
         with _telling_nothing_on_a_fault(plugin, "StatusFields", unit):
             fields.update(told.fields_of(plugin.status_fields(*about)))
-    for plugin in profile.telling_own:
-        with _telling_nothing_on_a_fault(plugin, "OwnStatus", unit):
-            own.add(plugin.name, plugin.own_status(*about))
+    for each in profile.telling_own:
+        with _telling_nothing_on_a_fault(each, "OwnStatus", unit):
+            own.add(each.name, each.own_status(*about))
     return fields | {told.OWN: own.told}
 
 
