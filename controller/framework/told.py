@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from controller.model.objects import TOLD_BY_PLUGINS
+from controller.model.told import TOLD_BY_PLUGINS
 from crds.fields.shares import MOST_PLUGINS
 from machinery.types.bounds import KIB
 

@@ -7,13 +7,13 @@ templates cost the memory of a thousand small records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from controller.model.told import ToldByPlugins
 from crds.names import LABEL_CLUSTER
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Object
@@ -332,29 +332,6 @@ class ReservedShare(msgspec.Struct, frozen=True):
             with suppress(msgspec.ValidationError):
                 found.append(msgspec.convert(each, ReservedShare))
         return tuple(share for share in found if 0 < share.replicas <= MOST_UNITS)
-
-
-class ToldByPlugins(msgspec.Struct, frozen=True, rename="camel"):
-    """The fields of Workload.status that plugins tell; those of other packages below `plugins`."""
-
-    policy_ref: dict[str, Any] | None = None
-    overrides: list[Any] | None = None
-    reservations: Any = None
-    """`ReservedShare.read` reads it."""
-    plugins: dict[str, dict[str, Any]] = {}
-
-    def says(self, fields: Mapping[str, Any]) -> bool:
-        """Whether these fields, by their JSON names, stand there as given."""
-        return all(
-            msgspec.to_builtins(getattr(self, TOLD_BY_PLUGINS[name])) == value
-            for name, value in fields.items()
-        )
-
-
-TOLD_BY_PLUGINS: Mapping[str, str] = dict(
-    zip(ToldByPlugins.__struct_encode_fields__, ToldByPlugins.__struct_fields__, strict=True)
-)
-"""The attribute of each of these fields by its JSON name."""
 
 
 class WorkloadStatus(ToldByPlugins, frozen=True, rename="camel"):
