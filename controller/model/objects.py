@@ -334,7 +334,7 @@ class ReservedShare(msgspec.Struct, frozen=True):
         return tuple(share for share in found if 0 < share.replicas <= MOST_UNITS)
 
 
-class WorkloadStatus(ToldByPlugins, frozen=True, rename="camel"):
+class WorkloadStatus(ToldByPlugins, msgspec.Struct, frozen=True, rename="camel"):
     """Workload.status, as far as the controller reads it back."""
 
     state: str = ""
