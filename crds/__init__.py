@@ -17,6 +17,7 @@ FILES = (
     "workload.yaml",
     "workloadpolicy.yaml",
     "workloadspread.yaml",
+    "reservation.yaml",
     "admission.yaml",
 )
 """The generated manifests, in the order in which they are applied."""

@@ -11,6 +11,7 @@ from typing import Any
 from crds.base import Kind
 from crds.membercluster import MemberCluster
 from crds.names import GROUP, VERSION
+from crds.reservation import Reservation
 from crds.schema import structural
 from crds.workload import Workload
 from crds.workloadpolicy import WorkloadPolicy
@@ -59,6 +60,15 @@ WORKLOAD_SPREAD_COLUMNS = (
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
     ("Age", "date", ".metadata.creationTimestamp", 0),
     ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason', 1),
+)
+
+RESERVATION_COLUMNS = (
+    ("Phase", "string", ".status.phase", 0),
+    ("Cluster", "string", ".status.clusterName", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Allocated", "string", ".status.allocated", 1),
+    ("Owners", "integer", ".status.owners", 1),
+    ("Expires", "string", ".spec['expires','ttl']", 1),
 )
 
 WORKLOAD_SCALE = {
@@ -113,6 +123,18 @@ def workloadspread() -> Manifest:
         short="ws",
         scope="Namespaced",
         columns=WORKLOAD_SPREAD_COLUMNS,
+        subresources={"status": {}},
+    )
+
+
+def reservation() -> Manifest:
+    """The CRD of Reservation."""
+    return _definition(
+        Reservation,
+        plural="reservations",
+        short="rsv",
+        scope="Namespaced",
+        columns=RESERVATION_COLUMNS,
         subresources={"status": {}},
     )
 

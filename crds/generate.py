@@ -28,6 +28,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         "workload.yaml": [definition.workload()],
         "workloadpolicy.yaml": [definition.workloadpolicy()],
         "workloadspread.yaml": [definition.workloadspread()],
+        "reservation.yaml": [definition.reservation()],
         "admission.yaml": policies.manifests(),
     }
 

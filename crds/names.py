@@ -112,6 +112,9 @@ MARKS_ADMISSION_POLICY = f"workloadmarks.{GROUP}"
 POLICY_ADMISSION_POLICY = f"workloadpolicies.{GROUP}"
 """The name of the mutating policy of WorkloadPolicies, and of its binding."""
 
+RESERVATION_ADMISSION_POLICY = f"reservations.{GROUP}"
+"""The name of the validating policy of Reservations, and of its binding."""
+
 FORBIDDEN_NAMESPACE_PREFIX = "kube-"
 
 

@@ -22,7 +22,13 @@ from crds.base import (
     listmap,
 )
 from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
-from crds.fields.shares import ClusterReference, ClusterShare, PolicyReference
+from crds.fields.shares import (
+    MOST_RESERVED_SHARES,
+    ClusterReference,
+    ClusterShare,
+    PolicyReference,
+    ReservedShare,
+)
 from crds.fields.template import (
     ConnectionResource,
     Footprint,
@@ -211,6 +217,8 @@ class WorkloadStatus(PlacementStatus):
 
     The propagator honours it with the placements of any writer.
     """
+    reservations: list[ReservedShare] = atomic(MOST_RESERVED_SHARES)
+    """Which units lie in the room of which Reservations. Writer: controller, with placements."""
     cluster_ref: ClusterReference | None = None
     """The cluster, where there is exactly one. Writer: controller."""
     clusters: list[ClusterShare] = atomic(10000)

@@ -11,8 +11,9 @@ clusterscopedobjects.stowage.dev for every guarded kind that it brings along (`c
 checks are made at the cluster's level: a Role in a tenant's own namespace cannot grant them. It
 also refuses labels and annotations that are Stowage's own (`reserved`).
 
-A second validating policy keeps the propagator's notes on a Workload from being invented. A last
-one brings a WorkloadPolicy's allocationMethod and its alias together (Ignore).
+A second validating policy keeps the propagator's notes on a Workload from being invented. Another
+one keeps a tenant's Reservation from naming owners of other tenants, whose units would be drawn to
+where it is. A last one brings a WorkloadPolicy's allocationMethod and its alias together (Ignore).
 
 All look at the objects themselves, never at their status or scale, so that no write of our own
 processes depends on them; an update that leaves the spec alone is not looked at, and one that keeps
@@ -38,6 +39,7 @@ from crds.names import (
     GROUP,
     MARKS_ADMISSION_POLICY,
     POLICY_ADMISSION_POLICY,
+    RESERVATION_ADMISSION_POLICY,
     SYSTEM_NAMESPACE,
     TARGET_NAMESPACES,
     VERB_USE,
@@ -53,6 +55,10 @@ MARKS = (ANNOTATION_KINDS, ANNOTATION_CLUSTERS, ANNOTATION_ORDINALS)
 NAMESPACE_TEXT = "the object's namespace must be the target namespace; leave it out"
 REPLICAS_TEXT = "must be a whole number that is not negative"
 LIMIT_TEXT = f"at most {FOREIGN_LIMIT} namespaces other than the Workload's own; split the Workload"
+OWNER_TEXT = (
+    "owners are Workloads of the Reservation's own namespace; leave the namespace out, or make the "
+    f"Reservation in {SYSTEM_NAMESPACE}"
+)
 
 _WORTH_A_LOOK = {
     "name": "worth-a-look",
@@ -77,6 +83,8 @@ def manifests() -> list[Manifest]:
         binding("Validating", MARKS_ADMISSION_POLICY),
         mutating.method_policy(),
         binding("Mutating", POLICY_ADMISSION_POLICY),
+        reservation_policy(),
+        binding("Validating", RESERVATION_ADMISSION_POLICY),
     ]
 
 
@@ -253,3 +261,24 @@ def marks_policy() -> Manifest:
         ],
     }
     return policy("Validating", spec, name=MARKS_ADMISSION_POLICY)
+
+
+def reservation_policy() -> Manifest:
+    """Whose Workloads a Reservation may be for: of its own namespace, or whoever runs Stowage."""
+    foreign = " || ".join(
+        f"(has(o.{field}) && has(o.{field}.namespace) && o.{field}.namespace != request.namespace)"
+        for field in ("object", "controller")
+    )
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConditions": [
+            {"name": "of-a-tenant", "expression": f"request.namespace != '{SYSTEM_NAMESPACE}'"}
+        ],
+        "validations": [
+            {
+                "expression": f"!object.spec.owners.exists(o, {foreign})",
+                "message": f"spec.owners: {OWNER_TEXT}",
+            }
+        ],
+    }
+    return policy("Validating", spec, name=RESERVATION_ADMISSION_POLICY, plural="reservations")

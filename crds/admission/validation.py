@@ -21,6 +21,7 @@ from crds.admission.policies import (
     FOREIGN_LIMIT,
     LIMIT_TEXT,
     NAMESPACE_TEXT,
+    OWNER_TEXT,
     REPLICAS_TEXT,
 )
 from crds.base import FORBIDDEN_TEXT, Kind
@@ -34,13 +35,15 @@ from crds.names import (
     LABEL_POLICY,
     NORMALISED_PREFIX,
     POLICY_ALIASES,
+    SYSTEM_NAMESPACE,
     TARGET_NAMESPACES,
     VERB_USE,
     forbidden_namespace,
 )
+from crds.reservation import Reservation
 from crds.workload import Workload
 from crds.workloadpolicy import AllocationMethod, WorkloadPolicy
-from crds.workloadspread import WorkloadSpread, WorkloadSpreadSpec
+from crds.workloadspread import WorkloadSpread
 
 Json = Mapping[str, Any]
 
@@ -141,13 +144,12 @@ def policy_violations(policy: Json) -> list[str]:
 
 def spread_violations(spread: Json, before: Json | None = None) -> list[str]:
     """Everything that is wrong with a WorkloadSpread, also as an edit of the one before."""
-    wrong = _wrong_form(spread, WorkloadSpread)
-    if wrong or before is None or _wrong_form(before, WorkloadSpread):
-        return wrong
-    new, old = (WorkloadSpreadSpec.model_validate(each["spec"]) for each in (spread, before))
-    return [
-        f"spec.{rule.field}: {rule.text}" for rule in new.transitions if not rule.holds(new, old)
-    ]
+    return _wrong_form_or_edit(WorkloadSpread, spread, before)
+
+
+def reservation_violations(reservation: Json, before: Json | None = None) -> list[str]:
+    """Everything that is wrong with a Reservation, also as an edit of the one before."""
+    return _wrong_form_or_edit(Reservation, reservation, before) or [*_foreign_owners(reservation)]
 
 
 def normalised_policy(policy: Json) -> dict[str, Any]:
@@ -165,6 +167,32 @@ def _wrong_form(thing: Json, kind: type[Kind] = Workload) -> list[str]:
     except ValidationError as error:
         return [_described(fault) for fault in error.errors(include_url=False)]
     return []
+
+
+def _wrong_form_or_edit(
+    kind: type[WorkloadSpread | Reservation], thing: Json, before: Json | None
+) -> list[str]:
+    wrong = _wrong_form(thing, kind)
+    if wrong or before is None or _wrong_form(before, kind):
+        return wrong
+    new, old = (
+        kind.model_validate({key: each[key] for key in each if key != "status"}).spec
+        for each in (thing, before)
+    )
+    return [
+        f"spec.{rule.field}: {rule.text}" for rule in new.transitions if not rule.holds(new, old)
+    ]
+
+
+def _foreign_owners(reservation: Json) -> Iterator[str]:
+    own = _own_namespace(reservation)
+    if own == SYSTEM_NAMESPACE:
+        return
+    for owner in reservation["spec"]["owners"]:
+        named = ((owner.get(field) or {}).get("namespace") for field in ("object", "controller"))
+        if any(name not in (None, own) for name in named):
+            yield f"spec.owners: {OWNER_TEXT}"
+            return
 
 
 def _described(fault: Any) -> str:

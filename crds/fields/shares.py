@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from crds.base import Count, DnsName, Int64, Model, Timestamp, Version
+from crds.base import Count, DnsLabel, DnsName, Int64, Model, Timestamp, Version
 
 
 class ShareState(StrEnum):
@@ -31,6 +31,25 @@ class Placement(Model):
     """The MemberCluster's name."""
     replicas: Count
     """Its units."""
+
+
+MOST_RESERVED_SHARES = 1024
+"""Reservations, times clusters, that one Workload may be inside of."""
+
+
+class ReservedShare(Model):
+    """Units of a share that lie in the room of a Reservation."""
+
+    namespace: DnsLabel
+    """The Reservation's namespace."""
+    name: DnsName
+    """Its name."""
+    uid: Annotated[str, Field(max_length=128)]
+    """Its UID: one that was made anew by the same name is another one."""
+    cluster: DnsName
+    """The MemberCluster's name."""
+    replicas: Count
+    """How many of the units there."""
 
 
 class ClusterReference(Model):

@@ -46,13 +46,13 @@ _CUSTOM = r"^[a-z0-9-]+(\.[a-z0-9-]+)+/v[a-z0-9]+$"
 _CEL_CUSTOM = _CUSTOM.replace("\\", "\\\\")
 
 
-class _Open(Model):
+class Open(Model):
     """A part that keeps what it does not know."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class TemplateMeta(_Open):
+class TemplateMeta(Open):
     """metadata of an object that goes to the members."""
 
     name: DnsName | None = None
@@ -68,7 +68,7 @@ class ManifestMeta(TemplateMeta):
     """Its name there."""
 
 
-class Carried(_Open):
+class Carried(Open):
     """What every object that goes to the members must say."""
 
     api_version: Annotated[str, Field(min_length=1, max_length=317, pattern=_API_VERSION)]

@@ -101,6 +101,7 @@ def _stowage(plural: str, kind: str, *, namespaced: bool = True) -> Resource:
 WORKLOADS = _stowage("workloads", "Workload")
 WORKLOAD_POLICIES = _stowage("workloadpolicies", "WorkloadPolicy")
 WORKLOAD_SPREADS = _stowage("workloadspreads", "WorkloadSpread")
+RESERVATIONS = _stowage("reservations", "Reservation")
 MEMBER_CLUSTERS = _stowage("memberclusters", "MemberCluster", namespaced=False)
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

@@ -43,6 +43,7 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("CustomResourceDefinition", "workloads.stowage.dev"),
         ("CustomResourceDefinition", "workloadpolicies.stowage.dev"),
         ("CustomResourceDefinition", "workloadspreads.stowage.dev"),
+        ("CustomResourceDefinition", "reservations.stowage.dev"),
         ("MutatingAdmissionPolicy", names.ADMISSION_POLICY),
         ("MutatingAdmissionPolicyBinding", names.ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.ADMISSION_POLICY),
@@ -51,6 +52,8 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("ValidatingAdmissionPolicyBinding", names.MARKS_ADMISSION_POLICY),
         ("MutatingAdmissionPolicy", names.POLICY_ADMISSION_POLICY),
         ("MutatingAdmissionPolicyBinding", names.POLICY_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicy", names.RESERVATION_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicyBinding", names.RESERVATION_ADMISSION_POLICY),
     ]
 
 

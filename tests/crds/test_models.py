@@ -33,6 +33,9 @@ STATUS = {
     "readySummary": "4/6",
     "selector": "app=demo",
     "placements": [{"cluster": "member-a", "replicas": 1}, {"cluster": "host", "replicas": 3}],
+    "reservations": [
+        {"namespace": "shop", "name": "peak", "uid": "u1", "cluster": "host", "replicas": 2}
+    ],
     "overrides": [
         {
             "name": "normal",

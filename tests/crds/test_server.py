@@ -14,7 +14,11 @@ FULL = yaml.safe_load((Path(__file__).parent / "full.yaml").read_text())
 def test_the_policies_and_kinds_are_taken_without_a_warning(hub):
     policy = json.loads(hub.kubectl("get", "validatingadmissionpolicy", "-o", "json"))["items"]
     names = [p["metadata"]["name"] for p in policy]
-    assert names == ["workloadmarks.stowage.dev", "workloads.stowage.dev"]
+    assert names == [
+        "reservations.stowage.dev",
+        "workloadmarks.stowage.dev",
+        "workloads.stowage.dev",
+    ]
     for each in policy:
         assert not each.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
     for crd in json.loads(hub.kubectl("get", "crd", "-o", "json"))["items"]:
@@ -184,6 +188,7 @@ def test_short_names_and_category(hub):
     listed = hub.kubectl("api-resources", "--api-group=stowage.dev", "--no-headers")
     assert sorted(line.split()[:2] for line in listed.splitlines()) == [
         ["memberclusters", "mc"],
+        ["reservations", "rsv"],
         ["workloadpolicies", "wlp"],
         ["workloads", "wl"],
         ["workloadspreads", "ws"],

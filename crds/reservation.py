@@ -1,0 +1,364 @@
+"""Reservation: room on clusters that is held until its owners come, and is theirs alone.
+
+The spec is the user's; the whole status has one writer, the controller. It is placed as a Workload
+is, by the same rules and with the same record of it; which Workloads are inside stands in their own
+status (`Workload.status.reservations`). `crds/reservation.yaml` is generated from this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from pydantic.functional_validators import AfterValidator
+from pydantic_core import PydanticCustomError
+
+from crds.base import (
+    ATOMIC,
+    Condition,
+    Count,
+    DnsLabel,
+    DnsName,
+    Flag,
+    Kind,
+    LabelMap,
+    Model,
+    Positive,
+    Quantity,
+    Resources,
+    Rule,
+    Transition,
+    atomic,
+    listmap,
+)
+from crds.fields.labels import (
+    RESERVED_TEXT,
+    USERS_LABELS,
+    LabelSelector,
+    cel_reserved,
+    reserved,
+)
+from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
+from crds.fields.template import Open
+from crds.names import API_VERSION
+
+MOST_OWNERS = 32
+MOST_CONTAINERS = 32
+MOST_NAMED_OWNERS = 100
+
+TTL = r"^(0|([0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m|h))+)$"
+"""Durations as Kubernetes writes them. So few digits that no sum of them leaves the calendar."""
+_MOMENT = (
+    r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(\.[0-9]{1,6})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$"
+)
+
+
+class Hold(StrEnum):
+    """Who keeps the room free."""
+
+    BOOKS = "Books"
+    MEMBER = "Member"
+
+
+class ReservationPhase(StrEnum):
+    """status.phase: how far it has come. The last two are the end: it holds nothing any more."""
+
+    PENDING = "Pending"
+    AVAILABLE = "Available"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class ReservationCondition(StrEnum):
+    """The condition types of a Reservation; the first one is that of every placement."""
+
+    SCHEDULED = "Scheduled"
+    READY = "Ready"
+
+
+class ReservationReadyReason(StrEnum):
+    """Reasons of Ready. AVAILABLE is the one that is good."""
+
+    AVAILABLE = "Available"
+    PENDING = "Pending"
+    """No unit has a cluster."""
+    SHORT = "Short"
+    """A cluster has less free than is held there."""
+    EXPIRED = "Expired"
+    CLUSTER_LOST = "ClusterLost"
+    """Its clusters are gone, and no other one has room for it."""
+    SUCCEEDED = "Succeeded"
+    """It serves only once, and did."""
+
+
+# --- rules: each once in CEL, for the API server, and once in Python ------------------------------
+
+
+def _moment(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError as e:
+        told = "not a moment; write it as 2026-01-02T03:04:05Z"
+        raise PydanticCustomError("moment", told) from e
+    return text
+
+
+Moment = Annotated[
+    str,
+    Field(max_length=64, pattern=_MOMENT, json_schema_extra={"format": "date-time"}),
+    AfterValidator(_moment),
+]
+"""`2026-01-02T03:04:05Z`, as RFC 3339 has it."""
+
+
+def _amounts(field: str) -> Rule:
+    """The amounts of that field are nothing or more; what is text has a pattern that says so."""
+
+    def holds(part: Any) -> bool:
+        amounts: Mapping[str, Any] = getattr(part, field)
+        return all(not isinstance(n, int) or n >= 0 for n in amounts.values())
+
+    each = f"self.{field}"
+    cel = f"!has({each}) || {each}.all(k, type({each}[k]) != int || {each}[k] >= 0)"
+    return Rule(field, "must not be negative; ask for nothing or more", cel, holds)
+
+
+def _own_labels(labels: Mapping[str, str]) -> bool:
+    return not any(reserved(key) and key not in USERS_LABELS for key in labels)
+
+
+def _one_namespace(owner: Any) -> bool:
+    named = {each.namespace for each in (owner.object, owner.controller) if each is not None}
+    return len(named - {None}) < 2
+
+
+class PodResources(Open):
+    """What a container asks for."""
+
+    rules = (_amounts("requests"), _amounts("limits"))
+
+    requests: Annotated[dict[str, Quantity], Field(max_length=32)] = Field(default_factory=dict)
+    """Amounts that are held for it."""
+    limits: Annotated[dict[str, Quantity], Field(max_length=32)] = Field(default_factory=dict)
+    """A limit without a request is the request."""
+
+
+class Container(Open):
+    """One of a unit's containers; of it, what it asks for is read."""
+
+    resources: PodResources | None = None
+    """What it asks for."""
+
+
+Containers = Annotated[list[Container], Field(max_length=MOST_CONTAINERS, json_schema_extra=ATOMIC)]
+
+
+class PodSpec(Open):
+    """What a unit asks for, and on which nodes; a pod's spec, of which only this is read."""
+
+    rules = (_amounts("overhead"),)
+
+    containers: Annotated[
+        list[Container],
+        Field(min_length=1, max_length=MOST_CONTAINERS, json_schema_extra=ATOMIC),
+    ]
+    """Its containers; their requests add up."""
+    init_containers: Containers = Field(default_factory=list)
+    """Containers before these, and sidecars."""
+    resources: PodResources | None = None
+    """What the pod asks for as a whole."""
+    overhead: Annotated[dict[str, Quantity], Field(max_length=32)] = Field(default_factory=dict)
+    """What running it costs beside."""
+    node_selector: LabelMap = Field(default_factory=dict)
+    """Labels that a node must have."""
+
+
+class PodMeta(Open):
+    """metadata of a unit."""
+
+    rules = (
+        Rule(
+            field="labels",
+            text=RESERVED_TEXT,
+            cel=f"!has(self.labels) || !self.labels.exists(k, {cel_reserved('k')}"
+            f" && !(k in {list(USERS_LABELS)}))",
+            holds=lambda m: _own_labels(m.labels),
+        ),
+    )
+
+    labels: LabelMap = Field(default_factory=dict)
+    """Labels that it is known by, to rules and policies."""
+
+
+class PodTemplate(Model):
+    """A unit: a pod that asks for as much."""
+
+    metadata: PodMeta | None = None
+    """Its labels."""
+    spec: PodSpec
+    """What it asks for."""
+
+
+class OwnerObject(Model):
+    """A Workload by its name."""
+
+    rules = (
+        Rule(
+            field="kind",
+            text=f"must be Workload, of {API_VERSION}; an object that a Workload brings along, "
+            "or that owns Workloads, is named by controller",
+            cel=f"self.kind == 'Workload' && (!has(self.apiVersion) || self.apiVersion =="
+            f" '{API_VERSION}')",
+            holds=lambda o: o.kind == "Workload" and o.api_version in (None, API_VERSION),
+        ),
+    )
+
+    api_version: Annotated[str, Field(max_length=317)] | None = None
+    """stowage.dev/v1alpha1."""
+    kind: Annotated[str, Field(max_length=63)] = "Workload"
+    """Workload."""
+    namespace: DnsLabel | None = None
+    """Its namespace; the Reservation's own when unset."""
+    name: DnsName
+    """Its name."""
+    uid: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    """Its UID; any when unset."""
+
+
+class OwnerController(Model):
+    """What stands behind a Workload: its controlling owner, or the object of its template."""
+
+    api_version: Annotated[str, Field(min_length=1, max_length=317)] | None = None
+    """Group and version, such as apps/v1; any when unset."""
+    kind: Annotated[str, Field(min_length=1, max_length=63)]
+    """The kind, such as Deployment."""
+    namespace: DnsLabel | None = None
+    """The Workload's namespace; the Reservation's own when unset."""
+    name: DnsName
+    """Its name."""
+    uid: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    """Its UID; any when unset."""
+
+
+class Owner(Model):
+    """Workloads that the room is for: all that is given must hold."""
+
+    rules = (
+        Rule(
+            field="object",
+            text="give object, controller or labelSelector: an empty owner is nobody",
+            cel="has(self.object) || has(self.controller) || has(self.labelSelector)",
+            holds=lambda o: any((o.object, o.controller, o.label_selector)),
+        ),
+        Rule(
+            field="controller",
+            text="must name the same namespace as object: a Workload is in one alone",
+            cel="!has(self.object) || !has(self.controller) || !has(self.object.__namespace__)"
+            " || !has(self.controller.__namespace__)"
+            " || self.object.__namespace__ == self.controller.__namespace__",
+            holds=_one_namespace,
+        ),
+    )
+
+    object: OwnerObject | None = None
+    """A Workload by its name."""
+    controller: OwnerController | None = None
+    """What a Workload belongs to, or carries."""
+    label_selector: LabelSelector | None = None
+    """Workloads by their labels or those of their units; an empty selector means all."""
+
+
+class ReservationSpec(PlacementRules):
+    """What is held, for whom, and for how long."""
+
+    rules = (
+        Rule(
+            field="spreadConstraints",
+            text="minDomains above 1 never holds where all units go to one cluster: remove it, or "
+            "set spec.distribution to Divided or Duplicated",
+            cel="self.distribution != 'Single' || !has(self.spreadConstraints)"
+            " || self.spreadConstraints.all(c, !has(c.minDomains) || c.minDomains <= 1)",
+            holds=lambda s: (
+                s.distribution is not Distribution.SINGLE
+                or all((c.min_domains or 1) <= 1 for c in s.spread_constraints)
+            ),
+        ),
+    )
+    transitions = (
+        Transition(
+            field="template",
+            text="cannot be changed; make a new Reservation for units that ask for something else",
+            cel="self.template == oldSelf.template",
+            holds=lambda new, old: new.template == old.template,
+        ),
+    )
+
+    template: PodTemplate
+    """A unit of what is held. It cannot be changed."""
+    replicas: Positive = 1
+    """How many units are held."""
+    distribution: Distribution = Distribution.DIVIDED
+    """Divided: split. Single: all on the best cluster. Duplicated: all on each that matches."""
+    owners: Annotated[
+        list[Owner], Field(min_length=1, max_length=MOST_OWNERS, json_schema_extra=ATOMIC)
+    ]
+    """Whom it is held for, ORed: Workloads of this namespace, of others in stowage-system alone."""
+    allocate_once: Flag = True
+    """Its first owner is its last: what that one does not take is free for everybody."""
+    ttl: Annotated[str, Field(max_length=32, pattern=TTL)] = "24h"
+    """For how long after its creation it is held, such as 24h; 0 means for ever."""
+    expires: Moment | None = None
+    """Until when it is held, whatever ttl says."""
+    hold: Hold = Hold.BOOKS
+    """Books: other Workloads are kept out. Member: placeholder pods keep everybody out."""
+
+
+class CurrentOwner(Model):
+    """A Workload that is inside."""
+
+    kind: Literal["Workload"] = "Workload"
+    """Workload."""
+    namespace: DnsLabel
+    """Its namespace."""
+    name: DnsName
+    """Its name."""
+    uid: Annotated[str, Field(max_length=128)]
+    """Its UID."""
+    cluster: DnsName
+    """Where."""
+    replicas: Count
+    """How many of its units there."""
+
+
+class ReservationStatus(PlacementStatus):
+    """What became of it. Writer of every field: controller."""
+
+    phase: ReservationPhase | None = None
+    """How far it has come. Writer: controller."""
+    cluster_name: Annotated[str, Field(max_length=4096)] | None = None
+    """Its cluster, or the names of them joined by commas. Writer: controller."""
+    allocatable: Resources = Field(default_factory=dict)
+    """What is reserved, over all clusters. Writer: controller."""
+    allocated: Resources = Field(default_factory=dict)
+    """What of it is in use. Writer: controller."""
+    current_owners: list[CurrentOwner] = atomic(MOST_NAMED_OWNERS)
+    """Who is inside; of more than it holds, the first by name. Writer: controller."""
+    owners: Count | None = None
+    """How many Workloads are inside. Writer: controller."""
+    conditions: list[Condition] = listmap("type", most=32)
+    """Scheduled, Failed and Ready. Writer: controller."""
+
+
+class Reservation(Kind):
+    """Room on clusters that is held for its owners."""
+
+    api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
+    kind: Literal["Reservation"] = "Reservation"
+    spec: ReservationSpec
+    """What is held, for whom, and for how long."""
+    status: ReservationStatus | None = None
+    """What became of it."""

@@ -1,0 +1,287 @@
+"""Reservation: what is refused, alike by a real API server and in Python, what is taken and filled in."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crds.admission import validation
+
+HERE = Path(__file__).parent
+BASE: dict[str, Any] = {
+    "apiVersion": "stowage.dev/v1alpha1",
+    "kind": "Reservation",
+    "metadata": {"name": "demo", "namespace": "default"},
+    "spec": {
+        "template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "4"}}}]}},
+        "owners": [{"object": {"kind": "Workload", "name": "demo"}}],
+    },
+}
+CASES = yaml.safe_load((HERE / "reservations_refused.yaml").read_text())
+LARGE = {
+    "OWNERS-33": [{"object": {"name": f"demo-{n}"}} for n in range(33)],
+    "CONTAINERS-33": {"spec": {"containers": [{}] * 33}},
+}
+CREATED = "created (server dry run)\n"
+
+
+def reservation(**spec: Any) -> dict[str, Any]:
+    body = copy.deepcopy(BASE)
+    for field, value in spec.items():
+        if value is None:
+            del body["spec"][field]
+        else:
+            body["spec"][field] = LARGE[value] if str(value) in LARGE else value
+    return body
+
+
+def of(tenant: Any, **spec: Any) -> dict[str, Any]:
+    return reservation(**spec) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
+
+
+def dry(hub: Any, body: dict[str, Any]) -> str:
+    return hub.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(body), check=False)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case["name"], marks=pytest.mark.proves(*case["proves"]))
+        for case in CASES
+    ],
+)
+def test_the_api_server_and_python_refuse_alike_name_the_field_and_say_what_to_do(hub, case):
+    answer = dry(hub, reservation(**case["spec"]))
+    assert CREATED not in answer
+    assert case["field"] in answer
+    assert case.get("says", "") in answer
+    found = validation.reservation_violations(reservation(**case["spec"]))
+    assert any(case["field"] in text and case.get("says", "") in text for text in found), found
+
+
+REQUIREMENTS = [
+    {"key": "a", "operator": "In", "values": ["b", "c"]},
+    {"key": "a", "operator": "DoesNotExist"},
+]
+TEMPLATE = {
+    "metadata": {"labels": {"app": "demo", "stowage.dev/workload-policy": "demo"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "resources": {"limits": {"cpu": 1, "memory": "1.5Gi"}, "claims": [{"name": "gpu"}]},
+                "ports": [{"containerPort": 80, "hostPort": 8080}],
+            }
+        ],
+        "initContainers": [{"name": "side", "restartPolicy": "Always"}],
+        "overhead": {"cpu": "10m"},
+        "nodeSelector": {"kubernetes.io/arch": "amd64"},
+        "tolerations": [{"operator": "Exists"}],
+        "fieldOfATomorrow": {"deep": [1, {"er": "2"}]},
+    },
+}
+GOOD = [
+    ("the base", {}),
+    ("32 owners", {"owners": LARGE["OWNERS-33"][:32]}),
+    ("all Workloads of the namespace", {"owners": [{"labelSelector": {}}]}),
+    (
+        "the own namespace by its name",
+        {"owners": [{"object": {"name": "a", "namespace": "default"}}]},
+    ),
+    (
+        "all that an owner may say",
+        {
+            "owners": [
+                {
+                    "object": {
+                        "apiVersion": "stowage.dev/v1alpha1",
+                        "kind": "Workload",
+                        "name": "demo",
+                        "uid": "f8a3",
+                    },
+                    "controller": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "demo"},
+                    "labelSelector": {
+                        "matchLabels": {"app": "demo"},
+                        "matchExpressions": REQUIREMENTS,
+                    },
+                }
+            ]
+        },
+    ),
+    *((f"ttl {ttl}", {"ttl": ttl}) for ttl in ("0", "0s", "24h", "30m", "1h30m", "1.5h", "500ms")),
+    ("999999h", {"ttl": "999999.999h999999h999999h"}),
+    ("a moment", {"expires": "2026-01-02T03:04:05Z", "ttl": "1h"}),
+    ("a moment elsewhere", {"expires": "2028-02-29T23:59:59.123456+05:30"}),
+    ("a large template", {"template": TEMPLATE, "hold": "Member", "replicas": 2**31 - 1}),
+    (
+        "the rules of a placement",
+        {
+            "schedulerName": "mine",
+            "priority": -5,
+            "distribution": "Single",
+            "packing": "Fewest",
+            "clusterSelector": {"tier": "gold"},
+            "targetCluster": {"name": "member-a"},
+            "tolerations": [{"operator": "Exists"}],
+            "distributionWeights": [{"clusterSelector": {}, "weight": 2}],
+            "spreadConstraints": [{"topologyKey": "zone", "maxDomains": 1}],
+        },
+    ),
+]
+
+
+@pytest.mark.proves("E29")
+@pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in GOOD])
+def test_what_is_good_is_taken(hub, spec):
+    assert dry(hub, reservation(**spec)).endswith(CREATED)
+    assert validation.reservation_violations(reservation(**spec)) == []
+
+
+@pytest.mark.proves("E29")
+def test_what_runs_stowage_may_hold_room_for_everybody(hub):
+    owners = [{"object": {"name": "demo", "namespace": "shop"}}]
+    body = reservation(owners=owners)
+    hub.kubectl("create", "namespace", "stowage-system", check=False)
+    body["metadata"]["namespace"] = "stowage-system"
+    assert dry(hub, body).endswith(CREATED)
+    assert validation.reservation_violations(body) == []
+
+
+@pytest.mark.proves("E25", "E29")
+def test_what_nobody_says_is_filled_in_and_all_else_is_kept(tenant):
+    tenant.apply(of(tenant, template=TEMPLATE), "--server-side")
+    spec = tenant.get("demo", "rsv")["spec"]
+    assert spec == {
+        "template": TEMPLATE,
+        "owners": BASE["spec"]["owners"],
+        "replicas": 1,
+        "allocateOnce": True,
+        "ttl": "24h",
+        "hold": "Books",
+        "distribution": "Divided",
+        "packing": "Proportional",
+        "priority": 0,
+        "schedulerName": "stowage",
+    }
+
+
+@pytest.mark.proves("E25")
+@pytest.mark.parametrize("how", [(), ("--server-side",)])
+def test_the_template_cannot_be_changed(tenant, how):
+    tenant.apply(of(tenant), *how)
+    answer = tenant.apply(of(tenant, template=TEMPLATE), *how, check=False)
+    assert "spec.template: Invalid value" in answer
+    assert "make a new Reservation" in answer
+    assert tenant.get("demo", "rsv")["spec"]["template"] == BASE["spec"]["template"]
+    [said] = validation.reservation_violations(of(tenant, template=TEMPLATE), of(tenant))
+    assert said.startswith("spec.template: cannot be changed; make a new Reservation")
+
+
+@pytest.mark.proves("E29")
+def test_owners_times_and_numbers_can_be_changed(tenant):
+    tenant.apply(of(tenant))
+    edits = {
+        "owners": [{"labelSelector": {"matchLabels": {"app": "demo"}}}],
+        "ttl": "0",
+        "expires": "2026-01-02T03:04:05Z",
+        "replicas": 3,
+        "allocateOnce": False,
+        "hold": "Member",
+    }
+    tenant.apply(of(tenant, **edits))
+    spec = tenant.get("demo", "rsv")["spec"]
+    assert {field: spec[field] for field in edits} == edits
+    assert validation.reservation_violations(of(tenant, **edits), of(tenant)) == []
+
+
+@pytest.mark.proves("E29")
+def test_owners_of_others_are_refused_by_an_edit_too(tenant):
+    tenant.apply(of(tenant))
+    edited = of(tenant, owners=[{"object": {"name": "demo", "namespace": "other"}}])
+    assert "own namespace" in tenant.apply(edited, check=False)
+    [said] = validation.reservation_violations(edited, of(tenant))
+    assert said.startswith("spec.owners: ")
+
+
+STATUS = {
+    "observedGeneration": 1,
+    "phase": "Available",
+    "clusterName": "member-a,member-b",
+    "desired": 3,
+    "assigned": 2,
+    "pending": 1,
+    "placements": [
+        {"cluster": "member-a", "replicas": 1},
+        {"cluster": "member-b", "replicas": 1},
+    ],
+    "clusterSummary": "member-a=1,member-b=1",
+    "allocatable": {"cpu": "8"},
+    "allocated": {"cpu": "4"},
+    "currentOwners": [
+        {
+            "kind": "Workload",
+            "namespace": "shop",
+            "name": "demo",
+            "uid": "f8a3",
+            "cluster": "member-a",
+            "replicas": 1,
+        }
+    ],
+    "owners": 1,
+    "decision": {"hash": "a-b-c", "time": "2026-01-02T03:04:05Z"},
+    "conditions": [{"type": "Ready", "status": "True", "reason": "Available"}],
+}
+
+
+def write_status(tenant: Any, status: dict[str, Any], kind: str = "rsv") -> str:
+    patch = json.dumps({"status": status})
+    return tenant.kubectl(
+        "patch", kind, "demo", "--subresource=status", "--type=merge", "-p", patch, check=False
+    )
+
+
+@pytest.mark.proves("E26")
+def test_the_status_is_kept_and_the_columns_tell_it(tenant):
+    tenant.apply(of(tenant, ttl="30m"))
+    assert "patched" in write_status(tenant, STATUS)
+    assert tenant.get("demo", "rsv")["status"] == STATUS
+    head, row = tenant.kubectl("get", "rsv", "demo").splitlines()
+    assert head.split() == ["NAME", "PHASE", "CLUSTER", "AGE"]
+    assert row.split()[1:3] == ["Available", "member-a,member-b"]
+    head, row = tenant.kubectl("get", "rsv", "demo", "-o", "wide").splitlines()
+    assert head.split()[4:] == ["ALLOCATED", "OWNERS", "EXPIRES"]
+    assert row.split()[4:] == ['{"cpu":"4"}', "1", "30m"]
+    assert "phase" in write_status(tenant, {"phase": "Running"})
+
+
+@pytest.mark.proves("E28")
+def test_a_workload_says_in_which_reservations_it_is(tenant):
+    tenant.apply(tenant.workload("demo"))
+    inside = {"namespace": "shop", "name": "r", "uid": "u", "cluster": "member-a", "replicas": 2}
+    assert "patched" in write_status(tenant, {"reservations": [inside]}, "wl")
+    assert tenant.get("demo")["status"]["reservations"] == [inside]
+    wrong = inside | {"replicas": -1}
+    assert "reservations" in write_status(tenant, {"reservations": [wrong]}, "wl")
+
+
+@pytest.mark.proves("E25")
+def test_a_large_reservation_is_judged_within_what_a_rule_may_cost(hub):
+    """All that it may name: an API server that gives up refuses the lot."""
+    amounts = {f"example.com/{'r' * 40}-{n}": 2**30 for n in range(32)}
+    containers = [{"resources": {"requests": amounts, "limits": amounts}}] * 32
+    labels = {f"example.com/{'k' * 50}-{n}": "v" for n in range(64)}
+    values = [f"{'v' * 50}-{n}" for n in range(16)]
+    expressions = [{"key": f"key-{n}", "operator": "In", "values": values} for n in range(16)]
+    owner = {"labelSelector": {"matchLabels": labels, "matchExpressions": expressions}}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": containers, "initContainers": containers, "overhead": amounts},
+    }
+    body = reservation(template=template, owners=[owner] * 32)
+    assert len(json.dumps(body)) > 800_000
+    assert dry(hub, body).endswith(CREATED)
