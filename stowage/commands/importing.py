@@ -21,7 +21,7 @@ import click
     "--lossy", is_flag=True, help="Print also where something that was asked for is lost."
 )
 def import_(files: tuple[str, ...], more: tuple[str, ...], namespace: str, lossy: bool) -> None:
-    """Turn objects of OpenKruise and Kosmos into Stowage's; touch nothing.
+    """Turn objects of OpenKruise, Kosmos and Koordinator into Stowage's; touch nothing.
 
     The YAML goes to standard output. Notes on standard error say of each field that changed what
     became of it. Where something cannot be kept true, nothing is printed and the exit code is 1.

@@ -20,10 +20,10 @@ from stowage.console.terminal import say
 from stowage.importing import companions
 from stowage.importing.conversion import Conversion, conversion
 from stowage.importing.reading import Source, read
-from stowage.importing.systems import kosmos, openkruise
+from stowage.importing.systems import koordinator, kosmos, openkruise
 
-SYSTEMS = (openkruise.SYSTEM, kosmos.SYSTEM)
-ORDER = ("MemberCluster", "WorkloadPolicy", "Workload", "WorkloadSpread")
+SYSTEMS = (openkruise.SYSTEM, kosmos.SYSTEM, koordinator.SYSTEM)
+ORDER = ("MemberCluster", "WorkloadPolicy", "Reservation", "Workload", "WorkloadSpread")
 """Of the output: what others name comes first."""
 _CHECKS = {
     "Workload": violations,

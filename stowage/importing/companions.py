@@ -22,7 +22,7 @@ _GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 _USERS = ("name", "namespace", "labels", "annotations")
-_OURS = ("Workload", "WorkloadPolicy", "WorkloadSpread", "MemberCluster")
+_OURS = ("Workload", "WorkloadPolicy", "WorkloadSpread", "Reservation", "MemberCluster")
 
 
 def take_along(into: Conversion, systems: Sequence[System]) -> None:

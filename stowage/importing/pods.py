@@ -16,7 +16,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _NODES = (
     "chooses among the nodes inside of each member now, which must carry these labels; clusters are"
-    " chosen by spec.clusterSelector of the Workload, or by the subsets of a WorkloadSpread"
+    " chosen by spec.clusterSelector, or by the subsets of a WorkloadSpread"
 )
 _ALONE = "sees only the pods of its own member now, and no longer those of the other clusters"
 
@@ -66,9 +66,7 @@ def look_at(template: Part) -> None:
         _pod_rules(affinity.part(key))
     for each in spec.parts("topologySpreadConstraints"):
         say = each.lost if each.get("whenUnsatisfiable", str) != "ScheduleAnyway" else each.note
-        say(
-            "topologyKey", f"{_ALONE}; over clusters, spec.spreadConstraints of the Workload spread"
-        )
+        say("topologyKey", f"{_ALONE}; over clusters, spec.spreadConstraints spread")
 
 
 def _pod_rules(rules: Part) -> None:
@@ -81,7 +79,7 @@ def _pod_rules(rules: Part) -> None:
             term.note("topologyKey", f"{_ALONE}; {_BETWEEN}")
 
 
-_BETWEEN = "between clusters, spec.workloadAffinity and workloadAntiAffinity of the Workload decide"
+_BETWEEN = "between clusters, spec.workloadAffinity and workloadAntiAffinity decide"
 
 
 def references(spec: Any) -> set[tuple[str, str]]:

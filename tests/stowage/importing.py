@@ -177,3 +177,30 @@ def bound(key: str = "workload-policy/kosmos.io", **parts: Any) -> dict[str, Any
     labels = {"multi-cluster": "true", key: "two-to-three"}
     given = {"schedulerName": "kosmos-scheduler", "replicas": 5, **parts}
     return deployment(labels=labels, **given)
+
+
+def reservation(*owners: Any, **spec: Any) -> dict[str, Any]:
+    """A Reservation of Koordinator, for the Deployment's pods in shop unless owners are named."""
+    template = pod(schedulerName="koord-scheduler")
+    template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "4", "memory": "8Gi"}}
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "room"},
+        "spec": {
+            "template": template,
+            "owners": [*owners] or [chosen()],
+            **copy.deepcopy(spec),
+        },
+    }
+
+
+def chosen(**more: Any) -> dict[str, Any]:
+    """The owners that have the label of the Deployment's pods."""
+    return {"labelSelector": {"matchLabels": {"app": "web"}}, **more}
+
+
+def controlled(kind: str, name: str, *, version: str = "apps/v1", **more: Any) -> dict[str, Any]:
+    """The owners that this one controls, in shop."""
+    ref = {"apiVersion": version, "kind": kind, "name": name, "namespace": "shop"}
+    return {"controller": {**ref, **more}}

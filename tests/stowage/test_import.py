@@ -17,9 +17,11 @@ from tests.stowage.importing import (
     Files,
     bound,
     clone_set,
+    controlled,
     deployment,
     pod,
     policy,
+    reservation,
     run,
     runs,
     said,
@@ -92,6 +94,15 @@ def test_the_example_of_openkruise_is_kept_true(monkeypatch: pytest.MonkeyPatch)
     assert made.exit_code == 0
     kinds = [each["kind"] for each in yaml.safe_load_all(made.stdout)]
     assert kinds == ["Workload", "WorkloadSpread"]
+
+
+def test_the_example_of_koordinator_is_kept_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    made = run("import", "-f", "examples/import/koordinator.yaml")
+    assert made.exit_code == 0
+    reservation, workload = yaml.safe_load_all(made.stdout)
+    assert [reservation["kind"], workload["kind"]] == ["Reservation", "Workload"]
+    assert reservation["metadata"]["namespace"] == workload["metadata"]["namespace"] == "shop"
 
 
 def test_wrong_usage() -> None:
@@ -380,6 +391,7 @@ WRONG: tuple[Any, ...] = (None, 5, True, "text", [1], {"a": 1}, [{}])
 def test_no_wrong_type_anywhere_is_more_than_an_error(files: Files, wrong: Any) -> None:
     """Each field of an input in turn is something else: it is refused, or it goes through."""
     given = [policy(), bound(), spread(subset("a", 1, tolerations=[{"key": "a"}]), subset("b"))]
+    given.append(_reserved())
     own = {"targetDeployment": deployment()}
     head = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload"}
     given.append({**head, "metadata": {"name": "own"}, "spec": own})
@@ -399,6 +411,15 @@ def test_no_field_goes_without_a_trace(files: Files) -> None:
         "spec.updateStrategy.inPlaceUpdateStrategy.a",
         "spec.scaleStrategy.podsToDelete.0",
         "spec.targetRef.apiVersion",
+        "spec.owners.0.object.uid",
+        "spec.owners.0.object.resourceVersion",
+        "spec.owners.0.object.fieldPath",
+        "spec.owners.1.controller.uid",
+        "spec.preAllocation",
+        "spec.unschedulable",
+        "spec.taints.0.key",
+        "spec.taints.0.value",
+        "spec.taints.0.effect",
     ]
 
 
@@ -416,7 +437,28 @@ def _given() -> list[Any]:
         policy(scheduleStrategy="Fill"),
         clones,
         spread(some, target=clones, scheduleStrategy=strategy),
+        _reserved(),
     ]
+
+
+def _reserved() -> dict[str, Any]:
+    """A Reservation with all its fields, and two owners that have all of theirs."""
+    named = {"kind": "Pod", "namespace": "shop", "name": "a", "uid": "u", "apiVersion": "v1"}
+    read = {"resourceVersion": "1", "fieldPath": "spec"}
+    flags = {"uid": "v", "controller": True, "blockOwnerDeletion": True}
+    expression = {"key": "tier", "operator": "In", "values": ["gold"]}
+    labels = {"matchLabels": {"app": "web"}, "matchExpressions": [expression]}
+    return reservation(
+        {"object": {**named, **read}, "labelSelector": labels},
+        controlled("StatefulSet", "db", **flags),
+        ttl="24h",
+        expires="2030-01-01T00:00:00Z",
+        allocateOnce=False,
+        allocatePolicy="Aligned",
+        preAllocation=True,
+        unschedulable=True,
+        taints=[{"key": "a", "value": "b", "effect": "NoSchedule"}],
+    )
 
 
 def _leaves() -> Iterator[tuple[Any, tuple[Any, ...]]]:

@@ -13,8 +13,10 @@ from tests.stowage.importing import (
     Files,
     bound,
     clone_set,
+    controlled,
     deployment,
     policy,
+    reservation,
     runs,
     spread,
     subset,
@@ -48,6 +50,7 @@ ZONES = (
 )
 STATEFUL = runs("apps.kruise.io/v1beta1", "StatefulSet", replicas=3, serviceName="web")
 JOB = runs("batch/v1", "Job", parallelism=4)
+ELSEWHERE = controlled("Job", "b", version="batch/v1", namespace="bank")
 CUSTOM = runs("kubeflow.org/v1", "TFJob", replicas=4)
 
 
@@ -62,8 +65,11 @@ CUSTOM = runs("kubeflow.org/v1", "TFJob", replicas=4)
         (spread(subset("a", 2), subset("b", 3), target=STATEFUL), STATEFUL),
         (spread(subset("a", 2), subset("b"), target=JOB), JOB),
         (spread(subset("a", 2), subset("b"), target=CUSTOM), CUSTOM),
+        (reservation(ttl="36h", allocateOnce=False), deployment()),
+        (reservation(controlled("ReplicaSet", "web-5d4fbc8c7"), expires="2050-01-01T00:00:00Z"),),
+        (reservation(controlled("Job", "a", version="batch/v1"), ELSEWHERE),),
     ],
-    ids=["kosmos", "both", "elastic", "zones", "stateful", "job", "custom"],
+    ids=["kosmos", "both", "elastic", "zones", "stateful", "job", "custom", "room", "until", "two"],
 )
 def test_a_hub_takes_it_and_changes_nothing(
     hub: Cluster, tmp_path: Path, given: tuple[Any, ...]
@@ -71,6 +77,7 @@ def test_a_hub_takes_it_and_changes_nothing(
     result = Files(tmp_path).result(*given)
     assert result.exit_code == 0, result.stderr
     _namespace(hub, "shop")
+    _namespace(hub, "stowage-system")
     answer = hub.kubectl(
         "apply", "--server-side", "--dry-run=server", "-o", "yaml", "-f", "-", input=result.stdout
     )
