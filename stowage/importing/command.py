@@ -14,7 +14,12 @@ from typing import Any
 import click
 import yaml
 
-from crds.admission.validation import policy_violations, spread_violations, violations
+from crds.admission.validation import (
+    policy_violations,
+    reservation_violations,
+    spread_violations,
+    violations,
+)
 from machinery.errors import ConfigurationError
 from stowage.console.terminal import say
 from stowage.importing import companions
@@ -28,6 +33,7 @@ ORDER = ("MemberCluster", "WorkloadPolicy", "Reservation", "Workload", "Workload
 _CHECKS = {
     "Workload": violations,
     "WorkloadPolicy": policy_violations,
+    "Reservation": reservation_violations,
     "WorkloadSpread": spread_violations,
 }
 

@@ -283,3 +283,9 @@ def test_other_kinds_of_koordinator_are_a_loss(files: Files) -> None:
 )
 def test_what_is_wrong_is_an_error_with_its_place(files: Files, given: Any, said: str) -> None:
     assert said in files.refusal(given)
+
+
+def test_what_admission_would_refuse_is_an_error_here(files: Files) -> None:
+    room = reservation()
+    room["spec"]["template"]["spec"]["containers"] = []
+    assert "as Reservation room it is refused: spec.template.spec" in files.refusal(room)
