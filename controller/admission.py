@@ -6,7 +6,8 @@ of whichever is missing, later: without the mutating policy (hubs before Kuberne
 the labels and the finalizer, without the validating one what admission would have refused becomes
 a condition with the same words. The author is unknown by then, so a foreign targetNamespace and a
 guarded kind are asked for in the name of the Workload's own namespace: the group of its service
-accounts stands for the tenant.
+accounts stands for the tenant. Objects of placed kinds are none of this module's business: they
+pass.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from controller.model.placed import is_workload
 from crds import names
 from crds.admission import validation
 from machinery.api.client import ApiClient
@@ -68,7 +70,9 @@ class Admission:
     def reviewed(self, meta: Meta) -> bool:
         """Whether admission, the hub's or ours, has let it pass as it is now."""
         by_the_hub = self._normalises() and self._refuses()
-        return by_the_hub or self._passed.get(meta.key) == _fingerprint(meta)
+        if by_the_hub or not is_workload(meta.key):
+            return True
+        return self._passed.get(meta.key) == _fingerprint(meta)
 
     async def review(self, meta: Meta) -> Objection | None:
         """Bring its labels into their one form; None unless something speaks against placing it.

@@ -30,13 +30,14 @@ from controller.framework import runtime
 from controller.framework.profile import SchedulerConfiguration
 from controller.hosting.arguments import Factory
 from controller.hosting.controllers import Controllers, keep_running
-from controller.hosting.feature import Feature, Handler, Term
+from controller.hosting.feature import Feature, Term, placed_kinds, told_of_placed
 from controller.hosting.handle import PluginHandle
 from controller.hosting.services import services
 from controller.http import clusterview
 from controller.http.guard import Guard
 from controller.http.server import Flags, install
 from controller.model.objects import MemberCluster, Workload
+from controller.model.placed import Placeables, PlacedKind, PlacedObjects
 from controller.queue.renewal import Renewal
 from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
 from controller.scheduling.scheduler import Scheduler
@@ -188,15 +189,24 @@ class Controller:
         for each in self._features:
             each.attach(self._handle)
             for watch in each.watches:
-                self._watch(watch.resource, watch.type_, watch.handler)
+                self._informer(watch.resource, watch.type_).add_handler(watch.handler)
+        self.placed = Placeables(self.workloads, map(self._place, placed_kinds(self._features)))
         chosen = self._settings.controller_plugins
         self._controllers = Controllers(self._features, self._handle.plugins, chosen)
 
-    def _watch(self, resource: Resource, type_: type[Any], handler: Handler) -> None:
-        """Tell the handler after those that were there before: one informer for each kind."""
+    def _informer(self, resource: Resource, type_: type[Any]) -> Informer[Any]:
+        """One for each kind: its handlers are told in the order in which they came."""
         if resource not in self._kinds:
             self._kinds[resource] = Informer(self._client, resource, type_, clock=self._clock)
-        self._kinds[resource].add_handler(handler)
+        return self._kinds[resource]
+
+    def _place(self, kind: PlacedKind) -> PlacedObjects:
+        """Have its objects placed: whoever watches the kind has heard of a change by then."""
+        objects = PlacedObjects(kind, self._informer(kind.resource, kind.type_), known)
+        ours = (self.world.workload_changed, self._placed_changed)
+        for handler in (*ours, *told_of_placed(self._features)):
+            objects.add_handler(handler)
+        return objects
 
     def unready(self) -> str:
         """Why the view of the hub cannot be acted on; empty when it can."""
@@ -306,7 +316,7 @@ class Controller:
         running = self._controllers.begin(term)
         publisher = Publisher(
             self._client,
-            workloads=self.workloads,
+            workloads=self.placed,
             recorder=self._recorder,
             clock=self._clock,
             check=self._check,
@@ -314,7 +324,7 @@ class Controller:
         self._scheduler = scheduler = Scheduler(
             publisher,
             queue=queue,
-            workloads=self.workloads,
+            workloads=self.placed,
             world=self.world,
             profiles=self._profiles,
             admission=self._admission,
@@ -330,7 +340,7 @@ class Controller:
             clock=self._clock,
             check=self._check,
         )
-        await self.world.begin(queue, self.workloads.values())
+        await self.world.begin(queue, self.placed.values())
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(queue.run()),
@@ -346,9 +356,12 @@ class Controller:
             for task in tasks:
                 task.cancel()
 
-    def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+    def _placed_changed(self, old: Workload | None, new: Workload | None) -> None:
         if self._scheduler is not None:
             self._scheduler.workload_changed(old, new)
+
+    def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        self._placed_changed(old, new)
         if self._reviewer is not None:
             self._reviewer.changed(old, new)
 
@@ -361,7 +374,7 @@ class Controller:
         while True:
             spread = 0.8 + 0.4 * random.random()  # noqa: S311 - so that instances drift apart
             await self._clock.sleep(RESYNC_SECONDS * spread)
-            await self.world.resync(queue, self.workloads.values(), clock=self._clock)
+            await self.world.resync(queue, self.placed.values(), clock=self._clock)
 
     def _check(self) -> None:
         if self._config.leader_elect:

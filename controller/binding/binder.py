@@ -12,18 +12,16 @@ from collections.abc import Mapping, Sequence
 from controller.binding.inwork import InWork
 from controller.binding.publisher import Publisher
 from controller.binding.refusals import Refusals
-from controller.binding.statuspatch import patch_of
 from controller.cache.cache import World
 from controller.framework import runtime
 from controller.framework.profile import Profile
 from controller.framework.status import Status
 from controller.framework.statuswriter import for_good
-from controller.model.objects import Workload
+from controller.model.placed import Placeables
 from controller.queue.scheduling_queue import SchedulingQueue
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
 from machinery.errors import Conflict, TransportError
-from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
 
@@ -36,7 +34,7 @@ class Binder:
         refusals: Refusals,
         *,
         queue: SchedulingQueue,
-        workloads: Informer[Workload],
+        workloads: Placeables,
         world: World,
         profiles: Mapping[str, Profile],
         in_work: InWork,
@@ -153,7 +151,7 @@ class Binder:
         workload = self._workloads.get(unit.key)
         if workload is None or workload.unit.version != unit.version:
             return False  # edited while others of its set were written
-        patch = patch_of(decision, workload, anew=self._publisher.doubtful(workload))
+        patch = self._publisher.patch(decision, workload)
         if patch is None:
             return True
         about = (self._profiles[unit.scheduler_name], decision.cycle_state, unit)

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-import msgspec
-
-from controller.binding.statuspatch import is_news
+from controller.binding.statuspatch import Kept, is_news, patch_of, short_patch
 from controller.model.objects import Workload
+from controller.model.placed import Placeables
 from controller.scheduling.decision import Decision
-from crds.names import API_VERSION
 from crds.workload import EventReason, ScheduledReason
 from machinery import logs, metrics
 from machinery.api.client import ApiClient
-from machinery.api.resources import WORKLOADS
 from machinery.api.verbs import MERGE_PATCH
 from machinery.clock import Clock, microtime
 from machinery.errors import ApiError, Conflict, NotFound, ServerError, Unreachable
-from machinery.runtime.event_recorder import EventRecorder, ObjectRef
-from machinery.runtime.informer import Informer
+from machinery.runtime.event_recorder import EventRecorder
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
@@ -33,17 +30,15 @@ NOTED_CLUSTERS = 20
 
 WRITE_SECONDS = metrics.histogram("stowage_decision_write_seconds", "Time of the status write")
 
-_decoder = msgspec.json.Decoder(Workload)
-
 
 class Publisher:
-    """Writes statuses of Workloads and tells people of them; `check` raises LeaseLost."""
+    """Writes statuses of what is placed and tells people of them; `check` raises LeaseLost."""
 
     def __init__(
         self,
         client: ApiClient,
         *,
-        workloads: Informer[Workload],
+        workloads: Placeables,
         recorder: EventRecorder,
         clock: Clock,
         check: Callable[[], None],
@@ -54,6 +49,18 @@ class Publisher:
         self._clock = clock
         self._check = check
         self._doubtful: dict[Key, str] = {}
+
+    def patch(self, decision: Decision, workload: Workload) -> dict[str, Any] | None:
+        """What is to be written of a decision, as of a Workload; None where nothing is."""
+        key, anew = workload.metadata.key, self.doubtful(workload)
+        return patch_of(decision, workload, anew=anew, kept=self._kept(key))
+
+    def short_patch(self, decision: Decision, workload: Workload) -> dict[str, Any] | None:
+        """No more than the verdict; see `controller.binding.statuspatch.short_patch`."""
+        return short_patch(decision, workload, kept=self._kept(workload.metadata.key))
+
+    def _kept(self, key: Key) -> Kept:
+        return partial(self._workloads.status, key)
 
     def doubtful(self, workload: Workload) -> bool:
         """Whether a write of ours on this version may still land, as nobody said what became of it.
@@ -87,12 +94,13 @@ class Publisher:
         """
         self._check()
         started = self._clock.monotonic()
-        path = WORKLOADS.path(*key)
+        path, status = self._workloads.path(key), patch["status"]
+        body = {**patch, "status": self._workloads.status(key, status)}
         written = False
         with suppress(NotFound):  # deleted meanwhile; the informer will say so
             try:
                 answer = await self._client.request(
-                    "PATCH", f"{path}/status", body=patch, content_type=MERGE_PATCH
+                    "PATCH", f"{path}/status", body=body, content_type=MERGE_PATCH
                 )
             except (ApiError, Unreachable) as e:
                 if not isinstance(e, ApiError) or isinstance(e, ServerError):
@@ -100,9 +108,9 @@ class Publisher:
                 if not isinstance(e, Conflict):
                     raise
                 answer = await self._client.request("GET", path)
-                self._workloads.upsert(_decoder.decode(answer))
+                self._workloads.upsert(key, answer)
                 raise
-            self._workloads.upsert(_decoder.decode(answer))
+            self._workloads.upsert(key, answer, status)
             written = True
         self._doubtful.pop(key, None)
         WRITE_SECONDS.observe(self._clock.monotonic() - started)
@@ -134,7 +142,7 @@ class Publisher:
         note = f"assigned {_shares(decision) or 'no units'}" if good else decision.message
         LOG.info("%s: %s", reason.value, note, extra={"object": f"{namespace}/{name}"})
         self._recorder.event(
-            ObjectRef(API_VERSION, "Workload", namespace, name, decision.unit.uid),
+            self._workloads.reference(decision.unit.key, decision.unit.uid),
             type="Normal" if good or waits else "Warning",
             reason=reason.value,
             note=note,
@@ -149,7 +157,7 @@ class Publisher:
         if running is None:
             return
         self._recorder.event(
-            ObjectRef(API_VERSION, "Workload", *key, running.metadata.uid),
+            self._workloads.reference(key, running.metadata.uid),
             type="Warning",
             reason=EventReason.INCOMPLETE_SET.value,
             note=f"runs without {'/'.join(decision.unit.key)}, which it requires and which has no "

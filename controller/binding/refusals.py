@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.binding.publisher import Publisher
-from controller.binding.statuspatch import patch_of, short_patch
 from controller.cache.cache import World
 from controller.framework.status import Status
 from controller.framework.statuswriter import for_good
-from controller.model.objects import Workload
+from controller.model.placed import Placeables
 from controller.model.unit import Unit
 from controller.queue.hints import Hints
 from controller.queue.scheduling_queue import SchedulingQueue
@@ -23,7 +22,6 @@ from crds.workload import ScheduledReason
 from machinery import logs
 from machinery.clock import Clock
 from machinery.errors import TransportError
-from machinery.runtime.informer import Informer
 
 LOG = logs.get(__name__)
 RETRY_SECONDS = {ScheduledReason.PLUGIN_ERROR: 30.0, ScheduledReason.SCHEDULE_TIMEOUT: 10.0}
@@ -38,7 +36,7 @@ class Refusals:
         publisher: Publisher,
         *,
         queue: SchedulingQueue,
-        workloads: Informer[Workload],
+        workloads: Placeables,
         world: World,
         hints: Mapping[str, Hints],
         clock: Clock,
@@ -58,10 +56,10 @@ class Refusals:
         workload = self._workloads.get(decision.unit.key)
         if workload is None or workload.unit.version != decision.unit.version:
             return  # edited meanwhile: its turn comes again
-        patch = patch_of(decision, workload, anew=self._publisher.doubtful(workload))
-        if patch is None:
-            return
         try:
+            patch = self._publisher.patch(decision, workload)
+            if patch is None:
+                return
             await self._publisher.write(decision.unit.key, patch)
         except TransportError as e:
             if not for_good(e):
@@ -118,13 +116,14 @@ class Refusals:
         about = {"object": "/".join(unit.key)}
         LOG.warning("the hub refuses its status: %s", error, extra=about)
         refusal = self._invalid(held.unit, message or f"the hub refuses its status: {error}")
-        patch = short_patch(refusal, held)
-        if patch is None:
-            return
+        patch = None
         try:
-            await self._publisher.write(unit.key, patch)
+            patch = self._publisher.short_patch(refusal, held)
+            if patch is not None:
+                await self._publisher.write(unit.key, patch)
         except TransportError as e:
             if not for_good(e):
                 raise
             LOG.warning("nor does it take a shorter one: %s", e, extra=about)
-        self._publisher.tell(refusal, patch, held)
+        if patch is not None:
+            self._publisher.tell(refusal, patch, held)

@@ -6,9 +6,9 @@ is also what makes it safe to send the other writer's conditions back as they we
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -35,24 +35,28 @@ HASH_LIMIT = 128
 CONDITIONS_LIMIT = 32
 NAME_LIMIT = 317
 """Of what a kept rule is about; two bounds that contradict each other may have longer names."""
+Kept: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""What an object writes of these fields: one of a placed kind may lack some of a Workload's."""
 _OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.value})
 _KNOWN = frozenset(condition.value for condition in WorkloadCondition)
 
 
 def patch_of(
-    decision: Decision, workload: Workload, *, anew: bool = False
+    decision: Decision, workload: Workload, *, anew: bool = False, kept: Kept = dict
 ) -> dict[str, Any] | None:
     """The merge patch of the status subresource, or None when it would change nothing.
 
     With `anew` it is made also then: its time makes a new version of the object.
     """
     status = _fields(decision, workload)
-    if not anew and _told(status, decision.fields, workload):
+    if not anew and _told(status, decision.fields, workload, kept(status).keys()):
         return None
     return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
 
 
-def short_patch(decision: Decision, workload: Workload) -> dict[str, Any] | None:
+def short_patch(
+    decision: Decision, workload: Workload, *, kept: Kept = dict
+) -> dict[str, Any] | None:
     """No more than the verdict, where the hub refuses the rest; None when it stands there already.
 
     The shares stay as they are.
@@ -67,7 +71,7 @@ def short_patch(decision: Decision, workload: Workload) -> dict[str, Any] | None
     if (
         status["observedGeneration"] == old.observed_generation
         and status["conditions"] == old.conditions
-        and status.get("state", old.state) == old.state
+        and ("state" not in kept(status) or status.get("state", old.state) == old.state)
     ):
         return None
     return {"metadata": {"resourceVersion": workload.metadata.resource_version}, "status": status}
@@ -198,21 +202,32 @@ def _message(decision: Decision) -> str:
     return decision.message[: MESSAGE_LIMIT - len(note)] + note
 
 
-def _told(status: Mapping[str, Any], fields: Mapping[str, Any], workload: Workload) -> bool:
-    """Whether the Workload says all of it already, with the plugins' `fields`; time is no news."""
+def _told(
+    status: Mapping[str, Any],
+    fields: Mapping[str, Any],
+    workload: Workload,
+    kept: Collection[str],
+) -> bool:
+    """Whether the Workload says all of it already, with the plugins' `fields`; time is no news.
+
+    What it may lack counts where it is `kept`.
+    """
     old = workload.status
+    optional = {
+        "selector": status["selector"] == old.selector,
+        "clusterSummary": status["clusterSummary"] == old.cluster_summary,
+        "limits": status.get("limits", []) == told(stored(old)),
+        "state": status.get("state", old.state) == old.state,
+    }
     return (
         status["observedGeneration"] == old.observed_generation
         and (status["desired"], status["assigned"], status["pending"])
         == (old.desired, old.assigned, old.pending)
-        and status["selector"] == old.selector
         and _shares(status) == workload.placements
-        and status["clusterSummary"] == old.cluster_summary
-        and old.says(fields)
-        and status.get("limits", []) == told(stored(old))
+        and old.says({name: value for name, value in fields.items() if name in kept})
         and status["decision"]["hash"] == old.decision.hash
         and status["conditions"] == old.conditions
-        and status.get("state", old.state) == old.state
+        and all(same for name, same in optional.items() if name in kept)
     )
 
 

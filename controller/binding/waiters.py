@@ -16,11 +16,11 @@ from controller.cache.cache import World
 from controller.framework.status import Status
 from controller.framework.waiting import Answer
 from controller.model.objects import Workload
+from controller.model.placed import Placeables
 from controller.queue import events
 from controller.scheduling.decision import Decision
 from controller.scheduling.refusal import untouched
 from machinery.clock import Clock
-from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
 
@@ -32,7 +32,7 @@ class Waiters:
         permits: Permits,
         refusals: Refusals,
         *,
-        workloads: Informer[Workload],
+        workloads: Placeables,
         world: World,
         in_work: InWork,
         clock: Clock,

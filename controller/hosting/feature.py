@@ -33,12 +33,14 @@ class Watch:
     """A kind that a feature reads: decoded as `type_`, each change told to `handler`.
 
     MemberClusters and Workloads are shared with the scheduler, which hears of a change first. A hub
-    may lack any other kind.
+    may lack any other kind. With `placed` a handler of Workloads is told of the objects of placed
+    kinds too, as the Workloads that decisions read.
     """
 
     resource: Resource
     type_: type[Any]
     handler: Handler
+    placed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ def placed_kinds(features: Iterable[Feature]) -> list[PlacedKind]:
         if sum(other.resource == kind.resource for other in found) > 1:
             raise ValueError(f"{kind.resource.plural} are placed by two features")
     return found
+
+
+def told_of_placed(features: Iterable[Feature]) -> list[Handler]:
+    """The handlers that are told of objects of placed kinds as of Workloads."""
+    return [watch.handler for each in features for watch in each.watches if watch.placed]
 
 
 class Running(Protocol):

@@ -7,13 +7,25 @@ through their queue, their decisions and their writes; nobody on the way knows w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
+import msgspec
+
 from controller.model.objects import Workload
-from machinery.api.resources import Resource
+from machinery import logs
+from machinery.api.resources import WORKLOADS, Resource
+from machinery.errors import Invalid
+from machinery.runtime.event_recorder import ObjectRef
+from machinery.runtime.informer import Informer
+from machinery.runtime.store import Cache
 from machinery.types.metadata import Key, Object
+
+LOG = logs.get(__name__)
+
+_decoder = msgspec.json.Decoder(Workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +53,155 @@ class PlacedKind:
 def placed_key(resource: Resource, namespace: str, name: str) -> Key:
     """The key of an object of a placed kind among those of Workloads: no Workload has a slash."""
     return (namespace, f"{resource.plural}/{name}")
+
+
+def is_workload(key: Key) -> bool:
+    """Whether that is the key of a Workload, and of no object of a placed kind."""
+    return "/" not in key[1]
+
+
+class PlacedObjects(Cache[Workload]):
+    """The objects of one placed kind as Workloads, kept by the informer's `changed`.
+
+    Whatever the feature makes of an object harms that one alone. One that cannot be read any more
+    is no deletion: it stays as it was, and is told why.
+    """
+
+    def __init__(
+        self, kind: PlacedKind, informer: Informer[Any], known: Callable[[Workload], Workload]
+    ) -> None:
+        super().__init__()
+        self.kind = kind
+        self._informer = informer
+        self._known = known
+        self._decoder = msgspec.json.Decoder(kind.type_)
+        self._unreadable: set[Key] = set()
+        informer.add_handler(self.changed)
+
+    def changed(self, old: Object | None, new: Object | None) -> None:
+        """An informer's handler."""
+        stored = new or old
+        assert stored is not None  # noqa: S101 - the informer's promise
+        key = placed_key(self.kind.resource, *stored.metadata.key)
+        held, after = self.get(key), None if new is None else self._read(key, new)
+        if after is not None:
+            self.replace(after)
+        elif held is not None:
+            self.give_up(key, held)
+        if new is None:
+            self._unreadable.discard(key)
+
+    def upsert(self, answer: bytes, placements: Any = None) -> None:
+        """Take the answer to a write of ours at once, `placements` being what was written.
+
+        Raises Invalid where the object does not tell these: it would be decided for ever.
+        """
+        stored = self._decoder.decode(answer)
+        key = placed_key(self.kind.resource, *stored.metadata.key)
+        after = self._read(key, stored)
+        if after is not None and placements is not None:
+            written = {each["cluster"]: each["replicas"] for each in placements}
+            if after.placements != written:
+                raise _invalid(f"a {self.kind.resource.kind} does not keep status.placements")
+        self._informer.upsert(stored)
+
+    def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What is written of these fields in the status. Raises Invalid where nobody can say."""
+        stored = self._informer.get((key[0], _name(key)))
+        try:
+            return {**self.kind.status(stored, fields)} if stored is not None else {}
+        except Exception as e:
+            LOG.exception("its status cannot be put together", extra={"object": "/".join(key)})
+            raise _invalid(f"its status cannot be put together: {type(e).__name__}: {e}") from e
+
+    def _read(self, key: Key, stored: Object) -> Workload | None:
+        try:
+            found = self._compiled(key, stored)
+        except Exception as e:  # of whatever form: others of its kind, and we, go on
+            if key not in self._unreadable:
+                LOG.exception("it cannot be read as a Workload", extra={"object": "/".join(key)})
+            self._unreadable.add(key)
+            return self._as_before(key, stored, f"it cannot be read: {type(e).__name__}: {e}")
+        self._unreadable.discard(key)
+        return found
+
+    def _compiled(self, key: Key, stored: Object) -> Workload | None:
+        """The Workload with its unit; whatever the feature made of it is held against the types."""
+        found = self.kind.workload(stored)
+        if found is None:
+            return None
+        meta = msgspec.structs.replace(stored.metadata, name=key[1])
+        bare = msgspec.structs.replace(found, metadata=meta, unit=None)
+        checked = msgspec.convert(msgspec.to_builtins(bare), Workload)
+        made = self._known(checked)
+        unit = replace(made.unit, booked=self.kind.booked)
+        return msgspec.structs.replace(made, unit=unit, fault=checked.fault or made.fault)
+
+    def _as_before(self, key: Key, stored: Object, fault: str) -> Workload | None:
+        held = self.get(key)
+        if held is None or held.metadata.uid != stored.metadata.uid:
+            return None
+        meta = msgspec.structs.replace(stored.metadata, name=key[1])
+        unit = replace(held.unit, version=meta.resource_version)
+        return msgspec.structs.replace(held, metadata=meta, unit=unit, fault=fault)
+
+
+class Placeables:
+    """Everything that is placed, by key: Workloads, and the objects of all placed kinds."""
+
+    def __init__(self, workloads: Informer[Workload], placed: Iterable[PlacedObjects] = ()) -> None:
+        self._workloads = workloads
+        self._placed = {each.kind.resource.plural: each for each in placed}
+
+    def get(self, key: Key) -> Workload | None:
+        """What is known of it, with its unit; None for one that is not there, or takes no part."""
+        if is_workload(key):
+            return self._workloads.get(key)
+        found = self._of(key)
+        return found.get(key) if found is not None else None
+
+    def values(self) -> Collection[Workload]:
+        """All of them, in no order; a copy."""
+        return [*chain(self._workloads.values(), *(p.values() for p in self._placed.values()))]
+
+    def path(self, key: Key) -> str:
+        """The URL path of the object. Raises KeyError for a kind that nobody places."""
+        return self._resource(key).path(key[0], _name(key))
+
+    def reference(self, key: Key, uid: str) -> ObjectRef:
+        """What an Event about it names. Raises KeyError as `path` does."""
+        resource = self._resource(key)
+        return ObjectRef(resource.api_version, resource.kind, key[0], _name(key), uid)
+
+    def upsert(self, key: Key, answer: bytes, written: Mapping[str, Any] | None = None) -> None:
+        """Take the hub's answer to a read or a write of ours at once, `written` being the status.
+
+        Raises Invalid where what was written is not what the object says then.
+        """
+        found = self._of(key)
+        if found is None:
+            self._workloads.upsert(_decoder.decode(answer))
+        else:
+            found.upsert(answer, (written or {}).get("placements"))
+
+    def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Fields of a Workload's status as the object has them. Raises Invalid."""
+        found = self._of(key)
+        return fields if found is None else found.status(key, fields)
+
+    def _of(self, key: Key) -> PlacedObjects | None:
+        return self._placed.get(key[1].partition("/")[0]) if not is_workload(key) else None
+
+    def _resource(self, key: Key) -> Resource:
+        return (
+            WORKLOADS if is_workload(key) else self._placed[key[1].partition("/")[0]].kind.resource
+        )
+
+
+def _name(key: Key) -> str:
+    """The name of the object itself."""
+    return key[1].rpartition("/")[2]
+
+
+def _invalid(message: str) -> Invalid:
+    return Invalid(code=422, reason="Invalid", message=message)

@@ -26,6 +26,7 @@ from controller.framework.profile import Profile
 from controller.framework.waiting import WaitingRoom
 from controller.http.server import Flags
 from controller.model.objects import Workload
+from controller.model.placed import Placeables
 from controller.model.unit import Unit
 from controller.queue.hints import Awaits, Hints
 from controller.queue.scheduling_queue import SchedulingQueue
@@ -36,7 +37,6 @@ from controller.scheduling.steps import Steps, in_slices
 from crds.workload import ScheduledReason
 from machinery import logs, metrics
 from machinery.clock import Clock
-from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
@@ -72,7 +72,7 @@ class Scheduler:
         publisher: Publisher,
         *,
         queue: SchedulingQueue,
-        workloads: Informer[Workload],
+        workloads: Placeables,
         world: World,
         profiles: Mapping[str, Profile],
         admission: Admission,

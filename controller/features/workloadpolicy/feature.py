@@ -48,7 +48,7 @@ class WorkloadPolicies:
         self.plugins: Mapping[str, Factory] = {NAME: Plain(Plugin)}
         self.watches = (
             Watch(WORKLOAD_POLICIES, WorkloadPolicy, self.policy_changed),
-            Watch(WORKLOADS, Workload, self.workload_changed),
+            Watch(WORKLOADS, Workload, self.workload_changed, placed=True),
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
         self.quotas: Quotas | None = None
