@@ -1,0 +1,1 @@
+"""A plugin of Stowage that knows how much carbon a kilowatt hour costs in each region."""

@@ -1,0 +1,179 @@
+"""The plugin `Carbon`: a limit on carbon, a preference for little of it, and peaks to keep out of.
+
+A Workload labelled `carbon.example.com/at-most: "200"` takes new units only on clusters with at
+most so many grams of CO2 per kWh; what runs stays where it is. Among the clusters that are left,
+the one with the least scores 100, the one with the most 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.explains import Kind, Note, Shortage, either
+from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.status import SUCCESS, Code, Status
+from controller.hosting.controllers import Controller
+from controller.hosting.handle import Handle
+from controller.hosting.services import Route, failure
+from controller.model.objects import MemberCluster, Taint
+from controller.model.unit import Unit
+from machinery.http_messages import Request, Response
+from stowage_carbon import intensities
+from stowage_carbon.arguments import CarbonArgs
+from stowage_carbon.intensities import GRAMS_LABEL, UNKNOWN
+from stowage_carbon.readings import Readings
+
+LIMIT_LABEL = "carbon.example.com/at-most"
+"""On a Workload."""
+PEAK = Taint(key="carbon.example.com/peak", effect="NoSchedule")
+UNIT = "g CO2/kWh"
+_NOT_KNOWN = "its carbon intensity is not known"
+
+
+class Carbon:
+    """Enable it at preFilter, filter and score, and at filterHook where peaks matter."""
+
+    name = "Carbon"
+    ignored_during_execution = True
+    """Intensities change by the hour: units that run are not moved for that."""
+
+    def __init__(self, args: CarbonArgs, handle: Handle) -> None:
+        self._args, self._handle = args, handle
+
+    # What is decided: pure functions of what they are given.
+
+    def pre_filter(self, _state: CycleState, unit: Unit, _fleet: Fleet, _bound: Index) -> Status:
+        """Refuse a Workload whose limit is no number: no cluster could be right for it."""
+        text = unit.labels.get(LIMIT_LABEL)
+        if text is None or limit_of(unit) is not None:
+            return SUCCESS
+        fault = f"label {LIMIT_LABEL}: {text!r} is not a whole number of {UNIT}"
+        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (fault,), self.name)
+
+    def before_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index
+    ) -> tuple[Unit, Fleet, bool] | Status:
+        """Taint the clusters beyond the peak, in the copy of the fleet that this pass reads.
+
+        TaintToleration does the rest: it spares a Workload that tolerates the taint, and explains.
+        """
+        if self._args.peak is None:
+            return unit, fleet, False
+        beyond = self._grams(state, fleet) > self._args.peak
+        if not beyond.any():
+            return unit, fleet, False
+        return unit, replace(fleet, taints={**fleet.taints, PEAK: beyond}), True
+
+    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """The clusters with more than the limit, and those of which nothing is known."""
+        limit = limit_of(unit)
+        if limit is None:
+            return NOTHING_REFUSED
+        grams = self._grams(state, fleet)
+        return Refused([(grams > limit, _beyond(limit)), (grams == UNKNOWN, _NOT_KNOWN)])
+
+    def score(self, state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+        """The grams; `normalize` makes a score of them."""
+        return self._grams(state, fleet)
+
+    def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
+        """100 for the least carbon among the feasible, 0 for the most; 0 where it is not known."""
+        known = feasible & (scores != UNKNOWN)
+        normal = np.zeros_like(scores)
+        if known.any():
+            least, most = int(scores[known].min()), int(scores[known].max())
+            normal[known] = 100 * (most - scores[known]) // max(most - least, 1)
+            if least == most:
+                normal[known] = 100
+        return normal
+
+    def _grams(self, state: CycleState, fleet: Fleet) -> Ints:
+        """The column, read once for each fleet that a pass sees."""
+        known = state.data.get(self.name)
+        if known is None or known[0] is not fleet:
+            known = state.data[self.name] = (fleet, intensities.column(fleet, self._args))
+        grams: Ints = known[1]
+        return grams
+
+    # What is said about it, and who is woken.
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A cluster comes, or is labelled, whose grams are within the limit."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS, self._could_help),)
+
+    def _could_help(self, unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+        limit, grams = limit_of(unit), intensities.of(new, self._args).grams
+        return limit is None or UNKNOWN < grams <= limit
+
+    def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
+        """What to change about those clusters, or about the limit."""
+        if text == _NOT_KNOWN:
+            return f"label {GRAMS_LABEL} on the MemberCluster, or its region in the plugin's args"
+        limit = limit_of(shortage.unit)
+        if limit is None or text != _beyond(limit):
+            return f"label {LIMIT_LABEL} with a whole number of {UNIT}, or no such label"
+        least = int(intensities.column(shortage.fleet, self._args)[rows].min())
+        return f"label {LIMIT_LABEL} of {least} or more"
+
+    def remedies(self, shortage: Shortage) -> Sequence[Note]:
+        """A cluster in a region that keeps within the limit and has no cluster yet."""
+        limit = limit_of(shortage.unit)
+        if limit is None:
+            return ()
+        there = {each.labels.get(self._args.region_label) for each in shortage.fleet.clusters}
+        regions = sorted(
+            region
+            for region, grams in self._args.regions.items()
+            if grams <= limit and region not in there
+        )
+        if not regions:
+            return ()
+        text = f"a cluster in region {either(regions)}, with at most {limit} {UNIT}"
+        return (Note(Kind.NO_CLUSTER, len(regions), self.name, text),)
+
+    # What it answers over HTTP, and what it runs.
+
+    def routes(self) -> Sequence[Route]:
+        """The number of every cluster, and that of one."""
+        return (
+            Route("GET", "/clusters", self._every_cluster),
+            Route("GET", "/clusters/:name", self._one_cluster),
+        )
+
+    async def _every_cluster(self, _request: Request) -> Mapping[str, Any]:
+        clusters = self._handle.fleet().clusters
+        return {each.metadata.name: self._told(each) for each in clusters}
+
+    async def _one_cluster(self, request: Request) -> Mapping[str, Any] | Response:
+        fleet, name = self._handle.fleet(), request.params["name"]
+        if name not in fleet.row:
+            return failure(404, f"cannot find cluster {name}")
+        return self._told(fleet.clusters[fleet.row[name]])
+
+    def _told(self, cluster: MemberCluster) -> Mapping[str, Any]:
+        found = intensities.of(cluster, self._args)
+        grams = None if found.grams == UNKNOWN else found.grams
+        return {"region": found.region, "gramsPerKwh": grams, "source": found.source}
+
+    def controllers(self) -> Sequence[Controller]:
+        """The one that reads a ConfigMap, where the arguments name one."""
+        source = self._args.readings
+        return [Readings(self._args, source, self._handle)] if source is not None else []
+
+
+def limit_of(unit: Unit) -> int | None:
+    """The limit that a Workload asks for; None without one, and for what is no number."""
+    grams = intensities.number(unit.labels.get(LIMIT_LABEL))
+    return None if grams == UNKNOWN else grams
+
+
+def _beyond(limit: int) -> str:
+    return f"more than {limit} {UNIT}"

@@ -1,0 +1,167 @@
+"""The plugin with a handle that has no hub, and in passes of the real scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from controller import catalogue, config
+from controller.cache.placements import Index
+from controller.explain.record import record
+from controller.framework.explains import Shortage
+from controller.framework.interface import CycleState
+from controller.framework.status import Code
+from controller.hosting.arguments import WrongArgs
+from controller.hosting.handle import Rehearsed
+from controller.model.objects import MemberCluster
+from controller.model.unit import Unit
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import Decision
+from crds.workload import ScheduledReason
+from machinery.http_messages import Request, Response
+from stowage_carbon.intensities import GRAMS_LABEL
+from stowage_carbon.plugin import LIMIT_LABEL, PEAK
+
+from .make import cluster, fleet, labelled, plugin, unit
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+FILE = Path(__file__).parent.parent / "scheduler.yaml"
+
+
+def decided(asked: Unit, *clusters: MemberCluster) -> Decision:
+    """A whole pass, with the configuration file of the example and the installed package."""
+    registry = catalogue.registry().with_installed()
+    profile = config.load(FILE, registry, Rehearsed()).profiles["stowage"]
+    return decide(fleet(*clusters), asked, Index(), profile, NOW)
+
+
+def said(decision: Decision) -> Mapping[str, str]:
+    """Why not, by cluster."""
+    return {each["name"]: each["reason"] for each in record(decision)["clusters"]}
+
+
+def test_a_limit_keeps_new_units_from_what_is_dirtier_or_unknown() -> None:
+    clusters = (cluster("paris", "fr"), cluster("berlin", "de"), cluster("somewhere"))
+    decision = decided(unit("100"), *clusters)
+    assert decision.placements == {"paris": 2}
+    assert said(decision) == {
+        "paris": "",
+        "berlin": "more than 100 g CO2/kWh",
+        "somewhere": "its carbon intensity is not known",
+    }
+
+
+def test_without_a_limit_the_cleanest_is_the_best() -> None:
+    decision = decided(unit(), cluster("paris", "fr"), cluster("berlin", "de"), cluster("nowhere"))
+    scores = dict(zip(decision.fleet.names, decision.scores["Carbon"].tolist(), strict=True))
+    assert scores == {"paris": 100, "berlin": 0, "nowhere": 0}
+    assert decision.placements == {"paris": 2}
+
+
+def test_a_newer_number_on_the_cluster_wins_and_one_of_a_wrong_form_does_not_count() -> None:
+    clusters = (labelled("a", "30", "pl"), labelled("b", "-5", "fr"), labelled("c", "9" * 63))
+    decision = decided(unit("50"), *clusters)
+    assert decision.placements == {"a": 2}
+    assert said(decision)["b"] == "more than 50 g CO2/kWh"
+    assert said(decision)["c"] == "its carbon intensity is not known"
+
+
+def test_what_runs_stays_where_it_has_become_dirty() -> None:
+    asked = unit("100").with_present({"berlin": 2})
+    decision = decided(asked, cluster("berlin", "de"), cluster("paris", "fr"))
+    assert decision.placements == {"berlin": 2}
+
+
+def test_beyond_the_peak_nothing_new_but_what_tolerates_it() -> None:
+    clusters = (cluster("warsaw", "pl"),)
+    assert not decided(unit(), *clusters).placements
+    tolerating = unit(tolerations=[{"key": PEAK.key, "operator": "Exists"}])
+    assert decided(tolerating, *clusters).placements == {"warsaw": 2}
+
+
+def test_the_hook_changes_a_copy() -> None:
+    seen = fleet(cluster("warsaw", "pl"), cluster("paris", "fr"))
+    asked = unit()
+    answer = plugin(peak=600).before_filter(CycleState(), asked, seen, Index())
+    assert isinstance(answer, tuple)
+    same, changed, whether = answer
+    assert (same is asked, whether) == (True, True)
+    assert changed.taints[PEAK].tolist() == [name == "warsaw" for name in changed.names]
+    assert PEAK not in seen.taints
+
+
+@pytest.mark.parametrize("peak", [None, 680])
+def test_the_hook_leaves_alone_what_is_below_the_peak(peak: int | None) -> None:
+    seen = fleet(cluster("warsaw", "pl"))
+    answer = plugin(peak=peak).before_filter(CycleState(), unit(), seen, Index())
+    assert isinstance(answer, tuple)
+    assert answer[1] is seen
+    assert answer[2] is False
+
+
+@pytest.mark.parametrize("limit", ["", "lots", "1.5", "-1", "٣", "9" * 63])
+def test_a_limit_that_is_no_number_refuses_the_workload_and_says_so(limit: str) -> None:
+    clusters = fleet(cluster("paris", "fr"))
+    status = plugin().pre_filter(CycleState(), unit(limit), clusters, Index())
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert LIMIT_LABEL in status.reasons[0]
+    assert decided(unit(limit), cluster("paris", "fr")).placements == {}
+
+
+def shortage(asked: Unit, *clusters: MemberCluster) -> Shortage:
+    """Two units without a cluster."""
+    return Shortage(asked, fleet(*clusters), 2, ScheduledReason.FAILED_TO_SCHEDULE)
+
+
+def test_it_names_what_would_help() -> None:
+    lacking = shortage(unit("50"), cluster("berlin", "de"), cluster("warsaw", "pl"))
+    every = np.ones(2, dtype=np.bool_)
+    made = plugin(regions={"se": 30, "no": 20, "de": 380, "pl": 680})
+    cure = made.cure(lacking, "more than 50 g CO2/kWh", every)
+    assert cure == f"label {LIMIT_LABEL} of 380 or more"
+    assert GRAMS_LABEL in made.cure(lacking, "its carbon intensity is not known", every)
+    (note,) = made.remedies(lacking)
+    assert note.text == "a cluster in region no or se, with at most 50 g CO2/kWh"
+    assert not made.remedies(shortage(unit(), cluster("berlin", "de")))
+
+
+def test_only_a_cluster_within_the_limit_wakes_who_waits() -> None:
+    (event,) = plugin().events_to_register()
+    assert event.hint is not None
+    assert not event.hint(unit("50"), None, cluster("paris", "fr"))
+    assert not event.hint(unit("50"), None, cluster("somewhere"))
+    assert event.hint(unit("50"), cluster("paris", "fr"), labelled("paris", "50", "fr"))
+
+
+@pytest.mark.parametrize(
+    ("args", "where"),
+    [
+        ({"regions": {"fr": -1}}, ("regions", "fr")),
+        ({"regions": {"fr": "clean"}}, ("regions", "fr")),
+        ({"readings": {"seconds": 0}}, ("readings", "seconds")),
+        ({"region": {}}, ("region",)),
+    ],
+)
+def test_wrong_arguments_are_named(args: dict[str, Any], where: tuple[str, ...]) -> None:
+    registry = catalogue.registry().with_installed()
+    with pytest.raises(WrongArgs) as wrong:
+        registry.make("Carbon", args, Rehearsed())
+    assert wrong.value.where == where
+
+
+async def test_its_endpoints_tell_the_numbers_and_their_source() -> None:
+    made = plugin(cluster("berlin", "de"), labelled("paris", "55", "fr"), cluster("nowhere"))
+    every, one = made.routes()
+    assert await every.answer(Request("GET", "/clusters")) == {
+        "berlin": {"region": "de", "gramsPerKwh": 380, "source": "args"},
+        "paris": {"region": "fr", "gramsPerKwh": 55, "source": "label"},
+        "nowhere": {"region": "", "gramsPerKwh": None, "source": ""},
+    }
+    unknown = await one.answer(Request("GET", "/clusters/x", params={"name": "x"}))
+    assert isinstance(unknown, Response)
+    assert unknown.status == 404

@@ -1,0 +1,240 @@
+"""examples/plugin, installed beside Stowage in an environment of its own, as somebody else would.
+
+Both come from their wheels, so that nothing of the checkout is imported and the plugin is found by
+its entry point alone. The versions of everything else are those of the lock, which uv has at hand.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crds.names import SYSTEM_NAMESPACE
+from stowage.playground.cluster import Cluster
+from stowage.playground.processes import Process
+from tests.inforce import until_may
+from tests.patience import hold_on
+from tests.stowage import accounts
+
+from .conftest import listening
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLE = ROOT / "examples" / "plugin"
+CONFIG = f"--config={EXAMPLE / 'scheduler.yaml'}"
+GRAMS = "carbon.example.com/grams-per-kwh"
+LIMIT = "carbon.example.com/at-most"
+RUNS = "the controller Carbon/readings runs"
+
+
+class Environment:
+    """A virtual environment with both packages; `env(...)` runs a program of it, in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.python = folder / "env" / "bin" / "python"
+        packages = ("numpy", "pytest", "pytest-asyncio")
+        locked = folder / "locked.txt"
+        _uv("export", "--locked", "--no-emit-project", "--no-hashes", f"--output-file={locked}")
+        for package in (ROOT, EXAMPLE):
+            _uv("build", "--wheel", f"--out-dir={folder}", str(package))
+        self.stowage, self.carbon = sorted(folder.glob("*.whl"))
+        _uv("venv", f"--python={sys.executable}", str(folder / "env"))
+        wheels = (str(self.stowage), str(self.carbon))
+        there = f"--python={self.python}"
+        _uv("pip", "install", there, f"--constraints={locked}", *wheels, *packages)
+
+    def program(self, name: str) -> str:
+        """Where it is."""
+        return str(self.python.with_name(name))
+
+    def __call__(self, name: str, *args: str, code: int = 0) -> str:
+        """What it prints; it must end with that code."""
+        done = subprocess.run(
+            [self.program(name), *args],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+
+def _uv(*args: str) -> None:
+    uv = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".tools" / "bin" / "uv")
+    done = subprocess.run(
+        [uv, *args], cwd=ROOT, capture_output=True, text=True, timeout=480, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("example"))
+
+
+def test_it_is_a_package_of_its_own_which_our_wheel_leaves_out(env: Environment) -> None:
+    ours, theirs = (zipfile.ZipFile(wheel).namelist() for wheel in (env.stowage, env.carbon))
+    assert "stowage/examples/01-deployment-service-secret.yaml" in ours
+    assert not [name for name in ours if "carbon" in name or "examples/plugin" in name]
+    assert "stowage_carbon/plugin.py" in theirs
+    assert not [name for name in theirs if name.startswith(("controller/", "tests/"))]
+
+
+@pytest.mark.proves("E2")
+def test_its_own_tests_pass_with_what_is_installed(env: Environment) -> None:
+    where = env("python", "-c", "import controller, stowage_carbon as s; print(s.__file__)")
+    assert str(env.folder) in where
+    assert " passed" in env("pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE))
+
+
+@pytest.mark.proves("E1")
+def test_the_list_of_plugins_names_the_package_and_its_arguments(env: Environment) -> None:
+    listed = json.loads(env("stowage", "plugins", CONFIG, "-o", "json"))
+    (profile,) = listed["profiles"]
+    mine = {
+        point["point"]: each
+        for point in profile["points"]
+        for each in point["plugins"]
+        if each["name"] == "Carbon"
+    }
+    assert mine.keys() == {"preFilter", "filterHook", "filter", "score"}
+    assert mine["score"]["weight"] == 5
+    assert mine["filter"]["origin"] == "package stowage-carbon 0.1.0"
+    assert mine["filter"]["args"]["regions"] == {"fr": 60, "de": 380, "pl": 680}
+
+
+@pytest.mark.proves("E1")
+def test_a_plan_of_files_goes_by_it(env: Environment) -> None:
+    about = (f"-f{EXAMPLE / 'workload.yaml'}", f"--fleet={EXAMPLE / 'fleet.yaml'}")
+    found = json.loads(env("stowage", "plan", *about, CONFIG, "-o", "json"))["workloads"][0]
+    assert [share["cluster"] for share in found["placements"]] == ["paris"]
+    reasons = {each["name"]: each["reason"] for each in found["clusters"]}
+    assert reasons["berlin"] == "more than 200 g CO2/kWh"
+    without = json.loads(env("stowage", "plan", *about, "-o", "json"))["workloads"][0]
+    assert not any("CO2" in each["reason"] for each in without["clusters"])
+
+
+@pytest.fixture(scope="module")
+def hub(env: Environment, make_cluster: Any) -> Cluster:
+    """A hub with our kinds and accounts, a ConfigMap and the clusters of the example's fleet."""
+    cluster: Cluster = make_cluster("carbon")
+    env("stowage", "install", "--wait=false", f"--kubeconfig={cluster.kubeconfig}")
+    cluster.kubectl("apply", "-f", str(EXAMPLE / "rbac.yaml"))
+    cluster.kubectl("create", "namespace", "demo")
+    numbers = ("--from-literal=fr=55", "--from-literal=de=420", "--from-literal=pl=dirty")
+    where = ("-n", SYSTEM_NAMESPACE)
+    cluster.kubectl("create", "configmap", "carbon-intensity", *where, *numbers)
+    for region, name in (("fr", "paris"), ("de", "berlin"), ("pl", "warsaw")):
+        _register(cluster, name, region)
+    accounts.rights_in_force(cluster)
+    user = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-controller"
+    until_may(cluster, user, "patch memberclusters.stowage.dev")
+    until_may(cluster, user, f"get configmaps/carbon-intensity -n {SYSTEM_NAMESPACE}")
+    return cluster
+
+
+def _register(cluster: Cluster, name: str, region: str) -> None:
+    room = {"count": 2, "free": {"cpu": "8", "memory": "32Gi", "pods": "110"}}
+    since = {"lastTransitionTime": "2026-01-01T00:00:00Z", "message": ""}
+    ready = {"type": "Ready", "status": "True", "reason": "Connected", **since}
+    body = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "MemberCluster",
+        "metadata": {"name": name, "labels": {"topology.kubernetes.io/region": region}},
+        "spec": {"secretRef": {"namespace": SYSTEM_NAMESPACE, "name": name}},
+    }
+    cluster.kubectl("create", "-f", "-", input=json.dumps(body))
+    status = json.dumps({"status": {"conditions": [ready], "nodeGroups": [room]}})
+    patch = ("--subresource=status", "--type=merge", f"--patch={status}")
+    cluster.kubectl("patch", "membercluster", name, *patch)
+
+
+@pytest.fixture
+async def log(env: Environment, hub: Cluster, tmp_path: Path) -> Iterator[Path]:
+    """A controller at work as the service account, with the example's file; its log."""
+    kubeconfig = await accounts.kubeconfig(hub, "controller", tmp_path)
+    command = [env.program("stowage"), "controller", "--http-port=0", CONFIG]
+    process = Process("controller", [*command, f"--kubeconfig={kubeconfig}"], tmp_path / "log")
+    process.start(detached=False)
+    try:
+        yield process.log
+    finally:
+        process.end()
+
+
+@pytest.mark.proves("E1", "E5", "E6", "E12")
+def test_it_lives_in_a_controller(env: Environment, hub: Cluster, log: Path) -> None:
+    base = f"http://127.0.0.1:{listening(log)}"
+
+    def grams() -> dict[str, str | None]:
+        items = json.loads(hub.kubectl("get", "memberclusters", "-o", "json"))["items"]
+        return {i["metadata"]["name"]: i["metadata"]["labels"].get(GRAMS) for i in items}
+
+    # Its controller, with the rights of rbac.yaml.
+    written = {"paris": "55", "berlin": "420", "warsaw": None}
+    hold_on(lambda: grams() == written, what=lambda: (grams(), log.read_text()[-2000:]))
+    # Its filter, over the numbers that the controller has brought.
+    hub.kubectl("apply", "-f", str(EXAMPLE / "workload.yaml"))
+    hold_on(lambda: _status(hub).get("placements") == [{"cluster": "paris", "replicas": 2}])
+    # Its endpoints.
+    services = _get(f"{base}/apis/v1/__services__")["GET"]
+    assert "/apis/v1/plugins/Carbon/clusters/:name" in services
+    told = {"region": "fr", "gramsPerKwh": 55, "source": "label"}
+    assert _get(f"{base}/apis/v1/plugins/Carbon/clusters/paris") == told
+    assert _get(f"{base}/apis/v1/plugins/Carbon/clusters")["warsaw"]["source"] == "args"
+    unknown = _get(f"{base}/apis/v1/plugins/Carbon/clusters/nowhere", code=404)
+    assert unknown == {"message": "cannot find cluster nowhere"}
+    # Its refusal, in the condition and explained from the hub's objects alone.
+    hub.kubectl("-n", "demo", "delete", "workload", "report", "--wait=false")
+    hub.kubectl("-n", "demo", "patch", "workload", "report", *_merge({"finalizers": None}))
+    strict = (EXAMPLE / "workload.yaml").read_text().replace('at-most: "200"', 'at-most: "40"')
+    hold_on(lambda: "not found" in hub.kubectl("-n", "demo", "get", "wl", "report", check=False))
+    hub.kubectl("apply", "-f", "-", input=strict)
+    hold_on(lambda: "more than 40 g CO2/kWh" in _scheduled(hub).get("message", ""))
+    about = ("wl/report", "-n", "demo", f"--kubeconfig={hub.kubeconfig}", CONFIG)
+    explained = env("stowage", "explain", *about)
+    assert f"label {LIMIT} of 55 or more" in explained
+    # What it waits for.
+    hub.kubectl("label", "membercluster", "berlin", f"{GRAMS}=20", "--overwrite")
+    hold_on(lambda: _status(hub).get("placements") == [{"cluster": "berlin", "replicas": 2}])
+    text = log.read_text()
+    assert text.count(RUNS) == 1
+    assert "orbidden" not in text
+
+
+def _merge(metadata: dict[str, Any]) -> tuple[str, str]:
+    return "--type=merge", f"--patch={json.dumps({'metadata': metadata})}"
+
+
+def _get(url: str, *, code: int = 200) -> Any:
+    try:
+        answer = urllib.request.urlopen(url, timeout=60)
+    except urllib.error.HTTPError as e:
+        answer = e
+    with answer:
+        assert answer.status == code
+        return json.loads(answer.read())
+
+
+def _status(hub: Cluster) -> dict[str, Any]:
+    found = json.loads(hub.kubectl("-n", "demo", "get", "wl", "report", "-o", "json"))
+    status: dict[str, Any] = found.get("status", {})
+    return status
+
+
+def _scheduled(hub: Cluster) -> dict[str, Any]:
+    conditions = _status(hub).get("conditions", [])
+    return next((each for each in conditions if each["type"] == "Scheduled"), {})
