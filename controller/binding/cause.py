@@ -10,13 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.explain.steps import Occasion
+from controller.framework.explains import TellsCause
+from controller.framework.runtime import PluginError, guarded
 from controller.model.learning import Limit
 from controller.model.learnt import stored
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
 from crds.fields.why import ChangeCause
 from crds.workload import ScheduledReason, WorkloadCondition
+from machinery import logs
 from machinery.clock import timestamp
+
+LOG = logs.get(__name__)
+WORD_LIMIT, ABOUT_LIMIT = 64, 317
+"""Of a plugin's own cause, as the schema has it."""
 
 _WAITED_FOR = {
     ScheduledReason.REPLICAS_REACHED.value: ChangeCause.QUOTA_GROWN,
@@ -27,10 +34,10 @@ _WAITED_FOR = {
 def occasion(decision: Decision, workload: Workload) -> Occasion:
     """When the shares changed, and why now."""
     cause, name = _cause(decision, workload)
-    return Occasion(timestamp(decision.time), cause.value, name)
+    return Occasion(timestamp(decision.time), str(cause), name)
 
 
-def _cause(decision: Decision, workload: Workload) -> tuple[ChangeCause, str]:
+def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
     unit, fleet = decision.unit, decision.fleet
     present = workload.placements
     if not present:
@@ -47,19 +54,25 @@ def _cause(decision: Decision, workload: Workload) -> tuple[ChangeCause, str]:
     added = [c for c in decision.placements if c not in present]
     if unit.everywhere and added:
         return ChangeCause.CLUSTER_ADDED, added[0]
-    if (left := _left(decision, present)) is not None:
-        return ChangeCause.RESCHEDULED, left
+    if (said := _by_plugins(decision, present)) is not None:
+        return said
     return _learnt(stored(workload.status), unit.limits) or (_waited_for(workload), "")
 
 
-def _left(decision: Decision, present: Mapping[str, int]) -> str | None:
-    """A cluster whose units are taken back, as they have no node and its subset is closed."""
-    plan = decision.cycle_state.plan
-    subsets = None if plan is None else plan.asked.subsets
-    if subsets is None or not subsets.closed.any():
-        return None
-    fewer = (c for c, units in sorted(present.items()) if decision.placements.get(c, 0) < units)
-    return next(fewer, None)
+def _by_plugins(decision: Decision, present: Mapping[str, int]) -> tuple[str, str] | None:
+    """What a plugin says that it moved the units for."""
+    for plugin in decision.plugins.values():
+        if not isinstance(plugin, TellsCause):
+            continue
+        try:
+            with guarded(plugin, "Cause"):
+                said = plugin.cause(present, decision.placements, decision.cycle_state)
+                if said is not None:
+                    return str(said[0])[:WORD_LIMIT], str(said[1])[:ABOUT_LIMIT]
+        except PluginError as e:
+            about = {"object": "/".join(decision.unit.key)}
+            LOG.error("%s", e, extra=about)  # noqa: TRY400 - it says where
+    return None
 
 
 def _learnt(

@@ -1,26 +1,35 @@
 """What stands in the way of the pending units: each obstacle as data, with a sentence.
 
 The clusters that something refuses are counted by what was said of them first, as the condition
-counts them; those that nothing refuses by what stops them from taking more.
+counts them; those that nothing refuses by what stops them from taking more, as the plugin says
+whose bound it is. A plugin that fails over that is left out, and the fault is in the log.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from controller.cache.columns import Mask
-from controller.framework.explains import Kind, Note
+from controller.framework.explains import Kind, Note, Shortage, Stop, Stops
+from controller.framework.interface import Plugin
 from controller.framework.room import room_of
-from controller.planner.reasons import Why
-from controller.scheduling.decision import Decision
+from controller.framework.runtime import PluginError, guarded
+from controller.scheduling.decision import FITS, Decision
+from machinery import logs
+
+LOG = logs.get(__name__)
+T = TypeVar("T")
 
 
 def obstacles(decision: Decision) -> list[Note]:
     """Why units are pending: the refusals, the greatest count first, then what stops the others.
 
-    Last, what was found while domains were chosen.
+    Last, what was found while clusters were chosen.
     """
     if decision.pending <= 0:
         return []
@@ -33,67 +42,74 @@ def obstacles(decision: Decision) -> list[Note]:
         if number
     ]
     notes.sort(key=lambda note: (-note.number, note.name, note.text))
-    meant, tight, capped = ruled(decision), full(decision), shut(decision)
-    stops = Counter(
-        (Kind.QUOTA, _subsets_of(decision, row))
-        if capped[row]
-        else _stop(decision, row, meant=bool(meant[row]), tight=bool(tight[row]))
-        for row in np.flatnonzero(decision.verdicts == 0).tolist()
-    )
-    for (kind, text), number in stops.most_common():
-        notes.append(Note(kind, number, "", f"{_clusters(number)}: {text}"))
-    notes += [Note(Kind.BOUND, 0, "spreadConstraints", text) for text in decision.choosing]
-    return notes
+    shortage = shortage_of(decision)
+    stops, tight = list(stops_of(decision, shortage)), shortage.tight
+    first = np.full(len(decision.fleet), len(stops))
+    for at, (_, stop) in reversed(list(enumerate(stops))):
+        first[stop.rows] = at
+    said = [(stop.kind, plugin, stop.text) for plugin, stop in stops]
+    rows = np.flatnonzero(shortage.feasible).tolist()
+    left = (Kind.NO_ROOM, "", "no more by the rules of its distribution")
+    full = (Kind.NO_ROOM, "", "no room for more")
+    told = Counter((*said, full if tight[row] else left)[first[row]] for row in rows)
+    for (kind, plugin, text), number in told.most_common():
+        notes.append(Note(kind, number, plugin, f"{_clusters(number)}: {text}"))
+    return notes + [Note(Kind.BOUND, 0, "", text) for text in decision.choosing]
 
 
-def _stop(decision: Decision, row: int, *, meant: bool, tight: bool) -> tuple[Kind, str]:
-    """What keeps a cluster that nothing refuses from taking more."""
-    kinds = {reason.kind for reason in decision.why(row)}
-    if Why.DOMAIN_QUOTA in kinds:
-        return Kind.QUOTA, "at the quota of the domain"
-    if Why.UPPER in kinds:
-        return Kind.BOUND, "at the upper bound of spec.distributionWeights"
-    if Why.LEARNT in kinds:
-        return Kind.BOUND, "seen to run what it has and no more (status.limits)"
-    if not meant:
-        return Kind.BOUND, "no rule of spec.distributionWeights"
-    if not tight and decision.unit.spread:
-        return Kind.BOUND, "left out by spec.spreadConstraints"
-    return Kind.NO_ROOM, "no room for more" if tight else "no more by the rules of its distribution"
-
-
-def shut(decision: Decision) -> Mask:
-    """The clusters of subsets that all take no more, whatever the room."""
-    plan = decision.cycle_state.plan
-    return np.zeros(len(decision.fleet), dtype=np.bool_) if plan is None else plan.rows_shut
-
-
-def _subsets_of(decision: Decision, row: int) -> str:
-    """Why the subsets of a cluster take no more."""
-    plan = decision.cycle_state.plan
-    subsets = None if plan is None else plan.asked.subsets
-    if plan is None or subsets is None:
-        return ""
-    mine = {
-        name for name, inside in zip(subsets.names, subsets.inside[:, row], strict=True) if inside
-    }
-    return "; ".join(str(each) for each in plan.subsets_shut if each.name in mine)
-
-
-def full(decision: Decision) -> Mask:
-    """The clusters that hold as many units as they can."""
+def shortage_of(decision: Decision) -> Shortage:
+    """The decision as plugins are told of it."""
+    unit, fleet, state = decision.unit, decision.fleet, decision.cycle_state
     placed = decision.placements
-    held = np.array([placed.get(name, 0) for name in decision.fleet.names], dtype=np.int64)
-    mask: Mask = held >= room_of(decision.cycle_state, decision.unit, decision.fleet)
-    return mask
+    return Shortage(
+        unit=unit,
+        fleet=fleet,
+        pending=decision.pending,
+        reason=decision.reason,
+        state=state,
+        feasible=decision.verdicts == FITS,
+        held=np.array([placed.get(name, 0) for name in fleet.names], dtype=np.int64),
+        room=room_of(state, unit, fleet),
+        why=decision.why,
+    )
 
 
-def ruled(decision: Decision) -> Mask:
-    """The clusters that a static weight is meant for; all of them without such weights."""
-    rules = decision.unit.weights if decision.unit.distribution == "Divided" else ()
-    mask = np.full(len(decision.fleet), not rules)
-    for rule in rules:
-        mask |= decision.fleet.selected(rule.cluster_selector)
+def stops_of(decision: Decision, shortage: Shortage) -> Iterator[tuple[str, Stop]]:
+    """What stops clusters that nothing refuses, with the plugin that says so, the first ones first.
+
+    Such as are at Assign come before the others.
+    """
+    named = decision.cycle_state.enabled.get("assign", ())
+    order = dict.fromkeys((*(n for n in named if n in decision.plugins), *decision.plugins))
+    for name in order:
+        plugin = decision.plugins[name]
+        if isinstance(plugin, Stops):
+            yield from ((name, stop) for stop in asked(plugin, partial(_of, plugin), shortage))
+
+
+def _of(plugin: Stops, shortage: Shortage) -> list[Stop]:
+    every = np.ones(len(shortage.fleet), dtype=np.bool_)
+    found = [Stop(each.kind, each.rows & every, each.text) for each in plugin.stops(shortage)]
+    return [each for each in found if each.rows.any()]
+
+
+def asked(
+    plugin: Plugin, question: Callable[[Shortage], Iterable[T]], shortage: Shortage
+) -> list[T]:
+    """What a plugin says; nothing where it fails."""
+    try:
+        with guarded(plugin, "Explain"):
+            return list(question(shortage))
+    except PluginError as e:
+        LOG.error("%s", e)  # noqa: TRY400 - it says where
+        return []
+
+
+def stopped(decision: Decision, shortage: Shortage) -> Mask:
+    """The clusters that more room does not help."""
+    mask = np.zeros(len(decision.fleet), dtype=np.bool_)
+    for _, stop in stops_of(decision, shortage):
+        mask |= stop.rows
     return mask
 
 

@@ -7,20 +7,27 @@ Where nothing does it alone, the cluster with the fewest refusals is named inste
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import reduce
-from itertools import chain
+from collections.abc import Iterator, Mapping
+from functools import partial, reduce
+from typing import Any
 
 import numpy as np
 
 from controller.cache.columns import Ints, Mask
-from controller.cache.nodegroups import UNLIMITED
-from controller.explain.pending import full, ruled, shut
-from controller.framework.explains import Explains, Kind, Note, Remedies, Shortage, either
+from controller.explain.pending import asked, shortage_of, stopped
+from controller.framework.explains import (
+    Explains,
+    Kind,
+    Note,
+    Remedies,
+    Shortage,
+    TellsWhere,
+    either,
+)
 from controller.framework.room import needed, resources_of, room, room_of, variants_of
+from controller.framework.runtime import PluginError, guarded
 from controller.model.unit import Unit
-from controller.planner.reasons import Why
-from controller.scheduling.decision import Decision
+from controller.scheduling.decision import Decision, Refusal
 from machinery.types import quantities
 
 
@@ -32,14 +39,16 @@ def remedies(decision: Decision) -> list[Note]:
         return [Note(Kind.NO_CLUSTER, 0, "", "a cluster that is registered: stowage join")]
     if decision.refusals and not decision.masks:
         every = np.ones(len(decision.fleet), dtype=np.bool_)
+        shortage = shortage_of(decision)
         return [
-            Note(Kind.LIFT, len(every), r.plugin, _cure(decision, r.plugin, r.text, every))
+            Note(Kind.LIFT, len(every), r.plugin, _cure(shortage, decision.plugins, r, every))
             for r in decision.refusals
         ]
     blame = _Blame(decision)
-    numbers = (_offered(decision), _room(decision, blame), _bounds(decision, blame))
-    found = [*chain(*numbers), *_spread(decision, blame), *_lifts(blame)]
-    return found or _several(blame)
+    offered = list(_offered(decision, blame.shortage))
+    quotas = [note for note in offered if note.kind is Kind.QUOTA]
+    others = [note for note in offered if note.kind is not Kind.QUOTA]
+    return [*quotas, *_room(decision, blame), *others, *_lifts(blame)] or _several(blame)
 
 
 class _Blame:
@@ -50,6 +59,7 @@ class _Blame:
 
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
+        self.shortage = shortage_of(decision)
         self.short = frozenset(each.plugin for each in decision.refusals if each.short)
         self.by_plugin: dict[str, Mask] = {}
         for refusal, mask in zip(decision.refusals, decision.masks, strict=True):
@@ -73,30 +83,24 @@ class _Blame:
         ]
         return list(dict.fromkeys(texts))
 
-    def names(self, rows: Mask) -> list[str]:
-        """The clusters by name."""
-        fleet = self.decision.fleet
-        return sorted(fleet.names[row] for row in np.flatnonzero(rows).tolist())
 
-
-def _shortage(decision: Decision) -> Shortage:
-    about = (decision.unit, decision.fleet, decision.pending, decision.reason)
-    return Shortage(*about, decision.full, decision.cycle_state)
-
-
-def _cure(decision: Decision, plugin: str, text: str, rows: Mask) -> str:
+def _cure(shortage: Shortage, plugins: Mapping[str, Any], refusal: Refusal, rows: Mask) -> str:
     """What the plugin says would lift its refusal of these clusters."""
-    known = decision.plugins.get(plugin)
-    if isinstance(known, Explains):
-        return known.cure(_shortage(decision), text, rows)
-    return f"whatever makes {plugin} say {text!r} no longer"
+    known = plugins.get(refusal.plugin)
+    if not isinstance(known, Explains):
+        return f"whatever makes {refusal.plugin} say {refusal.text!r} no longer"
+    try:
+        with guarded(known, "Explain"):
+            return known.cure(shortage, refusal.text, rows)
+    except PluginError as e:
+        return str(e)
 
 
-def _offered(decision: Decision) -> Iterator[Note]:
+def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
     """The help that plugins know beside lifting a refusal."""
     for plugin in decision.plugins.values():
         if isinstance(plugin, Remedies):
-            yield from plugin.remedies(_shortage(decision))
+            yield from asked(plugin, plugin.remedies, shortage)
 
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
@@ -106,15 +110,15 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     for plugin in blame.short:
         tight |= blame.alone(plugin)
     fits = _fits(decision)
-    tight |= (blame.count == 0) & full(decision)
-    tight &= ~shut(decision)
+    tight |= (blame.count == 0) & blame.shortage.tight
+    tight &= ~stopped(decision, blame.shortage)
     if not tight.any():
         return
     lacking = _lacking(decision, tight)
     amounts = (
         " and ".join(f"{_amount(r, _asked(decision, r))}" for r in lacking) or "room in one piece"
     )
-    where = either(blame.names(tight)) + _domains(decision, tight)
+    where = either(blame.shortage.names(tight)) + _where(decision, blame.shortage, tight)
     if _divided(unit) or not unit.counted:
         each = " each" if unit.counted and decision.pending > 1 else ""
         text = f"{_more(decision.pending, unit)} {amounts}{each} on {where}"
@@ -125,11 +129,16 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     yield Note(Kind.ROOM, decision.pending, ",".join(lacking), text)
 
 
-def _domains(decision: Decision, rows: Mask) -> str:
-    """The domains that these clusters are the reason to leave unfilled, if any."""
-    reasons = [reason for row in np.flatnonzero(rows).tolist() for reason in decision.why(row)]
-    names = sorted({reason.name for reason in reasons if reason.kind is Why.DOMAIN})
-    return f" (domain {either(names, 'and')})" if names else ""
+def _where(decision: Decision, shortage: Shortage, rows: Mask) -> str:
+    """What plugins say of where these clusters are."""
+    known = [plugin for plugin in decision.plugins.values() if isinstance(plugin, TellsWhere)]
+    answers = (asked(each, partial(_said_of, each, rows), shortage) for each in known)
+    said = [text for answer in answers for text in answer if text]
+    return f" ({'; '.join(said)})" if said else ""
+
+
+def _said_of(plugin: TellsWhere, rows: Mask, shortage: Shortage) -> list[str]:
+    return [plugin.where(shortage, rows)]
 
 
 def _lacking(decision: Decision, tight: Mask) -> list[str]:
@@ -146,58 +155,22 @@ def _lacking(decision: Decision, tight: Mask) -> list[str]:
     return [resource for resource in found if resource != "pods"] or found
 
 
-def _bounds(decision: Decision, blame: _Blame) -> Iterator[Note]:
-    """A greater maxReplicas where a share stands at it, a rule where static weights have none."""
-    fleet = decision.fleet
-    rows = [fleet.row[name] for name in decision.placements if name in fleet.row]
-    stuck = sorted(
-        fleet.names[row] for row in rows if any(r.kind is Why.UPPER for r in decision.why(row))
-    )
-    if stuck:
-        text = f"a greater maxReplicas in spec.distributionWeights for {either(stuck)}"
-        yield Note(Kind.BOUND, len(stuck), "maxReplicas", text)
-    unruled = blame.names((blame.count == 0) & ~ruled(decision))
-    if unruled:
-        text = f"a rule in spec.distributionWeights that matches {either(unruled)}"
-        yield Note(Kind.BOUND, len(unruled), "distributionWeights", text)
-
-
-def _spread(decision: Decision, blame: _Blame) -> Iterator[Note]:
-    """Other bounds on the number of domains, where clusters with room have nothing."""
-    out = (blame.count == 0) & ruled(decision) & ~full(decision)
-    out[decision.fleet.rows(decision.placements)] = False
-    if decision.unit.spread and out.any():
-        text = f"other bounds in spec.spreadConstraints, which leave out {either(blame.names(out))}"
-        yield Note(Kind.BOUND, int(out.sum()), "spreadConstraints", f"{text}{_space(blame, out)}")
-
-
 def _lifts(blame: _Blame) -> list[Note]:
     """For each predicate the clusters that it alone keeps away, the most first."""
-    notes = []
+    notes, shortage = [], blame.shortage
     for plugin in blame.by_plugin:
         rows = blame.alone(plugin)
         if plugin in blame.short:
             continue
         for text in blame.texts(plugin, rows):
             mask = rows & _said(blame, plugin, text)
-            names = blame.names(mask)
-            what = _cure(blame.decision, plugin, text, mask)
+            names = shortage.names(mask)
+            what = _cure(shortage, blame.decision.plugins, Refusal(plugin, text), mask)
             if not what:
                 continue
-            sentence = f"{what}: that alone keeps it from {either(names)}{_space(blame, mask)}"
+            sentence = f"{what}: that alone keeps it from {either(names)}{shortage.space(mask)}"
             notes.append(Note(Kind.LIFT, len(names), plugin, sentence))
     return sorted(notes, key=lambda note: (-note.number, note.name, note.text))
-
-
-def _space(blame: _Blame, rows: Mask) -> str:
-    """What the clusters could take, where that is counted."""
-    unit = blame.decision.unit
-    fits = _fits(blame.decision)[rows]
-    if not unit.counted or not unit.request or (fits >= UNLIMITED).any():
-        return ""
-    if _divided(unit):
-        return f", with room for {int(fits.sum())}"
-    return f", with room for {int(fits.max())}" + (" at the most" if len(fits) > 1 else "")
 
 
 def _said(blame: _Blame, plugin: str, text: str) -> Mask:
@@ -212,7 +185,7 @@ def _several(blame: _Blame) -> list[Note]:
     fewest = int(blame.count.min())
     if not fewest:
         return []
-    row = int(blame.decision.fleet.rows(blame.names(blame.count == fewest)[:1])[0])
+    row = int(blame.decision.fleet.rows(blame.shortage.names(blame.count == fewest)[:1])[0])
     plugins = [plugin for plugin, mask in blame.by_plugin.items() if mask[row]]
     number = int((blame.count == fewest).sum())
     listed = ", ".join(f"{p} ({'; '.join(blame.texts(p, _only(row, blame)))})" for p in plugins)

@@ -7,15 +7,21 @@ named with what it said.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
-from controller.cache.columns import Mask
+import numpy as np
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.nodegroups import UNLIMITED
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
-from controller.framework.interface import CycleState, Plugin
+from controller.framework.interface import Candidates, CycleState, Plugin
+from controller.framework.room import room, variants_of
 from controller.model.unit import Unit
+from controller.planner.plan import Plan
+from controller.planner.reasons import Reasons, Why
 from crds.workload import ScheduledReason
 
 NAMED = 3
@@ -57,24 +63,65 @@ class Note:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shortage:
     """Units of a Workload that found no cluster.
 
-    `reason` is that of the condition, `full` are the domains that hold their number, `state` is
-    what the plugins of the pass left.
+    `reason` is that of the condition, `state` is what the plugins of the pass left, the plan among
+    it where units were divided. Arrays have one entry a cluster: `feasible` are those that nothing
+    refuses, `held` the units that they hold, `room` those that they can hold in all. `why` says of
+    a row what made its number.
     """
 
     unit: Unit
     fleet: Fleet
     pending: int
     reason: ScheduledReason
-    full: tuple[str, ...] = ()
-    state: CycleState = field(default_factory=CycleState)
+    state: CycleState
+    feasible: Mask
+    held: Ints
+    room: Ints
+    why: Reasons
+
+    @property
+    def tight(self) -> Mask:
+        """The clusters that hold as many units as they can."""
+        mask: Mask = self.held >= self.room
+        return mask
+
+    def made_by(self, kind: Why) -> Mask:
+        """The clusters whose number that rule had a part in."""
+        mask = np.zeros(len(self.fleet), dtype=np.bool_)
+        for row in np.flatnonzero(self.held).tolist():
+            mask[row] = any(reason.kind is kind for reason in self.why(row))
+        return mask
+
+    def names(self, rows: Mask) -> list[str]:
+        """Clusters by name."""
+        return sorted(self.fleet.names[row] for row in np.flatnonzero(rows).tolist())
+
+    def space(self, rows: Mask) -> str:
+        """`, with room for 4`: what clusters could take, where that is counted."""
+        unit = self.unit
+        fits = room(unit, self.fleet, variants=variants_of(self.state))[rows]
+        if not unit.counted or not unit.request or (fits >= UNLIMITED).any():
+            return ""
+        if not (unit.whole or unit.everywhere):
+            return f", with room for {int(fits.sum())}"
+        return f", with room for {int(fits.max())}" + (" at the most" if len(fits) > 1 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """What keeps clusters that nothing refuses from taking more units: which, and in words."""
+
+    kind: Kind
+    rows: Mask
+    text: str
 
 
 @runtime_checkable
-class Explains(Protocol):
+class Explains(Plugin, Protocol):
     """A plugin that knows what lifts its refusals."""
 
     def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
@@ -86,11 +133,60 @@ class Explains(Protocol):
 
 
 @runtime_checkable
-class Remedies(Protocol):
+class Remedies(Plugin, Protocol):
     """A plugin that knows of help beside lifting a refusal, such as a larger quota."""
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """What would help by itself; nothing where the plugin is not what units lack."""
+        ...
+
+
+@runtime_checkable
+class TellsShortfall(Plugin, Protocol):
+    """A plugin at Assign that says in the condition what its bounds keep out of a plan."""
+
+    def shortfall(self, unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+        """Phrases for the message, such as `2 clusters are at the maxReplicas of …`.
+
+        Asked in the pass, where units stay without a cluster, with what `bound` was asked with.
+        """
+        ...
+
+
+@runtime_checkable
+class Stops(Plugin, Protocol):
+    """A plugin that knows why clusters that nothing refuses take no more units."""
+
+    def stops(self, shortage: Shortage) -> Sequence[Stop]:
+        """Its bounds that hold; of all that hold for a cluster the first counts.
+
+        Plugins are asked in the order in which they stand at Assign. More room does not help a
+        cluster that one of them stops.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsWhere(Plugin, Protocol):
+    """A plugin that knows what clusters belong to, by which people look for them."""
+
+    def where(self, shortage: Shortage, rows: Mask) -> str:
+        """What stands in brackets behind their names; empty where there is nothing to say."""
+        ...
+
+
+@runtime_checkable
+class TellsCause(Plugin, Protocol):
+    """A plugin that moves units for a reason of its own."""
+
+    def cause(
+        self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
+    ) -> tuple[str, str] | None:
+        """What set the change of these shares off, as one word (`Rescheduled`) and about what.
+
+        Asked right before the write, where nothing of the Workload itself was edited; None where
+        it was not this plugin.
+        """
         ...
 
 
@@ -130,3 +226,16 @@ def either(names: Sequence[str], word: str = "or") -> str:
         shown = ", ".join(names[: NAMED - 1])
         return f"{shown} {word} {len(names) - NAMED + 1} others"
     return f" {word} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def clusters(rows: Mask, one: str = "", many: str = "") -> str:
+    """`1 cluster is`, `3 clusters are`: how many these are, with a verb in either number."""
+    number = int(rows.sum())
+    return f"1 cluster {one}".rstrip() if number == 1 else f"{number} clusters {many}".rstrip()
+
+
+def full(field: Candidates, plan: Plan) -> Mask:
+    """The clusters that might take units by their weight and have no room for more in a plan."""
+    meant = field.feasible & (plan.asked.weight > 0)
+    mask: Mask = meant & (plan.shares >= plan.asked.room)
+    return mask

@@ -359,20 +359,18 @@ class Assignment:
 
     `why` says for a row that holds units why its number is what it is; it is asked when somebody
     wants to know, not in the pass. `short` is the condition's reason when units stay pending
-    although clusters are feasible; `notes` are added to its message. `full` are domains that hold
-    their number. The shares are told by name, or, where `in_order`, as they come. To who asks,
-    `assignment_order` tells the domains that the new units went to one after the other, where an
-    order of domains decided, and `binding` the bounds of a plan that keep units out. `choosing` is
-    what was found while domains were chosen: a constraint that cannot be met, choices that were not
-    tried. `shared_by` are the plugins that had a say, and `THE_PLAN` where one plan
-    made the shares.
+    although clusters are feasible; `notes` are added to its message. The shares are told by name,
+    or, where `in_order`, as they come. To who asks, `assignment_order` tells the domains that the
+    new units went to one after the other, where an order of domains decided, and `binding` the
+    bounds of a plan that keep units out. `choosing` is what was found while domains were chosen: a
+    constraint that cannot be met, choices that were not tried. `shared_by` are the plugins that had
+    a say, and `THE_PLAN` where one plan made the shares.
     """
 
     shares: Mapping[int, int]
     desired: int
     why: Reasons
     in_order: bool = False
-    full: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     assignment_order: AssignmentOrder = no_order
     binding: Binding = nothing_binds

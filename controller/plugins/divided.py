@@ -6,17 +6,19 @@ is divided, by a policy too, what clusters were seen to run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from controller.cache.columns import Mask
+from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.explains import Kind, Note, Shortage, Stop, clusters, either, full
 from controller.framework.interface import Candidates, CycleState
 from controller.hosting.arguments import Args
 from controller.hosting.handle import Handle
@@ -25,7 +27,9 @@ from controller.model.learning import as_bounds
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
+from controller.planner.plan import Plan
 from controller.planner.problem import UNBOUNDED, Problem
+from controller.planner.reasons import Why
 from crds.fields.placing import Distribution, Packing
 
 PATIENCE_SECONDS = 60
@@ -88,25 +92,105 @@ class Divided:
             problem = replace(problem, weight=weight, inside=Inside.FEWEST, subsets=subsets)
         return problem
 
+    def shortfall(self, unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+        """Clusters that no rule gives weight; with room, those at a rule's or a learnt bound."""
+        return (*self._unweighted(unit, field, plan), *self._at_bounds(unit, field, plan))
+
+    def _unweighted(self, unit: Unit, field: Candidates, plan: Plan) -> Iterator[str]:
+        without = field.feasible & (plan.asked.weight == 0)
+        if not self._has_rules(unit) or not without.any():
+            return
+        ruled = _Rules.of(unit, field.fleet).meant
+        if not (ruled & field.feasible).any():
+            yield "no rule of distributionWeights matches a cluster that would do"
+        elif (without & ~ruled).any():
+            yield f"no rule of distributionWeights matches {clusters(without & ~ruled)}"
+        if (without & ruled).any():
+            yield f"distributionWeights give weight 0 to {clusters(without & ruled)}"
+
+    def _at_bounds(self, unit: Unit, field: Candidates, plan: Plan) -> Iterator[str]:
+        spare = field.feasible & (plan.asked.weight > 0) & ~full(field, plan)
+        bound = np.zeros_like(spare)
+        if self._has_rules(unit):
+            bound = spare & (plan.shares >= _Rules.of(unit, field.fleet).upper)
+        if bound.any():
+            yield f"{clusters(bound, 'is', 'are')} at the maxReplicas of distributionWeights"
+        learnt = spare & ~bound & (plan.shares >= as_bounds(unit.limits, field.fleet.row))
+        if learnt.any():
+            yield f"{clusters(learnt, 'was', 'were')} seen to run no more, though with room"
+
+    def stops(self, shortage: Shortage) -> Sequence[Stop]:
+        """The bounds of its rules, what clusters were seen to run, clusters without a rule."""
+        unit, stops = shortage.unit, []
+        ruled = self._has_rules(unit)
+        if ruled:
+            text = "at the upper bound of spec.distributionWeights"
+            stops.append(Stop(Kind.BOUND, self._at_upper(shortage), text))
+        text = "seen to run what it has and no more (status.limits)"
+        stops.append(Stop(Kind.BOUND, shortage.made_by(Why.LEARNT), text))
+        if ruled:
+            outside = ~_Rules.of(unit, shortage.fleet).meant
+            stops.append(Stop(Kind.BOUND, outside, "no rule of spec.distributionWeights"))
+        return stops
+
+    def remedies(self, shortage: Shortage) -> Sequence[Note]:
+        """A greater maxReplicas where a share stands at it, a rule where there is none."""
+        if not self._has_rules(shortage.unit):
+            return ()
+        found = []
+        if stuck := shortage.names(self._at_upper(shortage)):
+            text = f"a greater maxReplicas in spec.distributionWeights for {either(stuck)}"
+            found.append(Note(Kind.BOUND, len(stuck), "maxReplicas", text))
+        outside = ~_Rules.of(shortage.unit, shortage.fleet).meant
+        if unruled := shortage.names(shortage.feasible & outside):
+            text = f"a rule in spec.distributionWeights that matches {either(unruled)}"
+            found.append(Note(Kind.BOUND, len(unruled), "distributionWeights", text))
+        return found
+
+    def _has_rules(self, unit: Unit) -> bool:
+        return unit.distribution == "Divided" and bool(unit.weights)
+
+    def _at_upper(self, shortage: Shortage) -> Mask:
+        """The clusters whose share a rule's own bound made."""
+        upper = _Rules.of(shortage.unit, shortage.fleet).upper
+        mask: Mask = shortage.made_by(Why.UPPER) & (shortage.held >= upper)
+        return mask
+
 
 def _learns(unit: Unit) -> bool:
     """Whether clusters are held to what they were seen to run of it."""
     return not unit.divided and (unit.bound or unit.distribution == Distribution.DIVIDED)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The static weights and bounds as columns; `meant` are the clusters that a rule matches."""
+
+    weight: Ints
+    lower: Ints
+    upper: Ints
+    meant: Mask
+
+    @staticmethod
+    def of(unit: Unit, fleet: Fleet) -> _Rules:
+        """The first rule that matches a cluster counts there."""
+        weight, lower = np.zeros((2, len(fleet)), dtype=np.int64)
+        upper = np.full(len(fleet), UNBOUNDED, dtype=np.int64)
+        free = np.ones(len(fleet), dtype=np.bool_)
+        for rule in unit.weights:
+            mask = fleet.selected(rule.cluster_selector) & free
+            free &= ~mask
+            weight[mask] = rule.weight
+            lower[mask] = rule.min_replicas
+            if rule.max_replicas is not None:
+                upper[mask] = rule.max_replicas
+        return _Rules(weight, lower, upper, ~free)
+
+
 def _static(unit: Unit, field: Candidates, problem: Problem) -> Problem:
     """The first rule that matches a cluster gives its weight and bounds; no rule, no units."""
-    size = len(field.fleet)
-    weight, lower = np.zeros((2, size), dtype=np.int64)
-    upper = np.full(size, UNBOUNDED, dtype=np.int64)
-    free = np.ones(size, dtype=np.bool_)
-    for rule in unit.weights:
-        mask = field.fleet.selected(rule.cluster_selector) & free
-        free &= ~mask
-        weight[mask] = rule.weight
-        lower[mask] = rule.min_replicas
-        if rule.max_replicas is not None:
-            upper[mask] = rule.max_replicas
+    rules = _Rules.of(unit, field.fleet)
+    weight, lower, upper = rules.weight, rules.lower, rules.upper
     able, subsets = field.able, problem.subsets
     if subsets is not None:
         # Units may wait for room where a rule gives weight, and leave by weight as they came.

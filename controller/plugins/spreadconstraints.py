@@ -11,10 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from controller.cache.columns import Mask
 from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
+from controller.framework.explains import Kind, Note, Shortage, Stop, clusters, either, full
 from controller.framework.interface import Candidates, CycleState
 from controller.model.unit import Unit
+from controller.planner.plan import Plan
 from controller.planner.problem import DomainCount, Problem
 from controller.planner.webster import Ints
 from crds.names import LABEL_CLUSTER
@@ -38,6 +41,42 @@ class SpreadConstraints:
         if not unit.spread:
             return problem
         return replace(problem, counts=(*problem.counts, *counts(unit, field.fleet)))
+
+    def shortfall(self, unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+        """Clusters with room that the choice of domains leaves out."""
+        if not unit.spread or plan.choice is None or plan.choice.lacks:
+            return ()
+        asked = plan.asked
+        spare = field.feasible & (asked.weight > 0) & ~full(field, plan)
+        bound = plan.shares >= np.minimum(asked.upper, asked.learnt)
+        out = spare & ~bound & ~plan.choice.open
+        return (f"spreadConstraints leave out {clusters(out)} with room",) if out.any() else ()
+
+    def stops(self, shortage: Shortage) -> Sequence[Stop]:
+        """Clusters that would have room."""
+        text = "left out by spec.spreadConstraints"
+        return (Stop(Kind.BOUND, _left_out(shortage), text),) if shortage.unit.spread else ()
+
+    def remedies(self, shortage: Shortage) -> Sequence[Note]:
+        """Other bounds on the number of domains, where clusters with room have nothing."""
+        out = _left_out(shortage) & shortage.feasible & (shortage.held == 0)
+        if not shortage.unit.spread or not out.any():
+            return ()
+        left = either(shortage.names(out))
+        text = f"other bounds in spec.spreadConstraints, which leave out {left}"
+        number = int(out.sum())
+        return (Note(Kind.BOUND, number, "spreadConstraints", f"{text}{shortage.space(out)}"),)
+
+
+def _left_out(shortage: Shortage) -> Mask:
+    """The clusters that might take units, by weight and room, and were not chosen."""
+    mask, plan = ~shortage.tight, shortage.state.plan
+    if plan is not None:
+        mask &= plan.asked.weight > 0
+        if plan.choice is not None:
+            mask &= ~plan.choice.open
+    left: Mask = mask
+    return left
 
 
 def counts(unit: Unit, fleet: Fleet) -> tuple[DomainCount, ...]:

@@ -271,7 +271,6 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
         totals=work.totals,
         ranking=work.ranking(),
         why=assignment.why,
-        full=assignment.full,
         assignment_order=assignment.assignment_order,
         binding=assignment.binding,
         choosing=assignment.choosing,

@@ -54,8 +54,8 @@ class Decision:
     `masks` says for each of the `refusals` which clusters it holds for, whether or not another one
     came before it; there are none where the Workload was refused as a whole.
     `placements` are the shares by cluster, zero shares of Single included;
-    sum(placements) + pending == desired. `full` are the domains that hold their number, `choosing`
-    is what was found while its spreadConstraints chose domains. `shared_by` names the plugins that
+    sum(placements) + pending == desired. `choosing` is what was found while domains were chosen.
+    `shared_by` names the plugins that
     made the shares, or that bounded the plan which made them. `plugins` are those of the profile by
     name: they know how to word what they said, and `fields` is what they tell in the Workload's
     status. `cycle_state` is what the plugins of the pass left for those around the write.
@@ -78,7 +78,6 @@ class Decision:
     totals: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     ranking: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     why: Reasons = no_reasons
-    full: tuple[str, ...] = ()
     assignment_order: AssignmentOrder = no_order
     binding: Binding = nothing_binds
     choosing: tuple[str, ...] = ()

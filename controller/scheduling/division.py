@@ -18,6 +18,7 @@ import numpy as np
 
 from controller.cache.columns import Mask
 from controller.framework.events import THE_PLAN
+from controller.framework.explains import TellsShortfall, clusters, full
 from controller.framework.interface import Assignment, Bounds, Candidates
 from controller.framework.profile import Profile
 from controller.framework.runtime import guarded
@@ -27,9 +28,6 @@ from controller.planner.reasons import Obstacle, Reason
 from controller.planner.unitcycle import OUTSIDE
 from controller.planner.webster import MAX_WEIGHT, Ints
 from crds.workload import ScheduledReason
-
-_NAMED = 4
-"""Subsets that a message names."""
 
 
 def assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | None:
@@ -59,13 +57,12 @@ def divided(bounds: Sequence[Bounds], unit: Unit, field: Candidates) -> Assignme
     plan = apportion(problem)
     field.state.plan = plan
     given = {int(row): int(plan.shares[row]) for row in _in_order(plan, field)}
-    short = Shortfall(unit, field, plan)
+    short = Shortfall(unit, field, plan, bounds)
     return Assignment(
         given,
         unit.replicas,
         lambda row: _why(plan, row) if row in given else (),
         in_order=problem.domains is not None,
-        full=plan.full,
         notes=short.notes(),
         assignment_order=lambda: _assignment_order(plan),
         binding=lambda: _binding(plan),
@@ -132,6 +129,7 @@ class Shortfall:
     unit: Unit
     field: Candidates
     plan: Plan
+    bounds: Sequence[Bounds] = ()
 
     @property
     def asked(self) -> Problem:
@@ -166,57 +164,19 @@ class Shortfall:
             return ()
         untried = () if self.plan.choice is None else self.plan.choice.untried
         pairs = (str(each) for each in self.plan.contradictions)
-        rules = (*self._unweighted(), *self._bounds(), *self._subsets())
-        found = [*self.lacks, *rules, *pairs, *untried]
+        found = [*self.lacks, *self._rules(), *pairs, *untried]
         full = self._full()
         if found and full.any():
-            found.append(f"{_clusters(full, 'has', 'have')} no room for more")
+            found.append(f"{clusters(full, 'has', 'have')} no room for more")
         return tuple(found)
 
-    def _unweighted(self) -> Iterator[str]:
-        """Clusters that would do, and static rules that give them no weight."""
-        without = self.field.feasible & (self.asked.weight == 0)
-        if self.unit.distribution != "Divided" or not self.unit.weights or not without.any():
-            return
-        ruled = np.zeros_like(without)
-        for rule in self.unit.weights:
-            ruled |= self.field.fleet.selected(rule.cluster_selector)
-        if not (ruled & self.field.feasible).any():
-            yield "no rule of distributionWeights matches a cluster that would do"
-        elif (without & ~ruled).any():
-            yield f"no rule of distributionWeights matches {_clusters(without & ~ruled)}"
-        if (without & ruled).any():
-            yield f"distributionWeights give weight 0 to {_clusters(without & ruled)}"
-
-    def _bounds(self) -> Iterator[str]:
-        """Clusters with room: at a rule's bound, at a learnt one, outside the chosen domains."""
-        spare = self.field.feasible & (self.asked.weight > 0) & ~self._full()
-        bound = spare & (self.shares >= self.asked.upper)
-        if bound.any():
-            yield f"{_clusters(bound, 'is', 'are')} at the maxReplicas of distributionWeights"
-        learnt = spare & ~bound & (self.shares >= self.asked.learnt)
-        if learnt.any():
-            yield f"{_clusters(learnt, 'was', 'were')} seen to run no more, though with room"
-        bound |= learnt
-        if self.plan.choice is None or self.lacks:
-            return
-        out = spare & ~bound & ~self.plan.choice.open
-        if out.any():
-            yield f"spreadConstraints leave out {_clusters(out)} with room"
-
-    def _subsets(self) -> Iterator[str]:
-        """Subsets that are at their cap, or closed; the first ones."""
-        said = self.plan.subsets_shut
-        yield from map(str, said[:_NAMED])
-        if len(said) > _NAMED:
-            yield f"{len(said) - _NAMED} more subsets take no more"
+    def _rules(self) -> Iterator[str]:
+        """What each plugin says of its own bounds."""
+        for plugin in self.bounds:
+            if isinstance(plugin, TellsShortfall):
+                with guarded(plugin, "Shortfall"):
+                    said = [*plugin.shortfall(self.unit, self.field, self.plan)]
+                yield from said
 
     def _full(self) -> Mask:
-        meant = self.field.feasible & (self.asked.weight > 0)
-        mask: Mask = meant & (self.shares >= self.asked.room)
-        return mask
-
-
-def _clusters(mask: Mask, one: str = "", many: str = "") -> str:
-    number = int(mask.sum())
-    return f"1 cluster {one}".rstrip() if number == 1 else f"{number} clusters {many}".rstrip()
+        return full(self.field, self.plan)

@@ -23,7 +23,7 @@ from controller.cache.snapshot import Fleet
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
-from controller.framework.explains import Kind, Note, Shortage, either
+from controller.framework.explains import Kind, Note, Shortage, Stop, either
 from controller.framework.interface import (
     NOTHING_REFUSED,
     Candidates,
@@ -36,6 +36,7 @@ from controller.model.unit import Unit
 from controller.planner import unitcycle
 from controller.planner.indomain import Inside
 from controller.planner.problem import Problem
+from controller.planner.reasons import Why
 from controller.planner.unitcycle import OUTSIDE, DomainOrder, Quota
 from controller.planner.webster import Ints
 from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster
@@ -220,9 +221,25 @@ class WorkloadPolicy:
         if key is None or shortage.reason is not ScheduledReason.REPLICAS_REACHED:
             return ()
         policy = key[1]
-        where = f" for {either(sorted(shortage.full))}" if shortage.full else ""
+        plan = shortage.state.plan
+        where = f" for {either(sorted(plan.full))}" if plan is not None and plan.full else ""
         text = f"a larger quota in WorkloadPolicy {policy}{where}"
         return (Note(Kind.QUOTA, shortage.pending, policy, text),)
+
+    def stops(self, shortage: Shortage) -> Sequence[Stop]:
+        """Clusters of a domain that holds its number."""
+        if NAME not in shortage.state.data:
+            return ()
+        rows = shortage.made_by(Why.DOMAIN_QUOTA)
+        return (Stop(Kind.QUOTA, rows, "at the quota of the domain"),)
+
+    def where(self, shortage: Shortage, rows: Mask) -> str:
+        """The domains that these clusters are the reason to leave unfilled, if any."""
+        if NAME not in shortage.state.data:
+            return ""
+        reasons = (each for row in np.flatnonzero(rows).tolist() for each in shortage.why(row))
+        names = sorted({each.name for each in reasons if each.kind is Why.DOMAIN})
+        return f"domain {either(names, 'and')}" if names else ""
 
     def pre_score(
         self, state: CycleState, _unit: Unit, _fleet: Fleet, _bound: Index, _feasible: Mask

@@ -27,7 +27,7 @@ from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.overrides import overrides_of
 from controller.features.workloadspread.subsets import Memory
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
-from controller.framework.explains import Kind, Note, Shortage, either
+from controller.framework.explains import Kind, Note, Shortage, Stop, either
 from controller.framework.interface import (
     NOTHING_REFUSED,
     Candidates,
@@ -41,11 +41,15 @@ from controller.hosting.arguments import Args
 from controller.hosting.handle import Handle
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
+from controller.planner.plan import Plan
 from controller.planner.problem import UNBOUNDED, Problem
 from controller.planner.subsets import Subsets
+from crds.fields.why import ChangeCause
 from crds.workload import ScheduledReason
 
 NAME = "WorkloadSpread"
+NAMED_SUBSETS = 4
+"""Subsets that a message names."""
 _OUTSIDE = "not in a subset of workload-spread"
 _EVENTS = (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.TAINTS),)
 """What a spread itself says is no event: its Workload is looked at whenever that changes."""
@@ -162,6 +166,40 @@ class WorkloadSpread:
         return [
             each.name for each, row in zip(spread.subsets, inside, strict=True) if not row.any()
         ]
+
+    def shortfall(self, _unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+        """Subsets that are at their cap, or closed; the first ones."""
+        said = plan.subsets_shut if NAME in field.state.data else ()
+        more = len(said) - NAMED_SUBSETS
+        rest = (f"{more} more subsets take no more",) if more > 0 else ()
+        return (*map(str, said[:NAMED_SUBSETS]), *rest)
+
+    def stops(self, shortage: Shortage) -> Sequence[Stop]:
+        """Clusters of subsets that all take no more, whatever the room: by what these say."""
+        plan, spread = shortage.state.plan, _spread(shortage.state)
+        subsets = None if plan is None else plan.asked.subsets
+        if plan is None or spread is None or subsets is None:
+            return ()
+        said = {each.name: str(each) for each in plan.subsets_shut}
+        rows: dict[str, Mask] = {}
+        for row in np.flatnonzero(plan.rows_shut).tolist():
+            mine = (subsets.names[at] for at in np.flatnonzero(subsets.inside[:, row]).tolist())
+            text = "; ".join(said[name] for name in mine if name in said)
+            mask = rows.setdefault(text, np.zeros(len(shortage.fleet), dtype=np.bool_))
+            mask[row] = True
+        return [Stop(Kind.QUOTA, mask, text) for text, mask in rows.items()]
+
+    def cause(
+        self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
+    ) -> tuple[str, str] | None:
+        """A cluster whose units are taken back, as they have no node and its subset is closed."""
+        plan = state.plan if NAME in state.data else None
+        subsets = None if plan is None else plan.asked.subsets
+        if subsets is None or not subsets.closed.any():
+            return None
+        fewer = (name for name, units in sorted(before.items()) if after.get(name, 0) < units)
+        left = next(fewer, None)
+        return None if left is None else (ChangeCause.RESCHEDULED.value, left)
 
     def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
         """The spread as it should be, or a label that puts a cluster into a subset of it."""
