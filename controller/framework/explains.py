@@ -192,7 +192,7 @@ class TellsCause(Plugin, Protocol):
 
 @runtime_checkable
 class TellsStatus(Plugin, Protocol):
-    """A plugin whose kind has fields in the Workload's status, such as `policyRef`."""
+    """A plugin that comes with Stowage, for which the Workload's status has fields."""
 
     def status_fields(
         self, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index

@@ -212,7 +212,7 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DistributionWeight(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A static weight of Divided, with bounds for each share."""
+    """A static weight of the shares, with bounds for each."""
 
     weight: int
     cluster_selector: LabelSelector = LabelSelector()

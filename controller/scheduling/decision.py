@@ -53,12 +53,12 @@ class Decision:
 
     `masks` says for each of the `refusals` which clusters it holds for, whether or not another one
     came before it; there are none where the Workload was refused as a whole.
-    `placements` are the shares by cluster, zero shares of Single included;
+    `placements` are the shares by cluster, shares of no units included where such keep a place;
     sum(placements) + pending == desired. `choosing` is what was found while domains were chosen.
-    `shared_by` names the plugins that
-    made the shares, or that bounded the plan which made them. `plugins` are those of the profile by
-    name: they know how to word what they said, and `fields` is what they tell in the Workload's
-    status. `cycle_state` is what the plugins of the pass left for those around the write.
+    `shared_by` names the plugins that made the shares, or that bounded the plan which made them.
+    `plugins` are those of the profile by name: they know how to word what they said, and `fields`
+    is what they tell in the Workload's status. `cycle_state` is what the plugins of the pass left
+    for those around the write.
     `incomplete` are Workloads that run without it though all of them require each other.
     """
 
