@@ -17,6 +17,7 @@ from controller.hosting.handle import Handle
 from controller.model.placed import PlacedKind
 from machinery.api.resources import Resource
 from machinery.clock import Clock
+from machinery.errors import ConfigurationError
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 
@@ -78,11 +79,11 @@ class Places(Protocol):
 
 
 def placed_kinds(features: Iterable[Feature]) -> list[PlacedKind]:
-    """The kinds that they place. Raises ValueError for one that two of them place."""
+    """The kinds that they place. Raises ConfigurationError for one that two of them place."""
     found = [kind for each in features if isinstance(each, Places) for kind in each.places]
     for kind in found:
         if sum(other.resource == kind.resource for other in found) > 1:
-            raise ValueError(f"{kind.resource.plural} are placed by two features")
+            raise ConfigurationError(f"{kind.resource.plural} are placed by two features")
     return found
 
 

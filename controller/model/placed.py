@@ -76,6 +76,8 @@ class PlacedObjects(Cache[Workload]):
         self._known = known
         self._decoder = msgspec.json.Decoder(kind.type_)
         self._unreadable: set[Key] = set()
+        self._forgetful: dict[Key, int] = {}
+        """The generation of those that did not keep their placements."""
         informer.add_handler(self.changed)
 
     def changed(self, old: Object | None, new: Object | None) -> None:
@@ -90,6 +92,7 @@ class PlacedObjects(Cache[Workload]):
             self.give_up(key, held)
         if new is None:
             self._unreadable.discard(key)
+            self._forgetful.pop(key, None)
 
     def upsert(self, answer: bytes, placements: Any = None) -> None:
         """Take the answer to a write of ours at once, `placements` being what was written.
@@ -97,19 +100,27 @@ class PlacedObjects(Cache[Workload]):
         Raises Invalid where the object does not tell these: it would be decided for ever.
         """
         stored = self._decoder.decode(answer)
-        key = placed_key(self.kind.resource, *stored.metadata.key)
-        after = self._read(key, stored)
-        if after is not None and placements is not None:
-            written = {each["cluster"]: each["replicas"] for each in placements}
-            if after.placements != written:
-                raise _invalid(f"a {self.kind.resource.kind} does not keep status.placements")
         self._informer.upsert(stored)
+        key, meta = placed_key(self.kind.resource, *stored.metadata.key), stored.metadata
+        held = self.get(key)
+        if placements and held and held.metadata.resource_version == meta.resource_version:
+            written = {each["cluster"]: each["replicas"] for each in placements}
+            if held.placements != written:
+                self._forgetful[key] = meta.generation
+                raise self._forgotten()
+
+    def _forgotten(self) -> Invalid:
+        return _invalid(f"a {self.kind.resource.kind} does not keep its placements")
 
     def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:
         """What is written of these fields in the status. Raises Invalid where nobody can say."""
         stored = self._informer.get((key[0], _name(key)))
+        if stored is None:
+            return {}
+        if fields.get("placements") and self._forgetful.get(key) == stored.metadata.generation:
+            raise self._forgotten()
         try:
-            return {**self.kind.status(stored, fields)} if stored is not None else {}
+            return {**self.kind.status(stored, fields)}
         except Exception as e:
             LOG.exception("its status cannot be put together", extra={"object": "/".join(key)})
             raise _invalid(f"its status cannot be put together: {type(e).__name__}: {e}") from e

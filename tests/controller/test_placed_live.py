@@ -1,0 +1,240 @@
+"""A kind of somebody else's on a real hub: its objects get clusters as Workloads do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller import catalogue
+from machinery.api.resources import CRDS, EVENTS, MEMBER_CLUSTERS
+from machinery.errors import NotFound
+from tests import inforce
+from tests.patience import until
+
+from .berths import BERTHS, CRD, Berths, berth
+from .live import World, condition, configured, deciding, placements
+
+
+class Harbour:
+    """A hub that has Berths, and what is asked of them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    async def make(self, name: str, **spec: Any) -> dict[str, Any]:
+        return await self.world.client.create(BERTHS, berth(name, **spec))
+
+    async def get(self, name: str) -> dict[str, Any]:
+        return await self.world.client.get(BERTHS, name, namespace="shop")
+
+    async def edit(self, name: str, **spec: Any) -> None:
+        await self.world.client.merge_patch(BERTHS, name, {"spec": spec}, namespace="shop")
+
+    async def delete(self, name: str) -> None:
+        await self.world.client.delete(BERTHS, name, namespace="shop")
+
+    async def until(self, name: str, holds: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        latest: dict[str, Any] = {}
+
+        async def so() -> bool:
+            latest.clear()
+            latest.update((await self.get(name)).get("status", {}))
+            with suppress(KeyError, IndexError):
+                return bool(holds(latest))
+            return False
+
+        await until(so, what=lambda: latest)
+        return latest
+
+    async def placed(self, name: str) -> dict[str, int]:
+        said = await self.until(name, lambda s: s["placements"] and s["pending"] == 0)
+        return placements({"status": said})
+
+    async def refused(self, name: str) -> str:
+        said = await self.until(name, lambda s: condition(s, "Scheduled")["status"] == "False")
+        return str(condition(said, "Scheduled")["message"])
+
+    async def versions(self) -> dict[str, str]:
+        items = (await self.world.client.list(BERTHS))["items"]
+        return {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in items}
+
+    async def calm(self) -> dict[str, str]:
+        before = None
+        while before != (before := await self.versions()):  # noqa: ASYNC110 - silence is no event
+            await asyncio.sleep(0.5)
+        return before
+
+
+@pytest.fixture
+async def harbour(world: World) -> AsyncIterator[Harbour]:
+    """Berths on the world's hub, none left afterwards."""
+    await world.client.apply(CRDS, CRD, name=CRD["metadata"]["name"], force=True)
+    await inforce.served(world.client, BERTHS)
+    yield Harbour(world)
+    for each in (await world.client.list(BERTHS))["items"]:
+        with suppress(NotFound):
+            await world.client.delete(BERTHS, each["metadata"]["name"], namespace="shop")
+
+
+def working(world: World, **settings: Any) -> Any:
+    """A controller that has Berths beside everything else."""
+    return deciding(world, features=[*catalogue.features(), Berths()], **settings)
+
+
+@pytest.mark.proves("E25")
+async def test_it_takes_room_from_workloads_until_it_goes(harbour: Harbour) -> None:
+    world = harbour.world
+    await world.cluster("one", cpu="4")
+    async with working(world) as controller:
+        await harbour.make("north", cpu="4")
+        assert await harbour.placed("north") == {"one": 1}
+        said = (await harbour.get("north"))["status"]
+        assert said["quay"] == "one"
+        assert said["reasons"]
+        assert "state" not in said
+        assert controller.cluster("one")["shares"] == {"shop/berths/north": 1}
+        await world.workload("demo", cpu="1")
+        await world.refused("demo", "InsufficientCapacity")
+        await harbour.delete("north")
+        assert await world.placed("demo") == {"one": 1}
+        assert controller.cluster("one")["shares"] == {"shop/demo": 1}
+
+
+async def test_the_reason_is_in_its_status_and_an_event_names_it(harbour: Harbour) -> None:
+    world = harbour.world
+    await world.cluster("one", cpu="2")
+    async with working(world):
+        made = await harbour.make("wide", cpu="4")
+        assert "1 insufficient cpu" in await harbour.refused("wide")
+        events = []
+
+        async def told() -> bool:
+            items = (await world.client.list(EVENTS, namespace="shop"))["items"]
+            events[:] = [e for e in items if e["regarding"].get("uid") == made["metadata"]["uid"]]
+            return bool(events)
+
+        await until(told)
+        about = events[0]["regarding"]
+        assert (about["apiVersion"], about["kind"], about["name"]) == (
+            "harbour.example/v1", "Berth", "wide",
+        )  # fmt: skip
+        await world.report("one", cpu="8")
+        assert await harbour.placed("wide") == {"one": 1}
+        await harbour.edit("wide", replicas=3, distribution="Divided", cpu="2")
+        await harbour.until("wide", lambda s: s["desired"] == 3 and s["assigned"] == 3)
+        await harbour.edit("wide", closed=True)
+        await world.workload("demo", cpu="8")
+        assert await world.placed("demo") == {"one": 1}, "it takes part no more"
+
+
+async def test_one_made_anew_under_its_name_is_another_one(harbour: Harbour) -> None:
+    world = harbour.world
+    await world.cluster("one", cpu="4")
+    async with working(world):
+        first = await harbour.make("north", cpu="3")
+        await harbour.placed("north")
+        await harbour.delete("north")
+        second = await harbour.make("north", cpu="9")
+        assert first["metadata"]["uid"] != second["metadata"]["uid"]
+        assert "1 insufficient cpu" in await harbour.refused("north")
+        await world.workload("demo", cpu="4")
+        assert await world.placed("demo") == {"one": 1}
+
+
+@pytest.mark.proves("C23")
+async def test_a_restart_writes_nothing_and_a_lost_cluster_is_replaced(harbour: Harbour) -> None:
+    world = harbour.world
+    await world.cluster("one", cpu="4")
+    async with working(world):
+        for number in range(3):
+            await harbour.make(f"b{number}")
+        await harbour.make("wide", cpu="9")
+        for number in range(3):
+            await harbour.placed(f"b{number}")
+        await harbour.refused("wide")
+        before = await harbour.calm()
+    async with working(world, identity="two"):
+        await world.workload("demo")
+        await world.placed("demo")
+        assert await harbour.calm() == before
+        await world.cluster("two", cpu="4")
+        await world.client.delete(MEMBER_CLUSTERS, "one")
+        for number in range(3):
+            await harbour.until(f"b{number}", lambda s: s["quay"] == "two")
+
+
+async def test_each_profile_places_its_own(harbour: Harbour, tmp_path: Path) -> None:
+    world = harbour.world
+    await world.cluster("cheap", cpu="4", annotations={"stowage.dev/cost": "1"})
+    await world.cluster("roomy", cpu="64", annotations={"stowage.dev/cost": "9"})
+    by_cost = {"score": {"enabled": [{"name": "ClusterCost", "weight": 10}]}}
+    file = configured(tmp_path, {}, by_cost, names=("stowage", "thrifty"))
+    async with working(world, config_file=file):
+        await harbour.make("plain")
+        await harbour.make("frugal", scheduler="thrifty")
+        await harbour.make("foreign", scheduler="somebody-else")
+        assert await harbour.placed("plain") == {"roomy": 1}
+        assert await harbour.placed("frugal") == {"cheap": 1}
+        await harbour.calm()
+        assert "status" not in await harbour.get("foreign")
+
+
+async def test_one_that_its_feature_cannot_read_harms_itself_alone(harbour: Harbour) -> None:
+    world = harbour.world
+    await world.cluster("one", cpu="4")
+    async with working(world):
+        await harbour.make("sound")
+        await harbour.placed("sound")
+        for flaw in ("raises", "nonsense", "stranger"):
+            await harbour.make(flaw, flaw=flaw)
+        await harbour.make("told", flaw="told")
+        assert await harbour.refused("told") == "spec.flaw: it must be mended"
+        await harbour.edit("sound", flaw="raises", cpu="4")
+        assert "this berth is rotten" in await harbour.refused("sound")
+        assert placements(await harbour.get("sound")) == {"one": 1}, "it stays as it was"
+        await world.workload("demo", cpu="3")
+        assert await world.placed("demo") == {"one": 1}, "of the berth counts what it had"
+        await harbour.edit("sound", flaw="", cpu="1")
+        await harbour.placed("sound")
+        for flaw in ("raises", "nonsense", "stranger"):
+            assert "status" not in await harbour.get(flaw)
+
+
+@pytest.mark.parametrize(
+    ("flaw", "why"),
+    [
+        ("mute", "its status cannot be put together: RuntimeError: nobody knows what to say"),
+        ("forgetful", "the hub refuses its status: a Berth does not keep its placements"),
+    ],
+)
+async def test_one_whose_status_does_not_keep_it_is_not_decided_for_ever(
+    harbour: Harbour, caplog: pytest.LogCaptureFixture, flaw: str, why: str
+) -> None:
+    world = harbour.world
+    await world.cluster("one", cpu="4")
+    async with working(world):
+        await harbour.make("north", flaw=flaw)
+        await until(lambda: why in caplog.text)
+        await harbour.calm()
+        before = caplog.text.count(why)
+        await harbour.make("south")
+        await harbour.placed("south")
+        await world.workload("demo", cpu="3")
+        assert await world.placed("demo") == {"one": 1}, "nothing is taken by one that is not told"
+        if flaw == "forgetful":
+            assert await harbour.refused("north") == why
+        assert caplog.text.count(why) <= before + 1, "nothing wakes it but an edit"
+
+
+async def test_a_hub_without_the_kind_is_served(world: World) -> None:
+    with suppress(NotFound):
+        await world.client.delete(CRDS, CRD["metadata"]["name"])
+    await world.cluster("one")
+    async with working(world):
+        await world.workload("demo")
+        assert await world.placed("demo") == {"one": 1}
