@@ -58,5 +58,10 @@ SPREADS: Mapping[str, str] = {
 }
 """By the reason of Ready on a WorkloadSpread."""
 
+RESERVATIONS: Mapping[str, str] = {
+    "Short": "nodes for that cluster, or fewer units there; its owners may find less than is held",
+}
+"""By the reason of Ready on a Reservation, where that needs somebody; SCHEDULED has the others."""
+
 PATIENT = frozenset({"WaitingForGroup", "WaitingOnPermit"})
 """Reasons of Scheduled that somebody else ends: nobody is needed for them."""

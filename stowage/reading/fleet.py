@@ -34,6 +34,11 @@ class Condition(msgspec.Struct, rename="camel"):
     last_transition_time: str = ""
 
 
+def condition(conditions: Iterable[Condition], kind: str) -> Condition | None:
+    """The condition of that type, if it is there."""
+    return next((each for each in conditions if each.type == kind), None)
+
+
 class _ClusterSpec(msgspec.Struct):
     unschedulable: bool = False
 
@@ -89,7 +94,7 @@ class Workload(msgspec.Struct):
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, if it has one."""
-        return next((each for each in self.status.conditions if each.type == kind), None)
+        return condition(self.status.conditions, kind)
 
 
 class _LeaseSpec(msgspec.Struct, rename="camel"):
@@ -133,11 +138,13 @@ class Report(msgspec.Struct, rename="camel"):
     processes: list[Process] = []
     clusters: dict[str, int] = {}
     workloads: dict[str, int] = {}
+    reservations: dict[str, int] = {}
     units: dict[str, int] = {}
     clusters_not_ready: list[Matter] = []
     pending: list[Matter] = []
     failing: list[Matter] = []
     spreads: list[Matter] = []
+    reserved: list[Matter] = []
     moving: list[Matter] = []
     removing: list[Matter] = []
     not_shown: list[str] = []
@@ -145,7 +152,14 @@ class Report(msgspec.Struct, rename="camel"):
     @property
     def urgent(self) -> int:
         """How many things need a person."""
-        lists = (self.clusters_not_ready, self.pending, self.failing, self.spreads, self.removing)
+        lists = (
+            self.clusters_not_ready,
+            self.pending,
+            self.failing,
+            self.spreads,
+            self.reserved,
+            self.removing,
+        )
         listed = sum(each.urgent for some in lists for each in some)
         return listed + sum(not p.leads for p in self.processes)
 
@@ -175,9 +189,9 @@ def _process(name: str, lease: Lease | None, now: datetime) -> Process:
 def take_clusters(report: Report, clusters: Iterable[Cluster]) -> None:
     """Count the clusters by state, and list those that are not ready."""
     for each in clusters:
-        ready = next((c for c in each.status.conditions if c.type == "Ready"), None)
+        ready = condition(each.status.conditions, "Ready")
         state = _cluster_state(each, ready)
-        _count(report.clusters, state)
+        tally(report.clusters, state)
         if state in ("Ready", "Cordoned"):
             continue
         reason = ready.reason if ready else ""
@@ -208,7 +222,7 @@ def take_workloads(report: Report, workloads: Iterable[Workload], now: datetime)
     report.units = dict.fromkeys(("desired", "assigned", "ready"), 0)
     for each in workloads:
         status = each.status
-        _count(report.workloads, _state(each))
+        tally(report.workloads, _state(each))
         for key in report.units:
             report.units[key] += getattr(status, key)
         if each.metadata.deleting:
@@ -233,7 +247,7 @@ def _waiting(workload: Workload, now: datetime) -> Matter | None:
     """Units without a cluster, and why."""
     status, said = workload.status, workload.condition("Scheduled")
     if said is None:
-        late = _late(workload.metadata.creation_timestamp, PATIENCE_SECONDS, now)
+        late = overdue(workload.metadata.creation_timestamp, PATIENCE_SECONDS, now)
         if _state(workload) != "Undecided" or not late:
             return None
         since, asks = workload.metadata.creation_timestamp, "is the controller running?"
@@ -268,7 +282,7 @@ def _failing(workload: Workload, now: datetime) -> Matter | None:
             urgent=True,
         )
     stuck = [each for each in workload.status.clusters if each.unschedulable]
-    late = [s for s in stuck if _late(s.unschedulable_since, PATIENCE_SECONDS, now)]
+    late = [s for s in stuck if overdue(s.unschedulable_since, PATIENCE_SECONDS, now)]
     if not late:
         return None
     first = late[0]
@@ -296,7 +310,7 @@ def _moved(workload: Workload) -> list[Matter]:
 
 def _removed(workload: Workload, now: datetime) -> Matter:
     since = workload.metadata.deletion_timestamp or ""
-    late = _late(since, REMOVAL_SECONDS, now)
+    late = overdue(since, REMOVAL_SECONDS, now)
     left = [each.name for each in workload.status.clusters]
     where = f"still on {_listed(left)}" if left else "its last objects go"
     return Matter(
@@ -324,10 +338,12 @@ def _since(meta: Meta, condition: Condition | None) -> str:
     return condition.last_transition_time if condition else meta.creation_timestamp
 
 
-def _late(since: str, patience: float, now: datetime) -> bool:
+def overdue(since: str, patience: float, now: datetime) -> bool:
+    """Whether that is longer ago than the patience, in seconds."""
     at = words.time(since)
     return at is not None and (now - at).total_seconds() > patience
 
 
-def _count(counts: dict[str, int], state: str) -> None:
+def tally(counts: dict[str, int], state: str) -> None:
+    """One more of that state."""
     counts[state] = counts.get(state, 0) + 1

@@ -11,7 +11,7 @@ import msgspec
 
 from machinery.types.metadata import Meta
 from stowage.reading.advice import SPREADS, UNKNOWN
-from stowage.reading.fleet import Condition, Matter, Report
+from stowage.reading.fleet import Condition, Matter, Report, condition
 
 
 class Subset(msgspec.Struct):
@@ -54,7 +54,8 @@ def take_spreads(report: Report, spreads: Iterable[Spread]) -> None:
 
 
 def _false(conditions: Iterable[Condition], kind: str) -> Condition | None:
-    return next((each for each in conditions if each.type == kind and each.status == "False"), None)
+    found = condition(conditions, kind)
+    return found if found is not None and found.status == "False" else None
 
 
 def _unready(spread: Spread, said: Condition) -> Matter:

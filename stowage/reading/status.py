@@ -1,7 +1,7 @@
 """`stowage status`: the fleet, and what is wrong in it, at one look.
 
-Only what stands on the hub is read, page by page: the leases, the MemberClusters, the Workloads and
-their spreads.
+Only what stands on the hub is read, page by page: the leases, the MemberClusters, the Workloads,
+their spreads and the Reservations.
 Its caller makes an exit code of what needs a person, so that a script can ask as well.
 """
 
@@ -14,7 +14,13 @@ from typing import Any
 
 import click
 
-from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
+from machinery.api.resources import (
+    LEASES,
+    MEMBER_CLUSTERS,
+    RESERVATIONS,
+    WORKLOAD_SPREADS,
+    WORKLOADS,
+)
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, NotFound, TransportError
 from stowage.console import output
@@ -22,7 +28,7 @@ from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
 from stowage.planning.words import count
-from stowage.reading import fleet, spreads, words
+from stowage.reading import fleet, reservations, spreads, words
 from stowage.reading.fleet import Matter, Process, Report
 
 SHOWN = 10
@@ -30,7 +36,7 @@ SHOWN = 10
 PAUSE_SECONDS = 2.0
 PAUSE_FACTOR = 10
 """Between two looks: as many times as long as a look takes, so that watching costs a hub little."""
-_GOOD_FIRST = ("Ready", "Cordoned", "Running", "Creating", "Scheduled")
+_GOOD_FIRST = ("Ready", "Cordoned", "Running", "Creating", "Scheduled", "Available")
 
 
 def show(
@@ -85,6 +91,9 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
         "WorkloadSpreads": lambda: spreads.take_spreads(
             report, api.each(WORKLOAD_SPREADS, spreads.Spread, namespace)
         ),
+        "Reservations": lambda: reservations.take_reservations(
+            report, api.each(RESERVATIONS, reservations.Reservation, namespace), now
+        ),
     }
     try:
         for what, take in parts.items():
@@ -111,6 +120,7 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
         ("Pending:", report.pending),
         ("Placed, and not running as they should:", report.failing),
         ("Spreads that are not followed, and subsets that take no unit:", report.spreads),
+        ("Reservations that wait, lack room or end soon:", report.reserved),
         ("Being moved:", report.moving),
         ("Being removed:", report.removing),
     ):
@@ -159,7 +169,8 @@ def _counts(report: Report) -> str:
         else ""
     )
     clusters = f"Clusters: {_states(report.clusters)}\n" if _seen(report) else ""
-    return f"{clusters}Workloads: {_states(report.workloads)}{of}"
+    held = f"\nReservations: {_states(report.reservations)}" if report.reservations else ""
+    return f"{clusters}Workloads: {_states(report.workloads)}{of}{held}"
 
 
 def _seen(report: Report) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crds.membercluster import ReadyReason
+from crds.reservation import ReservationReadyReason
 from crds.workload import PropagatedReason, ScheduledReason
 from crds.workloadspread import SpreadReadyReason
 from machinery.clock import microtime, timestamp
@@ -32,6 +34,7 @@ class Hub:
         self.clusters: list[dict[str, Any]] = []
         self.workloads: list[dict[str, Any]] = []
         self.spreads: list[dict[str, Any]] = []
+        self.reservations: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.forbidden = ""
         self.broken = False
@@ -48,6 +51,7 @@ class Hub:
             "memberclusters": self.clusters,
             "workloads": self.workloads,
             "workloadspreads": self.spreads,
+            "reservations": self.reservations,
         }
         items = lists[kind]
         start, size = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
@@ -207,6 +211,7 @@ def test_every_reason_has_its_advice() -> None:
         "Propagating",
     }
     assert {*advice.CLUSTERS} == {r.value for r in ReadyReason} - {"Connected"}
+    assert {*advice.RESERVATIONS} < {r.value for r in ReservationReadyReason}
     assert {*advice.SPREADS} == {r.value for r in SpreadReadyReason} - {"Valid"}
 
 
@@ -244,6 +249,92 @@ def test_a_spread_that_is_not_followed_needs_a_person(hub: tuple[Hub, Path]) -> 
     assert said[2].endswith("demo is the target of the older spread first")
     assert said[3].endswith("what helps: delete it, or the older one that is named")
     assert len(said) == 4
+
+
+def reservation(
+    name: str, phase: str, *conditions: list[dict[str, Any]], made: float = 1.0, **spec: Any
+) -> dict[str, Any]:
+    """One that was made so many hours ago."""
+    created = timestamp(datetime.now(UTC) - timedelta(hours=made))
+    status = {"phase": phase, "desired": 4, "pending": 0, "conditions": [*chain(*conditions)]}
+    meta = {"name": name, "namespace": "shop", "creationTimestamp": created}
+    return {"metadata": meta, "spec": {"ttl": "24h", **spec}, "status": status}
+
+
+def rows(result: Result) -> list[str]:
+    listed = result.output[result.output.index("Reservations that wait") :].split("\n\n")[0]
+    return [" ".join(line.split()) for line in listed.splitlines()[1:]]
+
+
+REFUSED = condition("Scheduled", "InsufficientCapacity", "no room for 3 units")
+PENDING = condition("Ready", "Pending", "no unit of it has a cluster")
+SHORT = condition("Ready", "Short", "a lacks cpu 1500m")
+
+
+@pytest.mark.proves("U4", "E26")
+def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.reservations = [
+        reservation("good", "Available", good("Scheduled"), good("Ready")),
+        reservation("waits", "Pending", REFUSED, PENDING),
+        reservation("thin", "Available", good("Scheduled"), SHORT),
+        reservation("new", "", made=0.0),
+        reservation("lost", "Failed", REFUSED, condition("Ready", "ClusterLost")),
+        reservation("unseen", "", made=2.0),
+        reservation("theirs", "", made=2.0, schedulerName="other"),
+        reservation("leaves", "Pending", REFUSED),
+    ]
+    there.reservations[1]["status"]["pending"] = 3
+    there.reservations[-1]["metadata"]["deletionTimestamp"] = LONG_AGO
+    result = run(file)
+    assert result.exit_code == 1
+    assert "; 3 things need a person" in result.output
+    assert (
+        "Reservations: 2 Available, 2 Pending, 2 Undecided, 1 Failed, 1 LeftToOthers"
+        in result.output
+    )
+    assert rows(result) == [
+        "NAME UNITS STATE SINCE WHY",
+        "shop/thin Short 3d a lacks cpu 1500m",
+        f"what helps: {advice.RESERVATIONS['Short']}",
+        "shop/waits 3 of 4 InsufficientCapacity 3d no room for 3 units",
+        f"what helps: {advice.SCHEDULED['InsufficientCapacity']}",
+        "shop/unseen Undecided 2h is the controller running?",
+        f"what helps: {advice.UNKNOWN}",
+    ]
+
+
+@pytest.mark.proves("U4", "E29")
+def test_reservations_that_end_within_the_hour_are_told_and_need_nobody(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    soon = timestamp(datetime.now(UTC) + timedelta(minutes=30, seconds=30))
+    held = good("Scheduled"), good("Ready")
+    there.reservations = [
+        reservation("by-its-ttl", "Available", *held, made=23.5),
+        reservation("by-its-time", "Available", *held, made=1.0, expires=soon),
+        reservation(
+            "time-before-ttl", "Available", *held, made=23.5, expires="2999-01-01T00:00:00Z"
+        ),
+        reservation("for-ever", "Available", *held, made=10_000.0, ttl="0"),
+        reservation("over", "Failed", made=25.0),
+        reservation("late", "Available", *held, made=27.0),
+        reservation("odd", "Available", *held, made=27.0, ttl="one day"),
+        reservation("endless", "Available", *held, made=27.0, ttl="999999h" * 40),
+    ]
+    result = run(file)
+    assert result.exit_code == 0
+    assert "nothing needs a person" in result.output
+    assert rows(result) == [
+        "NAME STATE WHY",
+        "shop/by-its-time Expiring holds its room for 30m more",
+        "shop/by-its-ttl Expiring holds its room for 29m more",
+        "shop/late Expiring is over since 3h",
+    ]
+    told = json.loads(run(file, "-o", "json").output)
+    assert [each["state"] for each in told["reserved"]] == ["Expiring"] * 3
+    assert told["reservations"] == {"Available": 7, "Failed": 1}
 
 
 @pytest.mark.proves("W29")
@@ -309,6 +400,9 @@ def test_one_namespace_is_enough_for_who_may_see_no_other(hub: tuple[Hub, Path])
     result = run(file, "-n", "shop")
     assert result.exit_code == 0
     assert result.output.endswith("Not shown, as you may not read them: WorkloadSpreads\n")
+    there.forbidden = "reservations"
+    result = run(file, "-n", "shop")
+    assert result.output.endswith("Not shown, as you may not read them: Reservations\n")
     there.forbidden = "workloads"
     result = run(file)
     assert (result.exit_code, result.stdout) == (2, "")

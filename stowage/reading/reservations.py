@@ -1,0 +1,134 @@
+"""What `stowage status` tells of Reservations: those that wait, lack room, or will end soon.
+
+As with all that it tells, nothing is computed that the controller has not written, but for the
+moment at which one ends: that is its creation and its ttl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+import msgspec
+
+from crds.names import DEFAULT_SCHEDULER
+from machinery.types import durations
+from machinery.types.metadata import Meta
+from stowage.reading import words
+from stowage.reading.advice import PATIENT, RESERVATIONS, SCHEDULED, UNKNOWN
+from stowage.reading.fleet import (
+    PATIENCE_SECONDS,
+    Condition,
+    Matter,
+    Report,
+    condition,
+    overdue,
+    tally,
+)
+
+SOON = timedelta(hours=1)
+"""So long before its end a Reservation is told of."""
+OVER = ("Succeeded", "Failed")
+"""The phases of one that holds nothing any more."""
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    """Who decides it, and how long it is held."""
+
+    scheduler_name: str = DEFAULT_SCHEDULER
+    ttl: str = "24h"
+    expires: str = ""
+
+
+class Status(msgspec.Struct):
+    """What became of it."""
+
+    phase: str = ""
+    desired: int = 0
+    pending: int = 0
+    conditions: list[Condition] = []
+
+
+class Reservation(msgspec.Struct):
+    """A Reservation."""
+
+    metadata: Meta
+    spec: Spec = msgspec.field(default_factory=Spec)
+    status: Status = msgspec.field(default_factory=Status)
+
+    @property
+    def name(self) -> str:
+        """`shop/launch`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+def ends(created: str, ttl: str, expires: str) -> datetime | None:
+    """When a Reservation ends; None for one that never does, or where that cannot be told."""
+    if expires:
+        return words.time(expires)
+    since = words.time(created)
+    try:
+        length = durations.parse(ttl)
+        return since + length if since and length else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def take_reservations(report: Report, reservations: Iterable[Reservation], now: datetime) -> None:
+    """Count them by phase, and list what is going on with those that are not over."""
+    for each in reservations:
+        tally(report.reservations, _phase(each))
+        if each.status.phase in OVER or each.metadata.deleting:
+            continue
+        report.reserved += _matters(each, now)
+
+
+def _phase(each: Reservation) -> str:
+    ours = each.spec.scheduler_name == DEFAULT_SCHEDULER
+    return each.status.phase or ("Undecided" if ours else "LeftToOthers")
+
+
+def _matters(each: Reservation, now: datetime) -> Iterator[Matter]:
+    waiting, short = _waiting(each, now), condition(each.status.conditions, "Ready")
+    if waiting:
+        yield waiting
+    if short is not None and short.reason == "Short":
+        yield Matter(
+            each.name,
+            short.reason,
+            since=short.last_transition_time,
+            message=short.message,
+            help=RESERVATIONS["Short"],
+            urgent=True,
+        )
+    at = ends(each.metadata.creation_timestamp, each.spec.ttl, each.spec.expires)
+    if at is not None and at - now <= SOON:
+        yield Matter(each.name, "Expiring", message=_end(at, now))
+
+
+def _waiting(each: Reservation, now: datetime) -> Matter | None:
+    """Units of it without a cluster: nobody holds room for them."""
+    said, created = condition(each.status.conditions, "Scheduled"), each.metadata.creation_timestamp
+    if said is None:
+        if _phase(each) != "Undecided" or not overdue(created, PATIENCE_SECONDS, now):
+            return None
+        asks = "is the controller running?"
+        return Matter(each.name, "Undecided", created, message=asks, help=UNKNOWN, urgent=True)
+    if said.status == "True":
+        return None
+    return Matter(
+        each.name,
+        said.reason,
+        since=said.last_transition_time,
+        units=f"{each.status.pending} of {each.status.desired}",
+        message=said.message,
+        help=SCHEDULED.get(said.reason, UNKNOWN),
+        urgent=said.reason not in PATIENT,
+    )
+
+
+def _end(at: datetime, now: datetime) -> str:
+    left = (at - now).total_seconds()
+    if left <= 0:
+        return f"is over since {words.seconds(-left)}"
+    return f"holds its room for {words.seconds(left)} more"
