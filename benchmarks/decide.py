@@ -21,9 +21,9 @@ import msgspec
 from benchmarks.fleets import clusters, unit
 from benchmarks.plainloop import Answer, plain
 from controller.cache.builder import FleetBuilder
-from controller.cache.inflight import Load
 from controller.cache.placements import Index
 from controller.config import default_profile
+from controller.model.load import Load
 from controller.model.objects import MemberCluster
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision

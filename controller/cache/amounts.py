@@ -2,7 +2,7 @@
 
 The numbers are those of the next decision: units that were decided and that the cluster does not
 count yet are taken, and so is what is held for somebody. Whoever tells of room over HTTP tells
-these.
+these. Of a host port there is one on each node; ports that nobody uses are not told.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from controller.cache.columns import Ints
-from controller.cache.inflight import Load
+from controller.cache.columns import Ints, Mask
 from controller.cache.snapshot import Fleet
-from machinery.types import quantities
+from controller.model.load import Load
+from machinery.types import hostports, quantities
 
 
 class Amounts(NamedTuple):
@@ -40,6 +40,11 @@ def amounts_of(fleet: Fleet, name: str) -> Amounts | None:
         for resource, amount in more.items():
             requested[resource] = requested.get(resource, 0) + amount
     allocatable = _cells(row, fleet.allocatable)
+    here = fleet.groups.cluster == row
+    for port, users in _used(fleet, here).items():
+        requested[port] = requested.get(port, 0) + users
+    nodes = int(fleet.groups.count[here].sum())
+    allocatable |= {r: nodes for r in requested if r.startswith(hostports.PREFIX)}
     known = sorted({*allocatable, *requested})
     remaining = {r: allocatable.get(r, 0) - requested.get(r, 0) for r in known}
     return Amounts(allocatable, requested, reserved, remaining)
@@ -55,8 +60,19 @@ def _sum(loads: Mapping[Load, int]) -> dict[str, int]:
 
 
 def rendered(amounts: Mapping[str, int]) -> dict[str, str]:
-    """As quantities, sorted by resource."""
-    return {resource: quantities.render(resource, n) for resource, n in sorted(amounts.items())}
+    """As quantities, sorted by resource, each under the name that people know it by."""
+    told = sorted(amounts.items())
+    return {hostports.words(resource): quantities.render(resource, n) for resource, n in told}
+
+
+def _used(fleet: Fleet, here: Mask) -> dict[str, int]:
+    """The host ports in use on a cluster, each with the number of nodes."""
+    nodes: dict[str, int] = {}
+    groups = fleet.groups
+    for code, count in zip(groups.ports[here].tolist(), groups.count[here].tolist(), strict=True):
+        for port in map(hostports.named, groups.port_sets[code]):
+            nodes[port] = nodes.get(port, 0) + count
+    return nodes
 
 
 def _cells(row: int, columns: Mapping[str, Ints]) -> dict[str, int]:

@@ -19,9 +19,10 @@ import numpy as np
 from controller.cache import encode
 from controller.cache.columns import ABSENT, Codes, Column, Floats, Ints, Mask
 from controller.cache.encode import Changes, Row
-from controller.cache.inflight import NO_FLIGHTS, Load
+from controller.cache.inflight import NO_FLIGHTS
 from controller.cache.nodegroups import UNLIMITED, NodeGroups
 from controller.cache.snapshot import Fleet
+from controller.model.load import Load
 from controller.model.objects import MemberCluster
 
 __all__ = [
@@ -146,7 +147,8 @@ def narrowed(fleet: Fleet, names: Collection[str]) -> Fleet:
 
 def _empty() -> Fleet:
     nothing = np.zeros(0, dtype=np.int64)
-    groups = NodeGroups(nothing, nothing, {}, {}, np.zeros(0, dtype=np.int32), ())
+    none = np.zeros(0, dtype=np.int32)
+    groups = NodeGroups(nothing, nothing, {}, {}, none, (), none, ())
     columns: dict[str, Any] = {
         name: np.zeros(0, dtype=kind) for name, (kind, _) in encode.PLAIN.items()
     }

@@ -16,12 +16,12 @@ import msgspec
 
 from controller.cache.builder import Fleet, FleetBuilder
 from controller.cache.holdings import Holding, Holdings
-from controller.cache.inflight import Load
 from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
 from controller.framework.events import MEMBER_CLUSTER, Action
 from controller.framework.interface import Fields, QueueSort
 from controller.framework.ledger import HoldsRoom, Ledger, Room
+from controller.model.load import Load
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit, compact, compile_unit, harmless
 from controller.queue import events

@@ -7,7 +7,7 @@ rows that changed, and returns new columns; it never writes to an array that it 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,22 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.cache.columns import Codes, Column, Ints, Mask, Vocabulary
-from controller.cache.inflight import (
-    LEAST_HOLDS,
-    LEAST_LOADS,
-    Flights,
-    Load,
-    entries,
-    lying,
-    most_loads,
-)
+from controller.cache.inflight import LEAST_HOLDS, LEAST_LOADS, Flights, entries, lying, most_loads
 from controller.cache.nodegroups import NodeGroups
+from controller.model.load import Load
 from controller.model.objects import MemberCluster, NodeGroup, Taint
 from crds.names import ANNOTATION_COST, LABEL_PROVIDER, LABEL_VERSION
-from machinery.types import quantities
+from machinery.types import hostports, quantities
 from machinery.types.bounds import MOST_NODES, MOST_UNITS, RESOURCES, between
 
 Cell = TypeVar("Cell", bound=np.generic)
+Members = TypeVar("Members", bound=Hashable)
 UNKNOWN = -1
 """Latency and reliability of a cluster that was never measured."""
 
@@ -43,7 +37,8 @@ class Row:
     labels: Mapping[str, str]
     allocatable: Mapping[str, int]
     requested: Mapping[str, int]
-    groups: Sequence[tuple[NodeGroup, Mapping[str, int]]]
+    groups: Sequence[tuple[NodeGroup, Mapping[str, int], frozenset[int]]]
+    """Each with what is free on a node of it, and the host ports that are not."""
     offers: frozenset[str]
     flying: Mapping[Load, int]
     held: Mapping[Load, int]
@@ -52,14 +47,15 @@ class Row:
     def of(cluster: MemberCluster, flying: Mapping[Load, int], held: Mapping[Load, int]) -> Row:
         """The row of a cluster."""
         capacity = cluster.status.capacity
-        groups = [(group, _amounts(group.free)) for group in cluster.status.node_groups]
+        told = cluster.status.node_groups
+        groups = [(group, _amounts(group.free), hostports.used(group.free)) for group in told]
         return Row(
             cluster,
             cluster.labels,
             _amounts(capacity.allocatable if capacity else {}),
             _amounts(capacity.requested if capacity else {}),
             groups,
-            frozenset(resource for _, free in groups for resource, n in free.items() if n),
+            frozenset(resource for _, free, _ in groups for resource, n in free.items() if n),
             flying,
             held,
         )
@@ -90,9 +86,12 @@ def _amounts(texts: Mapping[str, str]) -> dict[str, int]:
     """What a member says, cut to what counts; a quantity that is none counts as nothing.
 
     A resource that anybody names is a column of the whole fleet: only so many are listened to.
+    Ports are no columns.
     """
     amounts: dict[str, int] = {}
     for resource in texts if len(texts) <= RESOURCES else sorted(texts)[:RESOURCES]:
+        if resource.startswith(hostports.PREFIX):
+            continue
         try:
             amounts[resource] = quantities.bounded(resource, texts[resource])
         except ValueError:
@@ -220,27 +219,27 @@ def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
     Resources, labels and taints that no group has any more are dropped.
     """
     stay = ~np.isin(last.cluster, changes.numbers)
-    fresh = [(i, group, free) for i, row in changes.rows for group, free in row.groups]
+    fresh = [(i, *group) for i, row in changes.rows for group in row.groups]
     old = int(stay.sum())
-    sets = {taints: code for code, taints in enumerate(last.taint_sets)}
-    told = [_taint_set(group.taints) for _, group, _ in fresh]
-    codes = np.array([sets.setdefault(t, len(sets)) for t in told], dtype=np.int32)
-    resources = {*last.free, *(resource for *_, free in fresh for resource in free)}
-    keys = {*last.labels, *(key for _, group, _ in fresh for key in group.labels)}
+    resources = {*last.free, *(resource for _, _, free, _ in fresh for resource in free)}
+    keys = {*last.labels, *(key for _, group, _, _ in fresh for key in group.labels)}
     rows = np.concatenate([last.cluster[stay], _ints(i for i, *_ in fresh)])
     order = np.argsort(rows, kind="stable")
-    count = np.concatenate([last.count[stay], _ints(_nodes(group) for _, group, _ in fresh)])
+    count = np.concatenate([last.count[stay], _ints(_nodes(group) for _, group, *_ in fresh)])
     free = {
         r: np.concatenate(
-            [_cut(last.free.get(r), stay, old), _ints(free.get(r, 0) for *_, free in fresh)]
+            [_cut(last.free.get(r), stay, old), _ints(free.get(r, 0) for _, _, free, _ in fresh)]
         )
         for r in resources
     }
     columns = {
-        key: _joined(last.labels.get(key), stay, old, [g.labels.get(key) for _, g, _ in fresh])
+        key: _joined(last.labels.get(key), stay, old, [g.labels.get(key) for _, g, *_ in fresh])
         for key in keys
     }
-    taint_codes, taint_sets = _used(np.concatenate([last.taints[stay], codes])[order], tuple(sets))
+    taints = [_taint_set(group.taints) for _, group, *_ in fresh]
+    taint_codes, taint_sets = _sets(last.taints[stay], last.taint_sets, taints, order)
+    used = [ports for *_, ports in fresh]
+    port_codes, port_sets = _sets(last.ports[stay], last.port_sets, used, order)
     return NodeGroups(
         cluster=rows[order],
         count=count[order],
@@ -250,6 +249,8 @@ def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
         },
         taints=taint_codes,
         taint_sets=taint_sets,
+        ports=port_codes,
+        port_sets=port_sets,
     )
 
 
@@ -284,10 +285,13 @@ def _nodes(group: NodeGroup) -> int:
     return between(0, group.count, MOST_NODES)
 
 
-def _used(
-    codes: Codes, sets: tuple[tuple[Taint, ...], ...]
-) -> tuple[Codes, tuple[tuple[Taint, ...], ...]]:
-    """The same without the sets that no group has."""
+def _sets(
+    kept: Codes, known: Sequence[Members], fresh: Sequence[Members], order: Ints
+) -> tuple[Codes, tuple[Members, ...]]:
+    """The codes of the sets of all groups, in order, and each set once that any group has."""
+    numbers = {each: code for code, each in enumerate(known)}
+    told = np.array([numbers.setdefault(each, len(numbers)) for each in fresh], dtype=np.int32)
+    codes, sets = np.concatenate([kept, told])[order], tuple(numbers)
     users = np.bincount(codes, minlength=len(sets)) > 0
     if users.all():
         return codes, sets
@@ -336,4 +340,6 @@ def resized_groups(last: NodeGroups, keep: Mask) -> NodeGroups:
         labels={key: Column(c.codes[stay], c.vocabulary) for key, c in last.labels.items()},
         taints=last.taints[stay],
         taint_sets=last.taint_sets,
+        ports=last.ports[stay],
+        port_sets=last.port_sets,
     )

@@ -25,6 +25,11 @@ all of one template together no more than those groups hold. A unit that can lie
 where T cannot, takes nothing; a hundred small pods on a node whose one accelerator bounds T to one
 unit take next to nothing; a unit like those of T takes exactly one.
 
+A host port is a resource of which every node has one (F = t = 1), unless its group says that it is
+in use: then no unit that asks for it can lie there. So a unit on its way takes one unit of any
+template that asks for the same port, wherever it can lie. Ports are kept as sets beside the
+amounts, as there may be very many of them.
+
 Groups tell their room rounded down, but by less than half: a unit can lie where twice the room
 would hold it. And a cluster with very many different templates on their way counts the rest of them
 as if each asked for the most that any of them does, and could lie everywhere.
@@ -34,20 +39,16 @@ Room that is held for somebody is reckoned in the same way: as units on their wa
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from controller.cache.columns import Floats, Ints, Mask
 from controller.cache.nodegroups import NodeGroups
 from controller.cache.saturating import CEILING, sums, times
-from controller.model.objects import Toleration
-
-Place: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]
-"""A node selector and tolerations."""
+from controller.model.load import Load, Place
+from machinery.types import hostports
 
 MOST_PAIRS = 100_000
 """Templates on their way, times the groups where each might lie, that a decision looks at."""
@@ -66,40 +67,6 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """What one unit asks for, and where it may lie: no `place` means everywhere."""
-
-    request: tuple[tuple[str, int], ...]
-    place: Place | None
-    resources: frozenset[str] = field(init=False, compare=False, repr=False)
-    _hash: int = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Compute it once: a Workload on ten thousand clusters is looked up on each of them."""
-        object.__setattr__(self, "resources", frozenset(name for name, _ in self.request))
-        object.__setattr__(self, "_hash", hash((self.request, self.place)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @staticmethod
-    def of(
-        request: Mapping[str, int],
-        node_selector: Mapping[str, str] | None = None,
-        tolerations: Sequence[Toleration] = (),
-    ) -> Load:
-        """The load of a unit."""
-        place = (tuple(sorted((node_selector or {}).items())), tuple(tolerations))
-        return _one(tuple(sorted(request.items())), place)
-
-
-@functools.lru_cache(maxsize=1024)
-def _one(request: tuple[tuple[str, int], ...], place: Place) -> Load:
-    """Made once for all units alike: each event of a Workload asks for it several times."""
-    return Load(request, place)
-
-
-@dataclass(frozen=True, slots=True)
 class Flights:
     """All units on their way, flat: an entry for each load on each cluster, in no order.
 
@@ -108,7 +75,8 @@ class Flights:
         load: the code of what each of them asks for.
         units: how many, at least one.
         codes: each distinct load once, with its code.
-        amounts: what one unit of each load asks for, by resource.
+        amounts: what one unit of each load asks for, by resource; ports apart.
+        ports: the codes of the host ports that each load asks for.
         place: an index into `places` for each load, or -1 for one that could lie everywhere.
         places: each distinct place once.
     """
@@ -118,6 +86,7 @@ class Flights:
     units: Ints
     codes: Mapping[Load, int]
     amounts: Mapping[str, Ints]
+    ports: Sequence[frozenset[int]]
     place: Ints
     places: Sequence[Place]
 
@@ -211,7 +180,8 @@ class Flights:
         place[:old] = self.place
         bound = other.place != _EVERYWHERE
         place[recoded[bound]] = replaced[other.place[bound]]
-        return Flights(cluster, load, units, codes, amounts, place, tuple(places))
+        ports = tuple(each.ports for each in codes)
+        return Flights(cluster, load, units, codes, amounts, ports, place, tuple(places))
 
     def _with(self, cluster: Ints, load: Ints, units: Ints) -> Flights:
         """Other entries that refer to the same loads."""
@@ -247,9 +217,11 @@ def _merged(row: int, told: list[tuple[int, Load, int]], most: int) -> list[tupl
     request: dict[str, int] = {}
     for _, load, _ in rest:
         for resource, amount in load.request:
-            request[resource] = max(request.get(resource, 0), amount)
+            if resource in load.resources:
+                request[resource] = max(request.get(resource, 0), amount)
+    ports = frozenset[int]().union(*(load.ports for _, load, _ in rest))
     units = min(sum(n for _, _, n in rest), MOST_FLYING)
-    return [*told, (row, Load(tuple(sorted(request.items())), None), units)]
+    return [*told, (row, Load(tuple(sorted(request.items())), None, ports), units)]
 
 
 def most_loads(clusters: int, groups: int, least: int) -> int:
@@ -328,6 +300,7 @@ class _Pairs:
             free = self.groups.free.get(resource)
             room = 0 if free is None else 2 * free[self.group]
             mask &= amounts[load] <= room
+        mask &= ~self.groups.without_any(self.flights.ports, load, self.group)
         mask |= ~bound
         for code, (selector, tolerations) in enumerate(self.flights.places[:_PLACES]):
             lets_in = self.groups.open_to(dict(selector), tolerations)
@@ -338,6 +311,10 @@ class _Pairs:
         """The units of the template that one of that entry takes on that group, at the most."""
         load = self.flights.load[self.entry]
         share = np.zeros(len(load), dtype=np.float64)
+        ports = hostports.codes(request)
+        if ports:  # F = t = 1: all of a unit where both ask for the same, else nothing
+            alike = (not asked.isdisjoint(ports) for asked in self.flights.ports)
+            share = np.fromiter(alike, np.float64, count=len(self.flights.ports))[load]
         for resource, own in request.items():
             amounts = self.flights.amounts.get(resource)
             if amounts is None:
@@ -357,16 +334,18 @@ def _ints(numbers: Iterable[int]) -> Ints:
 
 def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) -> Flights:
     """Entries by code, with what their loads are made of as columns."""
-    resources = {resource for load in codes for resource, _ in load.request}
+    resources = {resource for load in codes for resource in load.resources}
     amounts = {r: np.zeros(len(codes), dtype=np.int64) for r in resources}
     places: dict[Place, int] = {}
     place = np.full(len(codes), _EVERYWHERE, dtype=np.int64)
     for each, code in codes.items():
         for resource, amount in each.request:
-            amounts[resource][code] = amount
+            if resource in each.resources:
+                amounts[resource][code] = amount
         if each.place is not None:
             place[code] = places.setdefault(each.place, len(places))
-    return Flights(cluster, load, units, codes, amounts, place, tuple(places))
+    ports = tuple(each.ports for each in codes)
+    return Flights(cluster, load, units, codes, amounts, ports, place, tuple(places))
 
 
 def _used(flights: Flights) -> Flights:

@@ -5,13 +5,14 @@ Clusters publish groups of like nodes instead of nodes, so that ten thousand nod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from controller.cache.columns import Codes, Column, Ints, Mask
 from controller.model.objects import Taint, Toleration
+from machinery.types import hostports
 
 UNLIMITED = 2**36
 """Units that fit where nothing is checked, and the most that are told of any cluster.
@@ -35,6 +36,9 @@ class NodeGroups:
         labels: a column for each label that node groups carry.
         taints: an index into `taint_sets`.
         taint_sets: each distinct set of taints once.
+        ports: an index into `port_sets`.
+        port_sets: each distinct set of host ports that are in use once, as codes of
+            `machinery.types.hostports`. Each node has one of every port that is not among them.
     """
 
     cluster: Ints
@@ -43,6 +47,8 @@ class NodeGroups:
     labels: Mapping[str, Column]
     taints: Codes
     taint_sets: Sequence[tuple[Taint, ...]]
+    ports: Codes
+    port_sets: Sequence[frozenset[int]]
 
     def units(
         self,
@@ -52,14 +58,45 @@ class NodeGroups:
     ) -> Ints:
         """How many units fit on one node of each group."""
         units = np.full(len(self.count), UNLIMITED, dtype=np.int64)
+        ports: set[int] = set()
         for resource, amount in request.items():
-            free = self.free.get(resource)
-            if free is None:
+            free, port = self.free.get(resource), hostports.code(resource)
+            if port is not None:
+                ports.add(port)
+            elif free is None:
                 units[:] = 0
             else:
                 np.minimum(units, free // amount, out=units)
+        if ports:
+            np.minimum(units, self._with_free(ports), out=units)
         units[~self.open_to(node_selector, tolerations)] = 0
         return units
+
+    def room(self, resource: str) -> Ints:
+        """What is free of a resource on one node of each group; of a port, one or none."""
+        port = hostports.code(resource)
+        if port is not None:
+            return self._with_free({port})
+        free = self.free.get(resource)
+        return np.zeros(len(self.count), dtype=np.int64) if free is None else free
+
+    def _with_free(self, ports: Collection[int]) -> Ints:
+        """One for each group on whose nodes all these ports are free, else none."""
+        sets = self.port_sets
+        free = np.fromiter((used.isdisjoint(ports) for used in sets), np.int64, count=len(sets))
+        column: Ints = free[self.ports]
+        return column
+
+    def without_any(self, asked: Sequence[frozenset[int]], of: Ints, group: Ints) -> Mask:
+        """For each pair, whether one of the ports `asked[of]` is in use on the nodes of `group`."""
+        used = self.port_sets
+        if not any(asked) or not any(used):
+            return np.zeros(len(of), dtype=np.bool_)
+        pairs, at = np.unique(of * len(used) + self.ports[group], return_inverse=True)
+        first, second = (each.tolist() for each in np.divmod(pairs, len(used)))
+        found = [not asked[i].isdisjoint(used[j]) for i, j in zip(first, second, strict=True)]
+        mask: Mask = np.array(found, dtype=np.bool_)[at]
+        return mask
 
     def open_to(self, node_selector: Mapping[str, str], tolerations: Sequence[Toleration]) -> Mask:
         """The groups whose taints and labels, as far as they are told, let the pod in."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from controller.cache.columns import ABSENT, Column, Floats, Ints, Mask
-from controller.cache.inflight import Flights, Load, less, taken
+from controller.cache.inflight import Flights, less, taken
 from controller.cache.nodegroups import UNLIMITED, NodeGroups
 from controller.cache.saturating import sums, times
+from controller.model.load import Load
 from controller.model.objects import MemberCluster, Taint, Toleration
 from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm
 

@@ -28,7 +28,7 @@ from controller.framework.room import needed, resources_of, room, room_of, varia
 from controller.framework.runtime import PluginError, guarded
 from controller.model.unit import Unit
 from controller.scheduling.decision import Decision, Refusal
-from machinery.types import quantities
+from machinery.types import hostports, quantities
 
 
 def remedies(decision: Decision) -> list[Note]:
@@ -115,17 +115,15 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     if not tight.any():
         return
     lacking = _lacking(decision, tight)
-    amounts = (
-        " and ".join(f"{_amount(r, _asked(decision, r))}" for r in lacking) or "room in one piece"
-    )
+    divided = _divided(unit) or not unit.counted
+    several = (unit.counted and decision.pending > 1) if divided else unit.replicas > 1
+    amounts = _amounts(decision, lacking, " each" if several else "")
     where = either(blame.shortage.names(tight)) + _where(decision, blame.shortage, tight)
-    if _divided(unit) or not unit.counted:
-        each = " each" if unit.counted and decision.pending > 1 else ""
-        text = f"{_more(decision.pending, unit)} {amounts}{each} on {where}"
+    if divided:
+        text = f"{_more(decision.pending, unit)} {amounts} on {where}"
     else:
         most = int(fits[tight].max())
-        each = " each" if unit.replicas > 1 else ""
-        text = f"{_all(unit)} {amounts}{each} on {where}: there is room for {most} at the most"
+        text = f"{_all(unit)} {amounts} on {where}: there is room for {most} at the most"
     yield Note(Kind.ROOM, decision.pending, ",".join(lacking), text)
 
 
@@ -216,6 +214,17 @@ def _asked(decision: Decision, resource: str) -> int:
 
 def _divided(unit: Unit) -> bool:
     return not (unit.whole or unit.everywhere)
+
+
+def _amounts(decision: Decision, lacking: list[str], each: str) -> str:
+    """What a unit needs of the resources that are lacking."""
+    ports = [hostports.place(r) for r in lacking if hostports.code(r) is not None]
+    found = [_amount(r, _asked(decision, r)) for r in lacking if hostports.code(r) is None]
+    text = " and ".join(found) or ("" if ports else "room in one piece")
+    if not ports:
+        return f"{text}{each}"
+    many = f"port {ports[0]} is" if len(ports) == 1 else f"ports {either(ports, 'and')} are"
+    return " and ".join(filter(None, (text, f"a node{each} whose {many} free")))
 
 
 def _amount(resource: str, amount: int) -> str:

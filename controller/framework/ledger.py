@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol, Self, TypeAlias, runtime_checkable
 
-from controller.cache.inflight import Load
+from controller.model.load import Load
 from controller.model.unit import Unit
 from machinery.types.metadata import Key
 

@@ -15,8 +15,9 @@ import msgspec
 from controller.model.objects import Template, Toleration
 
 _CRON_JOB = "CronJob"
-_OF_POD = ("nodeSelector", "overhead", "resources", "tolerations")
+_OF_POD = ("hostNetwork", "nodeSelector", "overhead", "resources", "tolerations")
 _OF_CONTAINER = ("name", "resources", "restartPolicy")
+_OF_PORT = ("containerPort", "hostPort", "protocol")
 
 
 class _Resources(msgspec.Struct):
@@ -24,9 +25,16 @@ class _Resources(msgspec.Struct):
     limits: dict[str, Any] | None = None
 
 
+class _Port(msgspec.Struct, rename="camel"):
+    container_port: int | None = None
+    host_port: int | None = None
+    protocol: str | None = None
+
+
 class _Container(msgspec.Struct, rename="camel"):
     resources: _Resources | None = None
     restart_policy: Any = None
+    ports: list[_Port] | None = None
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):
@@ -34,6 +42,7 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     init_containers: list[_Container] | None = None
     resources: _Resources | None = None
     overhead: dict[str, Any] | None = None
+    host_network: bool | None = None
     node_selector: dict[str, str] | None = None
     tolerations: list[Toleration] | None = None
 
@@ -96,11 +105,18 @@ def skeleton(metadata: Mapping[str, Any], pod: Mapping[str, Any]) -> bytes:
     kept: dict[str, Any] = {field: pod[field] for field in _OF_POD if pod.get(field)}
     for field in ("containers", "initContainers"):
         if found := pod.get(field):
-            kept[field] = [{f: each[f] for f in _OF_CONTAINER if each.get(f)} for each in found]
+            kept[field] = [_container(each) for each in found]
     if named := _names(pod.get("volumes")):
         kept["volumes"] = named
     found = {"labels": metadata.get("labels") or {}}
     return msgspec.json.encode({"metadata": found, "spec": kept})
+
+
+def _container(container: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {f: container[f] for f in _OF_CONTAINER if container.get(f)}
+    if ports := container.get("ports"):
+        kept["ports"] = [{f: each[f] for f in _OF_PORT if each.get(f)} for each in ports]
+    return kept
 
 
 def _names(volumes: Any) -> list[dict[str, Any]]:

@@ -1,14 +1,15 @@
 """What one pod of a template asks for: thousandths of cpu, whole units of every other resource.
 
-The sum is kube-scheduler's, so that a unit which fits here fits there.
+The sum is kube-scheduler's, so that a unit which fits here fits there. A host port is a resource
+too, of which each node has one (`machinery.types.hostports`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from machinery.types import quantities
+from machinery.types import hostports, quantities
 from machinery.types.bounds import MOST_AMOUNT, RESOURCES, quoted
 
 
@@ -16,8 +17,10 @@ def request_of(pod: Mapping[str, Any]) -> dict[str, int]:
     """What one pod asks for, as kube-scheduler computes it; always one of the pods' places.
 
     Containers and sidecars add up; an init container needs its own beside the sidecars started
-    before it; the greater counts, or what the pod asks for as a whole, plus the overhead. Raises
-    ValueError, naming the field, for a quantity that is none or more than any node offers.
+    before it; the greater counts, or what the pod asks for as a whole, plus the overhead. Beside
+    them the host ports of containers and sidecars, one of each: of more than
+    `hostports.MOST_OF_ONE` the first by number. Raises ValueError, naming the field, for a quantity
+    that is none or more than any node offers, and for a port that is none.
     """
     if not pod.get("containers"):
         return {}
@@ -42,7 +45,42 @@ def request_of(pod: Mapping[str, Any]) -> dict[str, int]:
     for resource, n in running.items():
         _refuse_beyond(resource, n, "all containers together")
     running = {resource: n for resource, n in running.items() if n > 0}
-    return {**running, "pods": 1}
+    return {**running, **_host_ports(pod), "pods": 1}
+
+
+def _host_ports(pod: Mapping[str, Any]) -> dict[str, int]:
+    """The ports of its node that a pod takes."""
+    shares_network = pod.get("hostNetwork") is True
+    taken: set[int] = set()
+    for where, container in _running(pod):
+        for index, each in enumerate(container.get("ports") or []):
+            field, port = "hostPort", each.get("hostPort")
+            if not port and shares_network:  # as the API server defaults it
+                field, port = "containerPort", each.get("containerPort")
+            if port:
+                told = f"spec.template.spec.{where}.ports[{index}]"
+                taken.add(_port(each.get("protocol") or "TCP", port, told, field))
+    return {hostports.named(port): 1 for port in sorted(taken)[: hostports.MOST_OF_ONE]}
+
+
+def _running(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The containers that run as long as the pod does, each with its field."""
+    for index, container in enumerate(pod.get("initContainers") or []):
+        if container.get("restartPolicy") == "Always":
+            yield f"initContainers[{index}]", container
+    for index, container in enumerate(pod["containers"]):
+        yield f"containers[{index}]", container
+
+
+def _port(protocol: str, port: int, where: str, field: str) -> int:
+    """The code of a port. Raises ValueError, naming the field, for what is none."""
+    if protocol not in hostports.PROTOCOLS:
+        known = ", ".join(hostports.PROTOCOLS)
+        raise ValueError(f"{where}.protocol: {quoted(protocol)} is none of {known}")
+    if not 1 <= port <= hostports.MOST_PORT:
+        text = f"{quoted(port)} is no port; write a number from 1 to {hostports.MOST_PORT}"
+        raise ValueError(f"{where}.{field}: {text}")
+    return hostports.code_of(protocol, port)
 
 
 def _for_pods(resource: str) -> bool:
@@ -60,6 +98,9 @@ def _container(container: Mapping[str, Any], where: str) -> dict[str, int]:
 def _amounts(texts: Mapping[str, Any], where: str) -> dict[str, int]:
     amounts = {}
     for resource, text in texts.items():
+        if resource.startswith(hostports.PREFIX):
+            told = f"{quoted(resource)} is no resource; name a port as the container's hostPort"
+            raise ValueError(f"spec.template.spec.{where}: {told}")
         try:
             amounts[resource] = quantities.amount(resource, text)
         except ValueError as e:

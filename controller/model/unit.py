@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.inflight import Load
 from controller.model import podtemplate, why
 from controller.model.learning import Limit
 from controller.model.learnt import Shown, shown, stored
+from controller.model.load import Load
 from controller.model.objects import (
     ClusterAffinity,
     DistributionWeight,
@@ -49,7 +49,8 @@ _PLACED_BY = (
     "topologySpreadConstraints",
     "volumes",
 )
-"""What a member's scheduler reads of a pod beside its requests; ports of the host left aside."""
+"""What a member's scheduler reads of a pod beside its requests, which the host's ports are part of.
+"""
 
 _NOTHING: Mapping[str, Any] = {}
 NO_CONTROLLER = ("", "", "", "")

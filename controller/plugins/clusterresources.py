@@ -27,6 +27,7 @@ from controller.hosting.handle import Handle
 from controller.hosting.services import Route, as_json, failure
 from controller.model.unit import Unit
 from machinery.http_messages import Request, Response
+from machinery.types import hostports
 
 MEASURED = ("cpu", "memory")
 """The resources whose free share is scored."""
@@ -73,7 +74,7 @@ class ClusterResources:
             resource: room(unit, fleet, only=resource, variants=variants_of(state)) < need
             for resource in resources_of(state, unit)
         }
-        reasons = [(mask, f"insufficient {resource}") for resource, mask in lacking.items()]
+        reasons = [(mask, _lack(resource)) for resource, mask in lacking.items()]
         return Refused((), short=[*reasons, (full, "insufficient room")])
 
     def score(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
@@ -92,3 +93,9 @@ class ClusterResources:
             left: Ints = np.maximum(offered - plus(plus(held, coming), asked), 0)
             total += 100 * left // np.maximum(offered, 1)  # offered <= MOST_AMOUNT: exact
         return np.minimum(total // len(MEASURED), 100)
+
+
+def _lack(resource: str) -> str:
+    """As `3 insufficient cpu`, `2 no free host port 8080/TCP`."""
+    few = "insufficient" if hostports.code(resource) is None else "no free"
+    return f"{few} {hostports.words(resource)}"

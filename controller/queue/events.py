@@ -5,11 +5,13 @@ Pure. What changes nothing that a decision reads of an object is no event.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from controller.framework.events import Action
 from controller.model.objects import MemberCluster, NodeGroup, Workload
-from machinery.types import quantities
+from machinery.types import hostports, quantities
 
 NOTHING = Action(0)
 
@@ -106,7 +108,34 @@ def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
     if any(_kind(group) not in kinds for group in after):
         return True
     was, now = _free(before), _free(after)
-    return any(amount > was.get(what, 0) for what, amount in now.items())
+    if any(amount > was.get(what, 0) for what, amount in now.items()):
+        return True
+    return _fewer_ports(before, after)
+
+
+def _fewer_ports(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
+    """Whether a host port that was in use is free on more nodes of a kind."""
+    used = _ports(before)
+    if not used:
+        return False
+    nodes, still, left = _nodes(before), _ports(after), _nodes(after)
+    return any(left[kind] - still[kind, port] > nodes[kind] - n for (kind, port), n in used.items())
+
+
+def _nodes(groups: list[NodeGroup]) -> Counter[bytes]:
+    nodes: Counter[bytes] = Counter()
+    for group in groups:
+        nodes[_kind(group)] += group.count
+    return nodes
+
+
+def _ports(groups: list[NodeGroup]) -> Counter[tuple[bytes, int]]:
+    """Nodes by their kind and a host port that is in use on them."""
+    nodes: Counter[tuple[bytes, int]] = Counter()
+    for group in groups:
+        for port in hostports.used(group.free):
+            nodes[_kind(group), port] += group.count
+    return nodes
 
 
 def _kind(group: NodeGroup) -> bytes:
@@ -118,6 +147,8 @@ def _free(groups: list[NodeGroup]) -> dict[tuple[bytes, str, str], int]:
     free: dict[tuple[bytes, str, str], int] = {}
     for group in groups:
         for resource, text in group.free.items():
+            if resource.startswith(hostports.PREFIX):
+                continue  # that one is free says nothing of how many are
             try:
                 each = quantities.bounded(resource, text)
             except ValueError:

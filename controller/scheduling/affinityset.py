@@ -255,11 +255,8 @@ def _roomy(fleet: Fleet, units: Iterable[Unit]) -> Mask:
     mask = np.ones(len(fleet), dtype=np.bool_)
     groups = fleet.groups
     for resource, amount in asked.items():
-        free = groups.free.get(resource)
-        if free is None:
-            mask &= amount == 0
-        else:
-            mask &= sums(groups.cluster, times(free, groups.count), len(fleet)) >= amount
+        free = times(groups.room(resource), groups.count)
+        mask &= sums(groups.cluster, free, len(fleet)) >= amount
     return mask | fleet.virtual
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from controller.cache.builder import UNLIMITED, Fleet, FleetBuilder, with_cluster
-from controller.cache.inflight import Load
+from controller.model.load import Load
 from controller.model.objects import MemberCluster, Toleration
 from tests.examples import examples
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from controller.cache.builder import Fleet
 from controller.cache.cache import World, known
-from controller.cache.inflight import Load
 from controller.cache.placements import Index
 from controller.config import default_profile
+from controller.model.load import Load
 from controller.model.objects import ClusterShare, Toleration, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.events import freed

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from controller import catalogue
 from controller.binding.statuspatch import patch_of
 from controller.cache.builder import Fleet, FleetBuilder
-from controller.cache.inflight import Load
 from controller.cache.placements import Index
 from controller.config import default_profile, load
 from controller.framework import runtime
+from controller.model.load import Load
 from controller.model.objects import Workload
 from controller.model.unit import Unit, compile_unit
 from controller.scheduling.cycle import decide
