@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from crds.admission import validation
+from crds.reservation import Reservation
 
 HERE = Path(__file__).parent
 BASE: dict[str, Any] = {
@@ -285,3 +286,33 @@ def test_a_large_reservation_is_judged_within_what_a_rule_may_cost(hub):
     body = reservation(template=template, owners=[owner] * 32)
     assert len(json.dumps(body)) > 800_000
     assert dry(hub, body).endswith(CREATED)
+
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = [
+    document
+    for path in sorted((ROOT / "examples").glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document["kind"] == "Reservation"
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["metadata"]["name"])
+def test_the_examples_are_taken(hub, example):
+    body = example | {"metadata": {"name": "demo", "namespace": "default"}}
+    assert dry(hub, body).endswith(CREATED)
+    assert validation.reservation_violations(body) == []
+
+
+def test_what_its_page_shows_would_be_taken():
+    page = (ROOT / "docs" / "reservations.md").read_text()
+    shown = [yaml.safe_load(block.partition("```")[0]) for block in page.split("```yaml")[1:]]
+    [whole] = [each for each in shown if "kind" in each]
+    assert validation.reservation_violations(whole) == []
+    statuses = [each["status"] for each in shown if "status" in each]
+    assert {"reservations"} <= statuses[0].keys()
+    assert Reservation.model_validate(whole | {"status": statuses[1]}).status
+    [held] = [
+        each["spec"]["hold"] for each in shown if each.get("spec", {}).get("hold") == "Member"
+    ]
+    assert validation.reservation_violations(whole | {"spec": whole["spec"] | {"hold": held}}) == []

@@ -289,3 +289,10 @@ def test_what_admission_would_refuse_is_an_error_here(files: Files) -> None:
     room = reservation()
     room["spec"]["template"]["spec"]["containers"] = []
     assert "as Reservation room it is refused: spec.template.spec" in files.refusal(room)
+
+
+def test_a_moment_without_quotes_is_read_as_kubectl_reads_it(files: Files) -> None:
+    path = files.write(reservation())
+    text = Path(path).read_text() + "  expires: 2030-01-01T00:00:00Z\n"
+    Path(path).write_text(text)
+    assert 'expires: "2030-01-01T00:00:00Z"' in run("import", "-f", path).stdout
