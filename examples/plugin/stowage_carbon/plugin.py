@@ -19,7 +19,7 @@ from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Kind, Note, Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
-from controller.framework.status import SUCCESS, Code, Status
+from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.hosting.controllers import Controller
 from controller.hosting.handle import Handle
 from controller.hosting.services import Route, failure
@@ -56,7 +56,7 @@ class Carbon:
         if text is None or limit_of(unit) is not None:
             return SUCCESS
         fault = f"label {LIMIT_LABEL}: {text!r} is not a whole number of {UNIT}"
-        return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (fault,), self.name)
+        return unschedulable(self.name, fault)
 
     def before_filter(
         self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index
@@ -111,7 +111,7 @@ class Carbon:
 
     def _could_help(self, unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
         limit, grams = limit_of(unit), intensities.of(new, self._args).grams
-        return limit is None or UNKNOWN < grams <= limit
+        return limit is not None and UNKNOWN < grams <= limit
 
     def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
         """What to change about those clusters, or about the limit."""

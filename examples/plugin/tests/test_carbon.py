@@ -7,22 +7,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from controller import catalogue, config
 from controller.cache.placements import Index
 from controller.explain.record import record
-from controller.framework.explains import Shortage
+from controller.explain.remedies import remedies
 from controller.framework.interface import CycleState
-from controller.framework.status import Code
 from controller.hosting.arguments import WrongArgs
 from controller.hosting.handle import Rehearsed
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
-from crds.workload import ScheduledReason
 from machinery.http_messages import Request, Response
 from stowage_carbon.intensities import GRAMS_LABEL
 from stowage_carbon.plugin import LIMIT_LABEL, PEAK
@@ -108,26 +105,31 @@ def test_the_hook_leaves_alone_what_is_below_the_peak(peak: int | None) -> None:
 def test_a_limit_that_is_no_number_refuses_the_workload_and_says_so(limit: str) -> None:
     clusters = fleet(cluster("paris", "fr"))
     status = plugin().pre_filter(CycleState(), unit(limit), clusters, Index())
-    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert not status.ok
     assert LIMIT_LABEL in status.reasons[0]
     assert decided(unit(limit), cluster("paris", "fr")).placements == {}
 
 
-def shortage(asked: Unit, *clusters: MemberCluster) -> Shortage:
-    """Two units without a cluster."""
-    return Shortage(asked, fleet(*clusters), 2, ScheduledReason.FAILED_TO_SCHEDULE)
+def helping(asked: Unit, *clusters: MemberCluster) -> list[str]:
+    """What would help, as `stowage explain` says it."""
+    return [note.text for note in remedies(decided(asked, *clusters))]
 
 
 def test_it_names_what_would_help() -> None:
-    lacking = shortage(unit("50"), cluster("berlin", "de"), cluster("warsaw", "pl"))
-    every = np.ones(2, dtype=np.bool_)
-    made = plugin(regions={"se": 30, "no": 20, "de": 380, "pl": 680})
-    cure = made.cure(lacking, "more than 50 g CO2/kWh", every)
-    assert cure == f"label {LIMIT_LABEL} of 380 or more"
-    assert GRAMS_LABEL in made.cure(lacking, "its carbon intensity is not known", every)
-    (note,) = made.remedies(lacking)
-    assert note.text == "a cluster in region no or se, with at most 50 g CO2/kWh"
-    assert not made.remedies(shortage(unit(), cluster("berlin", "de")))
+    clusters = (cluster("berlin", "de"), cluster("munich", "de"), cluster("somewhere"))
+    region, lift, label = helping(unit("100"), *clusters)
+    assert region == "a cluster in region fr, with at most 100 g CO2/kWh"
+    assert lift.startswith(f"label {LIMIT_LABEL} of 380 or more: that alone keeps it from berlin")
+    assert label.startswith(f"label {GRAMS_LABEL} on the MemberCluster")
+    (text,) = helping(unit("lots"), *clusters)
+    assert text == f"label {LIMIT_LABEL} with a whole number of g CO2/kWh, or no such label"
+
+
+def test_it_names_no_region_that_is_there_or_dirtier() -> None:
+    assert not [text for text in helping(unit("50"), cluster("berlin", "de")) if "region" in text]
+    full = (cluster("paris", "fr"),)
+    asked = unit("100", replicas=1000)
+    assert not [text for text in helping(asked, *full) if "region" in text]
 
 
 def test_only_a_cluster_within_the_limit_wakes_who_waits() -> None:
