@@ -1,0 +1,1 @@
+"""Reservation: room on clusters that is held until its owners come, and is theirs alone."""

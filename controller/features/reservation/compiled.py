@@ -1,0 +1,154 @@
+"""A Reservation, ready to hold room.
+
+What is stored may be older than the rules of admission, or written past them, so everything is
+looked at once more. A reservation that makes no sense has a `fault`: it holds nothing and serves
+nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from controller.cache.inflight import Load
+from controller.features.reservation.objects import Owner, Reservation, ReservationSpec
+from controller.features.reservation.placed import ENDED, as_workload, read
+from controller.model.unit import Unit, compile_unit
+from crds.names import SYSTEM_NAMESPACE
+from crds.reservation import MOST_OWNERS, TTL
+from machinery.types.bounds import quoted
+from machinery.types.metadata import Key
+from machinery.types.selectors import parse_label_selector
+
+_TTL: Final = re.compile(TTL)
+_PART: Final = re.compile(r"([0-9.]+)(ms|s|m|h)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What is held for whom.
+
+    `request` and `load` are those of one unit; `expires` is when it ends by itself, None for
+    never; `ended` says that it takes part in nothing more: by its phase, or as it is being deleted.
+    """
+
+    key: Key
+    uid: str
+    created: str
+    request: Mapping[str, int]
+    load: Load
+    once: bool
+    expires: datetime | None
+    owners: tuple[Owner, ...]
+    hold: str
+    phase: str
+    ended: bool
+    fault: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return self.key[0]
+
+    @property
+    def name(self) -> str:
+        """Its name within the namespace."""
+        return self.key[1]
+
+    @property
+    def open(self) -> bool:
+        """Whether it holds room and takes owners."""
+        return not self.ended and not self.fault
+
+    def may_serve(self, namespace: str) -> bool:
+        """Whether Workloads of that namespace may be owners at all."""
+        return self.namespace in (namespace, SYSTEM_NAMESPACE)
+
+
+def compile_reservation(stored: Reservation) -> Reserved:
+    """The reservation; `fault` says what is wrong with one that cannot be followed, and where."""
+    spec, fault = read(stored.spec, ReservationSpec)
+    unit, wrong = _unit(stored)
+    expires, late = _end(spec, stored.metadata.creation_timestamp)
+    fault = fault or wrong or late or _wrong_owners(spec.owners)
+    return Reserved(
+        key=stored.metadata.key,
+        uid=stored.metadata.uid,
+        created=stored.metadata.creation_timestamp,
+        request=unit.request if unit else {},
+        load=unit.load if unit else Load.of({}),
+        once=spec.allocate_once,
+        expires=expires,
+        owners=() if fault else tuple(spec.owners),
+        hold=spec.hold,
+        phase=stored.status.phase,
+        ended=stored.status.phase in ENDED or stored.metadata.deleting,
+        fault=fault,
+    )
+
+
+def _unit(stored: Reservation) -> tuple[Unit | None, str]:
+    """What one unit asks for, and what is wrong with it; nothing of one that has ended."""
+    workload = as_workload(stored)
+    if workload is None:
+        return None, ""
+    if workload.fault:
+        return None, workload.fault
+    try:
+        return compile_unit(workload), ""
+    except (ValueError, msgspec.ValidationError) as e:
+        return None, str(e)
+
+
+def _end(spec: ReservationSpec, created: str) -> tuple[datetime | None, str]:
+    """When it ends by itself, and what is wrong with what it says of that."""
+    if spec.expires:
+        try:
+            return _moment(spec.expires), ""
+        except ValueError:
+            return None, f"spec.expires: {quoted(spec.expires)} is no moment"
+    seconds = seconds_of(spec.ttl)
+    if seconds is None:
+        return None, f"spec.ttl: {quoted(spec.ttl)} is no duration, such as 24h"
+    try:
+        return (_moment(created) + timedelta(seconds=seconds) if seconds else None), ""
+    except ValueError:
+        return None, ""  # a file tells no time of creation
+
+
+def _moment(text: str) -> datetime:
+    """Raises ValueError for what is none, or has no zone."""
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(text)
+    return found
+
+
+def seconds_of(ttl: str) -> float | None:
+    """The seconds of a duration as Kubernetes writes it; None for what is none."""
+    if len(ttl) > 32 or not _TTL.fullmatch(ttl):
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(ttl))
+
+
+def _wrong_owners(owners: list[Owner]) -> str:
+    """What admission would have refused of these, in one line; empty when nothing."""
+    if not owners:
+        return "spec.owners: name at least one"
+    if len(owners) > MOST_OWNERS:
+        return f"spec.owners: {len(owners)} of them, {MOST_OWNERS} at most"
+    for i, owner in enumerate(owners):
+        if owner.label_selector is None:
+            continue
+        known: Any = msgspec.to_builtins(owner.label_selector)
+        try:
+            parse_label_selector(known)
+        except ValueError as e:
+            return f"spec.owners[{i}].labelSelector.{e}"
+    return ""

@@ -1,0 +1,326 @@
+"""Who is inside of which reservation, and what is left of each: books without room of their own.
+
+Who is inside stands in the Workloads' own status, written with their placements; a decision that is
+not written yet is split in the same way (`split`). So the books follow from what is stored alone,
+in whatever order it arrives, and no claim outlives its Workload. What a status says of a
+reservation that is not there, of another one of that name, or of one of another tenant counts for
+nothing, and so do units beyond those on the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeAlias
+
+from controller.features.reservation import split
+from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.owners import OwnerIndex
+from controller.features.reservation.split import Amounts
+from controller.model.objects import ReservedShare
+from controller.model.unit import Unit
+from machinery.types.metadata import Key
+
+MOST_USED = 64
+"""Reservations that one Workload may use: the first ones in order."""
+
+Units: TypeAlias = Mapping[str, int]
+Name: TypeAlias = tuple[Key, str]
+"""A reservation for good: its key and its UID."""
+NOTHING: Mapping[str, int] = {}
+
+
+@dataclass(slots=True)
+class Table:
+    """Who is inside of one reservation: units by cluster, and what all of them take there."""
+
+    users: dict[Key, dict[str, int]] = field(default_factory=dict)
+    taken: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def copy(self) -> Table:
+        """One that may be changed without this one."""
+        return Table(dict(self.users), {c: dict(amounts) for c, amounts in self.taken.items()})
+
+    def add(self, key: Key, request: Amounts, units: dict[str, int]) -> None:
+        """A Workload is inside, with so many units by cluster, each of that request."""
+        self.users[key] = units
+        for cluster, n in units.items():
+            taken = self.taken.setdefault(cluster, {})
+            for resource, amount in request.items():
+                taken[resource] = taken.get(resource, 0) + amount * n
+
+    def remove(self, key: Key, request: Amounts) -> None:
+        """A Workload that was added with that request is inside no more."""
+        for cluster, n in self.users.pop(key, {}).items():
+            taken = self.taken.get(cluster, {})
+            for resource, amount in request.items():
+                taken[resource] = taken.get(resource, 0) - amount * n
+            if not any(taken.values()):
+                self.taken.pop(cluster, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """A Workload as it counts: what it claims, and of this what counts."""
+
+    unit: Unit
+    placements: Units
+    claims: tuple[ReservedShare, ...]
+    shares: tuple[ReservedShare, ...]
+
+    def like(self, other: Inside) -> bool:
+        """Whether it counts as this one does."""
+        mine, its = ((i.claims, i.shares, i.unit.request) for i in (self, other))
+        return mine == its
+
+
+_NOBODY = Table()
+Touched: TypeAlias = dict[Key, set[str]]
+"""Reservations, and the clusters where something of them has changed."""
+
+
+class Books:
+    """Every reservation with its units and its users."""
+
+    def __init__(self) -> None:
+        self._index = OwnerIndex()
+        self._reserved: dict[Key, Reserved] = {}
+        self._places: dict[Key, tuple[str, Units]] = {}
+        self._inside: dict[Key, Inside | None] = {}
+        self._tables: dict[Name, Table] = {}
+        self._claimants: dict[Name, set[Key]] = {}
+
+    def get(self, key: Key) -> Reserved | None:
+        """The reservation of that namespace and name."""
+        return self._reserved.get(key)
+
+    def of(self, unit: Unit) -> list[Reserved]:
+        """The reservations that a Workload may use, in the order in which it uses them.
+
+        Those that are open and name it as an owner, but for those that serve once and serve another
+        one already. Of more than MOST_USED only the first are used.
+        """
+        usable = (r for r in self._index.of(unit) if not self._spent(r, but=unit.key))
+        return list(islice(usable, MOST_USED))
+
+    def reserved(self, key: Key) -> Units:
+        """The units of an open reservation by cluster; none of one that has ended."""
+        reserved = self._reserved.get(key)
+        uid, units = self._place(key)
+        return units if reserved is not None and reserved.open and reserved.uid == uid else NOTHING
+
+    def unused(self, key: Key, cluster: str, but: Key | None = None) -> Amounts:
+        """What is reserved on a cluster and not taken, one Workload's own units not counted."""
+        reserved, units = self._reserved.get(key), self.reserved(key).get(cluster, 0)
+        if reserved is None or not units or self._spent(reserved, but=but):
+            return NOTHING
+        return split.left(reserved.request, units, self._taken(reserved, cluster, but))
+
+    def inside(self, unit: Unit) -> dict[str, int]:
+        """How many more of its units fit in the room that is held for it, by cluster."""
+        found: dict[str, int] = {}
+        for reserved in self.of(unit):
+            for cluster in self.reserved(reserved.key):
+                if n := split.fitting(self.unused(reserved.key, cluster), unit.request):
+                    found[cluster] = found.get(cluster, 0) + n
+        return found
+
+    def split(self, unit: Unit, placements: Units) -> tuple[ReservedShare, ...]:
+        """Which of its units are inside of which reservation, were it placed so.
+
+        Who was inside and is still there stays. Units that a cluster did not have before go into
+        the reservations there, in order, into each no more than use it up.
+        """
+        return self._counting(unit, placements, self._claims(unit, placements))
+
+    def uses(self, key: Key) -> Mapping[Key, Units]:
+        """The Workloads inside of a reservation, with their units there by cluster."""
+        reserved = self._reserved.get(key)
+        return {} if reserved is None else self._table(_name(reserved)).users
+
+    def users(self, key: Key) -> list[Key]:
+        """The Workloads inside of a reservation, by name."""
+        return sorted(self.uses(key))
+
+    def taken(self, key: Key, cluster: str) -> Amounts:
+        """What those inside of a reservation ask for on a cluster; it may be more than is there."""
+        reserved = self._reserved.get(key)
+        return NOTHING if reserved is None else self._taken(reserved, cluster, None)
+
+    # --- who is inside ----------------------------------------------------------------------------
+
+    def _claims(self, unit: Unit, placements: Units) -> tuple[ReservedShare, ...]:
+        said = split.claimed(unit.reservations)
+        new = split.arriving(unit, placements)
+        entering = self._entering(unit, placements, said, new) if new else ()
+        return split.claimed([*said, *entering]) if entering else said
+
+    def _entering(
+        self, unit: Unit, placements: Units, said: Collection[ReservedShare], new: dict[str, int]
+    ) -> list[ReservedShare]:
+        """Where its `new` units go in; these are taken off by what does."""
+        kept = _by_name(self._counting(unit, placements, said))
+        found = []
+        for reserved in self.of(unit):
+            own = kept.get(_name(reserved), NOTHING)
+            if own and reserved.once:
+                continue  # it has given back what its first decision did not take
+            for cluster in self.reserved(reserved.key).keys() & new.keys():
+                unused = self.unused(reserved.key, cluster, unit.key)
+                unused = split.less(unused, unit.request, own.get(cluster, 0))
+                units = min(split.using_up(unused, unit.request), new[cluster])
+                if units:
+                    new[cluster] -= units
+                    found.append(_share(reserved, cluster, units))
+        return found
+
+    def _counting(
+        self, unit: Unit, placements: Units, claims: Iterable[ReservedShare]
+    ) -> tuple[ReservedShare, ...]:
+        """What counts of these claims."""
+        true = [share for share in claims if self._is_there(share, unit)]
+        return split.within(true, placements) if true else ()
+
+    def _is_there(self, share: ReservedShare, unit: Unit) -> bool:
+        """Whether the reservation is known by that UID, holds something there, and may serve it.
+
+        Of one that has ended it is not asked where it was: who is inside stays on record.
+        """
+        reserved = self._reserved.get((share.namespace, share.name))
+        return (
+            reserved is not None
+            and reserved.uid == share.uid
+            and reserved.may_serve(unit.namespace)
+            and (not reserved.open or share.cluster in self.reserved(reserved.key))
+        )
+
+    def _put_inside(self, unit: Unit, placements: Units) -> Touched:
+        """Count a Workload where it is inside; where that is news."""
+        before = self._inside_of(unit.key)
+        if not unit.reservations and before is None and not split.arriving(unit, placements):
+            return {}  # as most Workloads are
+        claims = self._claims(unit, placements)
+        shares = self._counting(unit, placements, claims)
+        after = Inside(unit, dict(placements), claims, shares)
+        if before is not None and before.like(after):
+            self._inside[unit.key] = after
+            return {}
+        touched = self._leave(unit.key)
+        if claims:
+            self._inside[unit.key] = after
+            for share in claims:
+                self._claimants.setdefault(_of_share(share), set()).add(unit.key)
+            join(touched, self._enter(after))
+        return touched
+
+    def _enter(self, inside: Inside) -> Touched:
+        touched: Touched = {}
+        for name, units in _by_name(inside.shares).items():
+            self._own_table(name).add(inside.unit.key, inside.unit.request, units)
+            touched.setdefault(name[0], set()).update(units)
+        return touched
+
+    def _leave(self, key: Key) -> Touched:
+        """Take a Workload out of all reservations."""
+        before = self._inside_of(key)
+        if before is None:
+            return {}
+        self._forget_inside(key)
+        for share in before.claims:
+            claimants = self._claimants.get(_of_share(share), set())
+            claimants.discard(key)
+            if not claimants:
+                self._claimants.pop(_of_share(share), None)
+        return self._take_out(before)
+
+    def _take_out(self, before: Inside) -> Touched:
+        touched: Touched = {}
+        for name, units in _by_name(before.shares).items():
+            self._own_table(name).remove(before.unit.key, before.unit.request)
+            touched.setdefault(name[0], set()).update(units)
+            self._tidy(name)
+        return touched
+
+    def _recount(self, *reservations: Reserved | None) -> Touched:
+        """These came, went, or are elsewhere: what is claimed of them counts now, or no more."""
+        touched: Touched = {}
+        names = {_name(each) for each in reservations if each is not None}
+        for key in {key for name in names for key in self._claimants.get(name, ())}:
+            before = self._inside_of(key)
+            if before is None:
+                continue
+            shares = self._counting(before.unit, before.placements, before.claims)
+            if shares != before.shares:
+                after = replace(before, shares=shares)
+                self._inside[key] = after
+                join(touched, self._take_out(before))
+                join(touched, self._enter(after))
+        return touched
+
+    def _taken(self, reserved: Reserved, cluster: str, but: Key | None) -> Amounts:
+        table = self._table(_name(reserved))
+        own = self._inside_of(but) if but is not None else None
+        taken = table.taken.get(cluster, NOTHING)
+        if own is None:
+            return taken
+        units = table.users.get(own.unit.key, NOTHING).get(cluster, 0)
+        return split.less(taken, own.unit.request, units)
+
+    def _spent(self, reserved: Reserved, *, but: Key | None = None) -> bool:
+        """Whether it serves only once and does, another one than this."""
+        if not reserved.once:
+            return False
+        users = self._table(_name(reserved)).users
+        return len(users) > 1 or (len(users) == 1 and but not in users)
+
+    # --- what an overlay has of its own -----------------------------------------------------------
+
+    def _place(self, key: Key) -> tuple[str, Units]:
+        """The UID of the unit that was placed for a reservation, and its shares."""
+        return self._places.get(key, ("", NOTHING))
+
+    def _inside_of(self, key: Key) -> Inside | None:
+        return self._inside.get(key)
+
+    def _forget_inside(self, key: Key) -> None:
+        self._inside.pop(key, None)
+
+    def _table(self, name: Name) -> Table:
+        """Who is inside, to look at."""
+        return self._tables.get(name, _NOBODY)
+
+    def _own_table(self, name: Name) -> Table:
+        """Who is inside, to change."""
+        return self._tables.setdefault(name, Table())
+
+    def _tidy(self, name: Name) -> None:
+        """Keep no table of nobody."""
+        if not self._tables[name].users:
+            del self._tables[name]
+
+
+def _name(reserved: Reserved) -> Name:
+    return (reserved.key, reserved.uid)
+
+
+def _share(reserved: Reserved, cluster: str, units: int) -> ReservedShare:
+    return ReservedShare(reserved.namespace, reserved.name, reserved.uid, cluster, units)
+
+
+def _of_share(share: ReservedShare) -> Name:
+    return ((share.namespace, share.name), share.uid)
+
+
+def _by_name(shares: Iterable[ReservedShare]) -> dict[Name, dict[str, int]]:
+    found: dict[Name, dict[str, int]] = {}
+    for share in shares:
+        found.setdefault(_of_share(share), {})[share.cluster] = share.replicas
+    return found
+
+
+def join(touched: Touched, more: Touched) -> Touched:
+    """The first of them, with what the second says too."""
+    for key, clusters in more.items():
+        touched.setdefault(key, set()).update(clusters)
+    return touched

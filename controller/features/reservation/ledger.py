@@ -1,0 +1,213 @@
+"""The ledger of Reservations: the room that each holds on the clusters of its units.
+
+What nobody inside has taken is held: other Workloads find that much less. Whatever arrives, what is
+held follows at once, so that no decision comes between. A reservation that serves only once holds
+nothing from its first owner on. Who is inside: see `controller.features.reservation.inside`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeAlias
+
+from controller.cache.inflight import Load
+from controller.features.reservation import split
+from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.inside import (
+    NOTHING,
+    Books,
+    Inside,
+    Name,
+    Table,
+    Touched,
+    Units,
+)
+from controller.features.reservation.owners import matches
+from controller.features.reservation.split import Amounts
+from controller.framework.ledger import Placed, Room
+from controller.model.unit import Unit
+from machinery.api.resources import RESERVATIONS
+from machinery.types.metadata import Key
+
+Held: TypeAlias = Mapping[str, Mapping[Load, int]]
+_PREFIX = f"{RESERVATIONS.plural}/"
+
+
+class Reservations(Books):
+    """Every reservation with its room and its users. It holds room once it was told where."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._room: Room | None = None
+        self._waiting: dict[Key, Unit] = {}
+        self._spoken: dict[Key, dict[str, Amounts]] = {}
+        self._held: dict[Key, dict[str, dict[Load, int]]] = {}
+
+    def keep(self, room: Room) -> None:
+        """See `HoldsRoom.keep`."""
+        self._room = room
+
+    def put_reservation(self, reserved: Reserved) -> None:
+        """Take a reservation, new or changed."""
+        before = self._reserved.get(reserved.key)
+        self._reserved[reserved.key] = reserved
+        if reserved.open:
+            self._index.put(reserved)
+        else:
+            self._index.drop(reserved.key)
+        if before is None or (before.uid, before.open) != (reserved.uid, reserved.open):
+            self._settle_all(self._recount(before, reserved))
+        self._settle(reserved.key)
+
+    def drop_reservation(self, key: Key) -> None:
+        """Forget a reservation; one that is unknown is no fault."""
+        before = self._reserved.pop(key, None)
+        self._index.drop(key)
+        self._settle_all(self._recount(before))
+        self._settle(key)
+
+    def put(self, unit: Unit, placements: Units) -> None:
+        """Take a Workload, or the unit of a reservation, with the shares of it that count."""
+        if unit.booked:
+            self._put_place(_own(unit.key), (unit.uid, _some(placements)))
+            return
+        if sum(placements.values()) < unit.replicas:
+            self._waiting[unit.key] = unit
+        else:
+            self._waiting.pop(unit.key, None)
+        self._settle_all(self._put_inside(unit, placements))
+
+    def drop(self, key: Key) -> None:
+        """Forget a Workload, or the unit of a reservation."""
+        if key[1].startswith(_PREFIX):
+            self._put_place(_own(key), None)
+            return
+        self._waiting.pop(key, None)
+        self._settle_all(self._leave(key))
+
+    def overlay(self, placed: Placed) -> Reservations:
+        """The same books with these placed so; what is held stays what the fleet holds."""
+        return _Overlay(self, placed)
+
+    def releasable(self, unit: Unit) -> Held:
+        """What the fleet holds for it on each cluster, as `Fleet.releasing` takes it."""
+        return _sum(self._held.get(reserved.key, {}) for reserved in self.of(unit))
+
+    def pending_owners(self, reserved: Reserved) -> list[Key]:
+        """Its owners that have units without a cluster, by name."""
+        return sorted(unit.key for unit in self._waiting.values() if matches(reserved, unit))
+
+    def holds(self) -> Held:
+        """All that is held, by cluster."""
+        return _sum(self._held.values())
+
+    # --- the room ---------------------------------------------------------------------------------
+
+    def _put_place(self, key: Key, place: tuple[str, Units] | None) -> None:
+        before = self.reserved(key).keys()
+        self._places.pop(key, None)
+        if place is not None:
+            self._places[key] = place
+        if before != self.reserved(key).keys():
+            self._settle_all(self._recount(self._reserved.get(key)))
+        self._settle(key)
+
+    def _settle_all(self, touched: Touched) -> None:
+        for key, clusters in touched.items():
+            reserved = self._reserved.get(key)
+            # From its first owner on one that serves once holds nothing anywhere.
+            self._settle(key, None if reserved is not None and reserved.once else clusters)
+
+    def _settle(self, key: Key, clusters: Collection[str] | None = None) -> None:
+        """Hold what a reservation is to hold now on these clusters, or on all."""
+        held, spoken = self._held.setdefault(key, {}), self._spoken.setdefault(key, {})
+        freed = []
+        for cluster in {*held, *spoken, *self.reserved(key)} if clusters is None else clusters:
+            loads, amounts = self._wanted(key, cluster)
+            self._hold(cluster, held.get(cluster, {}), loads)
+            if any(amounts.get(r, 0) < n for r, n in spoken.get(cluster, NOTHING).items()):
+                freed.append(cluster)
+            _set(held, cluster, loads)
+            _set(spoken, cluster, amounts)
+        for kept in (self._held, self._spoken):
+            if not kept[key]:
+                del kept[key]
+        if self._room is not None:
+            for cluster in sorted(freed):
+                self._room.freed(cluster)
+
+    def _wanted(self, key: Key, cluster: str) -> tuple[dict[Load, int], Amounts]:
+        """What is to be held, and together with what those inside take: what others cannot have."""
+        reserved = self._reserved.get(key)
+        if reserved is None or cluster not in self.reserved(key):
+            return {}, {}
+        unused, taken = self.unused(key, cluster), self._taken(reserved, cluster, None)
+        amounts = {r: unused.get(r, 0) + taken.get(r, 0) for r in reserved.request}
+        return split.loads(unused, reserved.request, reserved.load), amounts
+
+    def _hold(self, cluster: str, before: Mapping[Load, int], after: Mapping[Load, int]) -> None:
+        for load in {**before, **after}:
+            change = after.get(load, 0) - before.get(load, 0)
+            if change and self._room is not None:
+                self._room.hold(cluster, load, change)
+
+
+class _Overlay(Reservations):
+    """The books of a pass on a set: what it changes is its own, all else is that of the base."""
+
+    def __init__(self, base: Reservations, placed: Placed) -> None:
+        super().__init__()
+        self._base = base
+        self._index, self._reserved = base._index, base._reserved  # noqa: SLF001 - its own kind
+        self._held, self._waiting = base._held, base._waiting  # noqa: SLF001 - as above
+        booked = [each for each in placed.values() if each[0].booked]
+        self._places = {_own(unit.key): (unit.uid, _some(n)) for unit, n in booked}
+        for unit, placements in placed.values():
+            if not unit.booked:
+                self._put_inside(unit, placements)
+
+    def _place(self, key: Key) -> tuple[str, Units]:
+        return self._places[key] if key in self._places else self._base._place(key)  # noqa: SLF001
+
+    def _inside_of(self, key: Key) -> Inside | None:
+        return self._inside[key] if key in self._inside else self._base._inside_of(key)  # noqa: SLF001
+
+    def _forget_inside(self, key: Key) -> None:
+        self._inside[key] = None
+
+    def _table(self, name: Name) -> Table:
+        return self._tables[name] if name in self._tables else self._base._table(name)  # noqa: SLF001
+
+    def _own_table(self, name: Name) -> Table:
+        if name not in self._tables:
+            self._tables[name] = self._base._table(name).copy()  # noqa: SLF001 - its own kind
+        return self._tables[name]
+
+    def _tidy(self, name: Name) -> None:
+        """An empty one stays: it says that nobody is inside."""
+
+
+def _some(placements: Units) -> Units:
+    return {cluster: n for cluster, n in placements.items() if n > 0}
+
+
+def _own(key: Key) -> Key:
+    """The key of the reservation that has this one among Workloads."""
+    return (key[0], key[1].removeprefix(_PREFIX))
+
+
+def _set(by_cluster: dict[str, Any], cluster: str, value: Any) -> None:
+    if value:
+        by_cluster[cluster] = value
+    else:
+        by_cluster.pop(cluster, None)
+
+
+def _sum(parts: Iterable[Held]) -> dict[str, dict[Load, int]]:
+    found: dict[str, dict[Load, int]] = {}
+    for part in parts:
+        for cluster, loads in part.items():
+            there = found.setdefault(cluster, {})
+            for load, units in loads.items():
+                there[load] = there.get(load, 0) + units
+    return found
