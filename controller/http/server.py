@@ -92,6 +92,7 @@ def install(
     ask("/apis/v1/nodes/:name", endpoints.cluster)
     ask("/apis/v1/clusters/:name", endpoints.cluster)
     ask("/apis/v1/diagnosis/:namespace/:name", endpoints.diagnosis)
+    ask("/apis/v1/diagnosis/:namespace/:plural/:name", endpoints.diagnosis)
     for service in services:
         ask(service.path, service.handler, service.method)
 
@@ -131,7 +132,9 @@ class _Endpoints:
         return failure(404, f"cannot find node {name}") if found is None else as_json(200, found)
 
     async def diagnosis(self, request: Request) -> Response:
-        namespace, name = request.params["namespace"], request.params["name"]
+        asked = request.params
+        namespace = asked["namespace"]
+        name = "/".join(asked[part] for part in ("plural", "name") if part in asked)
         found = await self._insight.diagnosis((namespace, name))
         if found is None:
             return failure(404, f"cannot find workload {namespace}/{name}")

@@ -49,6 +49,23 @@ class PlacedKind:
     status: Callable[[Any, Mapping[str, Any]], Mapping[str, Any]]
     booked: bool = False
 
+    def read(self, stored: Object, known: Callable[[Workload], Workload]) -> Workload | None:
+        """The Workload with its unit, which `known` compiles; None as `workload` answers it.
+
+        What the feature made of the object is held against the types. Raises whatever the feature
+        raises, and what is wrong with its answer.
+        """
+        found = self.workload(stored)
+        if found is None:
+            return None
+        name = placed_key(self.resource, *stored.metadata.key)[1]
+        meta = msgspec.structs.replace(stored.metadata, name=name)
+        bare = msgspec.structs.replace(found, metadata=meta, unit=None)
+        checked = msgspec.convert(msgspec.to_builtins(bare), Workload)
+        made = known(checked)
+        unit = replace(made.unit, booked=self.booked)
+        return msgspec.structs.replace(made, unit=unit, fault=checked.fault or made.fault)
+
 
 def placed_key(resource: Resource, namespace: str, name: str) -> Key:
     """The key of an object of a placed kind among those of Workloads: no Workload has a slash."""
@@ -127,7 +144,7 @@ class PlacedObjects(Cache[Workload]):
 
     def _read(self, key: Key, stored: Object) -> Workload | None:
         try:
-            found = self._compiled(key, stored)
+            found = self.kind.read(stored, self._known)
         except Exception as e:  # of whatever form: others of its kind, and we, go on
             if key not in self._unreadable:
                 LOG.exception("it cannot be read as a Workload", extra={"object": "/".join(key)})
@@ -135,18 +152,6 @@ class PlacedObjects(Cache[Workload]):
             return self._as_before(key, stored, f"it cannot be read: {type(e).__name__}: {e}")
         self._unreadable.discard(key)
         return found
-
-    def _compiled(self, key: Key, stored: Object) -> Workload | None:
-        """The Workload with its unit; whatever the feature made of it is held against the types."""
-        found = self.kind.workload(stored)
-        if found is None:
-            return None
-        meta = msgspec.structs.replace(stored.metadata, name=key[1])
-        bare = msgspec.structs.replace(found, metadata=meta, unit=None)
-        checked = msgspec.convert(msgspec.to_builtins(bare), Workload)
-        made = self._known(checked)
-        unit = replace(made.unit, booked=self.kind.booked)
-        return msgspec.structs.replace(made, unit=unit, fault=checked.fault or made.fault)
 
     def _as_before(self, key: Key, stored: Object, fault: str) -> Workload | None:
         held = self.get(key)

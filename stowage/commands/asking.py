@@ -20,6 +20,7 @@ from stowage.console.terminal import say
 
 if TYPE_CHECKING:
     from machinery.config.member_kubeconfig import Connection
+    from stowage.planning.kinds import Reference
 
 
 @click.command()
@@ -89,11 +90,11 @@ def explain(
     plugins: tuple[str, ...],
     output: str,
 ) -> None:
-    """Say why a Workload is where it is, and what would be decided of it now.
+    """Say why a Workload, or a Reservation (rsv/NAME), is where it is, and what would be now.
 
     The rule of each unit is that of the decision that placed it, read from the hub.
     """
-    name = _named(reference)
+    about = _named(reference)
     if token_file and not url:
         raise click.UsageError("--token-file is for a controller: name it with --controller")
     if url and (files or fleet):
@@ -102,7 +103,7 @@ def explain(
         from stowage.planning import explain as planned  # noqa: PLC0415 - see stowage.cli
 
         where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
-        planned.show(name, where, files=files, form=output, everything=everything)
+        planned.show(about, where, files=files, form=output, everything=everything)
         return
     from stowage.reading import explain as reading  # noqa: PLC0415 - see stowage.cli
 
@@ -110,7 +111,7 @@ def explain(
     asked = reading.Asked(
         hub,
         namespace or hub.namespace,
-        name,
+        about,
         _controller(url, token_file) if url else None,
         config_file,
         plugins,
@@ -135,12 +136,15 @@ def history(
     namespace: str | None,
     output: str,
 ) -> None:
-    """Show the last changes of a Workload's placement: when, what set them off, from, to, why."""
+    """Show the last changes of a placement: when, what set them off, from, to, why.
+
+    Of a Workload (wl/NAME) or of a Reservation (rsv/NAME).
+    """
     from stowage.reading import history as reading  # noqa: PLC0415 - see stowage.cli
 
-    name = _named(reference)
+    about = _named(reference)
     hub = quick_connection(kubeconfig, context)
-    reading.show(hub, namespace or hub.namespace, name, output)
+    reading.show(hub, namespace or hub.namespace, about, output)
 
 
 @click.command()
@@ -207,7 +211,7 @@ def _looking() -> Iterator[None]:
         raise _NotLooked(str(e)) from e
 
 
-def _named(given: tuple[str, ...]) -> str:
+def _named(given: tuple[str, ...]) -> Reference:
     from stowage.reading.reference import reference  # noqa: PLC0415 - see stowage.cli
 
     try:

@@ -1,8 +1,8 @@
-"""Workloads, policies and spreads from files, as the hub would store them after an apply.
+"""Workloads, and objects of the kinds that features read, from files, as after an apply.
 
-The API server's own work, in the same words: labels are brought into their one form, the scheduler
-and the method are defaulted, and whatever admission would refuse is an error with file, document
-and field.
+This is the API server's own work, in the same words: labels are brought into their one form, the
+scheduler and the method are defaulted, and whatever admission would refuse is an error with file,
+document and field.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +18,24 @@ from controller.cache.cache import known
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.model.objects import Workload
+from controller.model.placed import PlacedKind
 from crds.admission.mutating import LAST_APPLIED
 from crds.admission.validation import (
     normalised,
     normalised_policy,
     policy_violations,
+    reservation_violations,
     spread_violations,
     violations,
 )
 from crds.base import NAME
 from crds.names import API_VERSION
+from machinery.api.resources import (
+    RESERVATIONS,
+    WORKLOAD_POLICIES,
+    WORKLOAD_SPREADS,
+    Resource,
+)
 from machinery.types.metadata import Object
 from stowage.planning.manifests import Document
 
@@ -42,12 +50,13 @@ class Kind:
     """What admission makes of a kind beside Workloads.
 
     `violations` is given the object, and the one before, if there is one; `normalised` is the merge
-    patch of what is left to defaults.
+    patch of what is left to defaults. `placed` is how its objects get clusters, if they do.
     """
 
     type_: type[Object]
-    violations: Callable[[Json, Json | None], list[str]]
-    normalised: Callable[[Json], Json]
+    violations: Callable[[Json, Json | None], list[str]] = lambda _body, _before: []
+    normalised: Callable[[Json], Json] = lambda _body: {}
+    placed: PlacedKind | None = None
 
 
 def _spread_violations(body: Json, before: Json | None) -> list[str]:
@@ -56,24 +65,55 @@ def _spread_violations(body: Json, before: Json | None) -> list[str]:
     return spread_violations(body, old)
 
 
-KINDS: Mapping[str, Kind] = {
-    "WorkloadPolicy": Kind(
+def _reservation_violations(body: Json, before: Json | None) -> list[str]:
+    """As those of a spread."""
+    old = None if before is None else {**body, "spec": before["spec"]}
+    return reservation_violations(body, old)
+
+
+_OURS: Mapping[Resource, Kind] = {
+    WORKLOAD_POLICIES: Kind(
         WorkloadPolicy, lambda body, _before: policy_violations(body), normalised_policy
     ),
-    "WorkloadSpread": Kind(WorkloadSpread, _spread_violations, lambda _body: {}),
+    WORKLOAD_SPREADS: Kind(WorkloadSpread, _spread_violations),
 }
-"""What files may hold beside MemberClusters and Workloads."""
+_PLACED: Mapping[Resource, Callable[[Json, Json | None], list[str]]] = {
+    RESERVATIONS: _reservation_violations,
+}
+"""What admission has against objects of placed kinds; of those of others it knows nothing."""
+
+
+class Kinds:
+    """What files may hold beside MemberClusters and Workloads, with these placed kinds among it."""
+
+    def __init__(self, placed: Iterable[PlacedKind]) -> None:
+        self._all = dict(_OURS)
+        for kind in placed:
+            violations = _PLACED.get(kind.resource, lambda _body, _before: [])
+            self._all[kind.resource] = Kind(kind.type_, violations, placed=kind)
+
+    def of(self, document: Document) -> Kind | None:
+        """The kind of an object; None for one of any other kind."""
+        for resource, kind in self._all.items():
+            if document.of(resource.group, resource.kind):
+                return kind
+        return None
 
 
 def admitted(
-    document: Document, *, namespace: str, created: str = "", before: Json | None = None
+    document: Document,
+    *,
+    namespace: str,
+    created: str = "",
+    before: Json | None = None,
+    kind: Kind | None = None,
 ) -> dict[str, Any]:
     """The object as it would be stored, new or over the one before, without a status.
 
-    Raises ConfigurationError with everything that admission would refuse.
+    It is a Workload without a `kind`. Raises ConfigurationError with everything that admission
+    would refuse.
     """
     body = _formed(document, namespace=namespace, created=created)
-    kind = KINDS.get(document.kind)
     if kind is None and before is not None:
         _lay_over(body, before)
     wrong = violations(body) if kind is None else kind.violations(body, before)
@@ -96,11 +136,6 @@ def workload(document: Document, body: Json) -> Workload:
     if found.fault:
         raise document.error(found.fault)
     return found
-
-
-def decoded(document: Document, body: Json) -> Object:
-    """The object of one of KINDS. Raises ConfigurationError."""
-    return document.decoded(body, KINDS[document.kind].type_)
 
 
 def _formed(document: Document, *, namespace: str, created: str) -> dict[str, Any]:

@@ -16,10 +16,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from controller.cache.cache import known
 from controller.explain.record import record
 from controller.model.objects import Workload
-from machinery.api.resources import WORKLOADS
 from machinery.clock import SystemClock
 from machinery.config.address import loopback
 from machinery.config.member_kubeconfig import Connection
@@ -29,8 +27,9 @@ from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
-from stowage.planning import plan, words
+from stowage.planning import inventory, plan, words
 from stowage.planning.inventory import Inventory
+from stowage.planning.kinds import Reference, headed, titled, told
 from stowage.planning.simulator import Rehearsal
 from stowage.setup.credentials import guarded
 
@@ -79,11 +78,10 @@ class Explanation:
 
 
 def show(
-    name: str, where: plan.Where, *, files: Sequence[str], form: str, everything: bool
+    about: Reference, where: plan.Where, *, files: Sequence[str], form: str, everything: bool
 ) -> None:
     """Print why, of a plan or of a fleet in files. Raises ConfigurationError, TransportError."""
-    key = (where.namespace, name)
-    found = planned(key, files, where) if files else explained(key, where, None)
+    found = planned(about, files, where) if files else explained(about, where, None)
     output.show(found.to_dict(), form, text=found.text(everything=everything))
 
 
@@ -118,16 +116,17 @@ def _address(url: str) -> SplitResult:
     return address
 
 
-def planned(key: Key, files: Sequence[str], where: plan.Where) -> Explanation:
+def planned(about: Reference, files: Sequence[str], where: plan.Where) -> Explanation:
     """What a plan decides of it. Raises ConfigurationError when it is not part of the plan."""
-    made = plan.make(files, where, clock=SystemClock())
+    made, key = plan.make(files, where, clock=SystemClock()), about.key(where.namespace)
     for each in made.planned:
         if each.decision.unit.key == key:
-            return Explanation(record(each.decision), ("This is a plan: nothing is applied.",))
-    raise ConfigurationError(f"the plan of these files decides nothing of {'/'.join(key)}")
+            found = told(record(each.decision), each.kind)
+            return Explanation(found, ("This is a plan: nothing is applied.",))
+    raise ConfigurationError(f"the plan of these files decides nothing of {titled(key)}")
 
 
-def explained(key: Key, where: plan.Where, controller: Connection | None) -> Explanation:
+def explained(about: Reference, where: plan.Where, controller: Connection | None) -> Explanation:
     """What a controller that is named says of it; otherwise what the hub's objects come to.
 
     A controller that does not answer is told at once, and in the notes. Raises ConfigurationError,
@@ -136,20 +135,17 @@ def explained(key: Key, where: plan.Where, controller: Connection | None) -> Exp
     notes: tuple[str, ...] = ()
     if where.hub is not None and controller is not None:
         try:
-            return ask(key, where.hub, controller)
+            return ask(about, where.namespace, where.hub, controller)
         except _Unanswered as e:
             notes = (f"{e}: computed from the objects on the hub",)
             say(f"note: {notes[0]}", err=True)
-    found = recomputed(key, where.present(), where)
+    found = recomputed(about, where.present(), where)
     return replace(found, notes=notes)
 
 
-def recomputed(key: Key, present: Inventory, where: plan.Where) -> Explanation:
+def recomputed(about: Reference, present: Inventory, where: plan.Where) -> Explanation:
     """What would be decided of it now. Raises ConfigurationError where it is not ours to decide."""
-    workload = present.workloads.get(key)
-    if workload is None:
-        raise ConfigurationError(f"there is no Workload {'/'.join(key)}")
-    profiles = where.profiles()
+    key, profiles = about.key(where.namespace), where.profiles()
     rehearsal = Rehearsal(
         profiles,
         clusters=present.clusters,
@@ -158,35 +154,41 @@ def recomputed(key: Key, present: Inventory, where: plan.Where) -> Explanation:
         now=SystemClock().now(),
         handle=where.handle,
     )
+    workload = rehearsal.placed.get(key)
+    if workload is None:
+        if (about.resource.kind, (where.namespace, about.name)) in present.objects:
+            raise ConfigurationError(f"{titled(key)} takes part in no decision any more")
+        raise ConfigurationError(about.missing(where.namespace))
     decision = rehearsal.once(key)
     if decision is None:
         raise ConfigurationError(plan.left(workload, profiles))
-    told = record(decision)
-    return Explanation(told, remarks(told, workload))
+    found = told(record(decision), about.resource.kind)
+    return Explanation(found, remarks(found, workload))
 
 
 class _Unanswered(Exception):
     """The controller could not be asked, or its answer is of no use here."""
 
 
-def ask(key: Key, hub: Connection, controller: Connection) -> Explanation:
+def ask(about: Reference, namespace: str, hub: Connection, controller: Connection) -> Explanation:
     """What the running controller says of it.
 
-    Raises TransportError of the hub, ConfigurationError for an unknown Workload, _Unanswered.
+    Raises TransportError of the hub, ConfigurationError for what is not there, _Unanswered.
     """
     with reader(hub) as api:
         try:
-            body = api.read(WORKLOADS, key[1], key[0], dict[str, Any])
+            workload = inventory.one(api, about.resource, namespace, about.name)
         except NotFound as e:
-            raise ConfigurationError(f"there is no Workload {'/'.join(key)}") from e
-    workload = known(msgspec.convert(body, Workload))
-    told = _told(key, controller)
-    if told.get("uid") != workload.metadata.uid:
+            raise ConfigurationError(about.missing(namespace)) from e
+    if workload is None:
+        raise _Unanswered(f"{titled(about.key(namespace))} takes part in no decision any more")
+    found = told(_asked(about.key(namespace), controller), about.resource.kind)
+    if found.get("uid") != workload.metadata.uid:
         raise _Unanswered(f"the controller at {controller.server} does not serve this hub")
-    return Explanation(told, remarks(told, workload))
+    return Explanation(found, remarks(found, workload))
 
 
-def _told(key: Key, controller: Connection) -> Record:
+def _asked(key: Key, controller: Connection) -> Record:
     path = f"/apis/v1/diagnosis/{key[0]}/{key[1]}"
     try:
         with Reader(controller, timeout=CONTROLLER_SECONDS) as api:
@@ -221,8 +223,9 @@ def remarks(record: Record, workload: Workload) -> list[str]:
 
 
 def _head(record: Record) -> str:
-    name = f"{record['namespace']}/{record['name']}"
-    text = f"{name}: {record['assigned']} of {words.count(record['desired'], 'unit')} placed"
+    text = (
+        f"{headed(record)}: {record['assigned']} of {words.count(record['desired'], 'unit')} placed"
+    )
     waiting = f", {record['pending']} pending" if record["pending"] else ""
     return f"{text}{waiting} ({record['reason']})"
 

@@ -16,10 +16,12 @@ import msgspec
 
 from controller import catalogue
 from controller.cache.cache import known
+from controller.hosting.feature import placed_kinds
 from controller.model.objects import MemberCluster, Workload
+from controller.model.placed import placed_key
 from crds.admission.validation import rights_needed
 from crds.names import GROUP
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS, Resource
 from machinery.clock import microtime
 from machinery.errors import ConfigurationError, NotFound
 from machinery.types.metadata import Key, Object
@@ -34,8 +36,9 @@ Json = Mapping[str, Any]
 class Inventory:
     """Clusters, Workloads, objects of features, and notes for whoever asked.
 
-    `objects` are the policies, the spreads and whatever other kinds features read, by kind and key.
-    `stored` are the Workloads as JSON, by key, so that an edit in a file can be laid over them.
+    `objects` are the policies, the spreads and whatever other kinds features read, by kind and key:
+    objects of placed kinds are among them. `stored` are the Workloads as JSON, by key, so that an
+    edit in a file can be laid over them.
     """
 
     clusters: list[MemberCluster] = field(default_factory=list)
@@ -50,6 +53,14 @@ class Inventory:
         self.stored[workload.metadata.key] = stored
 
 
+@dataclass(slots=True)
+class Asked:
+    """What files ask for: Workloads by key, and the keys of all that is placed, in their order."""
+
+    workloads: dict[Key, Workload] = field(default_factory=dict)
+    keys: list[Key] = field(default_factory=list)
+
+
 def of_hub(api: Reader) -> Inventory:
     """What the hub holds; only read. ConfigurationError where it does not know our kinds."""
     found, kinds = Inventory(), (MEMBER_CLUSTERS, WORKLOADS)
@@ -62,13 +73,31 @@ def of_hub(api: Reader) -> Inventory:
     found.clusters = [msgspec.convert(each, MemberCluster) for each in clusters]
     for each in workloads:
         found.add(known(msgspec.convert(each, Workload)), each)
-    watches = [watch for feature in catalogue.features() for watch in feature.watches]
-    for watch in {w.resource: w for w in watches if w.resource not in kinds}.values():
+    features = catalogue.features()
+    others = {watch.resource: watch.type_ for each in features for watch in each.watches}
+    others |= {kind.resource: kind.type_ for kind in placed_kinds(features)}
+    for resource, type_ in others.items():
+        if resource in kinds:
+            continue
         with suppress(NotFound):  # a hub from before there were any
-            for body in api.each(watch.resource, dict[str, Any]):
-                known_as = msgspec.convert(body, watch.type_)
-                found.objects[watch.resource.kind, known_as.metadata.key] = known_as
+            for body in api.each(resource, dict[str, Any]):
+                known_as = msgspec.convert(body, type_)
+                found.objects[resource.kind, known_as.metadata.key] = known_as
     return found
+
+
+def one(api: Reader, resource: Resource, namespace: str, name: str) -> Workload | None:
+    """One object of the hub as a Workload; None for one that takes part in no decision.
+
+    Raises NotFound where it is not there.
+    """
+    if resource == WORKLOADS:
+        body = api.read(WORKLOADS, name, namespace, dict[str, Any])
+        return known(msgspec.convert(body, Workload))
+    body = api.read(resource, name, namespace, dict[str, Any])
+    placed = (kind for kind in placed_kinds(catalogue.features()) if kind.resource == resource)
+    kind = next(placed, None)
+    return None if kind is None else kind.read(msgspec.convert(body, kind.type_), known)
 
 
 def of_fleet(documents: Sequence[Document], *, namespace: str) -> Inventory:
@@ -77,6 +106,7 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> Inventory:
     Raises ConfigurationError for a wrong object, and when there is no cluster at all.
     """
     found, once, others = Inventory(), _Once(), []
+    kinds = admission.Kinds(placed_kinds(catalogue.features()))
     for document in documents:
         if document.of(GROUP, "Workload"):
             body = admission.admitted(document, namespace=namespace)
@@ -84,8 +114,8 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> Inventory:
             body["metadata"] |= {k: given[k] for k in given if k not in admission.USERS}
             body["status"] = document.body.get("status") or {}
             found.add(admission.workload(document, body), body)
-        elif document.of(GROUP, *admission.KINDS):
-            _add(found, document, namespace)
+        elif (kind := kinds.of(document)) is not None:
+            _add(found, document, namespace, kind)
         elif document.of(GROUP, "MemberCluster") or not document.kind:
             found.clusters.append(cluster_files.member(document))
         else:
@@ -100,24 +130,29 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> Inventory:
 
 def to_apply(
     documents: Sequence[Document], present: Inventory, *, namespace: str, now: datetime
-) -> dict[Key, Workload]:
-    """The Workloads of the files, in their order, laid over those that are there.
+) -> Asked:
+    """What the files ask for, in their order, laid over what is there.
 
-    Policies and spreads of the files take the place of those that are there. New objects are the
+    Objects of other kinds than Workload take the place of those that are there. New objects are the
     youngest of all, each younger than the one before it, as the queue asks for age. What a file
     says of the status does not count, as nobody could apply it. Raises ConfigurationError for a
     wrong object, and for one that stands there twice.
     """
-    found: dict[Key, Workload] = {}
-    once, others = _Once(), []
+    found, once, others = Asked(), _Once(), list[Document]()
+    kinds = admission.Kinds(placed_kinds(catalogue.features()))
     for document in documents:
         if document.of(GROUP, "Workload"):
             workload = _laid_over(document, present, namespace, now)
-            found[workload.metadata.key] = workload
+            found.workloads[workload.metadata.key] = workload
+            found.keys.append(workload.metadata.key)
             now += timedelta(microseconds=1)
-        elif document.of(GROUP, *admission.KINDS):
-            _replace(present, document, namespace, now)
-            present.notes += _too_late(document, found.keys() - present.stored.keys(), namespace)
+        elif (kind := kinds.of(document)) is not None:
+            _replace(present, document, namespace, now, kind)
+            before = found.workloads.keys() - present.stored.keys()
+            present.notes += _too_late(document, before, namespace)
+            if kind.placed is not None:
+                key = admission.key_of(document, namespace)
+                found.keys.append(placed_key(kind.placed.resource, *key))
             now += timedelta(microseconds=1)
         else:
             others.append(document)
@@ -182,22 +217,39 @@ def _laid_over(document: Document, present: Inventory, namespace: str, now: date
     return admission.workload(document, body)
 
 
-def _add(found: Inventory, document: Document, namespace: str) -> None:
+def _add(found: Inventory, document: Document, namespace: str, kind: admission.Kind) -> None:
     """Take an object as a file says that it is there, with its age and its status."""
     given = document.body.get("metadata") or {}
     created = str(given.get("creationTimestamp") or "")
-    body = admission.admitted(document, namespace=namespace, created=created)
+    body = admission.admitted(document, namespace=namespace, created=created, kind=kind)
+    body["metadata"] |= {k: v for k, v in given.items() if k not in admission.USERS}
     body["status"] = document.body.get("status") or {}
     key = (document.kind, admission.key_of(document, namespace))
-    found.objects[key] = admission.decoded(document, body)
+    found.objects[key] = _decoded(document, body, kind)
 
 
-def _replace(present: Inventory, document: Document, namespace: str, now: datetime) -> None:
-    """Lay an object of a file over the one that is there, whose age and status it keeps."""
+def _replace(
+    present: Inventory, document: Document, namespace: str, now: datetime, kind: admission.Kind
+) -> None:
+    """Lay an object of a file over the one that is there, whose identity and status it keeps."""
     key = (document.kind, admission.key_of(document, namespace))
     there = present.objects.get(key)
     before: dict[str, Any] | None = msgspec.to_builtins(there) if there is not None else None
     created = there.metadata.creation_timestamp if there is not None else microtime(now)
-    body = admission.admitted(document, namespace=namespace, created=created, before=before)
+    body = admission.admitted(
+        document, namespace=namespace, created=created, before=before, kind=kind
+    )
+    if before is not None:
+        body["metadata"] = {**before["metadata"], **body["metadata"]}
     body["status"] = before["status"] if before is not None else {}
-    present.objects[key] = admission.decoded(document, body)
+    present.objects[key] = _decoded(document, body, kind)
+
+
+def _decoded(document: Document, body: Json, kind: admission.Kind) -> Object:
+    """The object. Raises ConfigurationError, also where it could not be placed as it is."""
+    found = document.decoded(body, kind.type_)
+    if kind.placed is not None:
+        read = kind.placed.read(found, known)
+        if read is not None and read.fault:
+            raise document.error(read.fault)
+    return found

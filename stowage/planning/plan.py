@@ -26,6 +26,7 @@ from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.planning import inventory, manifests, words
 from stowage.planning.inventory import Inventory
+from stowage.planning.kinds import titled, told
 from stowage.planning.simulator import Rehearsal
 
 COLUMNS = ("workload", "desired", "assigned", "pending", "clusters", "change")
@@ -33,10 +34,11 @@ COLUMNS = ("workload", "desired", "assigned", "pending", "clusters", "change")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A decision, and the shares that the Workload has now."""
+    """A decision, and the shares that the object, of that kind, has now."""
 
     decision: Decision
     before: Mapping[str, int]
+    kind: str
 
     @property
     def changed(self) -> bool:
@@ -46,7 +48,7 @@ class Planned:
     def to_dict(self) -> dict[str, Any]:
         """The record of the decision, and `present`, the shares as they are."""
         present = [{"cluster": c, "replicas": n} for c, n in self.before.items()]
-        return {**record(self.decision), "present": present}
+        return {**told(record(self.decision), self.kind), "present": present}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def _row(planned: Planned) -> dict[str, Any]:
     change = words.change(planned.before, decision.placements)
     unmoved = "no change" if decision.placements or not decision.pending else "pending"
     return {
-        "workload": "/".join(decision.unit.key),
+        "workload": titled(decision.unit.key),
         "desired": decision.desired,
         "assigned": decision.assigned,
         "pending": decision.pending,
@@ -133,29 +135,31 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     found, profiles, now = manifests.read(files), where.profiles(), clock.now()
     present = where.present()
     asked = inventory.to_apply(found, present, namespace=where.namespace, now=now)
-    everybody = {**present.workloads, **asked}
     rehearsal = Rehearsal(
         profiles,
         clusters=present.clusters,
-        workloads=everybody.values(),
+        workloads={**present.workloads, **asked.workloads}.values(),
         objects=present.objects.values(),
         now=now,
         handle=where.handle,
     )
-    rehearsal.run(asked)
+    rehearsal.run(asked.keys)
+    everybody = rehearsal.placed
     made = {
-        key: Planned(decision, everybody[key].placements)
+        key: Planned(decision, everybody[key].placements, rehearsal.kind_of(key))
         for key, decision in rehearsal.decisions.items()
     }
-    planned = [made[key] for key in asked if key in made]
-    planned += [made[key] for key in sorted(made.keys() - asked.keys()) if made[key].changed]
-    theirs = [left(each, profiles) for key, each in asked.items() if key not in made]
+    planned = [made[key] for key in asked.keys if key in made]
+    planned += [made[key] for key in sorted(made.keys() - set(asked.keys)) if made[key].changed]
+    theirs = [
+        left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
+    ]
     return Plan(planned, [*present.notes, *theirs])
 
 
 def left(workload: Workload, profiles: Mapping[str, Profile]) -> str:
     """Why nothing is decided of a Workload."""
-    name = "/".join(workload.metadata.key)
+    name = titled(workload.metadata.key)
     if workload.metadata.deleting:
         return f"{name} is being deleted"
     ours = " and ".join(sorted(profiles))

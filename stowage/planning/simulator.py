@@ -13,16 +13,21 @@ from datetime import datetime
 from typing import Any
 
 from controller import catalogue
-from controller.cache.cache import World
+from controller.cache.cache import World, known
 from controller.framework import runtime
 from controller.framework.profile import Profile, SchedulerConfiguration
+from controller.hosting.feature import placed_kinds, told_of_placed
 from controller.hosting.handle import Rehearsed
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
 from controller.scheduling.batch import Others, decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.steps import at_once
+from machinery import logs
+from machinery.api.resources import WORKLOADS
 from machinery.types.metadata import Key, Object
+
+LOG = logs.get(__name__)
 
 
 class Rehearsal:
@@ -44,6 +49,7 @@ class Rehearsal:
         sort = next(iter(profiles.values())).queue_sort
         features = catalogue.features()
         self._watches = [watch for feature in features for watch in feature.watches]
+        self._kinds = {kind.type_: kind for kind in placed_kinds(features)}
         ledgers = [ledger for feature in features for ledger in feature.ledgers]
         self._world = World(
             profiles.keys(),
@@ -62,16 +68,42 @@ class Rehearsal:
         for cluster in clusters:
             self._world.cluster_changed(None, cluster)
             self._tell(cluster)
+        self.placed: dict[Key, Workload] = {}
+        """All that gets clusters, as it was found: Workloads, and objects of placed kinds."""
         for workload in workloads:
-            self._world.workload_changed(None, workload)
+            self._take(workload)
             self._tell(workload)
-            if self._world.ours(workload):
-                self._units[workload.metadata.key] = workload.unit
-        self._faults = {w.metadata.key: w.fault for w in workloads if w.fault}
-        self._sound = self._units.keys() - self._faults.keys()
         for each in objects:
             self._tell(each)
-        self._unsettled = {w.metadata.key for w in workloads if self._world.unsettled(w)}
+            if (found := self._read(each)) is not None:
+                self._take(found)
+                for handler in told_of_placed(features):
+                    handler(None, found)
+        self._faults = {key: each.fault for key, each in self.placed.items() if each.fault}
+        self._sound = self._units.keys() - self._faults.keys()
+        self._unsettled = {k for k, each in self.placed.items() if self._world.unsettled(each)}
+
+    def _take(self, workload: Workload) -> None:
+        """One more of those that get clusters."""
+        key = workload.metadata.key
+        self.placed[key] = workload
+        self._world.workload_changed(None, workload)
+        if self._world.ours(workload):
+            self._units[key] = workload.unit
+
+    def _read(self, stored: Object) -> Workload | None:
+        """An object of a placed kind as a Workload, where it takes part and can be read."""
+        kind = self._kinds.get(type(stored))
+        try:
+            return kind.read(stored, known) if kind is not None else None
+        except Exception:  # as in the controller: it harms itself alone
+            LOG.exception("it cannot be read", extra={"object": "/".join(stored.metadata.key)})
+            return None
+
+    def kind_of(self, key: Key) -> str:
+        """The kind of one that gets clusters."""
+        kinds = {kind.resource.plural: kind.resource.kind for kind in self._kinds.values()}
+        return kinds.get(key[1].rpartition("/")[0], WORKLOADS.kind)
 
     def _tell(self, new: Any) -> None:
         """An object is there, for the features that watch its kind."""

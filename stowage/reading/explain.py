@@ -1,6 +1,6 @@
 """`stowage explain wl/NAME` on a hub: what the status kept, and beside it what would be now.
 
-The first part is read from the Workload alone and printed at once: the rule of each unit, as it was
+The first part is read from the object alone and printed at once: the rule of each unit, as it was
 when it was placed. The second part is computed with the controller's own code from the hub's
 objects, or asked of a controller where one is named; whoever may not read the whole fleet gets the
 first part, and is told.
@@ -22,9 +22,10 @@ from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
 from stowage.console import output
 from stowage.console.terminal import say
+from stowage.planning.kinds import Reference, titled
 from stowage.planning.words import count
 from stowage.reading import words
-from stowage.reading.history import workload
+from stowage.reading.history import stored
 
 if TYPE_CHECKING:
     from stowage.planning.explain import Explanation
@@ -37,11 +38,11 @@ SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which Workload, on which hub, and who says what would be decided now."""
+    """Which object, on which hub, and who says what would be decided now."""
 
     hub: Connection
     namespace: str
-    name: str
+    about: Reference
     controller: Connection | None = None
     config_file: Path | None = None
     plugins: tuple[str, ...] = ()
@@ -52,14 +53,15 @@ def show(asked: Asked, *, form: str, everything: bool) -> None:
 
     Whatever happens to the second part, the first one is printed.
     """
-    found = workload(asked.hub, asked.namespace, asked.name)
+    found = stored(asked.hub, asked.namespace, asked.about)
     status = found.get("status") or {}
     if form == "table":
         say(text(asked, status, everything=everything))
     now, fault = _now(asked)
     remark = f"what would be decided now is not told: {fault}"
     if form != "table":
-        head = {"namespace": asked.namespace, "name": asked.name}
+        about = asked.about
+        head = {"namespace": asked.namespace, "name": about.name, "kind": about.resource.kind}
         told = now.to_dict() if now else {**head, "remarks": [remark]}
         output.show({**told, "recorded": recorded(status)}, form, text="")
     elif now is not None:
@@ -76,7 +78,7 @@ def _now(asked: Asked) -> tuple[Explanation | None, StowageError | None]:
 
     where = plan.Where(asked.namespace, (), asked.hub, asked.config_file, asked.plugins)
     try:
-        return explain.explained((asked.namespace, asked.name), where, asked.controller), None
+        return explain.explained(asked.about, where, asked.controller), None
     except StowageError as e:
         return None, e
 
@@ -99,7 +101,7 @@ def recorded(status: Mapping[str, Any]) -> dict[str, Any]:
 
 def text(asked: Asked, status: Mapping[str, Any], *, everything: bool) -> str:
     """The head, and why each share is what it is."""
-    name = f"{asked.namespace}/{asked.name}"
+    name = titled(asked.about.key(asked.namespace))
     if status.get("desired") is None and not status.get("placements"):
         return f"{name}: not decided yet"
     shares = {each["cluster"]: each["replicas"] for each in status.get("placements") or []}

@@ -1,4 +1,4 @@
-"""`stowage history wl/NAME`: the last changes of its placement, from its status alone."""
+"""`stowage history wl/NAME`: the last changes of a placement, from the object's status alone."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from typing import Any
 import msgspec
 
 from controller.model.why import Change, Move, Untold, of_status
-from machinery.api.resources import WORKLOADS
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound
 from stowage.console import output
 from stowage.hub.connection import reader
+from stowage.planning.kinds import Reference, titled
 from stowage.reading import words
 
 NOTHING = "no change of placement is recorded: it has no place yet, or was placed before they were"
 
 
-def workload(hub: Connection, namespace: str, name: str) -> dict[str, Any]:
-    """The Workload as the hub has it. Raises ConfigurationError where there is none."""
+def stored(hub: Connection, namespace: str, about: Reference) -> dict[str, Any]:
+    """The object as the hub has it. Raises ConfigurationError where there is none."""
     with reader(hub) as api:
         try:
-            found: dict[str, Any] = api.read(WORKLOADS, name, namespace, dict[str, Any])
+            found: dict[str, Any] = api.read(about.resource, about.name, namespace, dict[str, Any])
         except NotFound as e:
-            raise ConfigurationError(f"there is no Workload {namespace}/{name}") from e
+            raise ConfigurationError(about.missing(namespace)) from e
     return found
 
 
-def show(hub: Connection, namespace: str, name: str, form: str) -> None:
+def show(hub: Connection, namespace: str, about: Reference, form: str) -> None:
     """Print the changes, the newest last. Raises ConfigurationError, TransportError."""
-    found = workload(hub, namespace, name)
+    found = stored(hub, namespace, about)
     history = of_status(found.get("status") or {}).history
-    data = {"namespace": namespace, "name": name, "history": msgspec.to_builtins(history)}
-    output.show(data, form, text=text(f"{namespace}/{name}", history, datetime.now(UTC)))
+    head = {"namespace": namespace, "name": about.name, "kind": about.resource.kind}
+    data = {**head, "history": msgspec.to_builtins(history)}
+    output.show(data, form, text=text(titled(about.key(namespace)), history, datetime.now(UTC)))
 
 
 def text(name: str, history: Sequence[Change], now: datetime) -> str:

@@ -1,18 +1,25 @@
-"""How a Workload is named on the command line, as kubectl has it."""
+"""How what is placed is named on the command line, as kubectl has it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from machinery.api.resources import WORKLOADS
+from stowage.planning.kinds import SHORT, Reference
 
-_KINDS = {WORKLOADS.kind.lower(), WORKLOADS.plural, "wl"}
+_KINDS = {
+    word: resource
+    for short, resource in SHORT.items()
+    for word in (short, resource.plural, resource.kind.lower())
+}
 
 
-def reference(given: Sequence[str]) -> str:
-    """The Workload's name of `wl/NAME` or `wl NAME`. Raises ValueError for anything else."""
+def reference(given: Sequence[str]) -> Reference:
+    """The object of `wl/NAME` or `wl NAME`. Raises ValueError for anything else."""
     kind, _, name = "/".join(given).partition("/")
-    if kind.partition(".")[0].lower() not in _KINDS or not re.fullmatch("[^/]+", name):
-        raise ValueError("name a Workload as wl/NAME or wl NAME")
-    return name
+    resource = _KINDS.get(kind.partition(".")[0].lower())
+    if resource is None or not re.fullmatch("[^/]+", name):
+        raise ValueError(
+            "name a Workload as wl/NAME or wl NAME, a Reservation as rsv/NAME or rsv NAME"
+        )
+    return Reference(resource, name)

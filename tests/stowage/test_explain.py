@@ -105,13 +105,25 @@ def test_the_record_is_what_the_plan_says(write: Write) -> None:
     assert {**record, "time": ""} == {**whole, "time": ""}
 
 
-@pytest.mark.parametrize("words", [["wl/demo"], ["workload/demo"], ["wl", "demo"], ["wls/demo"]])
-def test_every_way_to_name_one(words: list[str]) -> None:
-    known = words != ["wls/demo"]
-    if known:
-        assert reference(words) == "demo"
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["wl/demo"], "demo"),
+        (["workload/demo"], "demo"),
+        (["wl", "demo"], "demo"),
+        (["rsv/demo"], "reservations/demo"),
+        (["Reservation", "demo"], "reservations/demo"),
+        (["reservations.stowage.dev/demo"], "reservations/demo"),
+        (["wls/demo"], ""),
+        (["rsv/"], ""),
+        (["rsv/a/b"], ""),
+    ],
+)
+def test_every_way_to_name_one(words: list[str], key: str) -> None:
+    if key:
+        assert reference(words).key("shop") == ("shop", key)
     else:
-        with pytest.raises(ValueError, match="wl/NAME"):
+        with pytest.raises(ValueError, match=r"wl/NAME.*rsv/NAME"):
             reference(words)
 
 
