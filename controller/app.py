@@ -172,7 +172,7 @@ class Controller:
         )
         self.world = World(
             self._profiles.keys(),
-            sort=next(iter(self._profiles.values())).queue_sort,
+            sort=runtime.Ranking(next(iter(self._profiles.values()))),
             reviewed=self._admission.reviewed,
             ledgers=[ledger for each in self._features for ledger in each.ledgers],
             fields=runtime.telling(self._profiles),

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from controller import catalogue
-from controller.framework.profile import PROTOCOLS, Profile, SchedulerConfiguration
+from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS, Profile, SchedulerConfiguration
 from controller.hosting.arguments import WrongArgs
 from controller.hosting.handle import Handle, Rehearsed
 from controller.hosting.registry import Registry
@@ -54,6 +54,7 @@ class _Profile(_Strict):
     scheduler_name: str = DEFAULT_SCHEDULER
     plugins: dict[str, _Point] = {}
     plugin_config: list[_PluginConfig] = []
+    plugin_timeout_milliseconds: int = Field(default=round(PLUGIN_TIMEOUT * 1000), ge=0, le=60_000)
 
 
 class _LeaderElection(_Strict):
@@ -196,7 +197,8 @@ def _profile(found: _Profile, workshop: _Workshop, places: _Places, index: int) 
         raise places.error(
             (*at, "plugins", "queueSort"), f"exactly one plugin must be enabled, found: {names}"
         )
-    return Profile.of(found.scheduler_name, enabled, weights)
+    seconds = found.plugin_timeout_milliseconds / 1000
+    return Profile.of(found.scheduler_name, enabled, weights, seconds)
 
 
 def _arguments(

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.explain.steps import Occasion
+from controller.framework.calling import answers
+from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import TellsCause
-from controller.framework.runtime import PluginError, guarded
 from controller.model.learning import Limit
 from controller.model.learnt import stored
 from controller.model.objects import Workload
@@ -65,10 +66,10 @@ def _by_plugins(decision: Decision, present: Mapping[str, int]) -> tuple[str, st
         if not isinstance(plugin, TellsCause):
             continue
         try:
-            with guarded(plugin, "Cause"):
-                said = plugin.cause(present, decision.placements, decision.cycle_state)
-                if said is not None:
-                    return str(said[0])[:WORD_LIMIT], str(said[1])[:ABOUT_LIMIT]
+            shown = (present, decision.placements, decision.cycle_state)
+            said = ask(plugin, "Cause", answers.a_cause, plugin.cause, *shown)
+            if said is not None:
+                return said[0][:WORD_LIMIT], said[1][:ABOUT_LIMIT]
         except PluginError as e:
             about = {"object": "/".join(decision.unit.key)}
             LOG.error("%s", e, extra=about)  # noqa: TRY400 - it says where

@@ -15,10 +15,11 @@ from typing import TypeVar
 import numpy as np
 
 from controller.cache.columns import Mask
+from controller.framework.calling import answers
+from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import Kind, Note, Shortage, Stop, Stops
 from controller.framework.interface import Plugin
 from controller.framework.room import room_of
-from controller.framework.runtime import PluginError, guarded
 from controller.scheduling.decision import FITS, Decision
 from machinery import logs
 
@@ -98,8 +99,7 @@ def asked(
 ) -> list[T]:
     """What a plugin says; nothing where it fails."""
     try:
-        with guarded(plugin, "Explain"):
-            return list(question(shortage))
+        return ask(plugin, "Explain", answers.a_list, question, shortage)
     except PluginError as e:
         LOG.error("%s", e)  # noqa: TRY400 - it says where
         return []

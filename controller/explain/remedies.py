@@ -15,6 +15,8 @@ import numpy as np
 
 from controller.cache.columns import Ints, Mask
 from controller.explain.pending import asked, shortage_of, stopped
+from controller.framework.calling import answers
+from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import (
     Explains,
     Kind,
@@ -25,7 +27,6 @@ from controller.framework.explains import (
     either,
 )
 from controller.framework.room import needed, resources_of, room, room_of, variants_of
-from controller.framework.runtime import PluginError, guarded
 from controller.model.unit import Unit
 from controller.scheduling.decision import Decision, Refusal
 from machinery.types import hostports, quantities
@@ -90,8 +91,8 @@ def _cure(shortage: Shortage, plugins: Mapping[str, Any], refusal: Refusal, rows
     if not isinstance(known, Explains):
         return f"whatever makes {refusal.plugin} say {refusal.text!r} no longer"
     try:
-        with guarded(known, "Explain"):
-            return known.cure(shortage, refusal.text, rows)
+        about = (shortage, refusal.text, rows)
+        return ask(known, "Explain", answers.a_text, known.cure, *about)
     except PluginError as e:
         return str(e)
 

@@ -41,6 +41,8 @@ class CycleState:
     A plugin that tries something first, which may leave units without a cluster, adds its name to
     `tentative` at PreFilter or in a hook. Where such a pass does not place all units it is repeated
     once, and these names are in `without`: they step aside.
+
+    `refused` are the clusters that a hook before Filter refuses, by the hook's name and the reason.
     """
 
     data: dict[str, Any] = field(default_factory=dict)
@@ -48,10 +50,17 @@ class CycleState:
     plan: Plan | None = None
     tentative: set[str] = field(default_factory=set)
     without: frozenset[str] = frozenset()
+    refused: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+    def refuse(self, hook: str, cluster: str, reason: str) -> None:
+        """Before Filter: no new unit on that cluster. Units that are there may stay."""
+        self.refused.setdefault((hook, reason), []).append(cluster)
 
     def clone(self) -> CycleState:
         """A shallow copy for a what-if."""
-        return replace(self, data=dict(self.data), tentative=set(self.tentative))
+        refused = {said: list(clusters) for said, clusters in self.refused.items()}
+        tentative = set(self.tentative)
+        return replace(self, data=dict(self.data), tentative=tentative, refused=refused)
 
     def has(self, point: str, plugin: str) -> bool:
         """Whether the profile enables the plugin at that point."""
@@ -301,7 +310,10 @@ class FilterHook(Plugin, Protocol):
     def before_filter(
         self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
     ) -> tuple[Unit, Fleet, bool] | Status:
-        """(unit, fleet, whether either was changed), or a refusal."""
+        """(unit, fleet, whether either was changed), or a refusal of the Workload.
+
+        Single clusters are refused by `state.refuse`.
+        """
         ...
 
 

@@ -31,6 +31,9 @@ write.
 """
 
 
+PLUGIN_TIMEOUT = 2.0
+
+
 @dataclass(frozen=True, slots=True)
 class Profile:
     """The enabled plugins. `weights` are those of the Score plugins, by name."""
@@ -51,6 +54,8 @@ class Profile:
     pre_bind: Sequence[interface.PreBind] = ()
     post_bind: Sequence[interface.PostBind] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
+    plugin_timeout: float = PLUGIN_TIMEOUT
+    """Seconds that a plugin may take to answer; 0 for as long as it likes."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names of the plugins at each point that has any, in their order."""
     plugins: Mapping[str, interface.Plugin] = field(init=False)
@@ -87,7 +92,10 @@ class Profile:
 
     @staticmethod
     def of(
-        scheduler_name: str, enabled: Mapping[str, Sequence[Any]], weights: Mapping[str, int]
+        scheduler_name: str,
+        enabled: Mapping[str, Sequence[Any]],
+        weights: Mapping[str, int],
+        plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> Profile:
         """A profile of plugins by point; every point is optional but queueSort."""
         return Profile(
@@ -107,6 +115,7 @@ class Profile:
             pre_bind=enabled.get("preBind", ()),
             post_bind=enabled.get("postBind", ()),
             weights=weights,
+            plugin_timeout=plugin_timeout,
             names={p: tuple(each.name for each in those) for p, those in enabled.items()},
         )
 

@@ -9,23 +9,24 @@ write, PostBind after it; each but the last may withhold it.
 from __future__ import annotations
 
 import asyncio
-import traceback
-from collections.abc import Awaitable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from pathlib import PurePath
-from types import TracebackType
+from functools import partial
 from typing import Any, TypeAlias
 
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.framework import told
+from controller.framework.calling import answers
+from controller.framework.calling.deadline import limited
+from controller.framework.calling.guard import PluginError, Resting, ask, ask_aside, failed, words
+from controller.framework.calling.stretches import in_stretches
+from controller.framework.events import Hint
 from controller.framework.interface import CycleState, Fields, Plugin
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Code, Status
 from controller.model.unit import Unit
-from crds.workload import ScheduledReason
 from machinery import logs
 from machinery.errors import StowageError
 
@@ -34,56 +35,18 @@ PRE_BIND_SECONDS = 60.0
 """A PreBind plugin that hangs holds a worker, and what its decision took, for no longer."""
 ASK_AGAIN_SECONDS = 30.0
 """A plugin that cannot say when there is more to learn is asked again after that."""
-_TEXT_LIMIT = 400
 
 About: TypeAlias = tuple[Profile, CycleState, Unit, Mapping[str, int]]
 """What the points around the write are asked about: the plugins, the pass, the unit, its shares."""
 
 
-class PluginError(StowageError):
-    """A plugin raised, or did not answer in time. The message says which one, where and what."""
-
-    def __init__(self, plugin: str, point: str, text: str) -> None:
-        super().__init__(f"plugin {plugin} failed at {point}: {text[:_TEXT_LIMIT]}")
-        self.plugin = plugin
-        self.point = point
-
-    @property
-    def status(self) -> Status:
-        """The same as a value, for the condition."""
-        return Status(Code.ERROR, (str(self),), self.plugin, ScheduledReason.PLUGIN_ERROR)
-
-
-class guarded:  # noqa: N801 - reads as the statement that it is: `with guarded(plugin, "Filter"):`
-    """What is raised inside, by the plugin or over its answer, becomes a `PluginError`.
-
-    A class and not a generator: a pass enters one for each plugin.
-    """
-
-    __slots__ = ("_plugin", "_point")
-
-    def __init__(self, plugin: Plugin, point: str) -> None:
-        self._plugin = plugin
-        self._point = point
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(fault, Exception) and not isinstance(fault, PluginError):
-            raise PluginError(self._plugin.name, self._point, _words(fault)) from fault
-
-
 def settled(profile: Profile, unit: Unit, now: datetime, bound: Index) -> Unit:
     """The unit with what plugins know of it by now. Raises PluginError."""
-    for plugin in profile.learning:
-        with guarded(plugin, "Settle"):
-            unit = plugin.settled(unit, now, bound)
+    if not profile.learning:
+        return unit
+    with limited(profile.plugin_timeout):
+        for plugin in profile.learning:
+            unit = ask(plugin, "Settle", answers.a_unit(unit), plugin.settled, unit, now, bound)
     return unit
 
 
@@ -93,13 +56,16 @@ def next_look(profile: Profile, unit: Unit, now: datetime) -> float | None:
     The decision is written by then: where a plugin cannot say, it is asked again in a while.
     """
     looks: list[float | None] = []
-    for plugin in profile.learning:
-        try:
-            with guarded(plugin, "NextLook"):
-                looks.append(plugin.next_look(unit, now))
-        except PluginError as e:
-            LOG.error("%s", e, extra={"object": "/".join(unit.key)})  # noqa: TRY400 - it says where
-            looks.append(ASK_AGAIN_SECONDS)
+    if not profile.learning:
+        return None
+    with limited(profile.plugin_timeout):
+        for plugin in profile.learning:
+            try:
+                usable = answers.seconds_or_none
+                looks.append(ask(plugin, "NextLook", usable, plugin.next_look, unit, now))
+            except PluginError as e:
+                _log(e, unit)
+                looks.append(ASK_AGAIN_SECONDS)
     return min((look for look in looks if look is not None), default=None)
 
 
@@ -113,22 +79,49 @@ def status_fields(
     """
     fields: dict[str, Any] = {}
     own, about = told.Own(), (unit, placements, fleet, bound)
-    for plugin in profile.telling:
-        with _telling_nothing_on_a_fault(plugin, "StatusFields", unit):
-            fields.update(told.fields_of(plugin.status_fields(*about)))
-    for each in profile.telling_own:
-        with _telling_nothing_on_a_fault(each, "OwnStatus", unit):
-            own.add(each.name, each.own_status(*about))
+    if not (profile.telling or profile.telling_own):
+        return {told.OWN: own.told}
+    with limited(profile.plugin_timeout):
+        for plugin in profile.telling:
+            try:
+                tell = plugin.status_fields
+                fields.update(ask_aside(plugin, "StatusFields", told.fields_of, tell, *about))
+            except PluginError as e:
+                _log(e, unit)
+        for each in profile.telling_own:
+            try:
+                add = partial(own.add, each.name)
+                ask_aside(each, "OwnStatus", add, each.own_status, *about)
+            except PluginError as e:
+                _log(e, unit)
     return fields | {told.OWN: own.told}
 
 
-@contextmanager
-def _telling_nothing_on_a_fault(plugin: Plugin, point: str, unit: Unit) -> Iterator[None]:
-    try:
-        with guarded(plugin, point):
-            yield
-    except PluginError as e:
-        LOG.error("%s", e, extra={"object": "/".join(unit.key)})  # noqa: TRY400 - it says where
+def _log(fault: PluginError, unit: Unit) -> None:
+    if not isinstance(fault, Resting):
+        LOG.error("%s", fault, extra={"object": "/".join(unit.key)})
+
+
+class Ranking:
+    """The order of the queue, as the plugin at QueueSort of a profile says.
+
+    Asked at every event, so a fault is told in the log alone; the Workload then comes first.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.name = profile.queue_sort.name
+        self._plugin = profile.queue_sort
+        self._seconds = profile.plugin_timeout
+
+    def rank(self, unit: Unit) -> tuple[Any, ...]:
+        """A sort key; the smaller goes first."""
+        usable = answers.a_place_in_line
+        try:
+            with limited(self._seconds):
+                return ask_aside(self._plugin, "QueueSort", usable, self._plugin.rank, unit)
+        except PluginError as e:
+            _log(e, unit)
+            return ()
 
 
 def telling(profiles: Mapping[str, Profile]) -> Fields:
@@ -136,19 +129,34 @@ def telling(profiles: Mapping[str, Profile]) -> Fields:
     return lambda unit, *about: status_fields(profiles[unit.scheduler_name], unit, *about)
 
 
+def hinting(plugin: Plugin, hint: Hint, seconds: float) -> Hint:
+    """A plugin's hint, asked like the plugin; where it fails the Workload is looked at again."""
+
+    def asked(unit: Unit, old: Any, new: Any) -> bool:
+        try:
+            with limited(seconds):
+                return ask_aside(plugin, "EventHint", answers.a_bool, hint, unit, old, new)
+        except PluginError as e:
+            _log(e, unit)
+            return True
+
+    return asked
+
+
 def reserve(
     profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
 ) -> Status:
     """Ask every Reserve plugin; on the first refusal, or fault, all give back what they took."""
+    about = (state, unit, placements)
     try:
-        for plugin in profile.reserve:
-            with guarded(plugin, "Reserve"):
-                status = plugin.reserve(state, unit, placements)
+        with limited(profile.plugin_timeout):
+            for plugin in profile.reserve:
+                status = ask(plugin, "Reserve", answers.a_status, plugin.reserve, *about)
                 if not status.ok:
-                    unreserve(profile, state, unit, placements)
-                    return _from(plugin, status)
+                    unreserve(profile, *about)
+                    return named(plugin, status)
     except PluginError as e:
-        unreserve(profile, state, unit, placements)
+        unreserve(profile, *about)
         return e.status
     return SUCCESS
 
@@ -160,12 +168,13 @@ def unreserve(
 
     A plugin's fault keeps none of the others from giving back, so it is logged and goes no further.
     """
-    for plugin in reversed(profile.reserve):
-        try:
-            with guarded(plugin, "Unreserve"):
-                plugin.unreserve(state, unit, placements)
-        except PluginError:
-            LOG.exception("not given back", extra={"object": "/".join(unit.key)})
+    with limited(profile.plugin_timeout):
+        for plugin in reversed(profile.reserve):
+            try:
+                give_back = plugin.unreserve
+                ask(plugin, "Unreserve", answers.anything, give_back, state, unit, placements)
+            except PluginError:
+                LOG.exception("not given back", extra={"object": "/".join(unit.key)})
 
 
 def permit(
@@ -173,14 +182,15 @@ def permit(
 ) -> tuple[Status, dict[str, Status]]:
     """SUCCESS or the first refusal, and the answers of those plugins that ask to wait, by name."""
     waits: dict[str, Status] = {}
+    about = (state, unit, placements)
     try:
-        for plugin in profile.permit:
-            with guarded(plugin, "Permit"):
-                status = plugin.permit(state, unit, placements)
+        with limited(profile.plugin_timeout):
+            for plugin in profile.permit:
+                status = ask(plugin, "Permit", answers.a_status, plugin.permit, *about)
                 if status.code is Code.WAIT:
                     waits[plugin.name] = status
                 elif not status.ok:
-                    return _from(plugin, status), {}
+                    return named(plugin, status), {}
     except PluginError as e:
         return e.status, {}
     return SUCCESS, waits
@@ -192,17 +202,24 @@ async def pre_bind(
     """Ask every PreBind plugin, one after the other. Faults of ours (StowageError) pass through.
 
     Those are faults of the hub, not of the plugin: the scheduler knows which may be tried again.
+    It may wait for `PRE_BIND_SECONDS`. The time of the profile is for each stretch in between, in
+    which nothing else of the process runs.
     """
     for plugin in profile.pre_bind:
         try:
-            with guarded(plugin, "PreBind"):
-                status = await _timed(plugin.pre_bind(state, unit, placements))
-                if not status.ok:
-                    return _from(plugin, status)
+            status = answers.a_status(
+                await _timed(in_stretches(plugin, profile.plugin_timeout, state, unit, placements))
+            )
         except PluginError as e:
-            if isinstance(e.__cause__, StowageError):
-                raise e.__cause__ from e.__cause__.__cause__
             return e.status
+        except StowageError:
+            raise
+        except answers.Unusable as e:
+            return failed(plugin, "PreBind", str(e)).status
+        except Exception as e:  # noqa: BLE001 - whatever a plugin raises is told, and goes no further
+            return failed(plugin, "PreBind", words(e)).status
+        if not status.ok:
+            return named(plugin, status)
     return SUCCESS
 
 
@@ -210,12 +227,15 @@ def post_bind(
     profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
 ) -> None:
     """The decision is written. A plugin's fault changes nothing about that, and is logged."""
-    for plugin in profile.post_bind:
-        try:
-            with guarded(plugin, "PostBind"):
-                plugin.post_bind(state, unit, placements)
-        except PluginError:
-            LOG.exception("not told of a write", extra={"object": "/".join(unit.key)})
+    if not profile.post_bind:
+        return
+    with limited(profile.plugin_timeout):
+        for plugin in profile.post_bind:
+            try:
+                tell = plugin.post_bind
+                ask(plugin, "PostBind", answers.anything, tell, state, unit, placements)
+            except PluginError:
+                LOG.exception("not told of a write", extra={"object": "/".join(unit.key)})
 
 
 async def _timed(answer: Awaitable[Status]) -> Status:
@@ -229,14 +249,6 @@ async def _timed(answer: Awaitable[Status]) -> Status:
         raise
 
 
-def _from(plugin: Plugin, status: Status) -> Status:
+def named(plugin: Plugin, status: Status) -> Status:
     """The status under the plugin's name, whether or not it gave it."""
     return replace(status, plugin=status.plugin or plugin.name)
-
-
-def _words(fault: Exception) -> str:
-    """What was raised, and where: the last line of the plugin's own that is known."""
-    frames = traceback.extract_tb(fault.__traceback__)
-    at = f" ({PurePath(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    text = str(fault)
-    return f"{type(fault).__name__}{': ' + text if text else ''}{at}"

@@ -8,7 +8,7 @@ and shared by all that were refused by them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from controller.framework.events import (
@@ -20,8 +20,9 @@ from controller.framework.events import (
     EventHint,
     Hint,
 )
-from controller.framework.interface import EventsToRegister
+from controller.framework.interface import EventsToRegister, Plugin
 from controller.framework.profile import Profile
+from controller.framework.runtime import hinting
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +63,10 @@ class Hints:
     def __init__(self, profile: Profile) -> None:
         refusing, hooks = profile.refusing(), profile.hooks()
         self._hooks = [plugin.name for plugin in hooks]
-        registered = {plugin.name: _registered(plugin) for plugin in (*refusing, *hooks)}
+        registered = {
+            plugin.name: _registered(plugin, profile.plugin_timeout)
+            for plugin in (*refusing, *hooks)
+        }
         self._registered = {THE_PLAN: PLAN_EVENTS, **registered}
         self._all = frozenset({THE_PLAN, *(plugin.name for plugin in refusing)})
         self._known: dict[frozenset[str], Awaits] = {}
@@ -86,8 +90,13 @@ class Hints:
         return self.of(self._all)
 
 
-def _registered(plugin: object) -> Sequence[EventHint]:
-    return plugin.events_to_register() if isinstance(plugin, EventsToRegister) else ANYTHING
+def _registered(plugin: Plugin, seconds: float) -> Sequence[EventHint]:
+    if not isinstance(plugin, EventsToRegister):
+        return ANYTHING
+    return [
+        each if each.hint is None else replace(each, hint=hinting(plugin, each.hint, seconds))
+        for each in plugin.events_to_register()
+    ]
 
 
 def _unasked(hint: EventHint) -> EventHint:

@@ -18,6 +18,7 @@ from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
 from controller.cache.snapshot import Fleet
 from controller.framework import runtime
+from controller.framework.calling.guard import PluginError
 from controller.framework.profile import Profile
 from controller.framework.status import Status
 from controller.model.objects import MemberCluster
@@ -132,7 +133,7 @@ def decide_set(
         return Batch([untouched(unit, fleet, now, status)])
     try:
         unit = runtime.settled(profile, unit, now, view.index)
-    except runtime.PluginError as e:
+    except PluginError as e:
         return Batch([untouched(unit, fleet, now, e.status)])
     alone = decide(fleet, unit, view.index, profile, now)
     if alone.scheduled or not unit.affinity.required:
@@ -185,7 +186,7 @@ class _Asked:
         self.others.begin([each.key for each in group])
         try:
             group = [runtime.settled(self.profile, u, self.now, self.view.index) for u in group]
-        except runtime.PluginError:
+        except PluginError:
             return Batch([self._again(alone)], busy)
         for _ in range(_TRIES):
             fleet, version = self.view.fleet(), self.view.index.version

@@ -21,19 +21,24 @@ from numpy.typing import NDArray
 from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
+from controller.framework.calling import answers
+from controller.framework.calling.deadline import limited
+from controller.framework.calling.guard import PluginError, ask, failed
 from controller.framework.interface import (
     Assignment,
     Candidates,
     CycleState,
+    Plugin,
+    PreScore,
     Unplaced,
 )
 from controller.framework.profile import Profile
 from controller.framework.room import room_of
-from controller.framework.runtime import PluginError, guarded, status_fields
+from controller.framework.runtime import named, status_fields
 from controller.framework.status import Code, Status, unschedulable
 from controller.model.unit import Unit
 from controller.planner.reasons import no_reasons
-from controller.scheduling.decision import FITS, Decision, Refusal
+from controller.scheduling.decision import FITS, Change, Decision, Refusal, Seen
 from controller.scheduling.division import assigned
 from controller.scheduling.outcome import of_assignment, of_refusal
 from crds.workload import WorkloadState
@@ -52,31 +57,33 @@ def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: dateti
         profile: the plugins.
         now: the time that the record shall carry.
     """
-    state = CycleState(enabled=profile.names)
+    state, about = CycleState(enabled=profile.names), (fleet, unit, bound, profile, now)
     try:
-        decision = _decide(fleet, unit, bound, profile, now, state)
-        if decision.scheduled or not state.tentative:
-            return decision
-        state = CycleState(enabled=profile.names, without=frozenset(state.tentative))
-        return _decide(fleet, unit, bound, profile, now, state)
+        with limited(profile.plugin_timeout):
+            decision = _decide(*about, state)
+            if decision.scheduled or not state.tentative:
+                return decision
+            again = CycleState(enabled=profile.names, without=frozenset(state.tentative))
+            return _decide(*about, again)
     except PluginError as e:
-        return _refused((unit, fleet, bound), profile, now, e.status)
+        return _refused(*about, e.status)
 
 
 def _decide(
     fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime, state: CycleState
 ) -> Decision:
-    about = (unit, fleet, bound)
     work = _Pass(profile, bound, unit, fleet, state)
     refusal = work.admit() or work.filter() or work.score()
-    if refusal is not None:
-        return _refused(about, profile, now, refusal)
-    assignment = assigned(profile, work.unit, work.candidates())
-    if assignment is None:
+    assignment = None
+    if refusal is None:
+        assignment = assigned(profile, work.unit, work.candidates())
+    if assignment is not None:
+        return _recorded(unit, work, assignment, now)
+    if refusal is None:
         name = profile.scheduler_name
         missing = f"profile {name} has no plugin for distribution {work.unit.distribution}"
-        return _refused(about, profile, now, unschedulable("Assign", missing))
-    return _recorded(unit, work, assignment, now)
+        refusal = unschedulable("Assign", missing)
+    return replace(_refused(fleet, unit, bound, profile, now, refusal), changes=work.changes)
 
 
 @dataclass(slots=True)
@@ -88,6 +95,7 @@ class _Pass:
     unit: Unit
     fleet: Fleet
     state: CycleState
+    changes: list[Change] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
     verdicts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
@@ -109,18 +117,24 @@ class _Pass:
     def admit(self) -> Status | None:
         """Whether the Workload may be placed at all."""
         for hook in self.profile.before_pre_filter:
-            with guarded(hook, "PreFilterHook"):
-                answer = hook.before_pre_filter(*self.about)
-                if isinstance(answer, Status):
-                    return answer
-                unit, changed = answer
-            self.unit = unit if changed else self.unit
+            usable = answers.changed_unit(self.unit)
+            answer = ask(hook, "PreFilterHook", usable, hook.before_pre_filter, *self.about)
+            if isinstance(answer, Status):
+                return named(hook, answer)
+            self._changed(hook, "PreFilter", Seen(answer[0], self.fleet))
         for plugin in self.profile.pre_filter:
-            with guarded(plugin, "PreFilter"):
-                status = plugin.pre_filter(*self.about)
-                if not status.ok:
-                    return status
+            status = ask(plugin, "PreFilter", answers.a_status, plugin.pre_filter, *self.about)
+            if not status.ok:
+                return named(plugin, status)
         return None
+
+    def _changed(self, hook: Plugin, phase: str, seen: Seen, before: Mask | None = None) -> None:
+        """What the others see from now on."""
+        was = Seen(self.unit, self.fleet, before)
+        if seen.unit is was.unit and seen.fleet is was.fleet and seen.feasible is before:
+            return
+        self.changes.append(Change(hook.name, phase, was, seen))
+        self.unit, self.fleet = seen.unit, seen.fleet
 
     def filter(self) -> Status | None:
         """Each cluster's first refusal, and where present shares may stay.
@@ -129,25 +143,28 @@ class _Pass:
         only after they were edited, do.
         """
         for hook in self.profile.before_filter:
-            with guarded(hook, "FilterHook"):
-                answer = hook.before_filter(*self.about)
-                if isinstance(answer, Status):
-                    return answer
-                unit, fleet, changed = answer
-            self.unit, self.fleet = (unit, fleet) if changed else (self.unit, self.fleet)
+            usable = answers.changed_fleet(self.unit, self.fleet)
+            answer = ask(hook, "FilterHook", usable, hook.before_filter, *self.about)
+            if isinstance(answer, Status):
+                return named(hook, answer)
+            self._changed(hook, "Filter", Seen(answer[0], answer[1]))
         self.verdicts = np.zeros(len(self.fleet), dtype=np.int16)
         self.keeps = ~self.fleet.deleting
+        for (name, text), clusters in self.state.refused.items():
+            mask = np.zeros(len(self.fleet), dtype=np.bool_)
+            mask[self.fleet.rows(clusters)] = True
+            self._refuse(mask, name, text)
         for plugin in self.profile.filter:
-            with guarded(plugin, "Filter"):
-                refused = plugin.filter(*self.about)
-                for mask, text in refused.reasons:
-                    self._refuse(mask, plugin.name, text)
-                    if self.unit.edited and not plugin.ignored_during_execution:
-                        self.keeps &= ~mask
-                for mask, text in refused.reached:
-                    self._refuse(mask, plugin.name, text, reached=True)
-                for mask, text in refused.short:
-                    self._refuse(mask, plugin.name, text, short=True)
+            masks = answers.refused(len(self.fleet))
+            refused = ask(plugin, "Filter", masks, plugin.filter, *self.about)
+            for mask, text in refused.reasons:
+                self._refuse(mask, plugin.name, text)
+                if self.unit.edited and not plugin.ignored_during_execution:
+                    self.keeps &= ~mask
+            for mask, text in refused.reached:
+                self._refuse(mask, plugin.name, text, reached=True)
+            for mask, text in refused.short:
+                self._refuse(mask, plugin.name, text, short=True)
         return None
 
     def _refuse(
@@ -162,33 +179,39 @@ class _Pass:
     def score(self) -> Status | None:
         """The scores of the feasible clusters by plugin, 0..100, and their weighted sum."""
         for hook in self.profile.before_score:
-            with guarded(hook, "ScoreHook"):
-                answer = hook.before_score(*self.about, self.feasible)
-                if isinstance(answer, Status):
-                    return answer
-                unit, left, changed = answer
-                if changed:
-                    self.unit = unit
-                    self._refuse(~left, hook.name, f"taken out by {hook.name}")
+            before = self.feasible
+            listed = answers.changed_list(self.unit, before)
+            answer = ask(hook, "ScoreHook", listed, hook.before_score, *self.about, before.copy())
+            if isinstance(answer, Status):
+                return named(hook, answer)
+            self._refuse(~answer[1], hook.name, f"taken out by {hook.name}")
+            after = self.feasible
+            left = before if (after == before).all() else after
+            self._changed(hook, "Score", Seen(answer[0], self.fleet, left), before)
         self.totals = np.zeros(len(self.fleet), dtype=np.int64)
         feasible = self.feasible
         if not feasible.any():
             return None
-        skipped = set()
-        for preparing in self.profile.pre_score:
-            with guarded(preparing, "PreScore"):
-                if preparing.pre_score(*self.about, feasible).code is Code.SKIP:
-                    skipped.add(preparing.name)
+        skipped = {p.name for p in self.profile.pre_score if self._skips(p, feasible)}
+        usable = answers.scores(len(self.fleet))
         for plugin in self.profile.score:
             if plugin.name in skipped:
                 continue
-            with guarded(plugin, "Score"):
-                values = plugin.score(*self.about)
-                if normalizer := self.profile.normalizing.get(plugin.name):
-                    values = normalizer.normalize(self.state, values, feasible)
-                self.scores[plugin.name] = values = np.clip(values, 0, 100)
-                self.totals += self.profile.weights[plugin.name] * values
+            values = ask(plugin, "Score", usable, plugin.score, *self.about)
+            if own := self.profile.normalizing.get(plugin.name):
+                scale = own.normalize
+                values = ask(plugin, "NormalizeScore", usable, scale, self.state, values, feasible)
+            self.scores[plugin.name] = values = np.clip(values, 0, 100).astype(np.int64, copy=False)
+            self.totals += self.profile.weights[plugin.name] * values
         return None
+
+    def _skips(self, plugin: PreScore, feasible: Mask) -> bool:
+        """Whether the plugin has nothing to score here."""
+        prepare = plugin.pre_score
+        status = ask(plugin, "PreScore", answers.a_status, prepare, *self.about, feasible)
+        if status.code not in (Code.SUCCESS, Code.SKIP):
+            raise failed(plugin, "PreScore", f"gave {status.code.value}, it may prepare or skip")
+        return status.code is Code.SKIP
 
     def ranking(self) -> Ints:
         """The feasible rows, the best first, equals by name."""
@@ -204,8 +227,9 @@ class _Pass:
         found = Unplaced(self.feasible, refusals, assignment.shares, assignment.desired)
         said = list(assignment.notes)
         for plugin in self.profile.post_filter:
-            with guarded(plugin, "PostFilter"):
-                said += plugin.post_filter(self.state, self.unit, self.fleet, found).reasons
+            about = (self.state, self.unit, self.fleet, found)
+            usable = answers.a_status
+            said += ask(plugin, "PostFilter", usable, plugin.post_filter, *about).reasons
         return said
 
     def candidates(self) -> Candidates:
@@ -277,6 +301,7 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
         shared_by=assignment.shared_by,
         plugins=work.profile.plugins,
         cycle_state=work.state,
+        changes=work.changes,
     )
     if not assignment.shares and unit.replicas:
         decision = _holding_on(decision)
@@ -294,10 +319,9 @@ def _holding_on(decision: Decision) -> Decision:
 
 
 def _refused(
-    about: tuple[Unit, Fleet, Index], profile: Profile, now: datetime, status: Status
+    fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime, status: Status
 ) -> Decision:
     """The Workload as a whole is refused: what it has it keeps, what it lacks stays pending."""
-    unit, fleet, bound = about
     placements, desired = _kept(unit, fleet)
     verdict = of_refusal(len(fleet), status, holding=bool(placements))
     return Decision(

@@ -48,6 +48,25 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What plugins see at one moment of a pass; `feasible` is None until clusters are filtered."""
+
+    unit: Unit
+    fleet: Fleet
+    feasible: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a hook changed, before PreFilter, Filter or Score. Kept as it was, worded when asked."""
+
+    plugin: str
+    phase: str
+    before: Seen
+    after: Seen
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """One pass. `verdicts`, `scores` and `totals` have one entry a row of `fleet`.
 
@@ -59,6 +78,7 @@ class Decision:
     `plugins` are those of the profile by name: they know how to word what they said, and `fields`
     is what they tell in the Workload's status. `cycle_state` is what the plugins of the pass left
     for those around the write.
+    `changes` are what hooks changed in the pass, in their order.
     `incomplete` are Workloads that run without it though all of them require each other.
     """
 
@@ -85,7 +105,13 @@ class Decision:
     plugins: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, Any] = field(default_factory=dict)
     cycle_state: CycleState = field(default_factory=CycleState)
+    changes: Sequence[Change] = ()
     incomplete: tuple[Key, ...] = ()
+
+    @property
+    def seen(self) -> Unit:
+        """The unit as hooks left it: what plugins were asked about."""
+        return self.changes[-1].after.unit if self.changes else self.unit
 
     @property
     def assigned(self) -> int:

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.cache.columns import Mask
+from controller.framework.calling import answers
+from controller.framework.calling.guard import ask
 from controller.framework.events import THE_PLAN
 from controller.framework.explains import TellsShortfall, clusters, full
 from controller.framework.interface import Assignment, Bounds, Candidates
 from controller.framework.profile import Profile
-from controller.framework.runtime import guarded
 from controller.model.unit import Unit
 from controller.planner.plan import UNBOUNDED, Plan, Problem, apportion
 from controller.planner.reasons import Obstacle, Reason
@@ -33,14 +34,13 @@ from crds.workload import ScheduledReason
 def assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | None:
     """The shares; None where no plugin of the profile serves the distribution."""
     for plugin in profile.bounds:
-        with guarded(plugin, "Assign"):
-            divides = plugin.divides(unit, field.state)
-        if divides:
+        if ask(plugin, "Assign", answers.a_bool, plugin.divides, unit, field.state):
             return divided(profile.bounds, unit, field)
     for assigner in profile.assigners:
-        with guarded(assigner, "Assign"):
-            if assigner.serves(unit):
-                return replace(assigner.assign(unit, field), shared_by=(assigner.name,))
+        if ask(assigner, "Assign", answers.a_bool, assigner.serves, unit):
+            usable = answers.an_assignment(field)
+            found = ask(assigner, "Assign", usable, assigner.assign, unit, field)
+            return replace(found, shared_by=(assigner.name,))
     return None
 
 
@@ -48,13 +48,15 @@ def divided(bounds: Sequence[Bounds], unit: Unit, field: Candidates) -> Assignme
     """The shares of one plan within the bounds of all; what no cluster may take stays pending."""
     problem = asked(unit, field)
     said = [THE_PLAN]
+    made: list[tuple[Bounds, Problem]] = []
     for plugin in bounds:
         before = problem
-        with guarded(plugin, "Assign"):
-            problem = plugin.bound(unit, field, before)
+        usable = answers.a_problem(before)
+        problem = ask(plugin, "Assign", usable, plugin.bound, unit, field, before)
         if problem is not before:
             said.append(plugin.name)
-    plan = apportion(problem)
+            made.append((plugin, problem))
+    plan = _solved(problem, made)
     field.state.plan = plan
     given = {int(row): int(plan.shares[row]) for row in _in_order(plan, field)}
     short = Shortfall(unit, field, plan, bounds)
@@ -70,6 +72,16 @@ def divided(bounds: Sequence[Bounds], unit: Unit, field: Candidates) -> Assignme
         short=short.reason(),
         shared_by=tuple(said),
     )
+
+
+def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Plan:
+    """The plan. Raises PluginError of the first plugin that has made no problem of it."""
+    try:
+        return apportion(problem)
+    except (ArithmeticError, IndexError, TypeError, ValueError):
+        for plugin, each in made:
+            ask(plugin, "Assign", answers.anything, each.check)
+        raise
 
 
 def asked(unit: Unit, field: Candidates) -> Problem:
@@ -174,9 +186,8 @@ class Shortfall:
         """What each plugin says of its own bounds."""
         for plugin in self.bounds:
             if isinstance(plugin, TellsShortfall):
-                with guarded(plugin, "Shortfall"):
-                    said = [*plugin.shortfall(self.unit, self.field, self.plan)]
-                yield from said
+                about = (self.unit, self.field, self.plan)
+                yield from ask(plugin, "Shortfall", answers.texts, plugin.shortfall, *about)
 
     def _full(self) -> Mask:
         return full(self.field, self.plan)

@@ -46,7 +46,7 @@ class Rehearsal:
         now: datetime,
         handle: Rehearsed | None = None,
     ) -> None:
-        sort = next(iter(profiles.values())).queue_sort
+        sort = runtime.Ranking(next(iter(profiles.values())))
         features = catalogue.features()
         self._watches = [watch for feature in features for watch in feature.watches]
         self._kinds = {kind.type_: kind for kind in placed_kinds(features)}

@@ -1,0 +1,287 @@
+"""What each extension point may be answered: anything else is a fault of the plugin.
+
+Each function gives the answer on, in the one form that the pass reads, or raises `Unusable` with
+what was wanted and what was found. An array of another length would else shift what is said of one
+cluster to another one, and a wrong type would fail far from the plugin that gave it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.snapshot import Fleet
+from controller.framework.interface import Assignment, Candidates, Refused
+from controller.framework.status import Code, Status
+from controller.model.unit import Unit
+from controller.planner.problem import Problem
+
+T = TypeVar("T")
+
+_MOST_SECONDS = 366 * 24 * 3600.0
+
+
+class Unusable(Exception):
+    """The message says what was wanted, and what was found."""
+
+
+def anything(_answer: object) -> None:
+    """Where nothing depends on the answer."""
+
+
+def a_status(answer: Any) -> Status:
+    """A Status with its code and reasons."""
+    if not isinstance(answer, Status):
+        raise _wanted("a Status", answer)
+    if not isinstance(answer.code, Code):
+        raise _wanted("a Code in the Status", answer.code)
+    if not (isinstance(answer.reasons, tuple) and all(isinstance(r, str) for r in answer.reasons)):
+        raise _wanted("a tuple of strings as reasons", answer.reasons)
+    if answer.code is Code.WAIT:
+        seconds(answer.seconds)
+    return answer
+
+
+def a_bool(answer: Any) -> bool:
+    """True or False, numpy's own too."""
+    if not isinstance(answer, bool | np.bool_):
+        raise _wanted("True or False", answer)
+    return bool(answer)
+
+
+def a_unit(before: Unit) -> Callable[[Any], Unit]:
+    """The unit of the same Workload."""
+
+    def usable(answer: Any) -> Unit:
+        if not isinstance(answer, Unit):
+            raise _wanted("a Unit", answer)
+        if answer.key != before.key or answer.uid != before.uid:
+            raise Unusable(f"gave the unit of another Workload, {'/'.join(answer.key)}")
+        return answer
+
+    return usable
+
+
+def a_place_in_line(answer: Any) -> tuple[Any, ...]:
+    """A sort key."""
+    if not isinstance(answer, tuple):
+        raise _wanted("a tuple", answer)
+    return answer
+
+
+def seconds_or_none(answer: Any) -> float | None:
+    """Seconds from now on, or None."""
+    return None if answer is None else seconds(answer)
+
+
+def seconds(answer: Any) -> float:
+    """A time to wait."""
+    if isinstance(answer, bool) or not isinstance(answer, int | float | np.integer | np.floating):
+        raise _wanted("a number of seconds", answer)
+    if not (math.isfinite(answer) and answer >= 0):
+        raise Unusable(f"gave {answer} seconds")
+    return min(float(answer), _MOST_SECONDS)
+
+
+def a_mask(answer: Any, size: int) -> Mask:
+    """A mask with one entry a cluster."""
+    if not isinstance(answer, np.ndarray):
+        raise _wanted("an array of booleans", answer)
+    if answer.dtype != np.bool_:
+        raise Unusable(f"gave an array of {answer.dtype}, booleans are wanted")
+    _long(answer, size)
+    return answer
+
+
+def refused(size: int) -> Callable[[Any], Refused]:
+    """The clusters that a filter refuses."""
+
+    def usable(answer: Any) -> Refused:
+        if not isinstance(answer, Refused):
+            raise _wanted("a Refused", answer)
+        said = (answer.reasons, answer.reached, answer.short)
+        return Refused(*(_reasons(each, size) if each else () for each in said))
+
+    return usable
+
+
+def _reasons(said: Any, size: int) -> Sequence[tuple[Mask, str]]:
+    found = []
+    for pair in said:
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise _wanted("pairs of a mask and a text", pair)
+        mask, text = pair
+        if not isinstance(text, str):
+            raise _wanted("a text as the reason", text)
+        found.append((a_mask(mask, size), text))
+    return found
+
+
+def scores(size: int) -> Callable[[Any], Ints]:
+    """Integers, one for each cluster."""
+
+    def usable(answer: Any) -> Ints:
+        if not isinstance(answer, np.ndarray):
+            raise _wanted("an array of integers", answer)
+        if answer.dtype.kind not in "iu":
+            raise Unusable(f"gave an array of {answer.dtype}, integers are wanted")
+        _long(answer, size)
+        return answer
+
+    return usable
+
+
+def changed_unit(before: Unit) -> Callable[[Any], Status | tuple[Unit, bool]]:
+    """What a hook before PreFilter answers."""
+
+    def usable(answer: Any) -> Status | tuple[Unit, bool]:
+        if isinstance(answer, Status):
+            return _refusal(answer)
+        unit, changed = _parts(answer, 2, "(unit, changed)")
+        return (a_unit(before)(unit), True) if a_bool(changed) else (before, False)
+
+    return usable
+
+
+def changed_fleet(before: Unit, fleet: Fleet) -> Callable[[Any], Status | tuple[Unit, Fleet, bool]]:
+    """What a hook before Filter answers."""
+
+    def usable(answer: Any) -> Status | tuple[Unit, Fleet, bool]:
+        if isinstance(answer, Status):
+            return _refusal(answer)
+        unit, found, changed = _parts(answer, 3, "(unit, fleet, changed)")
+        if not a_bool(changed):
+            return before, fleet, False
+        if not isinstance(found, Fleet):
+            raise _wanted("a Fleet", found)
+        return a_unit(before)(unit), found, True
+
+    return usable
+
+
+def changed_list(before: Unit, left: Mask) -> Callable[[Any], Status | tuple[Unit, Mask, bool]]:
+    """What a hook before Score answers."""
+
+    def usable(answer: Any) -> Status | tuple[Unit, Mask, bool]:
+        if isinstance(answer, Status):
+            return _refusal(answer)
+        unit, mask, changed = _parts(answer, 3, "(unit, feasible clusters, changed)")
+        if not a_bool(changed):
+            return before, left, False
+        return a_unit(before)(unit), a_mask(mask, len(left)), True
+
+    return usable
+
+
+def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
+    """Shares by row, on clusters that nothing refuses or that hold units already."""
+    open_ = field.feasible | field.held
+
+    def usable(answer: Any) -> Assignment:
+        if not isinstance(answer, Assignment):
+            raise _wanted("an Assignment", answer)
+        desired = _count(answer.desired, "desired")
+        if not isinstance(answer.shares, Mapping):
+            raise _wanted("a mapping of rows to units as shares", answer.shares)
+        given = 0
+        for row, units in answer.shares.items():
+            if not (0 <= _count(row, "a row") < len(open_)):
+                raise Unusable(f"gave units to row {row} of {len(open_)} clusters")
+            given += _count(units, "a share")
+            if not open_[row]:
+                raise Unusable(f"gave {units} units to {field.fleet.names[row]}, which is refused")
+        if given > desired:
+            raise Unusable(f"gave {given} units where {desired} are desired")
+        return answer
+
+    return usable
+
+
+def a_problem(before: Problem) -> Callable[[Any], Problem]:
+    """A problem of the same total; what is in its columns is looked at when it is solved."""
+
+    def usable(answer: Any) -> Problem:
+        if not isinstance(answer, Problem):
+            raise _wanted("a Problem", answer)
+        if answer.total != before.total:
+            raise Unusable(f"gave a problem of {answer.total} units for {before.total}")
+        return answer
+
+    return usable
+
+
+def a_mapping(answer: Any) -> Mapping[str, Any]:
+    """Fields by their names."""
+    if not isinstance(answer, Mapping):
+        raise _wanted("a mapping of fields", answer)
+    return answer
+
+
+def texts(answer: Any) -> Sequence[str]:
+    """Sentences."""
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
+        raise _wanted("a sequence of texts", answer)
+    said = list(answer)
+    for each in said:
+        if not isinstance(each, str):
+            raise _wanted("texts", each)
+    return said
+
+
+def a_text(answer: Any) -> str:
+    """Words; empty where there is nothing to say."""
+    if not isinstance(answer, str):
+        raise _wanted("a text", answer)
+    return answer
+
+
+def a_list(answer: Iterable[T]) -> list[T]:
+    """Whatever several of something are."""
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
+        raise _wanted("a sequence", answer)
+    return list(answer)
+
+
+def a_cause(answer: Any) -> tuple[str, str] | None:
+    """A word and what it is about, or None."""
+    if answer is None:
+        return None
+    if not (isinstance(answer, tuple) and len(answer) == 2):
+        raise _wanted("a pair of texts or None", answer)
+    return a_text(answer[0]), a_text(answer[1])
+
+
+def _refusal(answer: Status) -> Status:
+    """A hook's Status ends the pass, so one that says that all is well is a mistake."""
+    if a_status(answer).ok or answer.code is Code.WAIT:
+        raise Unusable(f"gave the Status {answer.code.value}, which refuses nothing")
+    return answer
+
+
+def _parts(answer: Any, number: int, form: str) -> tuple[Any, ...]:
+    if not isinstance(answer, tuple) or len(answer) != number:
+        raise _wanted(f"{form} or a Status", answer)
+    return answer
+
+
+def _count(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise _wanted(f"an integer as {what}", value)
+    if value < 0:
+        raise Unusable(f"gave {value} as {what}")
+    return int(value)
+
+
+def _long(answer: Any, size: int) -> None:
+    if answer.shape != (size,):
+        shape = f"({answer.shape[0]},)" if answer.ndim == 1 else str(answer.shape)
+        raise Unusable(f"gave an array of shape {shape} for {size} clusters")
+
+
+def _wanted(what: str, found: Any) -> Unusable:
+    told = f"{found!r:.60}" if isinstance(found, str | int | float | None) else type(found).__name__
+    return Unusable(f"gave {told} where {what} is wanted")

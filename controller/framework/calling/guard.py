@@ -1,0 +1,152 @@
+"""A plugin is asked through `ask`, and nothing that it does comes further than that.
+
+What it raises, an answer of the wrong form and no answer in time all become a `PluginError`, which
+names the plugin and the extension point.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any, ParamSpec, TypeVar
+
+from controller.framework.calling.answers import Unusable
+from controller.framework.calling.deadline import HERE, Call, Overdue
+from controller.framework.interface import Plugin
+from controller.framework.status import Code, Status
+from crds.workload import ScheduledReason
+from machinery import logs, metrics
+from machinery.clock import stopwatch
+from machinery.errors import StowageError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LOG = logs.get(__name__)
+RESTS_SECONDS = 30.0
+"""A plugin that gave no answer in time where it is asked for very many Workloads, one after the
+other, is not asked there again for so long."""
+_TEXT_LIMIT = 400
+
+ERRORS = metrics.counter(
+    "stowage_plugin_errors",
+    "Plugins that raised, gave no usable answer, or took too long",
+    ("plugin", "point"),
+)
+
+
+class PluginError(StowageError):
+    """A plugin failed. The message says which one, where, and what it did."""
+
+    def __init__(self, plugin: str, point: str, text: str) -> None:
+        super().__init__(f"plugin {plugin} failed at {point}: {text[:_TEXT_LIMIT]}")
+        self.plugin = plugin
+        self.point = point
+
+    @property
+    def status(self) -> Status:
+        """The same as a value, for the condition."""
+        return Status(Code.ERROR, (str(self),), self.plugin, ScheduledReason.PLUGIN_ERROR)
+
+
+class Resting(PluginError):
+    """It was not asked, as it gave no answer a short time ago; that was counted and logged."""
+
+
+def failed(plugin: Plugin, point: str, text: str) -> PluginError:
+    """The error to raise, counted."""
+    ERRORS.labels(plugin.name, point).inc()
+    return PluginError(plugin.name, point, text)
+
+
+def ask(
+    plugin: Plugin,
+    point: str,
+    usable: Callable[[Any], T],
+    method: Callable[P, object],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """What a plugin's method answers, as `usable` lets it through. Raises PluginError.
+
+    A tick may come at any step of Python's. As long as the call is in `HERE` it may raise, so that
+    is undone before anything else is done; between the two Python looks for no signal.
+    """
+    outer = HERE.call
+    call, began = Call(outer), stopwatch()
+    try:
+        HERE.call = call
+        answer = usable(method(*args, **kwargs))
+    except Overdue as e:
+        HERE.call = outer
+        if e.call is not call:
+            raise
+        raise failed(plugin, point, _in_vain(e)) from e
+    except PluginError:
+        HERE.call = outer
+        raise
+    except Unusable as e:
+        HERE.call = outer
+        raise failed(plugin, point, str(e)) from e
+    except Exception as e:
+        HERE.call = outer
+        raise failed(plugin, point, words(e)) from e
+    finally:
+        HERE.call = outer
+        call.over()
+    if HERE.seconds and stopwatch() - began > HERE.seconds:
+        _late(plugin, point, stopwatch() - began)
+    return answer
+
+
+_resting: dict[tuple[str, str], float] = {}
+"""Until when a plugin is not asked at a point, by the stopwatch."""
+
+
+def ask_aside(
+    plugin: Plugin,
+    point: str,
+    usable: Callable[[Any], T],
+    method: Callable[P, object],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """As `ask`, beside the decisions, where it is asked for very many Workloads in a row.
+
+    After a call that took too long it is given a rest: ten thousand of them would stop the process.
+    """
+    place = (plugin.name, point)
+    if place in _resting and stopwatch() < _resting[place]:
+        raise Resting(*place, f"not asked for {RESTS_SECONDS:.0f} s, as it gave no answer")
+    try:
+        return ask(plugin, point, usable, method, *args, **kwargs)
+    except PluginError as e:
+        if isinstance(e.__cause__, Overdue):
+            _resting[place] = stopwatch() + RESTS_SECONDS
+        raise
+
+
+def words(fault: Exception) -> str:
+    """What was raised, and where: the last line of the plugin's own that is known."""
+    text = str(fault)
+    return f"{type(fault).__name__}{': ' + text if text else ''}{_place(fault, -1)}"
+
+
+def _in_vain(fault: Overdue) -> str:
+    """What is said of a call that was ended: after how long, and where it was."""
+    return f"no answer within {HERE.seconds * 1000:.0f} ms{_place(fault, -2)}"
+
+
+def _place(fault: BaseException, frame: int) -> str:
+    """The file and line, counted from the end: the last frame of an Overdue is the handler's."""
+    frames = [f for f in traceback.extract_tb(fault.__traceback__) if f.filename != __file__]
+    if len(frames) < -frame:
+        return ""
+    return f" ({PurePath(frames[frame].filename).name}:{frames[frame].lineno})"
+
+
+def _late(plugin: Plugin, point: str, seconds: float) -> None:
+    """It has answered, so the answer counts; nobody could end it before."""
+    ERRORS.labels(plugin.name, point).inc()
+    LOG.warning("plugin %s took %.1f s at %s", plugin.name, seconds, point)
