@@ -1,0 +1,241 @@
+"""The pages about plugins agree with the code: every method, every point, every block of code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from controller.app import RESYNC_SECONDS
+from controller.binding.refusals import RETRY_SECONDS
+from controller.cache.placements import Index
+from controller.config import default_profile
+from controller.framework import explains, interface, ledger, statuswriter, waiting
+from controller.framework.profile import PROTOCOLS
+from controller.framework.runtime import PRE_BIND_SECONDS
+from controller.framework.status import Code
+from controller.framework.told import MOST_BYTES, MOST_BYTES_TOGETHER
+from controller.framework.waiting import LONGEST_WAIT_SECONDS, WaitingRoom
+from controller.hosting import controllers, feature, handle, services
+from controller.hosting.arguments import model_of
+from controller.hosting.handle import Rehearsed
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import Decision
+from crds.workload import ScheduledReason
+from machinery.clock import SystemClock
+from machinery.http_messages import Request
+from tests.controller.make import cluster, fleet, unit, verdicts
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+START, REFERENCE = ((DOCS / name).read_text() for name in ("plugins.md", "plugin-reference.md"))
+BESIDE = (ledger, statuswriter, waiting, controllers, feature, handle, services)
+"""Their protocols are named somewhere, those of the points have a section each."""
+REGION = "topology.kubernetes.io/region"
+
+
+def protocols(*modules: ModuleType) -> Iterator[type]:
+    for module in modules:
+        for each in vars(module).values():
+            ours = inspect.isclass(each) and each.__module__ == module.__name__
+            if ours and getattr(each, "_is_protocol", False):
+                yield each
+
+
+def members(protocol: type) -> list[str]:
+    """Its own methods and properties."""
+    return [name for name in vars(protocol) if not name.startswith("_")]
+
+
+def signature(method: Any) -> str:
+    """As the page writes it: without types, but for what it answers."""
+    found = inspect.signature(method)
+    names = ", ".join(name for name in found.parameters if name != "self")
+    waits = "async " if inspect.iscoroutinefunction(method) else ""
+    return f"{waits}{method.__name__}({names}) -> {found.return_annotation}"
+
+
+def sections(text: str) -> Mapping[str, str]:
+    """The text below each heading of the third level, up to the next heading."""
+    parts = re.split(r"^##+ +(.+)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+POINTS = [each for each in protocols(interface, explains) if members(each)]
+
+
+def test_the_protocols_are_found() -> None:
+    found = {each.__name__ for each in POINTS}
+    assert {"Filter", "Score", "Permit", "FilterHook", "Explains", "TellsOwnStatus"} <= found
+    assert len(found) >= 20
+
+
+@pytest.mark.parametrize("protocol", POINTS, ids=lambda each: each.__name__)
+def test_each_method_of_a_point_has_its_signature_in_a_section_of_that_name(
+    protocol: type,
+) -> None:
+    told = sections(REFERENCE)[protocol.__name__]
+    for name in members(protocol):
+        assert f"`{signature(getattr(protocol, name))}`" in told
+
+
+@pytest.mark.parametrize("protocol", list(protocols(*BESIDE)), ids=lambda each: each.__name__)
+def test_what_is_beside_the_points_is_named(protocol: type) -> None:
+    prose = re.sub(r"^```.*?^```", "", START + REFERENCE, flags=re.MULTILINE | re.DOTALL)
+    code = " ".join(re.findall(r"`[^`]+`", prose))
+    missing = [name for name in members(protocol) if not re.search(rf"\b{name}\b", code)]
+    assert not missing
+
+
+def test_the_table_has_every_point_of_the_configuration_with_its_methods() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*)$", REFERENCE, flags=re.MULTILINE))
+    assert PROTOCOLS.keys() <= rows.keys()
+    for point, found in PROTOCOLS.items():
+        for protocol in found if isinstance(found, tuple) else (found,):
+            for name in members(protocol):
+                if inspect.isfunction(vars(protocol)[name]):
+                    assert name in rows[point]
+
+
+def test_the_links_between_the_pages_lead_somewhere() -> None:
+    anchors = {
+        page: {slug(title) for title in re.findall(r"^#+ +(.+)$", text, flags=re.MULTILINE)}
+        for page, text in (("plugins.md", START), ("plugin-reference.md", REFERENCE))
+    }
+    for page, text in (("plugins.md", START), ("plugin-reference.md", REFERENCE)):
+        for target in re.findall(r"\]\(([^)]+)\)", text):
+            path, _, anchor = target.partition("#")
+            assert not path or (DOCS / path).exists(), target
+            assert not anchor or anchor in anchors[path or page], target
+
+
+def slug(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def test_the_values_that_it_names_are_those_of_the_code() -> None:
+    assert (RESYNC_SECONDS, PRE_BIND_SECONDS, LONGEST_WAIT_SECONDS) == (600, 60, 900)
+    assert (MOST_BYTES, MOST_BYTES_TOGETHER) == (4096, 16384)
+    assert RETRY_SECONDS[ScheduledReason.PLUGIN_ERROR] == 30
+    assert RETRY_SECONDS[ScheduledReason.SCHEDULE_TIMEOUT] == 10
+
+
+def run(text: str) -> dict[str, Any]:
+    """What the blocks of Python of a page define, run one after the other as one module."""
+    namespace: dict[str, Any] = {"__name__": "page"}
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    assert blocks
+    for number, block in enumerate(blocks):
+        exec(compile(block, f"block {number}", "exec"), namespace)
+    return namespace
+
+
+@pytest.fixture(scope="module")
+def start() -> dict[str, Any]:
+    return run(START)
+
+
+@pytest.fixture(scope="module")
+def reference() -> dict[str, Any]:
+    return run(REFERENCE)
+
+
+def decided(asked: Any, *clusters: Any, **points: Any) -> Decision:
+    profile = replace(default_profile(), **points)
+    return decide(fleet(*clusters), asked, Index(), profile, datetime(2026, 1, 2, tzinfo=UTC))
+
+
+def test_the_factory_of_the_first_page_is_one(start: dict[str, Any]) -> None:
+    assert model_of(start["Banned"]) is start["BannedArgs"]
+    found = verdicts(decided(unit(), cluster("a"), cluster("b"), filter=[start["plugin"]]))
+    assert found == {"a": "banned", "b": ""}
+
+
+def test_its_hooks_change_what_the_others_see(start: dict[str, Any]) -> None:
+    asked = unit(clusterSelector={"tier": "gold"})
+    clusters = (cluster("member-1", unschedulable=True), cluster("member-2"))
+    assert not decided(asked, *clusters).placements
+    hooks = {
+        "before_pre_filter": [start["Anywhere"]()],
+        "before_filter": [start["Uncordoned"]()],
+        "before_score": [start["Without"]()],
+    }
+    assert decided(asked, *clusters, **hooks).placements == {"member-1": 2}
+    assert decided(asked, cluster("other"), **hooks).placements == {"other": 2}
+
+
+async def test_its_endpoint_answers_and_its_controller_is_one(start: dict[str, Any]) -> None:
+    plugin = start["PricesThatAreRead"]({}, Rehearsed())
+    (service,) = services.services([plugin])
+    assert service.path == "/apis/v1/plugins/Prices/of/:cluster"
+    answer = await service.handler(Request("GET", service.path, params={"cluster": "a"}))
+    assert answer.status == 404
+    plugin.prices["a"] = 7
+    answer = await service.handler(Request("GET", service.path, params={"cluster": "a"}))
+    assert answer.body == b'{"price":7}'
+    assert isinstance(plugin, controllers.Controls)
+    (running,) = plugin.controllers()
+    assert inspect.iscoroutinefunction(running.run)
+
+
+def test_the_columns_of_the_reference_answer_for_all_clusters(reference: dict[str, Any]) -> None:
+    made = reference["InTheUnion"]()
+    clusters = (
+        cluster("paris", {REGION: "eu-west"}),
+        cluster("berlin", {REGION: "eu-central"}),
+        cluster("ohio", {REGION: "us-east"}),
+        cluster("nowhere"),
+    )
+    weights = {"InTheUnion": 1}
+    decision = decided(unit(), *clusters, filter=[made], score=[made], weights=weights)
+    assert decision.placements == {"berlin": 2}
+    outside = "outside of the union"
+    assert verdicts(decision) == {"paris": "", "berlin": "", "ohio": outside, "nowhere": outside}
+
+
+def test_what_is_written_for_one_cluster_answers_too(reference: dict[str, Any]) -> None:
+    filters, scores = [reference["NotOnFridays"]()], [reference["Favourites"]()]
+    clusters = (cluster("a"), cluster("b", {"favourite": ""}), cluster("c", {"friday": "yes"}))
+    weights = {"Favourites": 1}
+    decision = decided(unit(), *clusters, filter=filters, score=scores, weights=weights)
+    assert decision.placements == {"b": 2}
+    assert verdicts(decision)["c"] == "is not touched on Fridays"
+
+
+def test_an_attempt_is_given_up_where_it_leaves_units_over(reference: dict[str, Any]) -> None:
+    first = [reference["HomeFirst"]()]
+    spread = unit(replicas=6, distribution="Divided")
+    found = decided(spread, cluster("a"), cluster("b"), pre_filter=first)
+    assert found.placements == {"a": 3, "b": 3}
+    found = decided(unit(replicas=5), cluster("a"), cluster("b"), pre_filter=first)
+    assert found.assigned == 5
+
+
+def test_pairs_wait_for_each_other(reference: dict[str, Any]) -> None:
+    woken: list[Any] = []
+    room = WaitingRoom(clock=SystemClock(), wake=woken.append)
+    made = reference["InPairs"]()
+    made.use_waiting_room(room)
+    state = interface.CycleState()
+    one, two = (unit(name, labels={"pair": "x"}) for name in ("one", "two"))
+    status = made.permit(state, one, {})
+    assert (status.code, status.seconds) == (Code.WAIT, 60)
+    room.add(one, {}, state, {made.name: status})
+    assert made.permit(state, two, {}).ok
+    assert woken == [one.key]
+    assert made.permit(state, unit("alone"), {}).ok
+
+
+def test_its_events_and_its_status_are_what_the_framework_takes(reference: dict[str, Any]) -> None:
+    (event,) = reference["events_to_register"](None)
+    inside, outside = cluster("a", {REGION: "eu-west"}), cluster("b", {REGION: "us"})
+    assert event.hint(unit(), None, inside)
+    assert not event.hint(unit(), inside, outside)
+    told = reference["own_status"](None, unit(), {"a": 1, "gone": 1}, fleet(inside), Index())
+    assert told == {"regions": ["eu-west"]}
