@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from controller.app import RESYNC_SECONDS
@@ -18,7 +19,8 @@ from controller.binding.refusals import RETRY_SECONDS
 from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.framework import explains, interface, ledger, statuswriter, waiting
-from controller.framework.profile import PROTOCOLS
+from controller.framework.calling.guard import RESTS_SECONDS
+from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS
 from controller.framework.runtime import PRE_BIND_SECONDS
 from controller.framework.status import Code
 from controller.framework.told import MOST_BYTES, MOST_BYTES_TOGETHER
@@ -121,6 +123,7 @@ def slug(title: str) -> str:
 
 def test_the_values_that_it_names_are_those_of_the_code() -> None:
     assert (RESYNC_SECONDS, PRE_BIND_SECONDS, LONGEST_WAIT_SECONDS) == (600, 60, 900)
+    assert (PLUGIN_TIMEOUT, RESTS_SECONDS) == (2, 30)
     assert (MOST_BYTES, MOST_BYTES_TOGETHER) == (4096, 16384)
     assert RETRY_SECONDS[ScheduledReason.PLUGIN_ERROR] == 30
     assert RETRY_SECONDS[ScheduledReason.SCHEDULE_TIMEOUT] == 10
@@ -215,6 +218,26 @@ def test_an_attempt_is_given_up_where_it_leaves_units_over(reference: dict[str, 
     assert found.placements == {"a": 3, "b": 3}
     found = decided(unit(replicas=5), cluster("a"), cluster("b"), pre_filter=first)
     assert found.assigned == 5
+
+
+def test_the_words_of_faults_are_those_that_the_page_shows() -> None:
+    class Wrong:
+        name = "X"
+
+        def __init__(self, answer: Any) -> None:
+            self.answer = answer
+
+        def pre_filter(self, *_: object) -> Any:
+            return self.answer
+
+        def score(self, *_: object) -> Any:
+            return self.answer
+
+    five = [cluster(name) for name in "abcde"]
+    short = decided(unit(), *five, score=[Wrong(np.zeros(3, dtype=np.int64))])
+    other = decided(unit(), *five, pre_filter=[Wrong(None)])
+    for decision in (short, other):
+        assert f"`{decision.message.removeprefix('0/5 clusters: ')}`" in REFERENCE
 
 
 def test_pairs_wait_for_each_other(reference: dict[str, Any]) -> None:
