@@ -30,7 +30,8 @@ from machinery.config.member_kubeconfig import Connection
 from machinery.pace import Pace
 from machinery.types.metadata import Key
 from propagator.access.credentials import Credentials
-from propagator.members.capacity import CapacityLedger, Pod, WirePod, slim_pod
+from propagator.members.capacity.kept import Pod, WirePod, slim_pod
+from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import UnitLedger
 from propagator.members.kinds import USUAL
 from propagator.members.registry import MemberFleet

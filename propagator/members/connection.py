@@ -31,11 +31,10 @@ from machinery.types.metadata import Object
 from propagator.access.accounts import TENANT_ACCOUNT
 from propagator.access.credentials import Credentials, HeldToken, Rights
 from propagator.access.tenants import Tenants
-from propagator.members.capacity import (
+from propagator.members.capacity.kept import (
     NODE_BYTES,
     POD_BYTES,
     UNFINISHED,
-    CapacityLedger,
     Node,
     Pod,
     WireNode,
@@ -43,6 +42,7 @@ from propagator.members.capacity import (
     slim_node,
     slim_pod,
 )
+from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import (
     UNKNOWN_PROVIDER,
     Health,

@@ -25,7 +25,7 @@ from machinery.errors import (
     Unauthorized,
 )
 from machinery.types.metadata import Key
-from propagator.members.capacity import Node, Pod
+from propagator.members.capacity.kept import Node, Pod
 from propagator.members.pods import Claim, Main, made_by
 from propagator.members.sanitize import provider
 

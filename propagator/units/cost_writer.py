@@ -36,7 +36,7 @@ from propagator.hub.overrides import Costs
 from propagator.hub.workload_types import Workload
 from propagator.hub.workloads import UID_INDEX, HubWorkloads
 from propagator.leadership import Ground
-from propagator.members.capacity import Pod, WirePod
+from propagator.members.capacity.kept import Pod, WirePod
 from propagator.members.connection import Link
 from propagator.members.pods import made_by, main_of
 from propagator.members.session import MemberSession

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from propagator.hub.overrides import MOST_COST, Costs
-from propagator.members.capacity import Pod
+from propagator.members.capacity.kept import Pod
 
 
 class Change(NamedTuple):

@@ -12,7 +12,7 @@ from typing import cast
 
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Key, Object
-from propagator.members.capacity import Pod
+from propagator.members.capacity.kept import Pod
 
 
 class FollowedPods:

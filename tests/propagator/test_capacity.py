@@ -12,16 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from machinery.types import quantities
-from propagator.members.capacity import (
-    MAX_GROUPS,
-    CapacityLedger,
-    Node,
-    Pod,
-    WireNode,
-    WirePod,
-    slim_node,
-    slim_pod,
-)
+from propagator.members.capacity.kept import Node, Pod, WireNode, WirePod, slim_node, slim_pod
+from propagator.members.capacity.ledger import MAX_GROUPS, CapacityLedger
 from tests.examples import examples
 
 READY = [{"type": "Ready", "status": "True"}]

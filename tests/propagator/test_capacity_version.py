@@ -17,7 +17,8 @@ from machinery.runtime.informer import Informer
 from machinery.types.metadata import Meta
 from propagator.hub.cluster_status_writer import PERIOD, Publisher
 from propagator.hub.cluster_types import MemberCluster
-from propagator.members.capacity import CapacityLedger, Node, Pod
+from propagator.members.capacity.kept import Node, Pod
+from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import CONNECTED, Contact, Health, UnitCounts, UnitLedger
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Claim, Main

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Meta, Object
-from propagator.members.capacity import Pod, WirePod, slim_pod
+from propagator.members.capacity.kept import Pod, WirePod, slim_pod
 from propagator.members.pods import Claim
 from propagator.units.deletion_costs import changes
 from propagator.units.followed_pods import FollowedPods

@@ -18,7 +18,7 @@ from machinery.errors import (
     Unreachable,
 )
 from machinery.types.metadata import Meta
-from propagator.members.capacity import Node, Pod
+from propagator.members.capacity.kept import Node, Pod
 from propagator.members.health import (
     CONNECTED,
     LATENCY_ANSWERS,

@@ -1,0 +1,1 @@
+"""From the pods and nodes of a member to the room that its cluster publishes."""

@@ -1,0 +1,144 @@
+"""Nodes and Pods of a member become the node groups that the controller decides on.
+
+Two rules: free room is never overstated, and there are never more than `MAX_GROUPS` groups. Nodes
+are alike when the labels in `LABELS_THAT_MATTER`, their taints and their free room agree. While
+that makes few groups, room is told exactly; in a larger cluster it is rounded down to fewer and
+fewer leading binary digits, the same for all nodes, so that one pod more or less mostly changes
+nothing that is published. As a last resort the smallest groups are left out.
+
+A node that is cordoned, being deleted or not Ready offers no room and counts nowhere. Sums are kept
+up to date pod by pod.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from machinery.types import quantities
+from machinery.types.bounds import MOST_AMOUNT
+from propagator.members.capacity.kept import Amounts, Node, Pod
+from propagator.members.sanitize import resources
+
+MAX_GROUPS = 64
+
+_EXACT = 64
+_DIGITS = (  # leading binary digits kept of cpu, of memory, of anything else; tried in this order
+    (_EXACT, _EXACT, _EXACT),
+    (7, 7, 4),
+    (6, 6, 3),
+    (5, 5, 3),
+    (4, 4, 2),
+    (3, 3, 2),
+    (3, 3, 1),
+    (2, 2, 1),
+    (1, 1, 1),
+)
+_ALWAYS_TOLD = ("cpu", "memory", "pods")
+
+
+class CapacityLedger:
+    """Nodes and what is requested on each, kept up to date change by change."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    @property
+    def nodes(self) -> Iterable[Node]:
+        """Every node."""
+        return self._nodes.values()
+
+    def replace_node(self, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went."""
+        if new is not None:
+            self._nodes[new.metadata.name] = new
+        elif old is not None:
+            self._nodes.pop(old.metadata.name, None)
+
+    def replace_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """A pod came, changed or went. Its node may come later, or be gone already."""
+        for pod, sign in ((old, -1), (new, 1)):
+            if pod is None or not pod.node:
+                continue
+            held = self._requested[pod.node]
+            for resource, amount in (*pod.requests, ("pods", 1)):
+                held[resource] += sign * amount
+            if not held["pods"]:
+                del self._requested[pod.node]
+
+    def capacity(self) -> dict[str, Any]:
+        """`{nodes, allocatable, requested, summary}` of usable nodes, as the status has it."""
+        allocatable: Counter[str] = Counter()
+        requested: Counter[str] = Counter()
+        usable = {name: node for name, node in self._nodes.items() if node.usable}
+        for name, node in usable.items():
+            allocatable.update(dict(node.allocatable))
+            requested.update(self._requested.get(name, {}))
+        return {
+            "nodes": len(usable),
+            "allocatable": _rendered(allocatable),
+            "requested": _rendered(requested),
+            "summary": {
+                name: quantities.readable(name, allocatable[name]) for name in ("cpu", "memory")
+            },
+        }
+
+    def groups(self) -> list[dict[str, Any]]:
+        """MemberCluster.status.nodeGroups: at most MAX_GROUPS, largest first, none overstated."""
+        alike = Counter(
+            (node.labels, node.taints, self._free(name, node))
+            for name, node in self._nodes.items()
+            if node.usable
+        )
+        groups: Counter[_Group] = Counter()
+        for digits in _DIGITS:
+            groups = Counter()
+            for (labels, taints, free), count in alike.items():
+                groups[labels, taints, _coarse(free, digits)] += count
+            if len(groups) <= MAX_GROUPS:
+                break
+        ordered = sorted(groups.items(), key=_size, reverse=True)
+        return [_group(group, count) for group, count in ordered[:MAX_GROUPS]]
+
+    def _free(self, name: str, node: Node) -> Amounts:
+        held: Mapping[str, int] = self._requested.get(name, {})
+        return tuple((res, max(0, amount - held.get(res, 0))) for res, amount in node.allocatable)
+
+
+_Group: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...], Amounts]
+
+
+def _size(group: tuple[_Group, int]) -> tuple[int, _Group]:
+    (_, _, free), count = group
+    return (count * dict(free).get("cpu", 0), group[0])
+
+
+def _group(group: _Group, count: int) -> dict[str, Any]:
+    labels, taints, free = group
+    return {
+        "count": count,
+        "labels": dict(labels),
+        "taints": [{"key": key, "value": value, "effect": effect} for key, value, effect in taints],
+        "free": _rendered(dict(free)),
+    }
+
+
+def _coarse(free: Amounts, digits: tuple[int, int, int]) -> Amounts:
+    """Every amount rounded down to its leading binary digits."""
+    cpu, memory, other = digits
+    kept = {"cpu": cpu, "memory": memory}
+    return tuple((res, _floor(amount, kept.get(res, other))) for res, amount in free)
+
+
+def _floor(amount: int, digits: int) -> int:
+    dropped = max(0, amount.bit_length() - digits)
+    return amount >> dropped << dropped
+
+
+def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Quantities as text, sums cut to what counts; zeros only of what everybody asks for."""
+    told = set(_ALWAYS_TOLD) | {res for res, amount in amounts.items() if amount}
+    cut = {res: min(amounts.get(res, 0), MOST_AMOUNT) for res in resources(told)}
+    return {res: quantities.render(res, amount) for res, amount in cut.items()}
