@@ -121,3 +121,10 @@ FORBIDDEN_NAMESPACE_PREFIX = "kube-"
 def forbidden_namespace(name: str) -> bool:
     """True for a namespace that is never a target, whoever asks: `kube-*` and our own."""
     return name == SYSTEM_NAMESPACE or name.startswith(FORBIDDEN_NAMESPACE_PREFIX)
+
+
+PLACEHOLDER_CLASS = "stowage-placeholder"
+"""The PriorityClass of pods on members that only keep room: every other pod may have their place.
+`stowage join` makes it."""
+PLACEHOLDER_PRIORITY = -1_000_000_000
+"""Its value: lower than that of any pod that anybody cares for."""

@@ -272,3 +272,199 @@ def test_one_small_pod_changes_nothing_that_a_large_cluster_publishes():
 def test_a_quantity_that_is_none_is_said_so(text):
     with pytest.raises(ValueError, match=text or "quantity"):
         bound("a", "n1", cpu=text)
+
+
+def taking(name: str, to: str, *ports: int, namespace: str = "demo", **spec: Any) -> Pod:
+    """A bound pod that takes these ports of its node."""
+    main = container(cpu="1") | {"ports": [{"containerPort": n, "hostPort": n} for n in ports]}
+    return pod(name, spec={"nodeName": to, "containers": [main], **spec}, namespace=namespace)
+
+
+def three_nodes() -> CapacityLedger:
+    ledger = CapacityLedger()
+    for number in range(3):
+        ledger.replace_node(None, node(f"n{number}"))
+    return ledger
+
+
+def used(group: dict[str, Any]) -> dict[str, str]:
+    return {name: text for name, text in group["free"].items() if name.startswith("hostport")}
+
+
+@pytest.mark.proves("E28")
+class TestHostPorts:
+    """What pods take of their nodes is told, in few groups, and of nobody else's cluster."""
+
+    def test_a_pod_takes_ports_of_its_node_while_it_is_there(self):
+        ledger, first = three_nodes(), taking("a", "n0", 8080, 53)
+        before = ledger.groups()
+        ledger.replace_pod(None, first)
+        assert {g["count"]: used(g) for g in ledger.groups()} == {
+            2: {},
+            1: {"hostport/TCP/53": "0", "hostport/TCP/8080": "0"},
+        }
+        assert not [res for res in ledger.capacity()["requested"] if res.startswith("hostport")]
+        ledger.replace_pod(first, None)
+        assert ledger.groups() == before
+
+    def test_two_pods_with_one_port_under_two_addresses(self):
+        ledger = three_nodes()
+        first, other = (taking(name, "n0", 8080) for name in "ab")
+        ledger.replace_pod(None, first)
+        ledger.replace_pod(None, other)
+        ledger.replace_pod(first, None)
+        assert sum(bool(used(group)) for group in ledger.groups()) == 1
+
+    def test_containers_sidecars_and_protocols(self):
+        port = {"containerPort": 53, "hostPort": 53, "protocol": "UDP"}
+        spec = {
+            "nodeName": "n0",
+            "initContainers": [
+                container() | {"restartPolicy": "Always", "ports": [port]},
+                container() | {"ports": [{"containerPort": 1, "hostPort": 1}]},
+            ],
+            "containers": [container() | {"ports": [{"containerPort": 80}]}],
+        }
+        ledger = three_nodes()
+        ledger.replace_pod(None, pod("a", spec=spec))
+        assert [used(g) for g in ledger.groups() if used(g)] == [{"hostport/UDP/53": "0"}]
+
+    def test_what_no_server_says_is_no_port(self):
+        ports = [
+            {"hostPort": 70000},
+            {"hostPort": -1},
+            {"hostPort": 8080, "protocol": "tcp"},
+            {"hostPort": 2**70},
+        ]
+        strange = pod("a", spec={"nodeName": "n0", "containers": [container() | {"ports": ports}]})
+        assert strange.ports == ()
+
+    def test_a_pod_without_a_node_takes_none(self):
+        main = container() | {"ports": [{"containerPort": 80, "hostPort": 80}]}
+        assert pod("a", spec={"containers": [main]}).ports == ()
+
+    def test_the_ports_of_tenants_come_before_those_of_the_system(self, monkeypatch):
+        monkeypatch.setattr("propagator.members.capacity.used_ports.MOST_TOLD", 2)
+        ledger = three_nodes()
+        for number in range(3):
+            everywhere = taking(f"s{number}", f"n{number}", 10, 11, namespace="kube-system")
+            ledger.replace_pod(None, everywhere)
+        ledger.replace_pod(None, taking("a", "n0", 8080))
+        ledger.replace_pod(None, taking("b", "n0", 9090))
+        ledger.replace_pod(None, taking("c", "n1", 9090))
+        found = {port for group in ledger.groups() for port in used(group)}
+        assert found == {"hostport/TCP/8080", "hostport/TCP/9090"}
+
+    def test_a_cluster_in_which_every_node_is_another_tells_its_room_all_the_same(self):
+        ledger, silent = CapacityLedger(), CapacityLedger()
+        for number in range(1000):
+            for each in (ledger, silent):
+                each.replace_node(None, node(f"n{number}"))
+            for port in (9100, 7000 + number, 7000 + (number * 7) % 1000):
+                at = f"n{number}"
+                ledger.replace_pod(None, taking(f"p{number}-{port}", at, port))
+                silent.replace_pod(None, taking(f"p{number}-{port}", at))
+        groups = ledger.groups()
+        assert len(groups) <= MAX_GROUPS
+        assert sum(group["count"] for group in groups) == 1000
+        assert all("hostport/TCP/9100" in group["free"] for group in groups)
+        said, plain = (
+            sum(told(group)["cpu"] * group["count"] for group in each)
+            for each in (groups, silent.groups())
+        )
+        assert said == plain, "no room is lost for it"
+
+    def test_one_node_tells_few(self):
+        ledger = CapacityLedger()
+        ledger.replace_node(None, node("n0"))
+        for number in range(100):
+            ledger.replace_pod(None, taking(f"p{number}", "n0", 7000 + number))
+        (group,) = ledger.groups()
+        assert list(used(group)) == [f"hostport/TCP/{n}" for n in range(7000, 7016)]
+
+    def test_a_node_of_very_many_resources_tells_fewer(self):
+        room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        room |= {f"example.com/r{number}": "1" for number in range(57)}
+        ledger = CapacityLedger()
+        ledger.replace_node(None, node("n0", room=room))
+        ledger.replace_pod(None, taking("p", "n0", *range(7000, 7010)))
+        (group,) = ledger.groups()
+        assert len(group["free"]) == 64
+        assert len(used(group)) == 4
+
+    def test_what_was_too_much_to_keep_is_forgotten_whole(self, monkeypatch):
+        monkeypatch.setattr("propagator.members.capacity.used_ports.MOST_KEPT", 5)
+        ledger, chance = three_nodes(), random.Random(7)
+        before = ledger.groups()
+        pods = [
+            taking(f"p{n}", f"n{chance.randrange(3)}", *chance.sample(range(1, 9), 3))
+            for n in range(20)
+        ]
+        for each in pods:
+            ledger.replace_pod(None, each)
+        assert sum(len(used(group)) for group in ledger.groups()) <= 5
+        for each in chance.sample(pods, 20):
+            ledger.replace_pod(each, None)
+        assert ledger.groups() == before
+        ledger.replace_pod(None, taking("last", "n0", 1, 2, 3, 4, 5))
+        assert sum(len(used(group)) for group in ledger.groups()) == 5
+
+
+@examples(100)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 11), st.sets(st.integers(8000, 8005), max_size=3), st.booleans()),
+        max_size=25,
+    ),
+    st.integers(1, 4),
+)
+def test_every_port_that_is_told_is_in_use_and_in_a_small_cluster_all_are(pods, kinds):
+    ledger = CapacityLedger()
+    for number in range(12):
+        labels = {"topology.kubernetes.io/zone": f"z{number % kinds}"}
+        ledger.replace_node(None, node(f"n{number}", labels=labels))
+    real: dict[int, set[int]] = {number: set() for number in range(12)}
+    for at, (number, ports, stays) in enumerate(pods):
+        each = taking(f"p{at}", f"n{number}", *ports)
+        ledger.replace_pod(None, each)
+        if stays:
+            real[number] |= ports
+        else:
+            ledger.replace_pod(each, None)
+    says = sorted(
+        tuple(sorted(used(group))) for group in ledger.groups() for _ in range(group["count"])
+    )
+    assert says == sorted(
+        tuple(sorted(f"hostport/TCP/{port}" for port in ports)) for ports in real.values()
+    )
+
+
+class TestPlaceholders:
+    """Pods that keep room for somebody give way to all others: the room is there."""
+
+    def placeholder(self, **spec: Any) -> Pod:
+        return taking("hold", "n0", 8080, **({"priorityClassName": "stowage-placeholder"} | spec))
+
+    def test_they_hold_nothing(self):
+        ledger = three_nodes()
+        before, sums = ledger.groups(), ledger.capacity()
+        held = self.placeholder(priority=-1_000_000_000)
+        ledger.replace_pod(None, held)
+        assert (ledger.groups(), ledger.capacity()) == (before, sums)
+        ledger.replace_pod(held, None)
+        assert (ledger.groups(), ledger.capacity()) == (before, sums)
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            {"priority": 0},
+            {},
+            {"priority": -1_000_000_000, "priorityClassName": "low"},
+            {"priority": -999_999_999},
+        ],
+    )
+    def test_a_class_of_that_name_may_be_somebody_elses(self, spec):
+        ledger = three_nodes()
+        before = ledger.groups()
+        ledger.replace_pod(None, self.placeholder(**spec))
+        assert ledger.groups() != before

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from crds.names import PLACEHOLDER_CLASS, PLACEHOLDER_PRIORITY
 from machinery.clock import parse_timestamp
-from machinery.types import quantities
+from machinery.types import hostports, quantities
 from machinery.types.bounds import NAME, TAINTS, WORD
 from machinery.types.metadata import Meta, Object
 from propagator.members.pods import Claim, claim_of, cost_of
@@ -47,11 +48,17 @@ _NOBODY: list[Any] = []
 
 
 class Pod(Object, frozen=True):
-    """What is kept of a pod. `requests` is empty until it is bound: only then it holds room."""
+    """What is kept of a pod.
+
+    `requests` and `ports`, of its node as codes of `machinery.types.hostports`, are empty until it
+    is bound: only then it holds room. One that `gives_way` to every other pod holds none at all.
+    """
 
     node: str = ""
     claim: Claim | None = None
     requests: Amounts = ()
+    ports: tuple[int, ...] = ()
+    gives_way: bool = False
     ready: bool = False
     unschedulable: datetime | None = None
     cost: int | None = None
@@ -62,7 +69,8 @@ class Pod(Object, frozen=True):
     @property
     def facts(self) -> tuple[Any, ...]:
         """All that counts anywhere, to see whether a change is one."""
-        return (self.node, self.claim, self.requests, self.ready, self.unschedulable)
+        held = (self.requests, self.ports, self.gives_way)
+        return (self.node, self.claim, held, self.ready, self.unschedulable)
 
 
 class Node(Object, frozen=True):
@@ -79,9 +87,15 @@ class _Resources(msgspec.Struct):
     requests: dict[str, str | int | float] = {}
 
 
+class _Port(msgspec.Struct, rename="camel"):
+    host_port: int = 0
+    protocol: str = "TCP"
+
+
 class _Container(msgspec.Struct, rename="camel"):
     resources: _Resources = msgspec.field(default_factory=_Resources)
     restart_policy: str = ""
+    ports: list[_Port] = []
 
 
 class _PodSpec(msgspec.Struct, rename="camel"):
@@ -89,6 +103,8 @@ class _PodSpec(msgspec.Struct, rename="camel"):
     containers: list[_Container] = []
     init_containers: list[_Container] = []
     resources: _Resources | None = None
+    priority: int = 0
+    priority_class_name: str = ""
     overhead: dict[str, str | int | float] = {}
 
 
@@ -155,6 +171,8 @@ def slim_pod(pod: Object) -> Object:
         node=sys.intern(pod.spec.node_name),
         claim=claim,
         requests=_shared(_requests(pod)) if pod.spec.node_name else (),
+        ports=_ports(pod) if pod.spec.node_name else (),
+        gives_way=_gives_way(pod),
         ready=ready,
         unschedulable=_waiting_since(pod, conditions.get("PodScheduled")),
         cost=cost,
@@ -209,6 +227,29 @@ def _requests(pod: WirePod) -> Amounts:
         total.update({r: n - total[r] for r, n in whole.items() if r.startswith(_POD_LEVEL)})
     total.update(dict(_amounts(pod.spec.overhead)))
     return tuple(sorted((resource, n) for resource, n in total.items() if n > 0))
+
+
+def _ports(pod: WirePod) -> tuple[int, ...]:
+    """The host ports of what runs as long as the pod does, the first ones; others are made none.
+
+    Where a pod shares the network of its node, its API server has named them.
+    """
+    beside = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
+    told = {
+        (port.protocol, port.host_port)
+        for container in (*pod.spec.containers, *beside)
+        for port in container.ports
+        if port.protocol in hostports.PROTOCOLS and 0 < port.host_port <= hostports.MOST_PORT
+    }
+    return tuple(sorted(hostports.code_of(*port) for port in told)[: hostports.MOST_OF_ONE])
+
+
+def _gives_way(pod: WirePod) -> bool:
+    """Whether its server evicts it for any other pod; a class of that name may be anything."""
+    return (
+        pod.spec.priority_class_name == PLACEHOLDER_CLASS
+        and pod.spec.priority <= PLACEHOLDER_PRIORITY
+    )
 
 
 def _allocated(pod: WirePod) -> Counter[str]:

@@ -1,13 +1,14 @@
 """Nodes and Pods of a member become the node groups that the controller decides on.
 
 Two rules: free room is never overstated, and there are never more than `MAX_GROUPS` groups. Nodes
-are alike when the labels in `LABELS_THAT_MATTER`, their taints and their free room agree. While
-that makes few groups, room is told exactly; in a larger cluster it is rounded down to fewer and
-fewer leading binary digits, the same for all nodes, so that one pod more or less mostly changes
-nothing that is published. As a last resort the smallest groups are left out.
+are alike when the labels in `LABELS_THAT_MATTER`, their taints, their free room and the host ports
+that are told to be in use agree. While that makes few groups, room is told exactly; in a larger
+cluster it is rounded down to fewer and fewer leading binary digits, the same for all nodes, so that
+one pod more or less mostly changes nothing that is published. As a last resort the smallest groups
+are left out.
 
-A node that is cordoned, being deleted or not Ready offers no room and counts nowhere. Sums are kept
-up to date pod by pod.
+A node that is cordoned, being deleted or not Ready offers no room and counts nowhere, and a pod
+that gives way to every other one holds none. Sums are kept up to date pod by pod.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from machinery.types import quantities
-from machinery.types.bounds import MOST_AMOUNT
+from machinery.types import hostports, quantities
+from machinery.types.bounds import MOST_AMOUNT, RESOURCES
 from propagator.members.capacity.kept import Amounts, Node, Pod
+from propagator.members.capacity.used_ports import UsedPorts
 from propagator.members.sanitize import resources
 
 MAX_GROUPS = 64
@@ -44,6 +46,7 @@ class CapacityLedger:
     def __init__(self) -> None:
         self._nodes: dict[str, Node] = {}
         self._requested: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._ports = UsedPorts()
 
     @property
     def nodes(self) -> Iterable[Node]:
@@ -60,8 +63,10 @@ class CapacityLedger:
     def replace_pod(self, old: Pod | None, new: Pod | None) -> None:
         """A pod came, changed or went. Its node may come later, or be gone already."""
         for pod, sign in ((old, -1), (new, 1)):
-            if pod is None or not pod.node:
+            if pod is None or not pod.node or pod.gives_way:
                 continue
+            change = self._ports.take if sign > 0 else self._ports.release
+            change(pod.node, pod.metadata.namespace, pod.ports)
             held = self._requested[pod.node]
             for resource, amount in (*pod.requests, ("pods", 1)):
                 held[resource] += sign * amount
@@ -87,16 +92,18 @@ class CapacityLedger:
 
     def groups(self) -> list[dict[str, Any]]:
         """MemberCluster.status.nodeGroups: at most MAX_GROUPS, largest first, none overstated."""
+        usable = {name: node for name, node in self._nodes.items() if node.usable}
+        kinds = {name: (node.labels, node.taints) for name, node in usable.items()}
+        ports = self._ports.told(kinds)
         alike = Counter(
-            (node.labels, node.taints, self._free(name, node))
-            for name, node in self._nodes.items()
-            if node.usable
+            (*kinds[name], self._free(name, node), ports.get(name, ()))
+            for name, node in usable.items()
         )
         groups: Counter[_Group] = Counter()
         for digits in _DIGITS:
             groups = Counter()
-            for (labels, taints, free), count in alike.items():
-                groups[labels, taints, _coarse(free, digits)] += count
+            for (labels, taints, free, used), count in alike.items():
+                groups[labels, taints, _coarse(free, digits), used] += count
             if len(groups) <= MAX_GROUPS:
                 break
         ordered = sorted(groups.items(), key=_size, reverse=True)
@@ -107,21 +114,26 @@ class CapacityLedger:
         return tuple((res, max(0, amount - held.get(res, 0))) for res, amount in node.allocatable)
 
 
-_Group: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...], Amounts]
+_Group: TypeAlias = tuple[
+    tuple[tuple[str, str], ...], tuple[tuple[str, str, str], ...], Amounts, tuple[int, ...]
+]
+"""Labels, taints, what is free, and the host ports that are not."""
 
 
 def _size(group: tuple[_Group, int]) -> tuple[int, _Group]:
-    (_, _, free), count = group
+    (_, _, free, _), count = group
     return (count * dict(free).get("cpu", 0), group[0])
 
 
 def _group(group: _Group, count: int) -> dict[str, Any]:
-    labels, taints, free = group
+    labels, taints, free, ports = group
+    amounts = _rendered(dict(free))
+    used = [hostports.named(port) for port in ports[: RESOURCES - len(amounts)]]
     return {
         "count": count,
         "labels": dict(labels),
         "taints": [{"key": key, "value": value, "effect": effect} for key, value, effect in taints],
-        "free": _rendered(dict(free)),
+        "free": amounts | dict.fromkeys(used, "0"),
     }
 
 

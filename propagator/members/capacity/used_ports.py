@@ -1,0 +1,115 @@
+"""Which host ports are in use on which nodes, and which of them a cluster tells.
+
+A port that is told splits groups of nodes that were alike, and a cluster publishes few groups. So
+not every port is: those of pods outside of kube-system come first, as their like is what Workloads
+ask for, and of these the ports on the most nodes, which shut out the most. One that would make more
+than `MOST_KINDS` kinds of nodes is left out: their room, told coarser and coarser, is worth more. A
+unit that is sent to a node whose port was not told waits there, and its cluster teaches a limit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping
+
+from machinery.types import hostports
+
+MOST_TOLD = 64
+"""Ports that one cluster tells."""
+MOST_KINDS = 32
+"""Kinds of nodes that ports may make: half of the groups, so that room is told in steps still."""
+MOST_LOOKED_AT = 512
+"""Ports that are considered; who hands out ports at random has thousands."""
+MOST_KEPT = 100_000
+"""Ports in use on all nodes together that are kept: twenty on each of five thousand."""
+SYSTEM = "kube-system"
+
+
+class UsedPorts:
+    """The ports of bound pods, by node, kept up to date pod by pod."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, Counter[int]] = {}
+        self._of_tenants: Counter[int] = Counter()
+        self._kept = 0
+
+    def take(self, node: str, namespace: str, ports: Iterable[int]) -> None:
+        """A pod came."""
+        for port in ports:
+            users = self._users.setdefault(node, Counter())
+            if port not in users:
+                if self._kept >= MOST_KEPT:
+                    continue
+                self._kept += 1
+            users[port] += 1
+            if namespace != SYSTEM:
+                self._of_tenants[port] += 1
+
+    def release(self, node: str, namespace: str, ports: Iterable[int]) -> None:
+        """The same pod went; a port that was too many is not kept, and its end is none."""
+        for port in ports:
+            users = self._users.get(node)
+            if users is None or port not in users:
+                continue
+            _less(users, port)
+            if port not in users:
+                self._kept -= 1
+            if not users:
+                del self._users[node]
+            if namespace != SYSTEM:
+                _less(self._of_tenants, port)
+
+    def told(self, kinds: Mapping[str, Hashable]) -> Mapping[str, tuple[int, ...]]:
+        """The ports in use that are told, in order, by node; nothing of a node without any.
+
+        Args:
+            kinds: what tells nodes apart beside ports, of each node that counts.
+        """
+        users: defaultdict[int, list[str]] = defaultdict(list)
+        for node, ports in self._users.items():
+            if node in kinds:
+                for port in ports:
+                    users[port].append(node)
+        if not users:
+            return {}
+        order = sorted(users, key=lambda p: (not self._of_tenants[p], -len(users[p]), p))
+        partition = _Partition(kinds)
+        told: defaultdict[str, list[int]] = defaultdict(list)
+        number = 0
+        for port in order[:MOST_LOOKED_AT]:
+            nodes = [node for node in users[port] if len(told[node]) < hostports.MOST_OF_ONE]
+            if nodes and number < MOST_TOLD and partition.split(nodes):
+                number += 1
+                for node in nodes:
+                    told[node].append(port)
+        return {node: tuple(sorted(ports)) for node, ports in told.items() if ports}
+
+
+class _Partition:
+    """Nodes by kind, split again and again while there are few kinds."""
+
+    def __init__(self, kinds: Mapping[str, Hashable]) -> None:
+        codes: dict[Hashable, int] = {}
+        self._kind = {node: codes.setdefault(kind, len(codes)) for node, kind in kinds.items()}
+        self._sizes = Counter(self._kind.values())
+
+    def split(self, nodes: Iterable[str]) -> bool:
+        """Tell these nodes from the others of their kinds; False, and nothing, for too many."""
+        found: defaultdict[int, list[str]] = defaultdict(list)
+        for node in nodes:
+            found[self._kind[node]].append(node)
+        parts = [(kind, part) for kind, part in found.items() if len(part) < self._sizes[kind]]
+        if parts and len(self._sizes) + len(parts) > MOST_KINDS:
+            return False
+        for kind, part in parts:
+            fresh = len(self._sizes)
+            self._sizes[kind] -= len(part)
+            self._sizes[fresh] = len(part)
+            self._kind.update(dict.fromkeys(part, fresh))
+        return True
+
+
+def _less(counts: Counter[int], port: int) -> None:
+    counts[port] -= 1
+    if counts[port] <= 0:
+        del counts[port]
