@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.cache.inflight import Load
 from controller.features.reservation.objects import Owner, Reservation, ReservationSpec
 from controller.features.reservation.placed import ENDED, as_workload, read
+from controller.model.load import Load
 from controller.model.unit import Unit, compile_unit
 from crds.names import SYSTEM_NAMESPACE
 from crds.reservation import MOST_OWNERS, TTL

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
-from controller.cache.inflight import Load
 from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.inside import (
@@ -25,6 +24,7 @@ from controller.features.reservation.inside import (
 from controller.features.reservation.owners import matches
 from controller.features.reservation.split import Amounts
 from controller.framework.ledger import Placed, Room
+from controller.model.load import Load
 from controller.model.unit import Unit
 from machinery.api.resources import RESERVATIONS
 from machinery.types.metadata import Key

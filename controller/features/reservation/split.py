@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
-from controller.cache.inflight import Load
+from controller.model.load import Load
 from controller.model.objects import ReservedShare
 from controller.model.unit import Unit
 from crds.fields.shares import MOST_RESERVED_SHARES
