@@ -29,7 +29,7 @@ from controller.explain.record import record
 from controller.framework import runtime
 from controller.framework.profile import SchedulerConfiguration
 from controller.hosting.arguments import Factory
-from controller.hosting.controllers import Controllers, keep_running
+from controller.hosting.controllers import Controllers
 from controller.hosting.feature import Feature, Term, placed_kinds, told_of_placed
 from controller.hosting.handle import PluginHandle
 from controller.hosting.services import services
@@ -59,7 +59,6 @@ from machinery.runtime.workqueue import work
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
-LEASE = "stowage-controller"
 OTHER_REQUESTS = 16
 """What the lease, Events and reviews may have under way beside them."""
 STALENESS_SECONDS = 150.0
@@ -140,7 +139,7 @@ class Controller:
         self._elector = LeaderElector(
             client,
             namespace=settings.namespace,
-            name=lease_name(self._config),
+            name=config.lease_name(self._config),
             identity=self.identity,
             clock=self._clock,
             annotations={ANNOTATION_RELEASE: release()},
@@ -191,8 +190,9 @@ class Controller:
             for watch in each.watches:
                 self._informer(watch.resource, watch.type_).add_handler(watch.handler)
         self.placed = Placeables(self.workloads, map(self._place, placed_kinds(self._features)))
-        chosen = self._settings.controller_plugins
-        self._controllers = Controllers(self._features, self._handle.plugins, chosen)
+        chosen, theirs = self._settings.controller_plugins, self._handle.plugins
+        self._controllers = Controllers(self._features, theirs, chosen, clock=clock)
+        self._handle.choose(self._controllers.run)
 
     def _informer(self, resource: Resource, type_: type[Any]) -> Informer[Any]:
         """One for each kind: its handlers are told in the order in which they came."""
@@ -313,7 +313,7 @@ class Controller:
 
     async def _decide(self, queue: SchedulingQueue) -> None:
         term = Term(self._client, self._clock, self._check, self._kinds.__getitem__, self._recorder)
-        running = self._controllers.begin(term)
+        running = self._controllers.begin(term, self._elector.forsake)
         publisher = Publisher(
             self._client,
             workloads=self.placed,
@@ -346,7 +346,7 @@ class Controller:
                 group.create_task(queue.run()),
                 group.create_task(Renewal(queue, clock=self._clock).run()),
                 group.create_task(self._resync(queue)),
-                *(group.create_task(keep_running(*each, clock=self._clock)) for each in running),
+                *(group.create_task(run()) for run in running),
                 group.create_task(reviewer.run()),
                 group.create_task(
                     work(queue.active, scheduler.reconcile, workers=WORKERS, log=LOG)
@@ -379,12 +379,6 @@ class Controller:
     def _check(self) -> None:
         if self._config.leader_elect:
             self._elector.check()
-
-
-def lease_name(configuration: SchedulerConfiguration) -> str:
-    """The Lease of all who serve these scheduler names: schedulers of other names run beside."""
-    names = sorted(configuration.profiles)
-    return LEASE if DEFAULT_SCHEDULER in names else "-".join((LEASE, *names)).lower()[:253]
 
 
 def identity() -> str:

@@ -23,6 +23,7 @@ from crds.names import DEFAULT_SCHEDULER
 from machinery.errors import ConfigurationError
 
 ALL = "*"
+LEASE = "stowage-controller"
 Where: TypeAlias = tuple[str | int, ...]
 """The path of a field in the file."""
 
@@ -265,3 +266,9 @@ def _chosen(
 def _known(name: str, registry: Registry, places: _Places, where: Where) -> None:
     if name not in registry:
         raise places.error(where, f"no plugin named {name}; known: {', '.join(registry.names)}")
+
+
+def lease_name(configuration: SchedulerConfiguration) -> str:
+    """The Lease of all who serve these scheduler names: schedulers of other names run beside."""
+    names = sorted(configuration.profiles)
+    return LEASE if DEFAULT_SCHEDULER in names else "-".join((LEASE, *names)).lower()[:253]

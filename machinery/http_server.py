@@ -39,6 +39,7 @@ class HttpServer:
 
     def __init__(self) -> None:
         self._routes: dict[str, dict[str, Handler]] = {}
+        self._otherwise: dict[str, Handler] = {}
         self._runner: web.AppRunner | None = None
         self._listener: asyncio.Server | None = None
         self._stopping = asyncio.Lock()
@@ -50,6 +51,10 @@ class HttpServer:
             raise ValueError(f"{method} {path} has a handler already")
         methods[method] = handler
 
+    def otherwise(self, prefix: str, handler: Handler) -> None:
+        """Answer whatever begins with that and has no route, by any method."""
+        self._otherwise[prefix] = handler
+
     def routes(self) -> dict[str, list[str]]:
         """The sorted paths of each method, as they were written."""
         listed: dict[str, list[str]] = {}
@@ -60,7 +65,9 @@ class HttpServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen; the port, which is a free one where 0 was asked for. Raises OSError."""
-        app = web.Application(client_max_size=BODY_LIMIT, middlewares=[_as_json, self._watched])
+        app = web.Application(
+            client_max_size=BODY_LIMIT, middlewares=[_as_json, self._watched, self._unrouted]
+        )
         for path, methods in self._routes.items():
             for method, handler in _with_head(methods).items():
                 answer = _adapted(f"{method} {path}", handler)
@@ -99,6 +106,21 @@ class HttpServer:
             return await handler(request)
         finally:
             door.ends(transport)
+
+    @web.middleware
+    async def _unrouted(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Who asks for a path without a route; a known path by a wrong method is another thing."""
+        try:
+            return await handler(request)
+        except web.HTTPNotFound:  # handlers raise none: it is the router's
+            for prefix, answer in self._otherwise.items():
+                if request.path.startswith(prefix):
+                    return await _adapted(f"{request.method} {prefix}", answer)(request)
+            raise
 
     async def stop(self) -> None:
         """Stop listening; requests under way get a few seconds.

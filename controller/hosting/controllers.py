@@ -8,11 +8,15 @@ after a fault. What a feature runs is begun and ended in the same way, under the
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from controller.framework.interface import Plugin
+from controller.hosting import fencing
 from controller.hosting.feature import Feature, Running, Term
+from controller.hosting.fencing import Tenure
 from controller.hosting.handle import once
 from machinery import logs
 from machinery.clock import Clock
@@ -22,6 +26,8 @@ LOG = logs.get(__name__)
 AGAIN_SECONDS = 10
 """What has failed is run again after that."""
 ALL = "*"
+Run: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Runs what has been begun, until cancelled."""
 
 
 class Controller(Protocol):
@@ -79,27 +85,51 @@ class Controllers:
     """
 
     def __init__(
-        self, features: Iterable[Feature], plugins: Iterable[Plugin], chosen: str = ALL
+        self,
+        features: Iterable[Feature],
+        plugins: Iterable[Plugin],
+        chosen: str = ALL,
+        *,
+        clock: Clock,
     ) -> None:
+        self._clock, self._tenure = clock, Tenure(clock=clock)
         theirs = [part for plugin in once(plugins) for part in _of_plugin(plugin)]
         parts = [*map(_of_feature, features), *theirs]
         runs = _choice(chosen, {part.plugin for part in parts})
         self._parts = [part for part in parts if runs(part.plugin)]
         self._skipped = [part for part in parts if not runs(part.plugin)]
 
-    def begin(self, term: Term) -> list[tuple[str, Running]]:
-        """What each has to do in this term, by name. One that raises has nothing to do in it."""
+    def run(self, plugin: str) -> bool:
+        """Whether the controllers of that plugin run here, as far as they were chosen."""
+        return all(part.plugin != plugin for part in self._skipped)
+
+    def begin(self, term: Term, forsake: Callable[[], None]) -> list[Run]:
+        """What each has to do in this term. One that raises has nothing to do in it.
+
+        `forsake` is called where one does not end with the term: see `Tenure.run`.
+        """
+        term = replace(term, check=partial(_checked, term.check))
         for part in self._skipped:
             LOG.info("the controller %s is skipped", part.name)
-        found: list[tuple[str, Running]] = []
+        found: list[Run] = []
         for part in self._parts:
             try:
                 running = part.lead(term)
             except Exception:
                 LOG.exception("the controller %s does nothing in this term", part.name)
             else:
-                found += [(part.name, running)] if running is not None else []
+                found += [partial(self._keep, part.name, running, forsake)] if running else []
         return found
+
+    async def _keep(self, name: str, running: Running, forsake: Callable[[], None]) -> None:
+        """Run it until cancelled, or until it ends by itself; again in a while after it raised."""
+        LOG.info("the controller %s runs", name)
+        while True:
+            try:
+                return await self._tenure.run(name, running.run, forsake)
+            except Exception:
+                LOG.exception("the controller %s failed, is run again in %d s", name, AGAIN_SECONDS)
+                await self._clock.sleep(AGAIN_SECONDS)
 
     def end(self) -> None:
         """The term is over, for each of them."""
@@ -110,15 +140,9 @@ class Controllers:
                 LOG.exception("the controller %s did not end its term", part.name)
 
 
-async def keep_running(name: str, running: Running, *, clock: Clock) -> None:
-    """Run it until cancelled, or until it ends by itself; again in a while after it raised."""
-    LOG.info("the controller %s runs", name)
-    while True:
-        try:
-            return await running.run()
-        except Exception:
-            LOG.exception("the controller %s failed, is run again in %d s", name, AGAIN_SECONDS)
-            await clock.sleep(AGAIN_SECONDS)
+def _checked(check: Callable[[], None]) -> None:
+    fencing.check()
+    check()
 
 
 def _of_feature(feature: Feature) -> _Part:

@@ -17,6 +17,7 @@ from controller.cache.snapshot import Fleet
 from controller.framework.events import Action
 from controller.framework.interface import Plugin
 from controller.framework.profile import SchedulerConfiguration
+from controller.hosting import fencing
 from machinery import metrics
 from machinery.clock import Clock, SystemClock
 from machinery.runtime.event_recorder import EventType, ObjectRef
@@ -84,7 +85,18 @@ class Handle(Protocol):
         ...
 
     def check(self) -> None:
-        """Raise LeaseLost where this instance leads no more: call it right before each write."""
+        """Raise LeaseLost where this instance leads no more: call it right before each write.
+
+        Also for what was begun in an earlier term and has not ended with it.
+        """
+        ...
+
+    def controls(self, plugin: str) -> bool:
+        """Whether the controllers of that plugin run where decisions are made.
+
+        --controller-plugins chooses. A plugin that cannot do without its own refuses at PreFilter
+        with the words of `switched_off`.
+        """
         ...
 
     def fleet(self) -> Fleet:
@@ -145,6 +157,7 @@ class PluginHandle:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._check = check
+        self._controls: Callable[[str], bool] = lambda _: True
         self.clock, self.holder = clock, holder
         self.client, self.recorder = client, recorder
         self.configuration = SchedulerConfiguration({})
@@ -161,9 +174,18 @@ class PluginHandle:
         every = (each for profile in profiles for each in profile.every_plugin())
         return {id(each): each for each in every}.values()
 
+    def choose(self, controls: Callable[[str], bool]) -> None:
+        """From now on it is known whose controllers run."""
+        self._controls = controls
+
     def check(self) -> None:
         """See `Handle`."""
+        fencing.check()
         self._check()
+
+    def controls(self, plugin: str) -> bool:
+        """See `Handle`."""
+        return self._controls(plugin)
 
     def fleet(self) -> Fleet:
         """See `Handle`."""
@@ -184,6 +206,14 @@ class PluginHandle:
         """See `Handle`."""
         if self._shared is not None:
             self._shared.announce(kind, key, action, old, new)
+
+
+def switched_off(plugin: str) -> str:
+    """Why a plugin whose controllers do not run lets nothing in."""
+    return (
+        f"the controller of plugin {plugin} is switched off: let --controller-plugins of "
+        "`stowage controller` choose it"
+    )
 
 
 def once(plugins: Iterable[Plugin]) -> Collection[Plugin]:

@@ -11,9 +11,10 @@ may do (SubjectAccessReview on the URL path behind `/stowage`, and the verb). Ev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, Protocol
 
-from controller.hosting.services import Service, as_json, failure
+from controller.hosting.services import PREFIX, Service, as_json, failure
 from controller.http.guard import Guard
 from machinery import logs, metrics
 from machinery.errors import TransportError
@@ -22,6 +23,8 @@ from machinery.http_server import HttpServer
 from machinery.types.metadata import Key
 
 SERVICES = "/apis/v1/__services__"
+NAMED = 100
+"""Characters that an error repeats of what was asked for."""
 
 
 class Insight(Protocol):
@@ -95,6 +98,7 @@ def install(
     ask("/apis/v1/diagnosis/:namespace/:plural/:name", endpoints.diagnosis)
     for service in services:
         ask(service.path, service.handler, service.method)
+    server.otherwise(f"{PREFIX}/", _guarded(_leaders_only(endpoints.unknown, insight), guard))
 
 
 class _Endpoints:
@@ -125,6 +129,14 @@ class _Endpoints:
             m: sorted(p for p in paths if p.startswith("/apis/")) for m, paths in routes.items()
         }
         return as_json(200, {method: paths for method, paths in listed.items() if paths})
+
+    async def unknown(self, request: Request) -> Response:
+        """A path below those of plugins that none of them serves."""
+        plugin = request.path.removeprefix(f"{PREFIX}/").partition("/")[0]
+        paths = chain.from_iterable(self._server.routes().values())
+        if any(path.startswith(f"{PREFIX}/{plugin}/") for path in paths):
+            return failure(404, f"plugin {plugin[:NAMED]} has no such endpoint; see {SERVICES}")
+        return failure(404, f"no plugin {plugin[:NAMED]} has endpoints; see {SERVICES}")
 
     async def cluster(self, request: Request) -> Response:
         name = request.params["name"]

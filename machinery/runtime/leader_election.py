@@ -126,6 +126,13 @@ class LeaderElector:
         if not self.leading:
             raise LeaseLost(f"{self.identity} does not hold the lease {self._name}")
 
+    def forsake(self) -> None:
+        """Lead no more, and leave the lease to run out instead of giving it up.
+
+        For whoever cannot say that nothing of this term is being written any more.
+        """
+        self._until = -math.inf
+
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Contend for the lease, and run `lead()` each time we hold it, until cancelled.
 

@@ -116,12 +116,18 @@ async def test_a_plugin_serves_its_endpoints_once_beside_ours(config: Path) -> N
         assert await ask(controller, f"{PRICES}/of/b") == (404, {"message": "no price of b"})
         put = await ask(controller, f"{PRICES}/of/a", method="PUT", body=b'{"a": 1}')
         assert put == (201, {"a": 1})
-        for path in (
-            f"{PRICES}/none",
-            "/apis/v1/plugins/Nobody/of/a",
-            "/apis/v1/plugins/Plain/of/a",
+        for path, says in (
+            (f"{PRICES}/none", "plugin Prices has no such endpoint"),
+            ("/apis/v1/plugins/Nobody/of/a", "no plugin Nobody has endpoints"),
+            ("/apis/v1/plugins/Plain/of/a", "no plugin Plain has endpoints"),
+            (f"/apis/v1/plugins/{'x' * 999}", f"no plugin {'x' * 100} has endpoints"),
+            ("/apis/v1/plugins//", "no plugin  has endpoints"),
         ):
-            assert await ask(controller, path) == (404, {"message": "Not Found"})
+            for method in ("GET", "DELETE"):
+                said = {"message": f"{says}; see /apis/v1/__services__"}
+                assert await ask(controller, path, method=method) == (404, said)
+        assert (await ask(controller, f"{PRICES}/of/a", method="DELETE"))[0] == 405
+        assert await ask(controller, "/apis/v1/plugin") == (404, {"message": "Not Found"})
         status, listed = await ask(controller, "/apis/v1/__services__")
     assert status == 200
     assert listed == {method: sorted(set(paths)) for method, paths in listed.items()}
@@ -165,7 +171,11 @@ async def test_only_the_leader_answers(config: Path) -> None:
     ):
         await stage.until(lambda: standby.port > 0)
         no = (503, {"message": "the instance is not leader"})
-        for path in (f"{PRICES}/of/a", "/apis/v1/plugins/ClusterResources/available/a"):
+        for path in (
+            f"{PRICES}/of/a",
+            "/apis/v1/plugins/ClusterResources/available/a",
+            "/apis/v1/plugins/Nobody/x",
+        ):
             assert await ask(standby, path) == no
 
 
@@ -203,10 +213,11 @@ async def test_the_guard_stands_before_them() -> None:
     )
     port = await server.start("127.0.0.1", 0)
     try:
-        status, body = await ask(port, "/apis/v1/plugins/Twice/told")
+        for path in ("/apis/v1/plugins/Twice/told", "/apis/v1/plugins/Nobody/x"):
+            said = {"message": f" may not GET {path}"}
+            assert await ask(port, path) == (403, said), "who may not ask learns nothing"
     finally:
         await server.stop()
-    assert (status, body) == (403, {"message": " may not GET /apis/v1/plugins/Twice/told"})
 
 
 class Twice:

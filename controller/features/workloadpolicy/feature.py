@@ -18,7 +18,7 @@ from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
 from controller.framework.events import Action
 from controller.hosting.arguments import Factory, Plain
 from controller.hosting.feature import Enabled, Term, Watch
-from controller.hosting.handle import Handle
+from controller.hosting.handle import Handle, switched_off
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
@@ -72,6 +72,11 @@ class WorkloadPolicies:
     def rest(self) -> None:
         """Write and claim no more."""
         self.quotas = None
+
+    def closed(self) -> str:
+        """Why no quota can be had here at all."""
+        running = self._handle is None or self._handle.controls(NAME)
+        return "" if running else switched_off(NAME)
 
     def epoch(self, unit: Unit) -> int | None:
         """See `Quotas.epoch`."""

@@ -121,6 +121,9 @@ class PolicyState:
 class Claims(Protocol):
     """Who takes the quota of decisions before they are written."""
 
+    def closed(self) -> str:
+        """Why none can be taken in this process at all; empty where it can."""
+
     def epoch(self, unit: Unit) -> int | None:
         """The claims that a decision of this moment stands on; None where it takes no quota."""
 
@@ -164,6 +167,8 @@ class WorkloadPolicy:
         if policy.fault:
             text = f"workload-policy {policy.name}: {policy.fault}"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_POLICY)
+        if self.claims is not None and (closed := self.claims.closed()):
+            return unschedulable(NAME, f"workload-policy {policy.name} takes no units: {closed}")
         units = dict(counts.units_of(key))
         state.data[NAME] = PolicyState(policy, policy.picks(unit.unit_labels), units, bound)
         return SUCCESS
@@ -310,7 +315,9 @@ class WorkloadPolicy:
         self, state: CycleState, unit: Unit, placements: Mapping[str, int]
     ) -> Status:
         """Take the quota; where somebody else was faster the Workload is decided anew."""
-        if self.claims is None or await self.claims.claim(unit, placements, state.data.get(_EPOCH)):
+        if self.claims is None or not unit.bound:
+            return SUCCESS
+        if await self.claims.claim(unit, placements, state.data.get(_EPOCH)):
             return SUCCESS
         return unschedulable(NAME)
 

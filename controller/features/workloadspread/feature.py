@@ -16,7 +16,7 @@ from controller.features.workloadspread.plugin import NAME
 from controller.features.workloadspread.plugin import WorkloadSpread as Plugin
 from controller.hosting.arguments import Factory
 from controller.hosting.feature import Enabled, Running, Term, Watch
-from controller.hosting.handle import Handle
+from controller.hosting.handle import Handle, switched_off
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
@@ -66,6 +66,11 @@ class WorkloadSpreads:
     def rest(self) -> None:
         """The term is over."""
         self.books = None
+
+    def closed(self) -> str:
+        """Why nothing can be noted here at all."""
+        running = self._handle is None or self._handle.controls(NAME)
+        return "" if running else switched_off(NAME)
 
     async def commit(self, spread: Spread, unit: Unit, placements: Mapping[str, int]) -> bool:
         """See `Books.commit`; nothing is granted to who does not lead."""

@@ -58,6 +58,10 @@ _EVENTS = (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.TAINTS),)
 class Commits(Protocol):
     """The books of the spreads: a share counts there before it is written."""
 
+    def closed(self) -> str:
+        """Why nothing can be noted in this process at all; empty where it can."""
+        ...
+
     async def commit(self, spread: Spread, unit: Unit, placements: Mapping[str, int]) -> bool:
         """Note the units that come and go; False where the Workload must be decided anew."""
         ...
@@ -109,6 +113,8 @@ class WorkloadSpread:
         if wrong := fault_of(spread, unit):
             text = f"workload-spread {spread.name}: {wrong}"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_SPREAD)
+        if self.books is not None and (closed := self.books.closed()):
+            return unschedulable(NAME, f"workload-spread {spread.name} takes no units: {closed}")
         state.data[NAME] = spread
         vary(state, patches.variants(spread, unit, partial(self._inside, spread, unit.replicas)))
         return SUCCESS
