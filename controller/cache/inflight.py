@@ -125,9 +125,14 @@ class Flights:
         return replace(both, cluster=cluster, load=load, units=units)
 
     def told(self, row: int, loads: Mapping[Load, int]) -> Flights:
-        """These on one cluster instead of what is told of it now, in as many entries at most."""
-        others = self._where(self.cluster != row)
-        return others.plus(entries(row, loads, len(self) - len(others)))
+        """These on one cluster, some of what is there now, in as many entries at most.
+
+        What was told apart stays so: put together anew, less could seem to take more.
+        """
+        others, before = self._where(self.cluster != row), self.on(row)
+        apart = [(row, load, n) for load, n in loads.items() if load in before]
+        rest = {load: n for load, n in loads.items() if load not in before}
+        return others.plus(apart + entries(row, rest, max(len(before) - len(apart), 1)))
 
     def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> Flights:
         """Without these, of a fleet of so many rows; what is not there cannot be taken away."""

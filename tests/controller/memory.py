@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, cast
 from controller.app import Controller, ControllerSettings
 from controller.config import default_profile
 from controller.framework.profile import Profile, SchedulerConfiguration
+from controller.hosting.feature import Feature
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.member_kubeconfig import Connection
@@ -108,11 +109,13 @@ class Stage:
         identity: str = "one",
         elect: bool = True,
         standby: bool = False,
+        features: Sequence[Feature] | None = None,
         **points: Any,
     ) -> AsyncIterator[Controller]:
         """A controller with these plugins at these points of the profile, from when it leads on.
 
-        Without `elect` it leads beside others; a `standby` is there from when it reads.
+        Without `elect` it leads beside others; a `standby` is there from when it reads. Without
+        `features` it has those that come with it.
         """
         made = replace(profile or default_profile(), **points)
         settings = ControllerSettings(
@@ -123,6 +126,7 @@ class Stage:
             cast("ApiClient", self.hub),
             clock=self.clock,
             configuration=SchedulerConfiguration({made.scheduler_name: made}, leader_elect=elect),
+            features=features,
         )
         async with self._running(controller, standby=standby):
             yield controller

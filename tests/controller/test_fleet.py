@@ -65,6 +65,7 @@ def facts(found: Fleet) -> dict[str, Any]:
                 for kind in ("allocatable", "requested")
             },
             "flying": found.flights.on(row),
+            "held": found.held(name),
             **{
                 kind: number(getattr(found, kind)[row].item())
                 for kind in (
@@ -87,6 +88,7 @@ class Changing(RuleBasedStateMachine):
         self.builder = FleetBuilder()
         self.clusters: dict[str, MemberCluster] = {}
         self.flying: dict[str, dict[Load, int]] = {}
+        self.held: dict[str, dict[Load, int]] = {}
         self.taken: list[tuple[Fleet, list[bytes]]] = []
 
     @rule(found=clusters())
@@ -108,10 +110,20 @@ class Changing(RuleBasedStateMachine):
         held = self.flying.setdefault(name, {})
         held[load] = held.get(load, 0) + units
 
+    @rule(name=st.sampled_from(NAMES), units=st.integers(-3, 5), cpu=st.integers(100, 140))
+    def hold(self, name: str, units: int, cpu: int) -> None:
+        load = Load.of({"cpu": cpu})
+        self.builder.hold(name, load, units)
+        held = self.held.setdefault(name, {})
+        held[load] = held.get(load, 0) + units
+
     @rule()
     def snapshot(self) -> None:
         found = self.builder.snapshot()
         anew = builder(self.clusters.values())
+        for name, loads in self.held.items():
+            for load, units in loads.items():
+                anew.hold(name, load, units)
         for name, held in self.flying.items():
             for load, units in held.items():
                 anew.assume(name, load, units)
