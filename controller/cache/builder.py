@@ -38,6 +38,7 @@ __all__ = [
     "NodeGroups",
     "narrowed",
     "with_cluster",
+    "with_clusters",
 ]
 
 
@@ -135,9 +136,20 @@ def with_cluster(fleet: Fleet, cluster: MemberCluster) -> Fleet:
 
     Raises KeyError for a cluster that is not in the fleet.
     """
-    row = fleet.row[cluster.metadata.name]
-    held = fleet.merged.get(cluster.metadata.name) or fleet.holds.on(row)
-    return _written(fleet, [(row, Row.of(cluster, fleet.flights.on(row), held))])
+    return with_clusters(fleet, [cluster])
+
+
+def with_clusters(fleet: Fleet, clusters: Iterable[MemberCluster]) -> Fleet:
+    """The same of several clusters: what it costs grows with their number, but for one copy."""
+    rows = [_row(fleet, cluster) for cluster in clusters]
+    return _written(fleet, rows) if rows else fleet
+
+
+def _row(fleet: Fleet, cluster: MemberCluster) -> tuple[int, Row]:
+    name = cluster.metadata.name
+    row = fleet.row[name]
+    held = fleet.merged.get(name) or fleet.holds.on(row)
+    return row, Row.of(cluster, fleet.flights.on(row), held)
 
 
 def narrowed(fleet: Fleet, names: Collection[str]) -> Fleet:

@@ -60,7 +60,7 @@ def obstacles(decision: Decision) -> list[Note]:
 
 def shortage_of(decision: Decision) -> Shortage:
     """The decision as plugins are told of it."""
-    unit, fleet, state = decision.unit, decision.fleet, decision.cycle_state
+    unit, fleet, state = decision.seen, decision.fleet, decision.cycle_state
     placed = decision.placements
     return Shortage(
         unit=unit,

@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from controller.explain import hooks
 from controller.explain.pending import obstacles
 from controller.explain.remedies import remedies
+from controller.framework.calling.deadline import limited
+from controller.framework.profile import PLUGIN_TIMEOUT
 from controller.scheduling.decision import FITS, Decision
 from machinery.clock import timestamp
 
 
 def record(decision: Decision) -> dict[str, Any]:
-    """The whole decision, ranked clusters first, then the refused by name."""
+    """The whole decision, ranked clusters first, then the refused by name.
+
+    Plugins that are asked for words have the time that a plugin has without a configuration.
+    """
+    with limited(PLUGIN_TIMEOUT):
+        return _record(decision)
+
+
+def _record(decision: Decision) -> dict[str, Any]:
     unit = decision.unit
     return {
         "namespace": unit.namespace,
@@ -32,6 +43,7 @@ def record(decision: Decision) -> dict[str, Any]:
             {"cluster": c, "replicas": n, "reasons": _why(decision, c)}
             for c, n in decision.placements.items()
         ],
+        "hooks": hooks.told(decision),
         "order": decision.assignment_order(),
         "clusters": [_cluster(decision, row) for row in _rows(decision)],
         "pendingReasons": [note.to_dict() for note in obstacles(decision)],

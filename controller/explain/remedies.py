@@ -106,7 +106,7 @@ def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     """More room: where nothing but the lack of it keeps units away."""
-    unit, fleet = decision.unit, decision.fleet
+    unit, fleet = decision.seen, decision.fleet
     tight = np.zeros(len(fleet), dtype=np.bool_)
     for plugin in blame.short:
         tight |= blame.alone(plugin)
@@ -142,7 +142,7 @@ def _said_of(plugin: TellsWhere, rows: Mask, shortage: Shortage) -> list[str]:
 
 def _lacking(decision: Decision, tight: Mask) -> list[str]:
     """The resources of which a tight cluster has too little, those of pods only if nothing else."""
-    unit = decision.unit
+    unit = decision.seen
     spare = max(needed(unit), 1)
     held = np.array([decision.placements.get(n, 0) for n in decision.fleet.names], dtype=np.int64)
     wanted = held + spare if _divided(unit) else np.full_like(held, spare)
@@ -201,7 +201,7 @@ def _only(row: int, blame: _Blame) -> Mask:
 
 def _fits(decision: Decision, *, only: str | None = None) -> Ints:
     """The room of each cluster, as the decision saw it."""
-    state, unit, fleet = decision.cycle_state, decision.unit, decision.fleet
+    state, unit, fleet = decision.cycle_state, decision.seen, decision.fleet
     if only is None:
         return room_of(state, unit, fleet)
     return room(unit, fleet, only=only, variants=variants_of(state))
@@ -210,7 +210,7 @@ def _fits(decision: Decision, *, only: str | None = None) -> Ints:
 def _asked(decision: Decision, resource: str) -> int:
     """What a unit asks for, the most of all clusters."""
     said = [each.request for each in variants_of(decision.cycle_state)]
-    return max(request.get(resource, 0) for request in (decision.unit.request, *said))
+    return max(request.get(resource, 0) for request in (decision.seen.request, *said))
 
 
 def _divided(unit: Unit) -> bool:

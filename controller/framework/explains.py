@@ -17,7 +17,7 @@ from controller.cache.columns import Ints, Mask
 from controller.cache.nodegroups import UNLIMITED
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
-from controller.framework.interface import Candidates, CycleState, Plugin
+from controller.framework.interface import Candidates, CycleState, Plugin, Seen
 from controller.framework.room import room, variants_of
 from controller.model.unit import Unit
 from controller.planner.plan import Plan
@@ -129,6 +129,15 @@ class Explains(Plugin, Protocol):
 
         Empty where that would not help by itself.
         """
+        ...
+
+
+@runtime_checkable
+class TellsChanges(Plugin, Protocol):
+    """A hook that has words of its own for what it changed; without, the two are compared."""
+
+    def changes(self, before: Seen, after: Seen) -> Sequence[str]:
+        """Sentences without a subject: `gave back 2 cpu of a reservation on member-a`."""
         ...
 
 

@@ -68,6 +68,15 @@ class CycleState:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What plugins see at one moment of a pass; `feasible` is None until clusters are filtered."""
+
+    unit: Unit
+    fleet: Fleet
+    feasible: Mask | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """Which clusters a filter refuses: one mask for each reason; the first that holds counts.
 
@@ -312,7 +321,7 @@ class FilterHook(Plugin, Protocol):
     ) -> tuple[Unit, Fleet, bool] | Status:
         """(unit, fleet, whether either was changed), or a refusal of the Workload.
 
-        Single clusters are refused by `state.refuse`.
+        A cluster alone is refused by `state.refuse`.
         """
         ...
 

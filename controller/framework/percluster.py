@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.cache.columns import Ints
+from controller.cache.builder import with_clusters
+from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.framework.interface import CycleState, Refused
@@ -33,6 +34,60 @@ class PerClusterFilter(ABC):
             if reason:
                 said.setdefault(reason, np.zeros(len(fleet), dtype=np.bool_))[row] = True
         return Refused([(mask, reason) for reason, mask in said.items()])
+
+
+class PerClusterFilterHook(ABC):
+    """A hook before Filter written for one cluster at a time: it changes a copy, or refuses it."""
+
+    name = ""
+
+    @abstractmethod
+    def before_filter_one(self, unit: Unit, cluster: MemberCluster) -> MemberCluster | str | None:
+        """A changed copy of the cluster, the reason why no new unit may go there, or None."""
+
+    def before_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index
+    ) -> tuple[Unit, Fleet, bool]:
+        """The loop over `before_filter_one`; only the changed clusters are read anew.
+
+        Raises TypeError or ValueError for an answer that is none of the three.
+        """
+        changed: list[MemberCluster] = []
+        for name, cluster in zip(fleet.names, fleet.clusters, strict=True):
+            answer = self.before_filter_one(unit, cluster)
+            if answer is None or answer is cluster:
+                continue
+            if isinstance(answer, str):
+                state.refuse(self.name, name, answer)
+                continue
+            if not isinstance(answer, MemberCluster):
+                raise TypeError(
+                    f"a copy of {name}, a reason or None is wanted, found {answer!r:.60}"
+                )
+            if answer.metadata.name != name:
+                raise ValueError(f"the copy of {name} is named {answer.metadata.name}")
+            changed.append(answer)
+        return unit, with_clusters(fleet, changed), bool(changed)
+
+
+class PerClusterScoreHook(ABC):
+    """A hook before Score written for one cluster at a time: it leaves single clusters out."""
+
+    name = ""
+
+    @abstractmethod
+    def leaves_out(self, unit: Unit, cluster: MemberCluster) -> bool:
+        """Whether this cluster shall take no new unit. Only asked of those that nothing refuses."""
+
+    def before_score(
+        self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index, feasible: Mask
+    ) -> tuple[Unit, Mask, bool]:
+        """The loop over `leaves_out`."""
+        rows = np.flatnonzero(feasible).tolist()
+        out = [row for row in rows if self.leaves_out(unit, fleet.clusters[row])]
+        left = feasible.copy()
+        left[out] = False
+        return unit, left, bool(out)
 
 
 class PerClusterScore(ABC):

@@ -30,6 +30,7 @@ from controller.framework.interface import (
     CycleState,
     Plugin,
     PreScore,
+    Seen,
     Unplaced,
 )
 from controller.framework.profile import Profile
@@ -38,7 +39,7 @@ from controller.framework.runtime import named, status_fields
 from controller.framework.status import Code, Status, unschedulable
 from controller.model.unit import Unit
 from controller.planner.reasons import no_reasons
-from controller.scheduling.decision import FITS, Change, Decision, Refusal, Seen
+from controller.scheduling.decision import FITS, Change, Decision, Refusal
 from controller.scheduling.division import assigned
 from controller.scheduling.outcome import of_assignment, of_refusal
 from crds.workload import WorkloadState

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from controller.cache.columns import Ints, Mask
 from controller.cache.snapshot import Fleet
-from controller.framework.interface import CycleState
+from controller.framework.interface import CycleState, Seen
 from controller.model.unit import Unit
 from controller.planner.reasons import (
     AssignmentOrder,
@@ -45,15 +45,6 @@ class Refusal:
     text: str
     reached: bool = False
     short: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What plugins see at one moment of a pass; `feasible` is None until clusters are filtered."""
-
-    unit: Unit
-    fleet: Fleet
-    feasible: Mask | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,8 @@ class Explanation:
 
     def _text(self, head: str, everything: bool) -> str:
         record, parts = self.record, [head]
+        if changed := words.hooks(record.get("hooks", ())):
+            parts.append("\n".join(changed))
         if record["clusters"]:
             parts.append(_table(record, everything=everything))
         parts += [part for part in (_pending(record), _helpful(record)) if part]

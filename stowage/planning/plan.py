@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from controller import catalogue, config
+from controller.explain import hooks
 from controller.explain.record import record
 from controller.framework.profile import Profile
 from controller.hosting.handle import Rehearsed
@@ -63,11 +64,12 @@ class Plan:
         return {"workloads": [each.to_dict() for each in self.planned]}
 
     def table(self) -> str:
-        """One row a Workload; below each that is not wholly placed, why."""
+        """One row a Workload; below it what hooks changed, and why it is not wholly placed."""
         head, *rows = output.table([_row(each) for each in self.planned], COLUMNS).splitlines()
         lines = [head]
         for row, each in zip(rows, self.planned, strict=True):
             lines.append(row)
+            lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
                 lines.append(f"  {each.decision.reason.value}: {each.decision.message}")
         return "\n".join(lines)

@@ -35,6 +35,11 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def hooks(told: Sequence[Mapping[str, str]]) -> list[str]:
+    """What hooks changed, one a line: `hook Anywhere took clusterSelector away`."""
+    return [f"hook {each['plugin']} {each['text']}" for each in told]
+
+
 def _cut(parts: Sequence[str], joint: str) -> str:
     if len(parts) <= SHOWN:
         return joint.join(parts)

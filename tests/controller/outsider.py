@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from controller.framework.interface import NOTHING_REFUSED, Refused
 from controller.framework.percluster import PerClusterFilter
 from controller.hosting.arguments import Args
 from controller.hosting.controllers import Controller
@@ -52,3 +55,25 @@ class Spared(PerClusterFilter):
     def controllers(self) -> Sequence[Controller]:
         """One that waits."""
         return [Watching()]
+
+
+class Stuck:
+    """A filter that does not answer about Workloads of some names, each in its own way."""
+
+    name = "Stuck"
+    ignored_during_execution = True
+
+    def __init__(self, _args: Any, _handle: Handle) -> None:
+        """It has no arguments."""
+
+    def filter(self, _state: Any, unit: Any, _fleet: Any, _bound: Any) -> Refused:
+        """Nothing is refused, where it comes to an answer."""
+        while unit.name == "spins":
+            pass
+        if unit.name == "sleeps":
+            time.sleep(600)
+        if unit.name == "reads":
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                ours.recv(1)
+        return NOTHING_REFUSED

@@ -10,19 +10,39 @@ import msgspec
 import numpy as np
 import pytest
 
+from controller import catalogue
 from controller.cache.builder import Fleet, Mask, with_cluster
-from controller.config import default_profile
+from controller.cache.placements import Index
+from controller.config import default_profile, parse
 from controller.explain.record import record
-from controller.framework.interface import CycleState, Unplaced
-from controller.framework.percluster import PerClusterFilter, PerClusterScore
+from controller.framework.interface import CycleState, Seen, Unplaced
+from controller.framework.percluster import (
+    PerClusterFilter,
+    PerClusterFilterHook,
+    PerClusterScore,
+    PerClusterScoreHook,
+)
 from controller.framework.profile import Profile
 from controller.framework.room import cap
 from controller.framework.status import SUCCESS, Code, Status, unschedulable
-from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.objects import MemberCluster, WorkloadAffinity
+from controller.model.unit import Unit, compile_unit
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason, WorkloadState
 
-from .make import cluster, decided, unit, verdicts
+from .make import (
+    CLUSTER,
+    NOW,
+    REQUIRED,
+    cluster,
+    decided,
+    fleet,
+    index,
+    unit,
+    verdicts,
+    workload,
+)
 
 SMALL = [{"count": 1, "free": {"cpu": "1", "memory": "8Gi", "pods": "9"}}]
 
@@ -236,6 +256,248 @@ def test_of_several_caps_the_least_holds_and_the_record_says_that_the_clusters_a
     ]
     assert (kind, number, text) == ("NoRoom", 2, "2 clusters: no room for more")
     assert decided(asked, cluster("a"), cluster("b")).scheduled
+
+
+def hooks_of(decision: Decision) -> list[str]:
+    return [f"{e['plugin']} before {e['phase']}: {e['text']}" for e in record(decision)["hooks"]]
+
+
+class NoAnti:
+    """Takes the anti-affinity away."""
+
+    name = "NoAnti"
+
+    def before_pre_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Any
+    ) -> tuple[Unit, bool]:
+        return replace(unit, anti_affinity=WorkloadAffinity()), True
+
+
+@pytest.mark.proves("E20")
+def test_a_hook_that_takes_the_anti_affinity_away_is_told_and_the_stored_object_stays() -> None:
+    rule = {REQUIRED: [{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": CLUSTER}]}
+    stored = workload(labels={"app": "x"}, workloadAntiAffinity=rule)
+    before, asked = msgspec.json.encode(stored), compile_unit(stored)
+    there = index((unit("one", labels={"app": "x"}), {"a": 1}))
+    assert not decided(asked, cluster("a"), bound=there).placements
+    made = profile(before_pre_filter=[NoAnti()])
+    decision = decided(asked, cluster("a"), bound=there, profile=made)
+    assert decision.placements == {"a": 2}
+    assert hooks_of(decision) == ["NoAnti before PreFilter: took workloadAntiAffinity away"]
+    assert msgspec.json.encode(stored) == before
+    assert asked == compile_unit(stored)
+
+
+@pytest.mark.proves("E21", "E23")
+def test_what_hooks_change_of_clusters_is_told_one_after_the_other() -> None:
+    hooks = [Roomier("a"), Roomier("b"), Roomier("a")]
+    clusters = [cluster(name, groups=SMALL) for name in "abc"]
+    world = fleet(*clusters)
+    decision = decide(world, unit(), Index(), profile(before_filter=hooks), NOW)
+    assert hooks_of(decision) == [
+        "Roomier before Filter: changed a: free cpu 1 → 3",
+        "Roomier before Filter: changed b: free cpu 1 → 3",
+        "Roomier before Filter: changed a: free cpu 3 → 5",
+    ]
+    assert [world.clusters[world.row[each.metadata.name]] for each in clusters] == clusters
+    assert world.groups.free["cpu"].tolist() == [1000] * 3
+
+
+@pytest.mark.proves("E23")
+def test_hooks_are_called_in_the_order_of_the_configuration() -> None:
+    called: list[str] = []
+
+    class Noting(More):
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+        def before_pre_filter(self, *about: Any) -> tuple[Unit, bool]:
+            called.append(f"{self.name} of {about[1].replicas}")
+            return super().before_pre_filter(*about)
+
+    registry = catalogue.registry()
+    for name in ("First", "Second"):
+        registry.with_plugin(name, lambda _args, _handle, name=name: Noting(name))
+    configured = parse(ORDERED, registry).profiles["stowage"]
+    decision = decided(unit(replicas=2), cluster("a"), profile=configured)
+    assert called == ["Second of 2", "First of 3"]
+    assert hooks_of(decision) == [
+        "Second before PreFilter: changed replicas 2 → 3",
+        "First before PreFilter: changed replicas 3 → 4",
+    ]
+
+
+ORDERED = """apiVersion: stowage.dev/v1alpha1
+kind: SchedulerConfiguration
+profiles:
+- plugins: {preFilterHook: {enabled: [{name: Second}, {name: First}]}}
+"""
+
+
+class Everywhere(More, Roomier, Without):
+    """In all three phases; it counts in which."""
+
+    name = "Everywhere"
+
+    def __init__(self) -> None:
+        More.__init__(self)
+        self._cluster = "a"
+
+
+@pytest.mark.proves("E22", "E24")
+def test_one_object_serves_all_phases_and_each_is_told() -> None:
+    hook = Everywhere()
+    points = {point: [hook] for point in ("before_pre_filter", "before_filter", "before_score")}
+    clusters = [cluster(name, groups=SMALL) for name in "ab"]
+    decision = decided(unit(replicas=1), *clusters, profile=profile(**points))
+    assert hooks_of(decision) == [
+        "Everywhere before PreFilter: changed replicas 1 → 2",
+        "Everywhere before Filter: changed a: free cpu 1 → 3",
+        "Everywhere before Score: took a out of the list",
+    ]
+    assert decision.placements == {"b": 2}
+
+
+@pytest.mark.proves("E23")
+def test_what_a_hook_changed_without_saying_so_is_not_seen() -> None:
+    class Secret(Everywhere):
+        def before_pre_filter(self, *about: Any) -> tuple[Unit, bool]:
+            return super().before_pre_filter(*about)[0], False
+
+        def before_filter(self, *about: Any) -> tuple[Unit, Fleet, bool]:
+            return (*super().before_filter(*about)[:2], False)
+
+        def before_score(self, *about: Any) -> tuple[Unit, Mask, bool]:
+            about[-1][:] = False
+            return (*super().before_score(*about)[:2], False)
+
+    points = {name: [Secret()] for name in ("before_pre_filter", "before_filter", "before_score")}
+    decision = decided(unit(replicas=1), cluster("a", groups=SMALL), profile=profile(**points))
+    assert decision.placements == {"a": 1}
+    assert hooks_of(decision) == []
+
+
+class Extra(PerClusterFilterHook):
+    """Two cpu more where it says so, and no clusters of another one's."""
+
+    name = "Extra"
+
+    def before_filter_one(self, unit: Unit, cluster: MemberCluster) -> MemberCluster | str | None:
+        match cluster.metadata.labels.get("extra"):
+            case "more":
+                (group,) = cluster.status.node_groups
+                larger = msgspec.structs.replace(group, free={**group.free, "cpu": "3"})
+                status = msgspec.structs.replace(cluster.status, node_groups=[larger])
+                return msgspec.structs.replace(cluster, status=status)
+            case "never":
+                return "kept for others"
+            case other:
+                return None if other is None else 7  # type: ignore[return-value] # that is the point
+
+
+@pytest.mark.proves("E21")
+def test_a_hook_may_be_written_for_one_cluster_at_a_time() -> None:
+    labels = {"a": "more", "b": "more", "c": "never"}
+    clusters = [
+        cluster(name, {"extra": labels[name]} if name in labels else {}, groups=SMALL)
+        for name in "abcd"
+    ]
+    made = profile(before_filter=[Extra()])
+    asked = unit(replicas=18, distribution="Divided")
+    decision = decided(asked, *clusters, profile=made)
+    assert decision.placements == {"a": 6, "b": 6, "d": 2}
+    assert verdicts(decision) == {"a": "", "b": "", "c": "kept for others", "d": ""}
+    assert decision.refused_by() == {"Extra"}
+    assert hooks_of(decision) == ["Extra before Filter: changed a and b: free cpu 1 → 3"]
+    stays = decided(unit(present={"c": 2}), *clusters, profile=made)
+    assert stays.placements == {"c": 2}, "what runs there stays"
+    wrong = decided(unit(), cluster("e", {"extra": "?"}), profile=made)
+    assert "a copy of e, a reason or None is wanted, found 7" in wrong.message
+
+
+class NoOdd(PerClusterScoreHook):
+    """No clusters of odd size."""
+
+    name = "NoOdd"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def leaves_out(self, unit: Unit, cluster: MemberCluster) -> bool:
+        self.asked.append(cluster.metadata.name)
+        return int(cluster.metadata.labels["size"]) % 2 == 1
+
+
+@pytest.mark.proves("E22")
+def test_a_score_hook_may_be_written_for_one_cluster_at_a_time() -> None:
+    hook, seen = NoOdd(), []
+
+    class Watching(Larger):
+        def pre_score(self, *about: Any) -> Status:
+            seen.extend(about[2].names[row] for row in np.flatnonzero(about[-1]))
+            return SUCCESS
+
+    scorer = Watching()
+    made = profile(
+        before_score=[hook], pre_score=[scorer], score=[scorer], weights={scorer.name: 1}
+    )
+    clusters = [cluster(f"c{size}", {"size": str(size)}) for size in (2, 3, 4)]
+    away = cluster("away", {"size": "5"}, ready=False)
+    decision = decided(unit(), *clusters, away, profile=made)
+    assert sorted(hook.asked) == ["c2", "c3", "c4"], "a refused one is none of its business"
+    assert sorted(seen) == ["c2", "c4"]
+    assert decision.placements == {"c4": 2}
+    assert hooks_of(decision) == ["NoOdd before Score: took c3 out of the list"]
+
+
+class Wordy(NoAnti):
+    """Says itself what it did, unless it cannot."""
+
+    name = "Wordy"
+    said: Any = ("forgot whom it avoids",)
+
+    def changes(self, before: Seen, after: Seen) -> Any:
+        assert before.unit.anti_affinity != after.unit.anti_affinity
+        if isinstance(self.said, Exception):
+            raise self.said
+        return self.said
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (("forgot whom it avoids",), "forgot whom it avoids"),
+        ((), "took workloadAntiAffinity away"),
+        (RuntimeError("no words"), "plugin Wordy failed at Changes: RuntimeError: no words"),
+        ("text", "plugin Wordy failed at Changes: gave 'text' where a sequence of texts is wanted"),
+    ],
+)
+def test_a_hook_may_have_words_of_its_own(said: Any, told: str) -> None:
+    rule = {REQUIRED: [{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": CLUSTER}]}
+    hook = Wordy()
+    hook.said = said
+    made = profile(before_pre_filter=[hook])
+    (found,) = hooks_of(decided(unit(workloadAntiAffinity=rule), cluster("a"), profile=made))
+    assert found.startswith(f"Wordy before PreFilter: {told}")
+
+
+def test_what_is_told_of_many_clusters_and_many_facts_is_bounded() -> None:
+    class Renewing(PerClusterFilterHook):
+        name = "Renewing"
+
+        def before_filter_one(self, unit: Unit, cluster: MemberCluster) -> MemberCluster:
+            number = int(cluster.metadata.name[1:])
+            labels = {f"l{n}": str(n) for n in range(number % 40)}
+            meta = msgspec.structs.replace(cluster.metadata, labels=labels)
+            return msgspec.structs.replace(cluster, metadata=meta)
+
+    clusters = [cluster(f"c{n}") for n in range(300)]
+    decision = decided(unit(), *clusters, profile=profile(before_filter=[Renewing()]))
+    told = hooks_of(decision)
+    assert len(told) == 21
+    assert max(map(len, told)) < 300
+    assert "label l0 none → 0" in " ".join(told)
 
 
 class Even(PerClusterFilter):

@@ -1,0 +1,247 @@
+"""What hooks changed in a pass, in words: found by comparing what was there before with after.
+
+Asked when somebody wants to know, never in a pass. A hook that knows better words for what it does
+says them itself (`TellsChanges`). Many clusters, and many facts, are counted and not listed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controller.cache.columns import Column, Ints, Mask
+from controller.cache.saturating import sums, times
+from controller.cache.snapshot import Fleet
+from controller.framework.calling import answers
+from controller.framework.calling.guard import PluginError, ask
+from controller.framework.explains import TellsChanges, either
+from controller.framework.interface import Seen
+from controller.model.objects import WorkloadSpec
+from controller.model.unit import Unit
+from controller.scheduling.decision import Change, Decision
+from machinery.types import quantities
+
+MOST_TEXTS = 20
+"""Sentences about one hook."""
+MOST_FACTS = 6
+"""Facts of a cluster in one sentence."""
+MOST_COMPARED = 200
+"""Changed clusters that are looked at one by one."""
+_WORD_LIMIT = 60
+_UNTOLD = frozenset(
+    {
+        *("constraints", "demand", "shape", "decided", "version", "uid", "created", "pod"),
+        *("bindings", "shown", "limits", "pod_selector"),
+    }
+)
+"""Fields of a unit that follow from others, or that nobody has written."""
+_PLAIN = ("ready", "cordoned", "deleting", "virtual", "cost", "latency", "reliability")
+_REQUEST = "request"
+_AMOUNTS = (_REQUEST, "free ", "set aside ", "allocatable ", "requested ")
+"""How facts begin that are amounts: one that is not there is 0."""
+_TEXTS = ("rules", "kinds", "provider", "version", "secret_namespace")
+
+
+def told(decision: Decision) -> list[dict[str, str]]:
+    """Each change as JSON values, in the order of the hooks: who, before which point, and what."""
+    return [
+        {"plugin": change.plugin, "phase": change.phase, "text": text}
+        for change in decision.changes
+        for text in _texts(change, decision.plugins.get(change.plugin))
+    ]
+
+
+def _texts(change: Change, hook: Any) -> Sequence[str]:
+    said: Sequence[str] = ()
+    if isinstance(hook, TellsChanges):
+        try:
+            said = ask(hook, "Changes", answers.texts, hook.changes, change.before, change.after)
+        except PluginError as e:
+            said = (str(e),)
+    found = list(said) or [*compared(change.before, change.after)]
+    rest = len(found) - MOST_TEXTS
+    return found if rest <= 0 else [*found[:MOST_TEXTS], f"changed {rest} things more"]
+
+
+def compared(before: Seen, after: Seen) -> Iterator[str]:
+    """Sentences without a subject: what became of the unit, the clusters, the list of them."""
+    if after.unit is not before.unit:
+        yield from _unit(before.unit, after.unit)
+    if after.fleet is not before.fleet:
+        yield from _fleet(before.fleet, after.fleet)
+    if before.feasible is not None and after.feasible is not None:
+        gone = np.flatnonzero(before.feasible & ~after.feasible).tolist()
+        if gone:
+            yield f"took {_named(after.fleet.names[row] for row in gone)} out of the list"
+
+
+def _unit(before: Unit, after: Unit) -> Iterator[str]:
+    for field in fields(before):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if field.name in _UNTOLD or old == new:
+            continue
+        name = _written(field.name)
+        if _nothing(new):
+            yield f"took {name} away"
+        elif isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield f"changed {_changes(_entries(name, old), _entries(name, new))}"
+        elif isinstance(old, str | int) and isinstance(new, str | int):
+            yield f"changed {name} {_word(old)} → {_word(new)}"
+        else:
+            yield f"set {name}" if _nothing(old) else f"changed {name}"
+
+
+def _written(name: str) -> str:
+    """What a field of a unit is called in the spec of its Workload."""
+    written = {f.name: f.encode_name for f in msgspec.structs.fields(WorkloadSpec)}
+    found = [
+        encoded
+        for spec, encoded in written.items()
+        if spec in (name, f"workload_{name}") or spec.startswith(f"{name}_")
+    ]
+    found += [encoded for spec, encoded in written.items() if spec.endswith(f"_{name}")]
+    first, *rest = name.split("_")
+    return found[0] if found else "".join((first, *(part.title() for part in rest)))
+
+
+def _nothing(value: Any) -> bool:
+    """Whether a field says nothing: no value, no entries, or those of an empty object."""
+    if isinstance(value, msgspec.Struct):
+        return all(_nothing(getattr(value, name)) for name in value.__struct_fields__)
+    return value is None or (not isinstance(value, int) and len(value) == 0)
+
+
+def _fleet(before: Fleet, after: Fleet) -> Iterator[str]:
+    """What became of clusters; those of which the same is to be said, in one sentence."""
+    gone = [name for name in before.names if name not in after.row]
+    if gone:
+        yield f"left out {_named(gone)}"
+    if new := [name for name in after.names if name not in before.row]:
+        yield f"brought in {_named(new)}"
+    names = [name for name in before.names if name in after.row]
+    old, now = _Rows(before, names), _Rows(after, names)
+    found: dict[str, list[str]] = {}
+    rows = np.flatnonzero(_different(old, now)).tolist()
+    for place in rows[:MOST_COMPARED]:
+        text = _changes(old.facts(place), now.facts(place)) or "its nodes"
+        found.setdefault(text, []).append(names[place])
+    for text, those in found.items():
+        yield f"changed {_named(those)}: {text}"
+    if len(rows) > MOST_COMPARED:
+        yield f"changed {len(rows) - MOST_COMPARED} clusters more"
+
+
+class _Rows:
+    """The rows of some clusters of a fleet, column by column, in the order of their names."""
+
+    def __init__(self, fleet: Fleet, names: Sequence[str]) -> None:
+        self.objects = [fleet.clusters[fleet.row[name]] for name in names]
+        self.columns: dict[str, Any] = {
+            **{name: getattr(fleet, name) for name in _PLAIN},
+            **{_spaced(name): getattr(fleet, name) for name in _TEXTS},
+            **{f"label {key}": column for key, column in fleet.labels.items()},
+            **{f"taint {_tainted(taint)}": column for taint, column in fleet.taints.items()},
+        }
+        self.amounts: dict[str, tuple[str, Ints]] = {}
+        groups = fleet.groups
+        for resource, free in groups.free.items():
+            room = sums(groups.cluster, times(free, groups.count), len(fleet))
+            self.amounts[f"free {resource}"] = (resource, room)
+            self.amounts[f"set aside {resource}"] = (resource, fleet.coming(resource))
+        for name in ("allocatable", "requested"):
+            for resource, column in getattr(fleet, name).items():
+                self.amounts[f"{name} {resource}"] = (resource, column)
+        self._rows = np.array([fleet.row[name] for name in names], dtype=np.int64)
+
+    def values(self, name: str) -> Any:
+        """One fact of all of them, to be compared; None where no cluster has it."""
+        if name in self.amounts:
+            return self.amounts[name][1][self._rows]
+        column = self.columns.get(name)
+        if not isinstance(column, Column):
+            return None if column is None else column[self._rows]
+        values = np.array(column.vocabulary.values, dtype=object)
+        return values[column.codes[self._rows]]
+
+    def facts(self, place: int) -> dict[str, str]:
+        """All that is known of one of them, in words; what it has not is left out."""
+        row = int(self._rows[place])
+        found: dict[str, str] = {}
+        for name, column in self.columns.items():
+            if isinstance(column, Column):
+                value: Any = column.vocabulary.values[int(column.codes[row])]
+            else:
+                value = column[row].item()
+            if value is not None and not (isinstance(value, float) and math.isnan(value)):
+                found[name] = _word(value)
+        for name, (resource, amounts) in self.amounts.items():
+            found[name] = quantities.render(resource, int(amounts[row]))
+        return found
+
+
+def _different(old: _Rows, now: _Rows) -> Mask:
+    """Where any fact of a cluster is another one, or the object that it was read from."""
+    mask = np.array(
+        [a is not b for a, b in zip(old.objects, now.objects, strict=True)], dtype=np.bool_
+    )
+    for name in {*old.columns, *now.columns, *old.amounts, *now.amounts}:
+        a, b = old.values(name), now.values(name)
+        if a is None or b is None:
+            there = a if b is None else b
+            mask |= np.array([value not in (None, False, 0) for value in there], dtype=np.bool_)
+        elif a.dtype.kind == "f":
+            mask |= (a != b) & ~(np.isnan(a) & np.isnan(b))
+        else:
+            mask |= a != b
+    return mask
+
+
+def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """`free cpu 2 → 4, label tier gold → none`: what is not there any more, or was not, is none."""
+    found = []
+    for name in dict.fromkeys((*old, *new)):
+        was, now = old.get(name, ""), new.get(name, "")
+        was, now = was or _absent(name, now), now or _absent(name, was)
+        if was != now:
+            found.append(f"{name} {was} → {now}")
+    rest = len(found) - MOST_FACTS
+    return ", ".join(found if rest <= 0 else [*found[:MOST_FACTS], f"{rest} facts more"])
+
+
+def _entries(name: str, found: Mapping[str, Any]) -> dict[str, str]:
+    """The entries of a unit's field, in words."""
+    if name == _REQUEST:
+        return {f"{name} {key}": quantities.render(key, n) for key, n in sorted(found.items())}
+    return {f"{name} {key}": _word(value) for key, value in sorted(found.items())}
+
+
+def _absent(name: str, other: str) -> str:
+    """What stands for a fact that is not there, beside what it is elsewhere."""
+    if other in ("yes", "no"):
+        return "no"
+    return "0" if name.startswith(_AMOUNTS) else "none"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value).replace("\n", " ") or '""'
+    return text if len(text) <= _WORD_LIMIT else f"{text[: _WORD_LIMIT - 1]}…"
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _tainted(taint: Any) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+def _named(names: Iterator[str] | Sequence[str]) -> str:
+    return either(sorted(names), "and")
