@@ -19,8 +19,7 @@ from controller.cache.saturating import sums, times
 from controller.cache.snapshot import Fleet
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
-from controller.framework.explains import TellsChanges, either
-from controller.framework.interface import Seen
+from controller.framework.explains import Seen, TellsChanges, either
 from controller.model.objects import WorkloadSpec
 from controller.model.unit import Unit
 from controller.scheduling.decision import Change, Decision

@@ -17,7 +17,7 @@ from controller.cache.columns import Ints, Mask
 from controller.cache.nodegroups import UNLIMITED
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
-from controller.framework.interface import Candidates, CycleState, Plugin, Seen
+from controller.framework.interface import Candidates, CycleState, Plugin
 from controller.framework.room import room, variants_of
 from controller.model.unit import Unit
 from controller.planner.plan import Plan
@@ -130,6 +130,15 @@ class Explains(Plugin, Protocol):
         Empty where that would not help by itself.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What plugins see at one moment of a pass; `feasible` is None until clusters are filtered."""
+
+    unit: Unit
+    fleet: Fleet
+    feasible: Mask | None = None
 
 
 @runtime_checkable

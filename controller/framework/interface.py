@@ -68,15 +68,6 @@ class CycleState:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What plugins see at one moment of a pass; `feasible` is None until clusters are filtered."""
-
-    unit: Unit
-    fleet: Fleet
-    feasible: Mask | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
     """Which clusters a filter refuses: one mask for each reason; the first that holds counts.
 

@@ -24,13 +24,13 @@ from controller.cache.snapshot import Fleet
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask, failed
+from controller.framework.explains import Seen
 from controller.framework.interface import (
     Assignment,
     Candidates,
     CycleState,
     Plugin,
     PreScore,
-    Seen,
     Unplaced,
 )
 from controller.framework.profile import Profile

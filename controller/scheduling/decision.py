@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from controller.cache.columns import Ints, Mask
 from controller.cache.snapshot import Fleet
-from controller.framework.interface import CycleState, Seen
+from controller.framework.explains import Seen
+from controller.framework.interface import CycleState
 from controller.model.unit import Unit
 from controller.planner.reasons import (
     AssignmentOrder,

@@ -15,7 +15,8 @@ from controller.cache.builder import Fleet, Mask, with_cluster
 from controller.cache.placements import Index
 from controller.config import default_profile, parse
 from controller.explain.record import record
-from controller.framework.interface import CycleState, Seen, Unplaced
+from controller.framework.explains import Seen
+from controller.framework.interface import CycleState, Unplaced
 from controller.framework.percluster import (
     PerClusterFilter,
     PerClusterFilterHook,
