@@ -163,20 +163,27 @@ def _register(cluster: Cluster, name: str, region: str) -> None:
 
 
 @pytest.fixture
-async def log(env: Environment, hub: Cluster, tmp_path: Path) -> Iterator[Path]:
-    """A controller at work as the service account, with the example's file; its log."""
+async def replicas(env: Environment, hub: Cluster, tmp_path: Path) -> Iterator[list[Process]]:
+    """A controller that leads and a standby, as the service account, with the example's file."""
     kubeconfig = await accounts.kubeconfig(hub, "controller", tmp_path)
     command = [env.program("stowage"), "controller", "--http-port=0", CONFIG]
-    process = Process("controller", [*command, f"--kubeconfig={kubeconfig}"], tmp_path / "log")
-    process.start(detached=False)
+    command.append(f"--kubeconfig={kubeconfig}")
+    started: list[Process] = []
     try:
-        yield process.log
+        for name in ("first", "second"):
+            started.append(Process(name, command, tmp_path / f"{name}.log"))
+            started[-1].start(detached=False)
+            listening(started[-1].log)
+            hold_on(lambda: RUNS in started[0].log.read_text())
+        yield started
     finally:
-        process.end()
+        for process in started:
+            process.end()
 
 
 @pytest.mark.proves("E1", "E5", "E6", "E12")
-def test_it_lives_in_a_controller(env: Environment, hub: Cluster, log: Path) -> None:
+def test_it_lives_in_a_controller(env: Environment, hub: Cluster, replicas: list[Process]) -> None:
+    log, standby = (process.log for process in replicas)
     base = f"http://127.0.0.1:{listening(log)}"
 
     def grams() -> dict[str, str | None]:
@@ -210,9 +217,28 @@ def test_it_lives_in_a_controller(env: Environment, hub: Cluster, log: Path) -> 
     # What it waits for.
     hub.kubectl("label", "membercluster", "berlin", f"{GRAMS}=20", "--overwrite")
     hold_on(lambda: _status(hub).get("placements") == [{"cluster": "berlin", "replicas": 2}])
-    text = log.read_text()
-    assert text.count(RUNS) == 1
-    assert "orbidden" not in text
+    # Its controller runs in one replica, and in the other one when that leads.
+    assert (log.read_text().count(RUNS), standby.read_text().count(RUNS)) == (1, 0)
+    _get(f"http://127.0.0.1:{listening(standby)}/apis/v1/plugins/Carbon/clusters", code=503)
+    cleaner = json.dumps({"data": {"fr": "50"}})
+    where = ("-n", SYSTEM_NAMESPACE, "--type=merge", f"--patch={cleaner}")
+    hub.kubectl("patch", "configmap", "carbon-intensity", *where)
+    replicas[0].end()
+    hold_on(lambda: grams()["paris"] == "50", what=lambda: standby.read_text()[-2000:])
+    assert (log.read_text().count(RUNS), standby.read_text().count(RUNS)) == (1, 1)
+    assert "orbidden" not in log.read_text() + standby.read_text()
+
+
+def test_the_deployment_of_a_hub_takes_the_configuration(hub: Cluster) -> None:
+    where, name = ("-n", SYSTEM_NAMESPACE), "stowage-controller"
+    before = json.loads(hub.kubectl(*where, "get", "deployment", name, "-o", "json"))
+    patch = f"--patch-file={EXAMPLE / 'controller-patch.yaml'}"
+    hub.kubectl(*where, "patch", "deployment", name, patch)
+    after = json.loads(hub.kubectl(*where, "get", "deployment", name, "-o", "json"))
+    args = [each["spec"]["template"]["spec"]["containers"][0]["args"] for each in (before, after)]
+    assert args[1] == [*args[0], "--config=/etc/stowage/scheduler.yaml"]
+    (mount,) = after["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    assert mount["mountPath"] == "/etc/stowage"
 
 
 def _merge(metadata: dict[str, Any]) -> tuple[str, str]:
