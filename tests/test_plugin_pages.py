@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -135,7 +135,7 @@ def run(text: str) -> dict[str, Any]:
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
     assert blocks
     for number, block in enumerate(blocks):
-        exec(compile(block, f"block {number}", "exec"), namespace)
+        exec(compile(block, f"block {number}", "exec", dont_inherit=True), namespace)
     return namespace
 
 
@@ -171,6 +171,14 @@ def test_its_hooks_change_what_the_others_see(start: dict[str, Any]) -> None:
     }
     assert decided(asked, *clusters, **hooks).placements == {"member-1": 2}
     assert decided(asked, cluster("other"), **hooks).placements == {"other": 2}
+
+
+def test_its_events_are_what_the_framework_takes(start: dict[str, Any]) -> None:
+    (event,) = start["events_to_register"](None)
+    assert event.about(unit(labels={"pool": "a"})) == ("shop", "a")
+    few, many = (SimpleNamespace(spec=SimpleNamespace(seats=seats)) for seats in (1, 2))
+    assert event.hint(unit(), few, many) is True
+    assert event.hint(unit(), many, few) is False
 
 
 async def test_its_endpoint_answers_and_its_controller_is_one(start: dict[str, Any]) -> None:
