@@ -117,22 +117,47 @@ class Flights:
         """These and those as one: units of one load on one cluster are one entry."""
         if not len(other) or not len(self):
             return self if len(self) else other
-        both = self._beside(other)
+        few, many = sorted((self, other), key=lambda each: len(each.codes))
+        both = many._beside(few)  # noqa: SLF001 - one class
         place = both.cluster * len(both.codes) + both.load
         found, entry = np.unique(place, return_inverse=True)
         units = np.minimum(sums(entry, both.units, len(found)), MOST_FLYING)
         cluster, load = np.divmod(found, len(both.codes))
         return replace(both, cluster=cluster, load=load, units=units)
 
-    def told(self, row: int, loads: Mapping[Load, int]) -> Flights:
-        """These on one cluster, some of what is there now, in as many entries at most.
+    def releasing(
+        self,
+        others: Sequence[tuple[int, Load, int]],
+        whole: Mapping[int, Mapping[Load, int]],
+        rows: int,
+    ) -> Flights:
+        """As `less`; `whole` is all that is left on each row where some of it is put together.
 
         What was told apart stays so: put together anew, less could seem to take more.
         """
-        others, before = self._where(self.cluster != row), self.on(row)
-        apart = [(row, load, n) for load, n in loads.items() if load in before]
-        rest = {load: n for load, n in loads.items() if load not in before}
-        return others.plus(apart + entries(row, rest, max(len(before) - len(apart), 1)))
+        left = self.less(others, rows)
+        if not whole:
+            return left
+        apart = self._by_row(whole)
+        touched = {row for row, load, _ in others if row in whole and load not in apart[row]}
+        fresh = [
+            entry
+            for row in touched
+            for entry in entries(
+                row, {load: n for load, n in whole[row].items() if load not in apart[row]}, 1
+            )
+        ]
+        merged = left.place[left.load] == _EVERYWHERE
+        return left._where(~merged | ~np.isin(left.cluster, list(touched))).plus(fresh)  # noqa: SLF001 - one class
+
+    def _by_row(self, rows: Iterable[int]) -> dict[int, set[Load]]:
+        """The loads that are told on these rows."""
+        found: dict[int, set[Load]] = {row: set() for row in rows}
+        loads = list(self.codes)
+        at = np.flatnonzero(np.isin(self.cluster, list(found)))
+        for row, load in zip(self.cluster[at].tolist(), self.load[at].tolist(), strict=True):
+            found[row].add(loads[load])
+        return found
 
     def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> Flights:
         """Without these, of a fleet of so many rows; what is not there cannot be taken away."""

@@ -152,18 +152,17 @@ class Fleet:
 
     def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Fleet:
         """A copy that holds less, by the cluster's name; never less than nothing of a load."""
-        holds, merged = self.holds, dict(self.merged)
-        plain: list[tuple[int, Load, int]] = []
+        told: list[tuple[int, Load, int]] = []
+        whole: dict[int, Mapping[Load, int]] = {}
+        merged = dict(self.merged)
         for name, loads in entries.items():
             row = self.row.get(name)
             if row is None:
                 continue
+            told += ((row, load, n) for load, n in loads.items())
             if name in merged:
-                merged[name] = less(merged[name], loads)
-                holds = holds.told(row, merged[name])
-            else:
-                plain += ((row, load, n) for load, n in loads.items())
-        return replace(self, holds=holds.less(plain, len(self)) if plain else holds, merged=merged)
+                merged[name] = whole[row] = less(merged[name], loads)
+        return replace(self, holds=self.holds.releasing(told, whole, len(self)), merged=merged)
 
     def held(self, name: str) -> Mapping[Load, int]:
         """What is held on a cluster, by load."""
