@@ -71,6 +71,8 @@ class Explanation:
 
     def _text(self, head: str, everything: bool) -> str:
         record, parts = self.record, [head]
+        if rooms := words.inside(record.get("reservations", ()), record["namespace"]):
+            parts[0] += f"\n{rooms}"
         if changed := words.hooks(record.get("hooks", ())):
             parts.append("\n".join(changed))
         if record["clusters"]:
@@ -123,7 +125,7 @@ def planned(about: Reference, files: Sequence[str], where: plan.Where) -> Explan
     made, key = plan.make(files, where, clock=SystemClock()), about.key(where.namespace)
     for each in made.planned:
         if each.decision.unit.key == key:
-            found = told(record(each.decision), each.kind)
+            found = plan.recorded(each.decision, each.kind)
             return Explanation(found, ("This is a plan: nothing is applied.",))
     raise ConfigurationError(f"the plan of these files decides nothing of {titled(key)}")
 

@@ -49,7 +49,18 @@ class Planned:
     def to_dict(self) -> dict[str, Any]:
         """The record of the decision, and `present`, the shares as they are."""
         present = [{"cluster": c, "replicas": n} for c, n in self.before.items()]
-        return {**told(record(self.decision), self.kind), "present": present}
+        return {**recorded(self.decision, self.kind), "present": present}
+
+
+def recorded(decision: Decision, kind: str) -> dict[str, Any]:
+    """The record of a decision about an object of that kind, with the Reservations it is inside."""
+    return {**told(record(decision), kind), "reservations": inside(decision)}
+
+
+def inside(decision: Decision) -> list[dict[str, Any]]:
+    """The units that would be inside of Reservations, as the Workload's status would say."""
+    shares: list[dict[str, Any]] = decision.fields.get("reservations") or []
+    return shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +75,13 @@ class Plan:
         return {"workloads": [each.to_dict() for each in self.planned]}
 
     def table(self) -> str:
-        """One row a Workload; below it what hooks changed, and why it is not wholly placed."""
+        """One row a Workload; below it what hooks changed, whose room it is in, why it waits."""
         head, *rows = output.table([_row(each) for each in self.planned], COLUMNS).splitlines()
         lines = [head]
         for row, each in zip(rows, self.planned, strict=True):
             lines.append(row)
+            if rooms := words.inside(inside(each.decision), each.decision.unit.namespace):
+                lines.append(f"  {rooms}")
             lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
                 lines.append(f"  {each.decision.reason.value}: {each.decision.message}")

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeAlias
+
+import msgspec
 
 from controller import catalogue
 from controller.cache.cache import World, known
@@ -18,7 +20,7 @@ from controller.framework import runtime
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.hosting.feature import placed_kinds, told_of_placed
 from controller.hosting.handle import Rehearsed
-from controller.model.objects import MemberCluster, Workload
+from controller.model.objects import MemberCluster, ReservedShare, Workload
 from controller.model.unit import Unit
 from controller.scheduling.batch import Others, decide_set
 from controller.scheduling.decision import Decision
@@ -28,6 +30,8 @@ from machinery.api.resources import WORKLOADS
 from machinery.types.metadata import Key, Object
 
 LOG = logs.get(__name__)
+
+_Inside: TypeAlias = tuple[ReservedShare, ...]
 
 
 class Rehearsal:
@@ -162,6 +166,8 @@ class Rehearsal:
         decided = unit.decided
         if decision.scheduled or not (same and decision.placements):
             decided = (unit.constraints, unit.demand, unit.shape)
-        after = replace(unit, present=dict(decision.placements), decided=decided)
+        inside = msgspec.convert(decision.fields.get("reservations") or (), _Inside)
+        present = dict(decision.placements)
+        after = replace(unit, present=present, decided=decided, reservations=inside)
         self._units[key] = after if same else replace(after, shown={})  # told of other shares
         self._world.assume(self._units[key], decision.placements)

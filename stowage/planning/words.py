@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 SHOWN = 6
 """Clusters that one cell names; of more it tells the number."""
@@ -28,6 +29,19 @@ def change(before: Mapping[str, int], after: Mapping[str, int]) -> str:
         elif old != new:
             moved.append(f"{cluster} {old} → {new}")
     return _cut(moved, ", ")
+
+
+def inside(shares: Iterable[Mapping[str, Any]], namespace: str) -> str:
+    """`2 units inside rsv/launch, 1 unit inside stowage-system/rsv/pool`; empty for none.
+
+    `shares` are those of `status.reservations`, of a Workload in that namespace.
+    """
+    units: dict[str, int] = {}
+    for share in shares:
+        where = "" if share["namespace"] == namespace else f"{share['namespace']}/"
+        name = f"{where}rsv/{share['name']}"
+        units[name] = units.get(name, 0) + share["replicas"]
+    return _cut([f"{count(n, 'unit')} inside {name}" for name, n in units.items()], ", ")
 
 
 def count(number: int, what: str) -> str:

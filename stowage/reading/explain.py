@@ -18,13 +18,14 @@ import msgspec
 
 from controller.model.why import RuleCount, ShareSteps, Why, of_status
 from controller.planner.reasons import title_in_words
+from machinery.api.resources import RESERVATIONS
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.planning.kinds import Reference, titled
-from stowage.planning.words import count
-from stowage.reading import words
+from stowage.planning.words import count, inside
+from stowage.reading import rooms, words
 from stowage.reading.history import stored
 
 if TYPE_CHECKING:
@@ -54,16 +55,15 @@ def show(asked: Asked, *, form: str, everything: bool) -> None:
     Whatever happens to the second part, the first one is printed.
     """
     found = stored(asked.hub, asked.namespace, asked.about)
-    status = found.get("status") or {}
     if form == "table":
-        say(text(asked, status, everything=everything))
+        say(text(asked, found, everything=everything))
     now, fault = _now(asked)
     remark = f"what would be decided now is not told: {fault}"
     if form != "table":
         about = asked.about
         head = {"namespace": asked.namespace, "name": about.name, "kind": about.resource.kind}
         told = now.to_dict() if now else {**head, "remarks": [remark]}
-        output.show({**told, "recorded": recorded(status)}, form, text="")
+        output.show({**told, "recorded": recorded(asked.about, found)}, form, text="")
     elif now is not None:
         say("\n" + now.beside(everything=everything))
     if fault is not None and not isinstance(fault, _NO_FAILURE):
@@ -83,8 +83,9 @@ def _now(asked: Asked) -> tuple[Explanation | None, StowageError | None]:
         return None, e
 
 
-def recorded(status: Mapping[str, Any]) -> dict[str, Any]:
+def recorded(about: Reference, found: Mapping[str, Any]) -> dict[str, Any]:
     """What the status keeps, for programs."""
+    status = found.get("status") or {}
     why, keys = of_status(status), ("state", "desired", "assigned", "pending")
     steps = {each.cluster: msgspec.to_builtins(each.steps) for each in why.reasons}
     return {
@@ -96,21 +97,38 @@ def recorded(status: Mapping[str, Any]) -> dict[str, Any]:
             for share in status.get("placements") or []
         ],
         "reasonCounts": msgspec.to_builtins(why.reason_counts),
+        **_room(about, found),
     }
 
 
-def text(asked: Asked, status: Mapping[str, Any], *, everything: bool) -> str:
-    """The head, and why each share is what it is."""
-    name = titled(asked.about.key(asked.namespace))
-    if status.get("desired") is None and not status.get("placements"):
-        return f"{name}: not decided yet"
+def _room(about: Reference, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a Reservation what it holds, of others the Reservations that they are inside of."""
+    if about.resource == RESERVATIONS:
+        return {"reservation": rooms.recorded(found)}
+    return {"reservations": (found.get("status") or {}).get("reservations") or []}
+
+
+def text(asked: Asked, found: Mapping[str, Any], *, everything: bool) -> str:
+    """The head, what it has to do with Reservations, and why each share is what it is."""
+    status = found.get("status") or {}
     shares = {each["cluster"]: each["replicas"] for each in status.get("placements") or []}
+    parts = [f"{titled(asked.about.key(asked.namespace))}: {_head(status, shares)}"]
+    if asked.about.resource == RESERVATIONS:
+        parts.append(rooms.text(found, datetime.now(UTC), everything=everything))
+    elif whose := inside(status.get("reservations") or (), asked.namespace):
+        parts[0] += f"\n{whose}"
+    if shares:
+        parts.append(_table(of_status(status), shares, everything=everything))
+    return "\n\n".join(parts)
+
+
+def _head(status: Mapping[str, Any], shares: Mapping[str, int]) -> str:
     desired, assigned = status.get("desired"), words.units(shares)
+    if desired is None and not shares:
+        return "not decided yet"
     of = f" of {count(desired, 'unit')}" if desired is not None else " units"
     waiting = f", {status['pending']} pending" if status.get("pending") else ""
-    head = f"{name}: {assigned}{of} placed{waiting} ({_reason(status) or 'by somebody else'})"
-    table = _table(of_status(status), shares, everything=everything)
-    return f"{head}\n\n{table}" if shares else head
+    return f"{assigned}{of} placed{waiting} ({_reason(status) or 'by somebody else'})"
 
 
 def _reason(status: Mapping[str, Any]) -> str:
