@@ -21,8 +21,8 @@ Place: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]
 class Load:
     """What one unit asks for, and where it may lie: no `place` means everywhere.
 
-    `ports` are the codes of the host ports of `request`; `resources` are the rest of its names,
-    which a cluster must offer.
+    `ports` are the codes of its host ports, those in `request` among them; `resources` are the
+    other names there, which a cluster must offer.
     """
 
     request: tuple[tuple[str, int], ...]
@@ -33,8 +33,11 @@ class Load:
 
     def __post_init__(self) -> None:
         """Compute it once: a Workload on ten thousand clusters is looked up on each of them."""
-        names = (name for name, _ in self.request if not name.startswith(hostports.PREFIX))
-        object.__setattr__(self, "resources", frozenset(names))
+        names = frozenset(name for name, _ in self.request)
+        ports = frozenset(name for name in names if name.startswith(hostports.PREFIX))
+        object.__setattr__(self, "resources", names - ports)
+        if ports:
+            object.__setattr__(self, "ports", self.ports | hostports.codes(ports))
         object.__setattr__(self, "_hash", hash((self.request, self.place)))
 
     def __hash__(self) -> int:
@@ -54,4 +57,4 @@ class Load:
 @functools.lru_cache(maxsize=1024)
 def _one(request: tuple[tuple[str, int], ...], place: Place) -> Load:
     """Made once for all units alike: each event of a Workload asks for it several times."""
-    return Load(request, place, hostports.codes([name for name, _ in request]))
+    return Load(request, place)

@@ -15,7 +15,14 @@ import msgspec
 from controller.model.objects import Template, Toleration
 
 _CRON_JOB = "CronJob"
-_OF_POD = ("hostNetwork", "nodeSelector", "overhead", "resources", "tolerations")
+_OF_POD = (
+    "hostNetwork",
+    "nodeSelector",
+    "overhead",
+    "priorityClassName",
+    "resources",
+    "tolerations",
+)
 _OF_CONTAINER = ("name", "resources", "restartPolicy")
 _OF_PORT = ("containerPort", "hostPort", "protocol")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from crds.names import PLACEHOLDER_CLASS
 from machinery.types import hostports, quantities
 from machinery.types.bounds import MOST_AMOUNT, RESOURCES, quoted
 
@@ -20,9 +21,10 @@ def request_of(pod: Mapping[str, Any]) -> dict[str, int]:
     before it; the greater counts, or what the pod asks for as a whole, plus the overhead. Beside
     them the host ports of containers and sidecars, one of each: of more than
     `hostports.MOST_OF_ONE` the first by number. Raises ValueError, naming the field, for a quantity
-    that is none or more than any node offers, and for a port that is none.
+    that is none or more than any node offers, and for a port that is none. A pod that only keeps
+    room, and gives way to every other one, asks for nothing.
     """
-    if not pod.get("containers"):
+    if not pod.get("containers") or pod.get("priorityClassName") == PLACEHOLDER_CLASS:
         return {}
     running: dict[str, int] = {}
     peak: dict[str, int] = {}

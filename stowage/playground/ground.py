@@ -26,7 +26,7 @@ from stowage.console.progress import Progress
 from stowage.lock import alone
 from stowage.playground import kind, local, roles
 from stowage.playground.processes import wait_until
-from stowage.setup import install, join
+from stowage.setup import install, join, member_side
 from stowage.toolchain import binaries
 
 STATE = "playground.json"
@@ -222,11 +222,14 @@ async def _prepare(
             await hub.apply(
                 SECRETS, secret, name=name, field_manager="stowage-playground", force=True
             )
+            async with _client(directory, name) as member:
+                await member_side.make_placeholder_class(member, lambda _: None)
         await install.until_running(hub, objects, progress=progress)
 
 
-def _client(directory: Path) -> ApiClient:
-    return ApiClient(parse_kubeconfig(kubeconfig(directory, HUB).read_bytes()), name="playground")
+def _client(directory: Path, cluster: str = HUB) -> ApiClient:
+    path = kubeconfig(directory, cluster)
+    return ApiClient(parse_kubeconfig(path.read_bytes()), name="playground")
 
 
 def _answers(path: Path) -> bool:

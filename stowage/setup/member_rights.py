@@ -19,7 +19,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crds.names import FORBIDDEN_NAMESPACE_PREFIX, LABEL_TENANT, SYSTEM_NAMESPACE
+from crds.names import (
+    FORBIDDEN_NAMESPACE_PREFIX,
+    LABEL_TENANT,
+    PLACEHOLDER_CLASS,
+    PLACEHOLDER_PRIORITY,
+    SYSTEM_NAMESPACE,
+)
 from machinery.api.acting import account
 from propagator.access.accounts import (
     ACTING_BINDING,
@@ -92,6 +98,18 @@ def narrow(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
         *_member(home),
         _everywhere(MEMBER_ACCOUNT, home),
     ]
+
+
+def placeholder_class() -> Manifest:
+    """The class of pods that keep room for somebody: every other pod may have their place."""
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": PLACEHOLDER_CLASS, "labels": {LABEL_TENANT: "true"}},
+        "value": PLACEHOLDER_PRIORITY,
+        "preemptionPolicy": "Never",
+        "description": "Pods that only keep room for Reservations; every other pod goes before.",
+    }
 
 
 def cluster_account(home: str) -> list[Manifest]:

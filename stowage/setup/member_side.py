@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 
@@ -88,6 +89,7 @@ async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
     guarded = await _serves_policies(member)
     await ensure_namespace(member, side.home)
     say(f"Namespace {side.home} is there")
+    await make_placeholder_class(member, say)
     allow = [await _kind(member, text, say) for text in side.allow]
     if side.rights is Rights.CLUSTER:
         return await _set_up_cluster(member, side, allow, known, guarded=guarded, say=say)
@@ -105,6 +107,34 @@ async def set_up(member: ApiClient, side: Side, known: str, say: Say) -> str:
         await _unmake(member, _maker(side.home), say)
         say("takes the namespaces that were named, and no others")
     return token
+
+
+async def make_placeholder_class(member: ApiClient, say: Say) -> None:
+    """Make the class of pods that keep room. One of that name that is not ours is left alone."""
+    manifest = member_rights.placeholder_class()
+    name = manifest["metadata"]["name"]
+    without = "Reservations with `hold: Member` keep no room there"
+    try:
+        found = await _priority_class(member)
+        if found is None or _ours(found):
+            await _make(member, [manifest], say)
+        elif any(found.get(field) != manifest[field] for field in ("value", "preemptionPolicy")):
+            say(f"warning: its PriorityClass {name} is somebody else's, and another one: {without}")
+    except Forbidden as e:
+        say(f"warning: no PriorityClass {name}, as the member refuses it ({e}): {without}")
+
+
+async def _priority_class(member: ApiClient) -> dict[str, Any] | None:
+    manifest = member_rights.placeholder_class()
+    resource = await member.resource(manifest["apiVersion"], manifest["kind"])
+    try:
+        return await member.get(resource, manifest["metadata"]["name"])
+    except NotFound:
+        return None
+
+
+def _ours(found: dict[str, Any]) -> bool:
+    return bool(found["metadata"].get("labels", {}).get(LABEL_TENANT) == "true")
 
 
 async def _set_up_cluster(
@@ -146,6 +176,9 @@ async def remove_all(member: ApiClient, home: str, say: Say) -> None:
     for found in (await member.list(NAMESPACES, label_selector=_OURS))["items"]:
         patch = {"metadata": {"labels": {LABEL_TENANT: None}}}
         await member.merge_patch(NAMESPACES, found["metadata"]["name"], patch)
+    known = await _priority_class(member)
+    if known is not None and _ours(known):
+        await _unmake(member, [member_rights.placeholder_class()], say)
     whole = [*member_rights.cluster_policy(home), *_maker(home), *member_rights.narrow(home)]
     await _unmake(member, whole, say)
 

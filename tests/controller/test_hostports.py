@@ -105,6 +105,17 @@ class TestWhatAPodTakes:
         found = patched(plain, {"spec": {"containers": [other]}})
         assert found.request == {"hostport/TCP/9090": 1, "pods": 1}
 
+    def test_a_pod_that_only_keeps_room_asks_for_nothing(self) -> None:
+        keeps = pod(8080, priorityClassName="stowage-placeholder")
+        keeps["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
+        assert request_of(keeps) == {}
+        plain = unit(pod=keeps | {"priorityClassName": "high"})
+        assert patched(plain, {"spec": {"priorityClassName": "stowage-placeholder"}}).request == {}
+
+    def test_a_load_knows_its_ports_however_it_was_made(self) -> None:
+        request = {HTTP: 1, "pods": 1}
+        assert Load(tuple(sorted(request.items())), None).ports == Load.of(request).ports != set()
+
 
 def group(count: int, used: tuple[str, ...] = (), **more: Any) -> dict[str, Any]:
     return {"count": count, "free": ROOMY | dict.fromkeys(used, "0"), **more}

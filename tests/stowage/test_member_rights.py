@@ -560,3 +560,39 @@ async def test_no_account_writes_everywhere_before_its_policy_is_in_force(bare, 
         with pytest.raises(Invalid, match="never a target"):
             await itself.create(CONFIG_MAPS, settings, namespace="kube-system")
     await member_side.remove_all(client, "elsewhere", lambda _: None)
+
+
+CLASS = "stowage-placeholder"
+
+
+def _class_of(cluster):
+    found = cluster.kubectl("get", "priorityclass", "--ignore-not-found", CLASS, "-o", "json")
+    return json.loads(found) if found.strip() else None
+
+
+async def test_the_class_of_placeholders_comes_and_goes_with_the_member(make_cluster):
+    cluster = make_cluster("placeholders")
+    connection = parse_kubeconfig(cluster.kubeconfig.read_bytes())
+    side = member_side.Side(home=SYSTEM_NAMESPACE, member=connection, targets=["shop"])
+    said: list[str] = []
+    cluster.kubectl("create", "namespace", "shop")
+    async with ApiClient(connection) as client:
+        await member_side.set_up(client, side, "", said.append)
+        found = _class_of(cluster)
+        assert (found["value"], found["preemptionPolicy"]) == (-1_000_000_000, "Never")
+        assert not found.get("globalDefault")
+        version = found["metadata"]["resourceVersion"]
+        await member_side.set_up(client, side, "", said.append)
+        assert _class_of(cluster)["metadata"]["resourceVersion"] == version
+        await member_side.remove_all(client, SYSTEM_NAMESPACE, said.append)
+        assert _class_of(cluster) is None
+
+        cluster.kubectl("create", "priorityclass", CLASS, "--value=7")
+        await member_side.set_up(client, side, "", said.append)
+        assert said.count(
+            f"warning: its PriorityClass {CLASS} is somebody else's, and another one: "
+            "Reservations with `hold: Member` keep no room there"
+        )
+        assert _class_of(cluster)["value"] == 7
+        await member_side.remove_all(client, SYSTEM_NAMESPACE, said.append)
+        assert _class_of(cluster)["value"] == 7, "it was not ours"
