@@ -78,6 +78,11 @@ class _Started:
             stop()
 
 
+def names(features: Iterable[Feature], plugins: Iterable[Plugin]) -> list[tuple[str, str]]:
+    """(plugin, controller) for each that would run where an instance leads."""
+    return [(part.plugin, part.name) for part in _parts(features, plugins)]
+
+
 class Controllers:
     """Those of a process. `chosen` lists plugins: `*` for all, `Name`, `-Name` for all but that.
 
@@ -93,8 +98,7 @@ class Controllers:
         clock: Clock,
     ) -> None:
         self._clock, self._tenure = clock, Tenure(clock=clock)
-        theirs = [part for plugin in once(plugins) for part in _of_plugin(plugin)]
-        parts = [*map(_of_feature, features), *theirs]
+        parts = _parts(features, plugins)
         runs = _choice(chosen, {part.plugin for part in parts})
         self._parts = [part for part in parts if runs(part.plugin)]
         self._skipped = [part for part in parts if not runs(part.plugin)]
@@ -143,6 +147,11 @@ class Controllers:
 def _checked(check: Callable[[], None]) -> None:
     fencing.check()
     check()
+
+
+def _parts(features: Iterable[Feature], plugins: Iterable[Plugin]) -> list[_Part]:
+    theirs = (part for plugin in once(plugins) for part in _of_plugin(plugin))
+    return [*map(_of_feature, features), *theirs]
 
 
 def _of_feature(feature: Feature) -> _Part:

@@ -18,14 +18,17 @@ from pydantic import BaseModel, ValidationError
 
 from controller import catalogue, config
 from controller.framework.profile import PROTOCOLS, Profile
+from controller.hosting import controllers
 from controller.hosting.feature import Feature
 from controller.hosting.registry import ENTRY_POINTS, Registry
+from controller.hosting.services import PREFIX, services
 from controller.plugins.defaults import BUILTIN
 from crds.names import DEFAULT_SCHEDULER
 from stowage.console import output
 from stowage.console.terminal import say
 
 _SCORE = "score"
+_HOOKS = tuple(point for point in PROTOCOLS if point.endswith("Hook"))
 
 
 def show(config_file: Path | None, modules: Sequence[str], form: str) -> None:
@@ -49,9 +52,10 @@ def listed(config_file: Path | None, modules: Sequence[str] = ()) -> Listing:
         (added,) = set(registry.with_modules([module]).names) - known.keys()
         known[added] = module
     if config_file is None:
-        return Listing({DEFAULT_SCHEDULER: config.default_profile(registry)}, {}, registry, known)
+        profiles = {DEFAULT_SCHEDULER: config.default_profile(registry)}
+        return Listing(profiles, {}, registry, known, features)
     found = config.load(config_file, registry)
-    return Listing(found.profiles, found.args, registry, known)
+    return Listing(found.profiles, found.args, registry, known, features)
 
 
 def origins(features: Sequence[Feature]) -> dict[str, str]:
@@ -77,6 +81,23 @@ class Listing:
     given: Mapping[str, Mapping[str, Mapping[str, Any]]]
     registry: Registry
     origins: Mapping[str, str]
+    features: Sequence[Feature]
+
+    def brought(self) -> list[dict[str, Any]]:
+        """What plugins do beside a pass, once for all profiles: those that do anything, by name."""
+        enabled = [p for profile in self.profiles.values() for p in profile.plugins.values()]
+        found: dict[str, dict[str, list[str]]] = {}
+        for profile in self.profiles.values():
+            for point in _HOOKS:
+                for name in profile.names.get(point, ()):
+                    hooks = _beside(found, name)["hooks"]
+                    hooks += [] if point in hooks else [point]
+        for each in services(enabled):
+            name = each.path.removeprefix(f"{PREFIX}/").partition("/")[0]
+            _beside(found, name)["routes"].append(f"{each.method} {each.path}")
+        for name, controller in controllers.names(self.features, enabled):
+            _beside(found, name)["controllers"].append(controller)
+        return [{"name": name, **found[name]} for name in sorted(found)]
 
     def unused(self) -> list[str]:
         """The plugins that no profile enables, sorted."""
@@ -92,14 +113,28 @@ class Listing:
     def to_dict(self) -> dict[str, Any]:
         """For programs. Only plugins at the point score have a weight."""
         profiles = [
-            {"schedulerName": name, "points": [self._point(profile, at) for at in PROTOCOLS]}
+            {
+                "schedulerName": name,
+                "pluginTimeoutMilliseconds": round(profile.plugin_timeout * 1000),
+                "points": [self._point(profile, at) for at in PROTOCOLS],
+            }
             for name, profile in self.profiles.items()
         ]
-        return {"profiles": profiles, "unused": [self._plugin(name, {}) for name in self.unused()]}
+        unused = [self._plugin(name, {}) for name in self.unused()]
+        return {"profiles": profiles, "plugins": self.brought(), "unused": unused}
 
     def table(self) -> str:
         """For people."""
         parts = [self._profile(profile) for profile in self.profiles.values()]
+        if brought := self.brought():
+            lines = [
+                {"plugin": each["name"], "does": does, "what": what}
+                for each in brought
+                for does in ("hooks", "routes", "controllers")
+                for what in each[does]
+            ]
+            beside = output.table(lines, ("plugin", "does", "what"))
+            parts.append(f"Beside the points, once for all profiles:\n{beside}")
         if unused := [self._plugin(name, {}) for name in self.unused()]:
             rows = output.table([_row(each) for each in unused], ("plugin", "from", "args"))
             parts.append(f"Installed, and enabled by no profile:\n{rows}")
@@ -111,7 +146,10 @@ class Listing:
         bare = ", ".join(at["point"] for at in points if not at["plugins"])
         table = output.table(rows, ("point", "plugin", "weight", "from", "args"))
         without = f"\nNo plugin at {bare}." if bare else ""
-        return f"Profile {profile.scheduler_name}:\n{table}{without}"
+        limit = profile.plugin_timeout
+        takes = f"at most {limit * 1000:.0f} ms" if limit else "as long as it takes"
+        said = f"{without}\nEach call of a plugin: {takes}."
+        return f"Profile {profile.scheduler_name}:\n{table}{said}"
 
     def _point(self, profile: Profile, point: str) -> dict[str, Any]:
         given = self.given.get(profile.scheduler_name, {})
@@ -123,6 +161,10 @@ class Listing:
     def _plugin(self, name: str, given: Mapping[str, Any]) -> dict[str, Any]:
         args = arguments(self.registry.model(name), given)
         return {"name": name, "origin": self.origins[name], "args": _plain(args)}
+
+
+def _beside(found: dict[str, dict[str, list[str]]], name: str) -> dict[str, list[str]]:
+    return found.setdefault(name, {"hooks": [], "routes": [], "controllers": []})
 
 
 def arguments(model: type[BaseModel] | None, given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -26,6 +26,7 @@ CODE = """
 from pydantic import BaseModel
 from controller.hosting.arguments import Args, Plain
 from controller.hosting.feature import Enabled
+from controller.hosting.services import Route
 
 
 class CarbonArgs(Args):
@@ -47,6 +48,29 @@ class CarbonPrice:
         pass
 
 
+class CarbonReader:
+    name = "reader"
+
+    async def run(self):
+        raise NotImplementedError
+
+
+class CarbonRules(CarbonPrice):
+    name = "CarbonRules"
+
+    def before_pre_filter(self, state, unit, fleet, bound):
+        return unit, False
+
+    def before_score(self, state, unit, fleet, bound, feasible):
+        return unit, feasible, False
+
+    def routes(self):
+        return [Route("GET", "/of/:cluster", self.before_score), Route("PUT", "/of", self.score)]
+
+    def controllers(self):
+        return [CarbonReader()]
+
+
 class CarbonNotes:
     name = "CarbonNotes"
 
@@ -58,6 +82,12 @@ class Rules:
     ledgers = watches = ()
     plugins = {"CarbonNotes": Plain(CarbonNotes)}
     defaults = [Enabled("postBind", "CarbonNotes")]
+
+    def lead(self, term):
+        return None
+
+    def rest(self):
+        pass
 
 
 class Needy(BaseModel):
@@ -157,14 +187,21 @@ def test_ours_are_told_apart_from_those_of_features_and_arguments_have_their_def
 def test_the_table_for_people() -> None:
     result = run()
     assert result.exit_code == 0
-    above, below = result.stdout.split("\n\n")
+    above, beside, below = result.stdout.split("\n\n")
     lines = [line.split() for line in above.splitlines()]
     assert lines[0] == ["Profile", "stowage:"]
     assert lines[1] == ["POINT", "PLUGIN", "WEIGHT", "FROM", "ARGS"]
     assert lines[2] == ["queueSort", "PrioritySort", "-", "stowage", "-"]
     assert ["score", "TaintToleration", "3", "stowage", "-"] in lines
     assert ["assign", "Divided", "-", "stowage", "unschedulableSeconds=60"] in lines
-    assert above.splitlines()[-1].startswith("No plugin at preFilterHook, filterHook, scoreHook, ")
+    *_, bare, limit = above.splitlines()
+    assert bare.startswith("No plugin at preFilterHook, filterHook, scoreHook, ")
+    assert limit == "Each call of a plugin: at most 2000 ms."
+    assert beside.splitlines()[0] == "Beside the points, once for all profiles:"
+    rows = [line.split(maxsplit=2) for line in beside.splitlines()]
+    room = "GET /apis/v1/plugins/ClusterResources/available/:name"
+    assert ["ClusterResources", "routes", room] in rows
+    assert ["WorkloadPolicy", "controllers", "WorkloadPolicy"] in rows
     assert below.splitlines()[0] == "Installed, and enabled by no profile:"
     assert ["ClusterCost", "stowage", "-"] in [line.split() for line in below.splitlines()]
 
@@ -249,6 +286,36 @@ def test_a_package_of_somebody_else_is_named_with_its_version(
     assert names(profile, "postBind") == ["CarbonNotes", "CarbonPrice"]
     assert "CarbonPrice" not in [each["name"] for each in found["unused"]]
     assert 'region="north" gramsAtMost=400 hours=[8, 18]' in run("--config", file).stdout
+
+
+@pytest.mark.proves("E5", "E14", "E20", "E24")
+@pytest.mark.usefixtures("installed")
+def test_hooks_endpoints_and_controllers_of_each_are_told_once(tmp_path: Path) -> None:
+    points = "{preFilterHook: {enabled: [&one {name: CarbonRules}]}, scoreHook: {enabled: [*one]}}"
+    text = f"""profiles:
+- plugins: {points}
+  pluginTimeoutMilliseconds: 350
+- schedulerName: second
+  plugins: {{scoreHook: {{enabled: [{{name: CarbonRules}}]}}}}
+  pluginTimeoutMilliseconds: 0
+"""
+    about = ("--plugin", f"{PACKAGE}:CarbonRules", "--config", written(tmp_path, text))
+    found = listed(*about)
+    assert [each["pluginTimeoutMilliseconds"] for each in found["profiles"]] == [350, 0]
+    assert [each for each in found["plugins"] if each["name"] == "CarbonRules"] == [
+        {
+            "name": "CarbonRules",
+            "hooks": ["preFilterHook", "scoreHook"],
+            "routes": [
+                "GET /apis/v1/plugins/CarbonRules/of/:cluster",
+                "PUT /apis/v1/plugins/CarbonRules/of",
+            ],
+            "controllers": ["CarbonRules/reader"],
+        }
+    ]
+    table = run(*about).stdout
+    assert "Each call of a plugin: at most 350 ms." in table
+    assert "Each call of a plugin: as long as it takes." in table
 
 
 @pytest.mark.usefixtures("installed")
