@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
+from controller.features.reservation.feature import Reservations
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadspread.feature import WorkloadSpreads
 from controller.hosting.feature import Feature
 from controller.hosting.registry import Registry, loaded
 from controller.plugins.defaults import BUILTIN, DEFAULTS
 
-FEATURES: Sequence[Callable[[], Feature]] = (WorkloadPolicies, WorkloadSpreads)
+FEATURES: Sequence[Callable[[], Feature]] = (WorkloadPolicies, WorkloadSpreads, Reservations)
 ENTRY_POINTS = "stowage.features"
 
 

@@ -95,6 +95,17 @@ class ReservationReadyReason(StrEnum):
     """It serves only once, and did."""
 
 
+class ReservationEventReason(StrEnum):
+    """Reasons of Events on a Reservation, beside those of every placement."""
+
+    ALLOCATED = "Allocated"
+    """A Workload uses it, or more of it than before."""
+    SHORT = "Short"
+    EXPIRED = "Expired"
+    CLUSTER_LOST = "ClusterLost"
+    SUCCEEDED = "Succeeded"
+
+
 # --- rules: each once in CEL, for the API server, and once in Python ------------------------------
 
 

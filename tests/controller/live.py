@@ -28,6 +28,7 @@ from machinery.api.resources import (
     CRDS,
     EVENTS,
     MEMBER_CLUSTERS,
+    RESERVATIONS,
     WORKLOAD_POLICIES,
     WORKLOAD_SPREADS,
     WORKLOADS,
@@ -256,7 +257,7 @@ class World:
             async with gate:
                 await self._delete(res, meta)
 
-        for res in (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_SPREADS):
+        for res in (RESERVATIONS, WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_SPREADS):
             items = (await self.client.list(res))["items"]
             await asyncio.gather(*(cleared(res, each["metadata"]) for each in items))
 
@@ -310,7 +311,7 @@ async def install(cluster: Any, *, policies: bool) -> None:
         await installer.apply(client, kinds, say=lambda _: None)
         await installer.ensure_namespace(client, names.SYSTEM_NAMESPACE)
         await inforce.served(
-            client, WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_SPREADS
+            client, WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_SPREADS, RESERVATIONS
         )
         found = {each.kind for each in await client.discover(installer.ADMISSION)}
         if policies and "MutatingAdmissionPolicy" in found:

@@ -18,6 +18,7 @@ import msgspec
 from controller.features.reservation.objects import Owner, Reservation, ReservationSpec
 from controller.features.reservation.placed import ENDED, as_workload, read
 from controller.model.load import Load
+from controller.model.objects import Workload
 from controller.model.unit import Unit, compile_unit
 from crds.names import SYSTEM_NAMESPACE
 from crds.reservation import MOST_OWNERS, TTL
@@ -91,6 +92,14 @@ def compile_reservation(stored: Reservation) -> Reserved:
         ended=stored.status.phase in ENDED or stored.metadata.deleting,
         fault=fault,
     )
+
+
+def as_placed(stored: Reservation) -> Workload | None:
+    """As `as_workload`; one that cannot be followed is refused with what is wrong, and so told."""
+    workload = as_workload(stored)
+    if workload is None or workload.fault:
+        return workload
+    return msgspec.structs.replace(workload, fault=compile_reservation(stored).fault)
 
 
 def _unit(stored: Reservation) -> tuple[Unit | None, str]:

@@ -91,6 +91,10 @@ class Books:
         self._tables: dict[Name, Table] = {}
         self._claimants: dict[Name, set[Key]] = {}
 
+    def values(self) -> Collection[Reserved]:
+        """All of them, those that have ended too, in no order."""
+        return self._reserved.values()
+
     def get(self, key: Key) -> Reserved | None:
         """The reservation of that namespace and name."""
         return self._reserved.get(key)

@@ -18,11 +18,9 @@ from controller.features.reservation.objects import (
     ReservationSpec,
 )
 from controller.model.objects import Template, TemplateMeta, Workload, WorkloadSpec
-from controller.model.placed import PlacedKind
 from crds.fields.placing import PlacementStatus
 from crds.names import SYSTEM_NAMESPACE
 from crds.reservation import ReservationPhase
-from machinery.api.resources import RESERVATIONS
 from machinery.types.bounds import between
 
 PENDING, AVAILABLE = ReservationPhase.PENDING.value, ReservationPhase.AVAILABLE.value
@@ -123,8 +121,3 @@ def _joined(names: list[str]) -> str:
     """The names by commas, as many as fit."""
     text = ",".join(names)
     return text if len(text) <= NAMES_LIMIT else f"{text[: NAMES_LIMIT - 1]}…"
-
-
-PLACED = PlacedKind(
-    resource=RESERVATIONS, type_=Reservation, workload=as_workload, status=status_of, booked=True
-)

@@ -1,0 +1,84 @@
+"""The endpoints of reservations: what is held where, what of it is used, and by whom.
+
+The numbers are those of the next decision: a decision that is being written counts. Very many
+reservations are answered page by page, as lists of Kubernetes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any
+
+from controller.cache.amounts import rendered
+from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.ledger import Reservations
+from controller.hosting.services import Route, failure
+from machinery.http_messages import Request, Response
+from machinery.types.metadata import Key
+
+PAGE = 200
+"""Reservations of one answer: each takes some tens of microseconds."""
+NAMED_OWNERS = NAMED_CLUSTERS = 100
+"""Of one reservation; `owners` is the number of all."""
+
+
+class Answers:
+    """What `ledger` knows at that moment, for who asks."""
+
+    def __init__(self, ledger: Callable[[], Reservations]) -> None:
+        self._ledger = ledger
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return (
+            Route("GET", "/reservations", self._page),
+            Route("GET", "/reservations/:namespace/:name", self._one),
+        )
+
+    async def _page(self, request: Request) -> Mapping[str, Any]:
+        ledger, after = self._ledger(), _after(request.query.get("continue", ""))
+        later = (each for each in ledger.values() if each.key > after)
+        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
+        items = [_told(ledger, each) for each in found[:PAGE]]
+        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
+        return {"reservations": items, **more}
+
+    async def _one(self, request: Request) -> Mapping[str, Any] | Response:
+        namespace, name = request.params["namespace"], request.params["name"]
+        ledger = self._ledger()
+        reserved = ledger.get((namespace, name))
+        if reserved is None:
+            return failure(404, f"cannot find reservation {namespace}/{name}")
+        return _told(ledger, reserved)
+
+
+def _after(text: str) -> Key:
+    namespace, _, name = text.partition("/")
+    return (namespace, name)
+
+
+def _told(ledger: Reservations, reserved: Reserved) -> dict[str, Any]:
+    """A reservation as JSON values."""
+    key, users = reserved.key, ledger.uses(reserved.key)
+    named = nsmallest(NAMED_OWNERS, users)
+    clusters = sorted(ledger.reserved(key).items())
+    return {
+        "namespace": reserved.namespace,
+        "name": reserved.name,
+        "phase": reserved.phase,
+        "clusters": [
+            {
+                "name": name,
+                "replicas": units,
+                "reserved": rendered({r: n * units for r, n in reserved.request.items()}),
+                "allocated": rendered(ledger.taken(key, name)),
+                "unused": rendered(ledger.unused(key, name)),
+            }
+            for name, units in clusters[:NAMED_CLUSTERS]
+        ],
+        "owners": len(users),
+        "currentOwners": [
+            {"namespace": each[0], "name": each[1], "clusters": dict(users[each])} for each in named
+        ],
+    }

@@ -1,0 +1,242 @@
+"""The books of all Reservations: what their statuses say beside the decision, kept by the leader.
+
+A status follows what is stored: the placements of the reservation, and what each Workload says of
+its units inside. So nothing is claimed here and nothing can be lost: whoever reads the same objects
+writes the same status, and a restart in which nothing changed writes nothing. Many changes of one
+reservation are written together, once a second at most and soon after the first.
+
+Time is looked at as well. What has expired ends, be it that nobody led at that moment; and a
+cluster with less free room than is held there is told of once that has lasted for a while, as units
+that end on a member take their room until the member says otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller.cache.amounts import amounts_of
+from controller.features.reservation import status
+from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.objects import Reservation
+from controller.features.reservation.status import Facts, Look, Use
+from controller.framework.statuswriter import StatusWriter
+from controller.hosting.feature import Term
+from controller.hosting.handle import Handle
+from controller.model.objects import Workload
+from crds.names import API_VERSION
+from machinery.api.resources import RESERVATIONS, WORKLOADS
+from machinery.errors import TransportError
+from machinery.runtime.event_recorder import ObjectRef
+from machinery.runtime.informer import Informer
+from machinery.tasks import in_slices
+from machinery.types import quantities
+from machinery.types.metadata import Key
+
+CALM_SECONDS = 1.0
+"""Between two writes of one reservation, and between two looks at a cluster."""
+SHORT_SECONDS = 5.0
+"""So long a cluster has less free than is held there before it is told."""
+CUT = "…"
+"""Ends a list of names that was too long."""
+CLUSTERS_AT_ONCE = 20
+"""Clusters that are looked at in one go: each costs up to some hundred microseconds."""
+LEAST_WAIT = 0.1
+"""Seconds until the next look at least: two clocks measure them, and never agree in full."""
+LONGEST_WAIT = 3600.0
+"""Seconds after which the time is looked at again, as the wall clock may have been set."""
+
+
+@dataclass(slots=True)
+class _Shortages:
+    """Clusters with less free room than is held there, in words, once that has lasted."""
+
+    told: dict[str, str] = field(default_factory=dict)
+    since: dict[str, float] = field(default_factory=dict)
+
+    def saw(self, cluster: str, text: str, now: float) -> bool:
+        """What a look at a cluster found, nothing where the text is empty; whether it is news."""
+        if not text:
+            self.since.pop(cluster, None)
+            return self.told.pop(cluster, None) is not None
+        since = self.since.setdefault(cluster, now)
+        if cluster not in self.told and now - since < SHORT_SECONDS:
+            return False
+        news = self.told.get(cluster) != text
+        self.told[cluster] = text
+        return news
+
+    def unsure(self) -> list[str]:
+        """The clusters that may have to be told of soon."""
+        return [cluster for cluster in self.since if cluster not in self.told]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """What is being said of a reservation, and whether that is a write."""
+
+    uid: str
+    look: Look
+    written: bool
+
+
+class Books:
+    """The reservations of a hub, for one term of leadership: the book of their status writer."""
+
+    def __init__(self, term: Term, *, ledger: Reservations, handle: Handle) -> None:
+        self._stored: Informer[Reservation] = term.informer(RESERVATIONS)
+        self._workloads: Informer[Workload] = term.informer(WORKLOADS)
+        self._ledger = ledger
+        self._handle = handle
+        self._clock = term.clock
+        self._recorder = term.recorder
+        self._shortages = _Shortages()
+        self._dirty: set[str] = set()
+        self._more = asyncio.Event()
+        self._drafted: dict[Key, _Draft] = {}
+        self._written: dict[Key, float] = {}
+        self._writer = StatusWriter(
+            term.client,
+            RESERVATIONS,
+            Reservation,
+            self,
+            store=self._stored,
+            clock=term.clock,
+            check=term.check,
+        )
+
+    async def run(self) -> None:
+        """Write, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._writer.run())
+            tasks.create_task(self._begin())
+            tasks.create_task(self._rounds())
+
+    def look(self, key: Key) -> None:
+        """Something about a reservation has changed."""
+        since = self._clock.monotonic() - self._written.get(key, -CALM_SECONDS)
+        self._writer.add(key, after=max(CALM_SECONDS - since, 0.0))
+
+    def forget(self, key: Key) -> None:
+        """A reservation is gone."""
+        self._written.pop(key, None)
+
+    def look_at_clusters(self, names: Iterable[str]) -> None:
+        """More or less may be free there, or held."""
+        self._dirty.update(names)
+        if self._dirty:
+            self._more.set()
+
+    async def _begin(self) -> None:
+        """Look at all of them, a few at a time: what happened while nobody led is told now."""
+        async for stored in in_slices(list(self._stored.values())):
+            self.look(stored.metadata.key)
+            self.look_at_clusters(share.cluster for share in stored.status.placements)
+
+    async def _rounds(self) -> None:
+        """Look at the clusters where something has changed, once in a while."""
+        while True:
+            await self._more.wait()
+            self._more.clear()
+            names, self._dirty = self._dirty, set()
+            news = set[str]()
+            async for name in in_slices(sorted(names), size=CLUSTERS_AT_ONCE):
+                if self._shortages.saw(name, self._short(name), self._clock.monotonic()):
+                    news.add(name)
+            async for stored in in_slices(list(self._stored.values()) if news else ()):
+                if not news.isdisjoint(status.held(stored)):
+                    self.look(stored.metadata.key)
+            self.look_at_clusters(self._shortages.unsure())
+            await self._clock.sleep(CALM_SECONDS)
+
+    def _short(self, cluster: str) -> str:
+        """Of what a cluster has less free than is held there; empty where it has enough."""
+        amounts = amounts_of(self._handle.fleet(), cluster)
+        if amounts is None:
+            return ""
+        lacking = [
+            f"{quantities.render(name, max(held + amounts.remaining[name], 0))} {name} free "
+            f"where {quantities.render(name, held)} is held"
+            for name, held in sorted(amounts.reserved.items())
+            if held > 0 and amounts.remaining.get(name, 0) < 0
+        ]
+        return f"{cluster} has {', '.join(lacking)}" if lacking else ""
+
+    # The book of the writer.
+
+    async def prepare(self, stored: Reservation) -> None:
+        """Nothing else is written first."""
+
+    def draft(self, stored: Reservation) -> Mapping[str, Any] | None:
+        """The status as everything stored has it now."""
+        key = stored.metadata.key
+        reserved = self._ledger.get(key)
+        if reserved is None or reserved.uid != stored.metadata.uid:
+            return None
+        facts = Facts(self._uses(reserved), self._gone(stored), self._shorts(stored))
+        found = status.look(stored, reserved, facts, self._clock.now())
+        written = status.differs(found.fields, stored)
+        self._drafted[key] = _Draft(reserved.uid, found, written)
+        return found.fields if written else None
+
+    def landed(self, key: Key) -> float | None:
+        """It stands there: people are told."""
+        draft = self._drafted.pop(key, None)
+        if draft is None:
+            return None
+        if draft.written:
+            self._written[key] = self._clock.monotonic()
+        about = ObjectRef(API_VERSION, RESERVATIONS.kind, *key, draft.uid)
+        for event in draft.look.events:
+            self._recorder.event(
+                about,
+                type="Warning" if event.warning else "Normal",
+                reason=event.reason.value,
+                note=event.note,
+                action="Reserving",
+            )
+        if draft.look.next_look is None:
+            return None
+        due = (draft.look.next_look - self._clock.now()).total_seconds()
+        return min(max(due, LEAST_WAIT), LONGEST_WAIT)
+
+    def missed(self, key: Key) -> None:
+        """Who wrote meanwhile is read by now, and the next draft stands on that."""
+        self._drafted.pop(key, None)
+
+    def shorter(self, key: Key, error: TransportError) -> bool:
+        """Nothing of it can be left out."""
+        return False
+
+    def given_up(self, key: Key, error: TransportError | None) -> None:
+        """Nobody waits for it."""
+        self._drafted.pop(key, None)
+
+    def _uses(self, reserved: Reserved) -> list[Use]:
+        """Who is inside: only what is stored counts, as a decision may come to nothing."""
+        found = []
+        for key in self._ledger.users(reserved.key):
+            workload = self._workloads.get(key)
+            if workload is None or workload.metadata.deleting:
+                continue
+            unit, placed = workload.unit, workload.placements
+            found += [
+                Use(*key, unit.uid, each.cluster, each.replicas, unit.request)
+                for each in unit.reservations
+                if each.uid == reserved.uid and placed.get(each.cluster, 0) >= each.replicas
+            ]
+        return found
+
+    def _gone(self, stored: Reservation) -> list[str]:
+        """The clusters that it names that are there no more."""
+        fleet, named = self._handle.fleet(), stored.status.cluster_name.split(",")
+        rows = ((name, fleet.row.get(name)) for name in named if name and name[-1] != CUT)
+        return [name for name, row in rows if row is None or fleet.deleting[row]]
+
+    def _shorts(self, stored: Reservation) -> list[str]:
+        """Which of its clusters have less free than is held there, in words."""
+        told = self._shortages.told
+        return [told[name] for name in sorted(status.held(stored)) if name in told]

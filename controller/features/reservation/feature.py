@@ -1,0 +1,123 @@
+"""Reservation as a feature: what the process watches, places and keeps for it.
+
+Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
+statuses, ends what has expired, and looks at the room of clusters. Whenever a reservation comes,
+changes, goes or has room again, the Workloads that wait and may use it are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from controller.features.reservation.compiled import as_placed, compile_reservation
+from controller.features.reservation.controller import Books
+from controller.features.reservation.ledger import Reservations as Ledger
+from controller.features.reservation.objects import Reservation
+from controller.features.reservation.placed import status_of
+from controller.features.reservation.plugin import NAME
+from controller.features.reservation.plugin import Reservation as Plugin
+from controller.features.reservation.status import held
+from controller.hosting.arguments import Factory
+from controller.hosting.feature import Enabled, Running, Term, Watch
+from controller.hosting.handle import Handle
+from controller.model.objects import MemberCluster, Workload
+from controller.model.placed import PlacedKind
+from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
+from machinery.types.metadata import Key
+
+
+class Reservations:
+    """The one instance of the feature in a process."""
+
+    defaults = (
+        Enabled("preFilterHook", NAME),
+        Enabled("preFilter", NAME),
+        Enabled("filterHook", NAME),
+        Enabled("filter", NAME, before="ClusterResources"),
+        Enabled("preScore", NAME),
+        Enabled("score", NAME, weight=3),
+    )
+    places = (
+        PlacedKind(RESERVATIONS, Reservation, workload=as_placed, status=status_of, booked=True),
+    )
+
+    def __init__(self) -> None:
+        self.ledger = Ledger()
+        self.ledgers = (self.ledger,)
+        self.plugins: Mapping[str, Factory] = {NAME: Plugin}
+        self.watches = (
+            Watch(RESERVATIONS, Reservation, self.reservation_changed),
+            Watch(WORKLOADS, Workload, self.workload_changed),
+            Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
+        )
+        self.books: Books | None = None
+        self._handle: Handle | None = None
+
+    def attach(self, handle: Handle) -> None:
+        """Begin to look at Workloads again."""
+        self._handle = handle
+
+    def lead(self, term: Term) -> Running:
+        """Write statuses."""
+        assert self._handle is not None  # noqa: S101 - `attach` comes first
+        self.books = Books(term, ledger=self.ledger, handle=self._handle)
+        return self.books
+
+    def rest(self) -> None:
+        """The term is over."""
+        self.books = None
+
+    def reservation_changed(self, old: Reservation | None, new: Reservation | None) -> None:
+        """An informer's handler, ahead of the scheduler's."""
+        if new is None:
+            assert old is not None  # noqa: S101 - the informer's promise
+            key = old.metadata.key
+            users = self.ledger.users(key)
+            self.ledger.drop_reservation(key)
+            if self.books is not None:
+                self.books.forget(key)
+            self._look(users)  # what they say of it is true no longer
+            return
+        reserved = compile_reservation(new)
+        before = self.ledger.get(reserved.key)
+        if reserved != before:
+            users = self.ledger.users(reserved.key)
+            self.ledger.put_reservation(reserved)
+            self._look(users)
+        if reserved != before or old is None or held(old) != held(new):
+            self._look(self.ledger.pending_owners(reserved))
+        if self.books is not None:
+            self.books.look(reserved.key)
+            self.books.look_at_clusters(held(new))
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        """An informer's handler: who is inside, by what is stored."""
+        before, after = _inside(old), _inside(new)
+        if before == after:
+            return
+        fewer = {at[0] for at, units in before.items() if after.get(at, 0) < units}
+        if self.books is not None:
+            for key, cluster in {**before, **after}:
+                self.books.look(key)
+                self.books.look_at_clusters([cluster])
+        for key in fewer:
+            if (reserved := self.ledger.get(key)) is not None:
+                self._look(self.ledger.pending_owners(reserved))
+
+    def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        """An informer's handler: what is free there."""
+        known = new or old
+        if self.books is not None and known is not None:
+            self.books.look_at_clusters([known.metadata.name])
+
+    def _look(self, keys: Collection[Key]) -> None:
+        if self._handle is not None and keys:
+            self._handle.look(keys)
+
+
+def _inside(workload: Workload | None) -> Mapping[tuple[Key, str], int]:
+    """Units of a Workload inside reservations, by reservation and cluster."""
+    if workload is None or workload.metadata.deleting:
+        return {}
+    shares = workload.unit.reservations
+    return {((each.namespace, each.name), each.cluster): each.replicas for each in shares}

@@ -1,0 +1,210 @@
+"""The plugin Reservation: reserved room is for its owners, and for nobody else.
+
+A Workload that may use reservations is first tried inside. Where all its new units fit into their
+room, its rules about other Workloads and its spread are taken away from the copy that this pass
+reads, as whoever made the reservation has chosen the cluster, and no cluster takes more than fits
+inside there. Where that leaves units without a cluster, the pass is made again without all of that.
+In both the room that its reservations hold is free for it, so a unit that fits only inside fits.
+
+Which units are inside is told by the Workload itself, in the write of its placements: there is no
+second write, and nothing is taken that could be left unused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from controller.cache.columns import Ints, Mask
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.features.reservation.answers import Answers
+from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.owners import matches
+from controller.framework.events import EventHint
+from controller.framework.explains import Kind, Note, Shortage
+from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.room import cap
+from controller.framework.status import SKIP, SUCCESS, Status
+from controller.hosting.arguments import NoArgs
+from controller.hosting.handle import Handle
+from controller.hosting.services import Route
+from controller.model.objects import WorkloadAffinity
+from controller.model.unit import Unit
+from crds.reservation import ReservationPhase
+from machinery.types import quantities
+
+NAME = "Reservation"
+_OUTSIDE = "no reservation of its own here"
+_NO_RULE = WorkloadAffinity()
+NAMED = 3
+"""Reservations that a remedy names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What a pass knows of the reservations that a Workload may use.
+
+    `room` are its new units that fit inside, by cluster; `first` says that all of them do, and that
+    this pass tries them there.
+    """
+
+    reserved: Sequence[Reserved]
+    room: Mapping[str, int]
+    first: bool
+    ledger: Reservations
+
+
+class Reservation:
+    """Reservations at PreFilterHook, PreFilter, FilterHook, Filter, PreScore and Score."""
+
+    name = NAME
+    ignored_during_execution = True
+
+    def __init__(self, _args: NoArgs, handle: Handle) -> None:
+        self._handle = handle
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """None: what it refuses it refuses in a pass that is made again without it.
+
+        Whoever waits and may use a reservation is looked at when that comes, changes or has room.
+        """
+        return ()
+
+    def before_pre_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
+    ) -> tuple[Unit, bool] | Status:
+        """Without the rules that whoever made the reservation has answered, if all fits inside."""
+        if unit.booked:
+            return unit, False
+        ledger = bound.ledger(Reservations)
+        reserved = ledger.of(unit)
+        room = ledger.inside(unit) if reserved else {}
+        first = NAME not in state.without and _fits(unit, fleet, room)
+        state.data[NAME] = Own(reserved, room, first, ledger)
+        if not first:
+            return unit, False
+        state.tentative.add(NAME)
+        if not _rules(unit):
+            return unit, False
+        return replace(unit, affinity=_NO_RULE, anti_affinity=_NO_RULE, spread=()), True
+
+    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, _bound: Index) -> Status:
+        """No cluster takes more new units than fit inside, while that is tried."""
+        own = _own(state)
+        if own is not None and own.first:
+            cap(state, lambda fleet: _column(fleet, unit.present) + _column(fleet, own.room))
+        return SUCCESS
+
+    def before_filter(
+        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
+    ) -> tuple[Unit, Fleet, bool] | Status:
+        """What is held for it is free for it."""
+        own = _own(state)
+        back = {} if own is None else own.ledger.releasable(unit)
+        return (unit, fleet.releasing(back), True) if back else (unit, fleet, False)
+
+    def filter(self, state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """Clusters without a place inside, while that is tried."""
+        own = _own(state)
+        if own is None or not own.first:
+            return NOTHING_REFUSED
+        return Refused([(_column(fleet, own.room) <= 0, _OUTSIDE)])
+
+    def pre_score(
+        self, state: CycleState, _unit: Unit, _fleet: Fleet, _bound: Index, _feasible: Mask
+    ) -> Status:
+        """No column for those who have no place inside."""
+        own = _own(state)
+        return SUCCESS if own is not None and any(own.room.values()) else SKIP
+
+    def score(self, state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+        """100 where there is a place inside."""
+        own = _own(state)
+        values: Ints = np.where(_column(fleet, own.room if own else {}) > 0, 100, 0)
+        return values
+
+    def status_fields(
+        self, unit: Unit, placements: Mapping[str, int], _fleet: Fleet, bound: Index
+    ) -> Mapping[str, Any]:
+        """reservations: its units that are inside."""
+        if unit.booked:
+            return {}
+        inside = bound.ledger(Reservations).split(unit, placements)
+        return {"reservations": msgspec.to_builtins(inside) or None}
+
+    def remedies(self, shortage: Shortage) -> Sequence[Note]:
+        """A larger reservation, or a place for it, where those that it may use do not help it."""
+        own, unit = _own(shortage.state), shortage.unit
+        if own is None:
+            return ()
+        told = [(each, _lacking(own, each, unit)) for each in own.reserved]
+        told += [
+            (each, _over(each))
+            for each in own.ledger.values()
+            if each.ended and matches(each, unit)
+        ]
+        notes = [Note(Kind.ROOM, shortage.pending, r.name, text) for r, text in told if text]
+        return notes[:NAMED]
+
+    def routes(self) -> Sequence[Route]:
+        """What is reserved where, what of it is used, and by whom."""
+        return Answers(lambda: self._handle.index().ledger(Reservations)).routes()
+
+
+def _own(state: CycleState) -> Own | None:
+    own: Own | None = state.data.get(NAME)
+    return own
+
+
+def _rules(unit: Unit) -> bool:
+    """Whether it says anything of other Workloads, or of a spread over domains."""
+    sides = (unit.affinity, unit.anti_affinity)
+    return bool(unit.spread) or any(side.required or side.preferred for side in sides)
+
+
+def _fits(unit: Unit, fleet: Fleet, room: Mapping[str, int]) -> bool:
+    """Whether there are new units, and all of them may fit inside."""
+    there = {name: n for name, n in unit.present.items() if name in fleet.row}
+    new = unit.replicas - sum(there.values())
+    if new <= 0 or unit.everywhere:
+        return False
+    if unit.whole:  # beside those that are there: nothing moves for the sake of a reservation
+        return any(n >= new for name, n in room.items() if not there or name in there)
+    return new <= sum(room.values())
+
+
+def _column(fleet: Fleet, units: Mapping[str, int]) -> Ints:
+    """Shape (n,): a number for each cluster, 0 for those that are not named."""
+    column = np.zeros(len(fleet), dtype=np.int64)
+    for name, number in units.items():
+        row = fleet.row.get(name)
+        if row is not None:
+            column[row] = number
+    return column
+
+
+def _lacking(own: Own, reserved: Reserved, unit: Unit) -> str:
+    """What a reservation lacks for one more unit; empty where it has a place."""
+    name, lacks = f"Reservation {reserved.name}", []
+    for cluster in own.ledger.reserved(reserved.key):
+        unused = own.ledger.unused(reserved.key, cluster)
+        asked = ((r, unit.request.get(r, 0)) for r in reserved.request if r != "pods")
+        lacks.append((cluster, {r: n - unused.get(r, 0) for r, n in asked if n > unused.get(r, 0)}))
+    if not lacks:
+        return f"a cluster for its {name}, which has none yet"
+    cluster, lack = min(lacks, key=lambda each: (len(each[1]), sum(each[1].values()), each[0]))
+    amounts = " and ".join(f"{quantities.render(r, n)} {r}" for r, n in sorted(lack.items()))
+    less = f"what it has left on {cluster} is {amounts} less than a unit asks for"
+    return f"a larger {name}: {less}" if lack else ""
+
+
+def _over(reserved: Reserved) -> str:
+    """What a reservation that has ended would have given it."""
+    how = "is used up" if reserved.phase == ReservationPhase.SUCCEEDED.value else "has ended"
+    return f"another Reservation like {reserved.name}, which {how}"

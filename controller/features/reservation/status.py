@@ -1,0 +1,241 @@
+"""What a Reservation says of itself beside its decision: its phase, and who uses what of it. Pure.
+
+The decision writes where its units are; here that, the Workloads inside as they are stored, the
+time and the room of its clusters become the phase, the amounts, the condition Ready, the events,
+and the moment of the next look. Succeeded and Failed are the end: nothing is said of it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.objects import Reservation
+from controller.features.reservation.placed import AVAILABLE, ENDED
+from crds.reservation import (
+    ReservationCondition,
+    ReservationEventReason,
+    ReservationPhase,
+    ReservationReadyReason,
+)
+from machinery.clock import timestamp
+from machinery.types import conditions, quantities
+from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS
+
+NAMED_OWNERS = 100
+"""Owners that a status names; `owners` is the number of all."""
+NOTED = 3
+"""Owners that an event names, clusters that a message does."""
+MESSAGE_LIMIT = 4096
+_READY = ReservationCondition.READY.value
+
+
+class Use(NamedTuple):
+    """Units of a stored Workload inside a reservation, on one cluster, and what one asks for."""
+
+    namespace: str
+    name: str
+    uid: str
+    cluster: str
+    units: int
+    request: Mapping[str, int]
+
+
+class Event(NamedTuple):
+    """What people are told of a reservation."""
+
+    reason: ReservationEventReason
+    note: str
+    warning: bool = False
+
+
+class Look(NamedTuple):
+    """The fields to write, what people are told with them, and when it may be otherwise."""
+
+    fields: Mapping[str, Any]
+    events: Sequence[Event]
+    next_look: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known beside the object itself.
+
+    Args:
+        uses: who is inside, by what is stored, in the order of names.
+        gone: those of the clusters that it names that are there no more.
+        short: in words, which of its clusters have less free than is held there.
+    """
+
+    uses: Sequence[Use] = ()
+    gone: Sequence[str] = ()
+    short: Sequence[str] = ()
+
+
+class Verdict(NamedTuple):
+    """The phase, and the condition Ready."""
+
+    phase: ReservationPhase
+    reason: ReservationReadyReason
+    message: str = ""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it takes part in nothing more."""
+        return self.phase.value in ENDED
+
+
+def ended(stored: Reservation) -> bool:
+    """Whether it says that it has come to its end."""
+    return stored.status.phase in ENDED
+
+
+def look(stored: Reservation, reserved: Reserved, facts: Facts, now: datetime) -> Look:
+    """What its status shall say by now; what has ended stays as a record."""
+    generation = stored.metadata.generation
+    if ended(stored):
+        return Look({"observedGeneration": generation}, (), None)
+    verdict = verdict_of(stored, reserved, facts, now)
+    fields: dict[str, Any] = {
+        "phase": verdict.phase.value,
+        "allocatable": _rendered(_times(reserved.request, sum(held(stored).values()))),
+        "allocated": _rendered(_allocated(stored, reserved, facts.uses)),
+        "currentOwners": [_owner(use) for use in facts.uses[:NAMED_OWNERS]],
+        "owners": len({(use.namespace, use.name) for use in facts.uses}),
+        "conditions": _conditions(stored, verdict, now),
+    }
+    if verdict.ends:  # until then it is the decision that has observed one
+        fields["observedGeneration"] = generation
+    elif verdict.phase is ReservationPhase.PENDING:
+        fields["clusterName"] = None
+    events = [*_came(stored, facts.uses), *_turned(stored, verdict)]
+    return Look(fields, events, None if verdict.ends else reserved.expires)
+
+
+def differs(fields: Mapping[str, Any], stored: Reservation) -> bool:
+    """Whether the reservation does not say all of it already."""
+    said = msgspec.to_builtins(stored.status)
+    return any((said.get(name) or None) != (value or None) for name, value in fields.items())
+
+
+def verdict_of(stored: Reservation, reserved: Reserved, facts: Facts, now: datetime) -> Verdict:
+    """Of a reservation that has not come to its end before."""
+    if reserved.once and facts.uses:
+        first = facts.uses[0]
+        text = f"it serves once, and {first.namespace}/{first.name} uses it"
+        return Verdict(ReservationPhase.SUCCEEDED, ReservationReadyReason.SUCCEEDED, text)
+    if reserved.expires is not None and now >= reserved.expires:
+        text = f"it held until {timestamp(reserved.expires)}"
+        return Verdict(ReservationPhase.FAILED, ReservationReadyReason.EXPIRED, text)
+    if not held(stored):
+        if stored.status.phase == AVAILABLE and facts.gone:
+            text = f"{_named(facts.gone)} is gone, and no other cluster takes it"
+            return Verdict(ReservationPhase.FAILED, ReservationReadyReason.CLUSTER_LOST, text)
+        text = reserved.fault or "no unit of it has a cluster; the condition Scheduled says why"
+        return Verdict(ReservationPhase.PENDING, ReservationReadyReason.PENDING, text)
+    if facts.short:
+        text = "; ".join(facts.short[:NOTED])
+        return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.SHORT, text)
+    return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
+
+
+def held(stored: Reservation) -> dict[str, int]:
+    """Its units by cluster."""
+    return {share.cluster: share.replicas for share in stored.status.placements if share.replicas}
+
+
+def _allocated(stored: Reservation, reserved: Reserved, uses: Iterable[Use]) -> dict[str, int]:
+    """What owners use of it, no more than is reserved on each cluster."""
+    assigned: dict[str, dict[str, int]] = {}
+    for use in uses:
+        there = assigned.setdefault(use.cluster, {})
+        for resource, amount in use.request.items():
+            there[resource] = there.get(resource, 0) + amount * use.units
+    total: dict[str, int] = {}
+    for cluster, units in held(stored).items():
+        there = assigned.get(cluster, {})
+        for resource, amount in reserved.request.items():
+            used = min(there.get(resource, 0), amount * units)
+            total[resource] = total.get(resource, 0) + used
+    return total
+
+
+def _times(request: Mapping[str, int], units: int) -> dict[str, int]:
+    return {resource: amount * units for resource, amount in request.items()}
+
+
+def _rendered(amounts: Mapping[str, int]) -> dict[str, str]:
+    """As quantities, none beyond what one may be; that each unit is one pod goes without saying."""
+    found = sorted((name, min(n, MOST_AMOUNT)) for name, n in amounts.items() if name != "pods")
+    return {name: quantities.render(name, n) for name, n in found}
+
+
+def _owner(use: Use) -> dict[str, Any]:
+    return {
+        "kind": "Workload",
+        "namespace": use.namespace,
+        "name": use.name,
+        "uid": use.uid,
+        "cluster": use.cluster,
+        "replicas": min(use.units, MOST_UNITS),
+    }
+
+
+def _conditions(stored: Reservation, verdict: Verdict, now: datetime) -> list[Any]:
+    """Ready as it is now, the others as they are."""
+    before = stored.status.conditions
+    ready = conditions.renewed(
+        conditions.among(before, _READY),
+        type_=_READY,
+        true=verdict.reason is ReservationReadyReason.AVAILABLE,
+        reason=verdict.reason.value,
+        message=verdict.message[:MESSAGE_LIMIT],
+        now=now,
+        generation=stored.metadata.generation,
+    )
+    return [*(each for each in before if each.get("type") != _READY), ready]
+
+
+def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[Event]:
+    """Who has more units inside than was said; of very many owners only those that are named."""
+    before = {
+        tuple(map(each.get, ("namespace", "name", "cluster"))): each.get("replicas") or 0
+        for each in stored.status.current_owners
+    }
+    named = uses[:NAMED_OWNERS]
+    more = [use for use in named if use.units > before.get((*use[:2], use.cluster), 0)]
+    if more:
+        texts = [f"{u.namespace}/{u.name} with {_units(u.units)} on {u.cluster}" for u in more]
+        yield Event(ReservationEventReason.ALLOCATED, f"used by {_named(texts)}")
+
+
+def _turned(stored: Reservation, verdict: Verdict) -> Iterator[Event]:
+    """What people are told when it comes to that."""
+    before = conditions.among(stored.status.conditions, _READY)
+    reason = _TOLD.get(verdict.reason)
+    if reason is not None and before.get("reason") != verdict.reason.value:
+        warning = verdict.reason is not ReservationReadyReason.SUCCEEDED
+        yield Event(reason, verdict.message, warning)
+
+
+_TOLD = {
+    ReservationReadyReason.SUCCEEDED: ReservationEventReason.SUCCEEDED,
+    ReservationReadyReason.EXPIRED: ReservationEventReason.EXPIRED,
+    ReservationReadyReason.CLUSTER_LOST: ReservationEventReason.CLUSTER_LOST,
+    ReservationReadyReason.SHORT: ReservationEventReason.SHORT,
+}
+
+
+def _named(texts: Sequence[str]) -> str:
+    """The first of them, and how many more."""
+    more = len(texts) - NOTED
+    return ", ".join(texts[:NOTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _units(number: int) -> str:
+    return "1 unit" if number == 1 else f"{number} units"

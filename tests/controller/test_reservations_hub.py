@@ -1,0 +1,220 @@
+"""Reservations and a whole controller on a hub in memory: time, bursts, faults, very many of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from machinery.api.resources import RESERVATIONS, WORKLOADS
+from machinery.errors import Unreachable
+from tests.loopsteps import held
+
+from .live import condition, placements
+from .memory import Stage
+from .reserving import inside, owner, ready, reservation
+
+TEAM = [{"labelSelector": {"matchLabels": {"team": "x"}}}]
+STEP_SECONDS = 0.05
+
+
+@pytest.fixture
+def stage() -> Stage:
+    made = Stage()
+    made.cluster("a", cpu="4")
+    return made
+
+
+def put(stage: Stage, name: str = "room", **how: Any) -> None:
+    stage.hub.put(RESERVATIONS, reservation(name, **how))
+
+
+def status(stage: Stage, name: str = "room") -> dict[str, Any]:
+    found: dict[str, Any] = stage.hub.read(RESERVATIONS, name).get("status", {})
+    return found
+
+
+def phase(stage: Stage, name: str = "room") -> str:
+    return str(status(stage, name).get("phase", ""))
+
+
+def within(stage: Stage, name: str = "demo") -> int:
+    return sum(inside(stage.hub.read(WORKLOADS, name)).values())
+
+
+@pytest.mark.proves("E29")
+async def test_what_expires_while_nobody_leads_ends_at_the_next_start(stage: Stage) -> None:
+    async with stage.leading():
+        put(stage, ttl="60s")
+        await stage.until(lambda: phase(stage) == "Available")
+        stage.workload("stranger", replicas=1)
+        await stage.until(lambda: stage.says("stranger")[0] == "False")
+    await stage.clock.advance(90)
+    async with stage.leading(identity="two"):
+        await stage.until(lambda: phase(stage) == "Failed", seconds=2)
+        await stage.until(lambda: stage.placed("stranger") == {"a": 1}, seconds=10)
+        assert ready(status(stage)) == ("False", "Expired")
+        await stage.calm(30)
+        assert phase(stage) == "Failed"
+    assert len(stage.hub.events("Expired")) == 1
+
+
+async def test_a_burst_of_owners_costs_few_writes(stage: Stage) -> None:
+    stage.cluster("big", cpu="100")
+    async with stage.leading():
+        put(
+            stage,
+            replicas=50,
+            requests={"cpu": "1"},
+            allocateOnce=False,
+            owners=TEAM,
+            targetCluster={"name": "big"},
+        )
+        await stage.until(lambda: phase(stage) == "Available")
+        await stage.calm(2)
+        before = len(stage.hub.writes("/reservations/"))
+        for n in range(50):
+            stage.workload(f"w{n}", replicas=1, labels={"team": "x"})
+        await stage.until(lambda: status(stage).get("owners") == 50)
+        await stage.calm(5)
+        assert len(stage.hub.writes("/reservations/")) - before <= 4
+        assert status(stage)["allocated"] == {"cpu": "50"}
+        assert len(stage.hub.events("Allocated")) == 1
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_a_leader_that_dies_at_the_write_leaves_nothing_doubled(
+    stage: Stage, answered: bool
+) -> None:
+    """It dies before the write or after it; who follows finds the room used once, or not at all."""
+    dead = False
+
+    async def dies(method: str, path: str, _body: Any) -> None:
+        nonlocal dead
+        if method == "PATCH" and path.endswith("/workloads/demo/status"):
+            dead = True
+        if dead and method in ("PATCH", "POST", "PUT"):
+            raise Unreachable("the process is gone")
+
+    (stage.hub.after if answered else stage.hub.faults).append(dies)
+    async with stage.leading():
+        put(stage, replicas=4, requests={"cpu": "1"}, allocateOnce=False, owners=TEAM)
+        await stage.until(lambda: phase(stage) == "Available")
+        stage.workload("demo", replicas=3, labels={"team": "x"})
+        await stage.until(lambda: dead)
+    stage.hub.faults.clear()
+    stage.hub.after.clear()
+    assert within(stage) == (3 if answered else 0)
+    async with stage.leading(identity="two"):
+        stage.workload("late", replicas=3, labels={"team": "x"})
+        await stage.until(lambda: status(stage).get("owners") == 1, seconds=60)
+        await stage.until(lambda: within(stage) == 3 or within(stage, "late") == 3)
+        stage.workload("stranger", replicas=1)
+        await stage.until(lambda: stage.says("stranger")[0] == "False")
+        await stage.calm(5)
+        assert within(stage) + within(stage, "late") == 3
+        assert status(stage)["allocated"]["cpu"] == "3"
+
+
+async def test_room_of_one_that_ends_is_free_once(stage: Stage) -> None:
+    async with stage.leading() as controller:
+        put(stage, replicas=4, requests={"cpu": "1"})
+        await stage.until(lambda: phase(stage) == "Available")
+        stage.workload("demo", replicas=1)
+        await stage.until(lambda: phase(stage) == "Succeeded")
+        stage.hub.remove(RESERVATIONS, "room")
+        await stage.until(lambda: not within(stage))
+        assert controller.cluster("a")["remaining"]["cpu"] == "3"
+        stage.hub.remove(WORKLOADS, "demo")
+        await stage.calm(1)
+        assert controller.cluster("a")["remaining"]["cpu"] == "4"
+        put(stage)
+        await stage.until(lambda: phase(stage) == "Available")
+        assert controller.cluster("a")["remaining"]["cpu"] == "0"
+
+
+async def test_one_that_is_made_anew_knows_nothing_of_the_old_one(stage: Stage) -> None:
+    async with stage.leading():
+        put(stage, replicas=2, requests={"cpu": "1"}, allocateOnce=False, owners=TEAM)
+        await stage.until(lambda: phase(stage) == "Available")
+        stage.workload("demo", replicas=2, labels={"team": "x"})
+        await stage.until(lambda: within(stage) == 2)
+        stage.hub.remove(RESERVATIONS, "room")
+        put(stage, replicas=2, requests={"cpu": "1"}, allocateOnce=False, owners=TEAM)
+        await stage.until(lambda: phase(stage) == "Available")
+        await stage.until(lambda: not within(stage))
+        assert status(stage)["owners"] == 0
+        assert stage.placed("demo") == {"a": 2}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"template": 3},
+        {"template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "many"}}}]}}},
+        {"owners": "all"},
+        {"owners": []},
+        {"ttl": "yesterday"},
+        {"expires": "x"},
+        {"priority": 10**30},
+    ],
+)
+async def test_one_that_makes_no_sense_holds_nothing_and_says_why(stage: Stage, spec: Any) -> None:
+    body = reservation("odd")
+    stage.hub.put(RESERVATIONS, {**body, "spec": body["spec"] | spec})
+    async with stage.leading():
+        await stage.until(lambda: phase(stage, "odd") == "Pending")
+        scheduled = condition(status(stage, "odd"), "Scheduled")
+        assert scheduled["reason"] == "InvalidWorkload"
+        assert f"spec.{next(iter(spec))}" in scheduled["message"]
+        assert not placements({"status": status(stage, "odd")})
+        put(stage, requests={"cpu": "4"})
+        await stage.until(lambda: phase(stage) == "Available")
+        stage.workload("demo", replicas=1, cpu="4")
+        await stage.until(lambda: within(stage) == 1)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"replicas": 2**31 - 1},
+        {"replicas": 2**31 - 1, "requests": {"memory": "9Ei"}},
+        {"requests": {"cpu": "1000000000"}},
+    ],
+)
+async def test_one_that_asks_for_very_much_gets_what_there_is(stage: Stage, spec: Any) -> None:
+    async with stage.leading():
+        put(stage, "huge", **{"requests": {"cpu": "1"}, **spec})
+        await stage.until(lambda: phase(stage, "huge"))
+        fits = "requests" not in spec
+        assert placements({"status": status(stage, "huge")}) == ({"a": 4} if fits else {})
+        stage.workload("stranger", replicas=1)
+        await stage.until(lambda: stage.says("stranger")[0] == ("False" if fits else "True"))
+        stage.hub.remove(RESERVATIONS, "huge")
+        await stage.until(lambda: stage.placed("stranger") == {"a": 1})
+
+
+MANY = 10_000
+
+
+async def test_ten_thousand_of_them_hold_the_loop_for_no_step(stage: Stage) -> None:
+    """They are there when a term begins, and each has its turn; then a tenth of them goes."""
+    for n in range(20):
+        stage.cluster(f"c{n}", cpu="10000", pods="100000")
+    for n in range(MANY):
+        put(stage, f"r{n}", requests={"cpu": "1"}, owners=[owner(f"w{n}")])
+    stage.workload("any", replicas=1, labels={"team": "x"})
+    with held(STEP_SECONDS) as long:
+        async with stage.leading():
+            await stage.until(lambda: _available(stage) == MANY, seconds=600)
+            stage.workload("w7", replicas=1)
+            await stage.until(lambda: within(stage, "w7") == 1)
+            for n in range(0, MANY, 10):
+                stage.hub.remove(RESERVATIONS, f"r{n}")
+            await stage.calm(5)
+    assert [each for each in long if not each.aside] == []
+
+
+def _available(stage: Stage) -> int:
+    found = stage.hub.all(RESERVATIONS)
+    return sum(each.get("status", {}).get("phase") == "Available" for each in found)
