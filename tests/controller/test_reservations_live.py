@@ -40,7 +40,7 @@ async def test_what_is_reserved_is_there_for_nobody_else(one: World) -> None:
         assert (said["desired"], said["assigned"], said["pending"]) == (1, 1, 0)
         assert ready(said) == ("True", "Available")
         await one.workload("stranger", cpu="1")
-        refused = await one.refused("stranger", "FailedToSchedule")
+        refused = await one.refused("stranger", "InsufficientCapacity")
         assert "cpu" in refused["message"]
         about = controller.cluster("a")
         assert about is not None
@@ -61,13 +61,13 @@ async def test_an_owner_uses_what_is_reserved(world: World, resource: str, amoun
         await reserve(world, requests=asks)
         await phase(world, "Available")
         await world.workload("stranger", template=deployment(asks))
-        await world.refused("stranger", "FailedToSchedule")
+        await world.refused("stranger", "InsufficientCapacity")
         await world.workload("demo", template=deployment(asks))
         found = await within(world, "demo", a=1)
         assert placements(found) == {"a": 1}
         said = await phase(world, "Succeeded", owners=1)
         assert [each["name"] for each in said["currentOwners"]] == ["demo"]
-        await world.refused("stranger", "FailedToSchedule")
+        await world.refused("stranger", "InsufficientCapacity")
 
 
 def deployment(requests: dict[str, str]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ async def test_it_expires_and_its_room_comes_back(one: World) -> None:
     async with deciding(one):
         await reserve(one, ttl="2s")
         await one.workload("stranger", cpu="1")
-        await one.refused("stranger", "FailedToSchedule")
+        await one.refused("stranger", "InsufficientCapacity")
         said = await phase(one, "Failed")
         assert ready(said) == ("False", "Expired")
         assert await one.placed("stranger") == {"a": 1}
@@ -127,7 +127,7 @@ async def test_once_means_that_the_rest_is_free_for_everybody(one: World) -> Non
         await reserve(one, replicas=4, requests={"cpu": "1"})
         await phase(one, "Available", allocatable={"cpu": "4"})
         await one.workload("stranger", cpu="1")
-        await one.refused("stranger", "FailedToSchedule")
+        await one.refused("stranger", "InsufficientCapacity")
         await one.workload("demo", replicas=2, cpu="1")
         await within(one, "demo", a=2)
         said = await phase(one, "Succeeded", allocated={"cpu": "2"}, owners=1)
@@ -155,13 +155,13 @@ async def test_several_owners_use_it_up_and_give_it_back(one: World) -> None:
         names = [(each["name"], each["replicas"]) for each in said["currentOwners"]]
         assert names == [("one", 2), ("two", 2)]
         await one.workload("three", replicas=2, cpu="1", labels={"team": "x"})
-        await one.refused("three", "FailedToSchedule")
+        await one.refused("three", "InsufficientCapacity")
         await one.delete("one")
         await within(one, "three", a=2)
         await one.delete("two")
         await phase(one, "Available", allocated={"cpu": "2"}, owners=1)
         await one.workload("stranger", cpu="1")
-        await one.refused("stranger", "FailedToSchedule")
+        await one.refused("stranger", "InsufficientCapacity")
 
 
 @pytest.mark.proves("E29")
@@ -175,7 +175,7 @@ async def test_an_owner_is_named_by_any_of_three_forms(one: World) -> None:
         await reserve(one, replicas=4, requests={"cpu": "1"}, allocateOnce=False, owners=owners)
         await phase(one, "Available")
         await one.workload("stranger", cpu="1", labels={"team": "y"})
-        await one.refused("stranger", "FailedToSchedule")
+        await one.refused("stranger", "InsufficientCapacity")
         await one.workload("by-name", cpu="1")
         await one.workload("by-template", cpu="1")
         await one.workload("by-label", cpu="1", labels={"team": "x"})
@@ -219,7 +219,7 @@ async def test_an_owner_and_its_reservation_wait_for_the_same_room(world: World)
         await reserve(world)
         await world.workload("demo", cpu="4")
         await phase(world, "Pending")
-        await world.refused("demo", "FailedToSchedule")
+        await world.refused("demo", "InsufficientCapacity")
         await world.cluster("a", cpu="4")
         await world.cluster("b", cpu="4")
         await world.placed("demo")
@@ -234,7 +234,7 @@ async def test_one_that_is_deleted_leaves_its_owners_where_they_are(one: World) 
         await one.workload("demo", cpu="2")
         await within(one, "demo", a=1)
         await one.workload("stranger", cpu="2")
-        await one.refused("stranger", "FailedToSchedule")
+        await one.refused("stranger", "InsufficientCapacity")
         await one.client.delete(RESERVATIONS, "room", namespace=one.namespace)
         assert await one.placed("stranger") == {"a": 1}
         found = await within(one, "demo")
@@ -304,7 +304,7 @@ async def test_a_restart_in_which_nothing_changed_writes_nothing(
         await at_rest(asked, "/status")
         assert not [path for path in asked if path.endswith("/status")]
         await one.workload("stranger", cpu="3")
-        await one.refused("stranger", "FailedToSchedule")
+        await one.refused("stranger", "InsufficientCapacity")
         await one.edit("demo", {"spec": {"replicas": 4}})
         await within(one, "demo", a=4)
 
