@@ -64,7 +64,8 @@ def test_features_that_come_with_stowage_do_not_share_their_defaults() -> None:
     assert order("filter", Bare(defaults=(Enabled("filter", "Early"),))) != order("filter")
     names = [plugin.name for plugin in default_profile().filter]
     ours = names.index("WorkloadPolicy")
-    assert names[ours : ours + 3] == ["WorkloadPolicy", "WorkloadSpread", "ClusterResources"]
+    there = ["WorkloadPolicy", "WorkloadSpread", "Reservation", "ClusterResources"]
+    assert names[ours : ours + 4] == there
 
 
 def test_two_features_cannot_bring_one_plugin() -> None:

@@ -129,6 +129,7 @@ class TestGood:
             "WorkloadAffinity": 2,
             "ClusterResources": 1,
             "WorkloadPolicy": 1,
+            "Reservation": 3,
             "ClusterAffinity": 9,
         }
 

@@ -32,6 +32,7 @@ RARE = {
     ("controller", "stowage.dev", "workloads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
+    ("controller", "stowage.dev", "reservations", "get"): "after a lost race",
     ("controller", "", "events", "patch"): "an event that comes again",
     ("propagator", "", "events", "patch"): "an event that comes again",
     ("propagator", "stowage.dev", "workloads", "get"): "before orphans are removed",
@@ -199,9 +200,20 @@ def _rules_and_workloads():
             "scheduleStrategy": "Fill",
         },
     }
+    asks = {"name": "main", "resources": {"requests": {"cpu": "100m"}}}
+    reservation = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "room", "namespace": "rights"},
+        "spec": {
+            "template": {"spec": {"containers": [asks]}},
+            "owners": [{"object": {"name": "web"}}],
+        },
+    }
     return [
         policy,
         spread,
+        reservation,
         _workload("web", {}),
         _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
     ]
