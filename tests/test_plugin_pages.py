@@ -18,7 +18,7 @@ from controller.app import RESYNC_SECONDS
 from controller.binding.refusals import RETRY_SECONDS
 from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.framework import explains, interface, ledger, statuswriter, waiting
+from controller.framework import explains, interface, ledger, percluster, statuswriter, waiting
 from controller.framework.calling.guard import RESTS_SECONDS
 from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS
 from controller.framework.runtime import PRE_BIND_SECONDS
@@ -85,6 +85,15 @@ def test_each_method_of_a_point_has_its_signature_in_a_section_of_that_name(
     told = sections(REFERENCE)[protocol.__name__]
     for name in members(protocol):
         assert f"`{signature(getattr(protocol, name))}`" in told
+
+
+def test_what_is_written_for_one_cluster_has_its_signature_in_the_table() -> None:
+    found = [each for each in vars(percluster).values() if inspect.isabstract(each)]
+    assert len(found) >= 4
+    for each in found:
+        (name,) = each.__abstractmethods__
+        told = signature(vars(each)[name]).replace("|", r"\|")
+        assert f"| `{each.__name__}` | `{told}` |" in REFERENCE
 
 
 @pytest.mark.parametrize("protocol", list(protocols(*BESIDE)), ids=lambda each: each.__name__)

@@ -81,6 +81,13 @@ def test_beyond_the_peak_nothing_new_but_what_tolerates_it() -> None:
     assert decided(tolerating, *clusters).placements == {"warsaw": 2}
 
 
+def test_it_is_told_what_the_hook_changed() -> None:
+    (told,) = record(decided(unit(), cluster("warsaw", "pl")))["hooks"]
+    assert (told["plugin"], told["phase"]) == ("Carbon", "Filter")
+    assert PEAK.key in told["text"]
+    assert not record(decided(unit(), cluster("paris", "fr")))["hooks"]
+
+
 def test_the_hook_changes_a_copy() -> None:
     seen = fleet(cluster("warsaw", "pl"), cluster("paris", "fr"))
     asked = unit()
