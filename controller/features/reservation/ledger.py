@@ -123,12 +123,12 @@ class Reservations(Books):
         held, spoken = self._held.setdefault(key, {}), self._spoken.setdefault(key, {})
         freed = []
         for cluster in {*held, *spoken, *self.reserved(key)} if clusters is None else clusters:
-            loads, amounts = self._wanted(key, cluster)
+            loads, now = self._wanted(key, cluster)
             self._hold(cluster, held.get(cluster, {}), loads)
-            if any(amounts.get(r, 0) < n for r, n in spoken.get(cluster, NOTHING).items()):
+            if any(now.get(r, 0) < n for r, n in spoken.get(cluster, NOTHING).items()):
                 freed.append(cluster)
             _set(held, cluster, loads)
-            _set(spoken, cluster, amounts)
+            _set(spoken, cluster, now)
         for kept in (self._held, self._spoken):
             if not kept[key]:
                 del kept[key]
@@ -137,13 +137,19 @@ class Reservations(Books):
                 self._room.freed(cluster)
 
     def _wanted(self, key: Key, cluster: str) -> tuple[dict[Load, int], Amounts]:
-        """What is to be held, and together with what those inside take: what others cannot have."""
-        reserved = self._reserved.get(key)
-        if reserved is None or cluster not in self.reserved(key):
+        """What is to be held, and what of the reserved room others cannot have.
+
+        That is what is held, and what those inside take of it: who leaves gives nothing to others.
+        """
+        reserved, units = self._reserved.get(key), self.reserved(key).get(cluster, 0)
+        if reserved is None or not units:
             return {}, {}
         unused, taken = self.unused(key, cluster), self._taken(reserved, cluster, None)
-        amounts = {r: unused.get(r, 0) + taken.get(r, 0) for r in reserved.request}
-        return split.loads(unused, reserved.request, reserved.load), amounts
+        spoken = {
+            r: min(n * units, unused.get(r, 0) + taken.get(r, 0))
+            for r, n in reserved.request.items()
+        }
+        return split.loads(unused, reserved.request, reserved.load), spoken
 
     def _hold(self, cluster: str, before: Mapping[Load, int], after: Mapping[Load, int]) -> None:
         for load in {**before, **after}:
