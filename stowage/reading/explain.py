@@ -8,6 +8,7 @@ first part, and is told.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ _NO_FAILURE = (ConfigurationError, Forbidden)
 """Why the second part is not told although all went well: no right, or not ours to decide."""
 SHOWN = 20
 """Shares in the table, unless all are asked for."""
+WIDTH = 160
+"""Characters of what one plugin told, unless all are asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ def recorded(about: Reference, found: Mapping[str, Any]) -> dict[str, Any]:
             for share in status.get("placements") or []
         ],
         "reasonCounts": msgspec.to_builtins(why.reason_counts),
+        "plugins": status.get("plugins") or {},
         **_room(about, found),
     }
 
@@ -119,7 +123,24 @@ def text(asked: Asked, found: Mapping[str, Any], *, everything: bool) -> str:
         parts[0] += f"\n{whose}"
     if shares:
         parts.append(_table(of_status(status), shares, everything=everything))
+    if told := status.get("plugins"):
+        parts.append(_told(told, everything=everything))
     return "\n\n".join(parts)
+
+
+def _told(plugins: Mapping[str, Any], *, everything: bool) -> str:
+    """A line for each plugin that tells something of its own: its fields, long ones cut."""
+    lines = ["What plugins told:"]
+    for name, fields in sorted(plugins.items()):
+        said = ", ".join(f"{key} {_value(value)}" for key, value in fields.items())
+        cut = not everything and len(said) > WIDTH
+        short = f"{said[:WIDTH]}… (--all shows the rest)" if cut else said
+        lines.append(f"  {name}: {short}")
+    return "\n".join(lines)
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _head(status: Mapping[str, Any], shares: Mapping[str, int]) -> str:

@@ -2,7 +2,8 @@
 
 A `LicencePool` of some namespace has so many seats. A Workload that names it by a label takes a seat
 for each of its units, on the clusters where they land; one without a free seat waits for one. A
-Workload may ask for a second one of its pool, without which it is not worth a seat: then both are
+pool may let no more than so many seats be taken on one cluster, which bounds how units are divided.
+A Workload may ask for a second one of its pool, without which it is not worth a seat: then both are
 placed, or none is. The pool's status tells who sits where.
 """
 
@@ -10,18 +11,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from controller.cache.columns import Mask
+from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.framework.events import Action, EventHint, on
-from controller.framework.explains import Kind, Note, Shortage
-from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.explains import Kind, Note, Shortage, Stop, clusters
+from controller.framework.interface import NOTHING_REFUSED, Candidates, CycleState, Refused
 from controller.framework.ledger import Placed
 from controller.framework.status import SUCCESS, Status, unschedulable, wait
 from controller.framework.statuswriter import StatusWriter
@@ -30,6 +31,9 @@ from controller.hosting.arguments import Factory, Plain
 from controller.hosting.feature import Enabled, Term, Watch
 from controller.hosting.handle import Handle
 from controller.model.unit import Unit
+from controller.planner.plan import Plan
+from controller.planner.problem import Problem
+from controller.planner.webster import MAX_UNITS
 from crds.workload import ScheduledReason
 from machinery.api.resources import Resource
 from machinery.errors import TransportError
@@ -46,6 +50,8 @@ class PoolSpec(msgspec.Struct, frozen=True):
     """LicencePool.spec."""
 
     seats: int = 0
+    each: int = MAX_UNITS
+    """Of one cluster, at the most."""
 
 
 class Seated(msgspec.Struct, frozen=True):
@@ -86,6 +92,7 @@ class Seats:
 
     def __init__(self, told: Any = lambda _pool: None) -> None:
         self.seats: dict[Key, int] = {}
+        self.each: dict[Key, int] = {}
         self._told = told
         self._taken: dict[Key, dict[Key, Mapping[str, int]]] = {}
         self._pools: dict[Key, Key] = {}
@@ -112,7 +119,7 @@ class Seats:
     def overlay(self, placed: Placed) -> Seats:
         """The same with these placed so. The pools of a test are small: a copy will do."""
         copy = Seats()
-        copy.seats, copy._pools = self.seats, dict(self._pools)
+        copy.seats, copy.each, copy._pools = self.seats, self.each, dict(self._pools)
         copy._taken = {pool: dict(units) for pool, units in self._taken.items()}
         for unit, placements in placed.values():
             copy.put(unit, placements)
@@ -131,8 +138,18 @@ class Seats:
         return pool is not None and any(self._taken[pool][key].values())
 
 
+def _name(unit: Unit) -> str:
+    return unit.labels.get(POOL_LABEL, "")
+
+
+def _more(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    return sum(after.values()) > sum(before.values())
+
+
 def _more_seats(_unit: Unit, old: LicencePool | None, new: LicencePool | None) -> bool:
-    return new is not None and (old is None or new.spec.seats > old.spec.seats)
+    if new is None or old is None:
+        return new is not None
+    return new.spec.seats > old.spec.seats or new.spec.each > old.spec.each
 
 
 class LicenceSeats:
@@ -185,12 +202,72 @@ class LicenceSeats:
         return f"a LicencePool {name} with {shortage.unit.replicas} free seats"
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """More seats."""
-        pool = pool_of(shortage.unit)
+        """More seats, in all or on each cluster."""
+        pool, most = (
+            pool_of(shortage.unit),
+            self._most(shortage.unit, shortage.state, shortage.fleet),
+        )
+        if pool is not None and most is not None and (shortage.held >= most).any():
+            text = f"{shortage.pending} more in spec.each of LicencePool {pool[1]}"
+            return (Note(Kind.QUOTA, shortage.pending, pool[1], text),)
         if pool is None or shortage.reason is not ScheduledReason.REPLICAS_REACHED:
             return ()
         text = f"more seats in spec.seats of LicencePool {pool[1]}"
         return (Note(Kind.QUOTA, shortage.pending, pool[1], text),)
+
+    def divides(self, _unit: Unit, _state: CycleState) -> bool:
+        """It bounds what others divide."""
+        return False
+
+    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+        """On each cluster the seats that are left there."""
+        most = self._most(unit, field.state, field.fleet)
+        if most is None:
+            return problem
+        return replace(problem, upper=np.minimum(problem.upper, most))
+
+    def _most(self, unit: Unit, state: CycleState, fleet: Fleet) -> Ints | None:
+        pool, seats = pool_of(unit), state.data.get(NAME)
+        if pool is None or seats is None or seats.each[pool] == MAX_UNITS:
+            return None
+        others = seats.on(pool, but=unit.key)
+        left = [max(seats.each[pool] - others[name], 0) for name in fleet.names]
+        return np.array(left, dtype=np.int64)
+
+    def shortfall(self, unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+        """The clusters where its pool has no more seats, though there is room."""
+        most = self._most(unit, field.state, field.fleet)
+        if most is None:
+            return ()
+        full = field.feasible & (plan.shares >= most) & (plan.shares < plan.asked.room)
+        if not full.any():
+            return ()
+        return (f"{clusters(full, 'has', 'have')} no seat left of licence pool {_name(unit)}",)
+
+    def stops(self, shortage: Shortage) -> Sequence[Stop]:
+        """The same, in the words of an explanation."""
+        most = self._most(shortage.unit, shortage.state, shortage.fleet)
+        if most is None:
+            return ()
+        text = f"all seats of licence pool {_name(shortage.unit)} there are taken"
+        return (Stop(Kind.QUOTA, shortage.held >= most, text),)
+
+    def where(self, shortage: Shortage, rows: Mask) -> str:
+        """Whose seats are meant."""
+        return f"of pool {_name(shortage.unit)}" if pool_of(shortage.unit) and rows.any() else ""
+
+    def cause(
+        self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
+    ) -> tuple[str, str] | None:
+        """More units than before sit somewhere: there were seats."""
+        return ("SeatsFound", "") if NAME in state.data and _more(before, after) else None
+
+    def own_status(
+        self, unit: Unit, placements: Mapping[str, int], _fleet: Fleet, _bound: Index
+    ) -> Mapping[str, Any]:
+        """The pool, and the seats that the Workload takes of it."""
+        pool = pool_of(unit)
+        return {} if pool is None else {"pool": pool[1], "seats": sum(placements.values())}
 
     def permit(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
         """Wait for the partner; whoever comes second lets the first one go."""
@@ -239,7 +316,7 @@ class LicencePools:
     """The feature."""
 
     plugins: Mapping[str, Factory] = {NAME: Plain(LicenceSeats)}
-    defaults = tuple(Enabled(point, NAME) for point in ("preFilter", "filter", "permit"))
+    defaults = tuple(Enabled(at, NAME) for at in ("preFilter", "filter", "assign", "permit"))
 
     def __init__(self) -> None:
         self.seats = Seats(self._counted)
@@ -273,7 +350,7 @@ class LicencePools:
         if new is None:
             self.seats.seats.pop(key, None)
         else:
-            self.seats.seats[key] = new.spec.seats
+            self.seats.seats[key], self.seats.each[key] = new.spec.seats, new.spec.each
         if self._handle is not None:
             action = Action.DELETED if new is None else Action.SPEC if old else Action.ADDED
             self._handle.announce(POOLS.kind, key, action, old, new)

@@ -13,6 +13,7 @@ from controller.app import Controller
 from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.explain.record import record
+from controller.planner.webster import MAX_UNITS
 from controller.scheduling.cycle import decide
 from machinery.api.resources import CRDS, WORKLOADS
 from stowage.setup import install as installer
@@ -20,6 +21,7 @@ from tests import inforce
 from tests.patience import until
 
 from .licences import (
+    NAME,
     PARTNER_LABEL,
     POOL_LABEL,
     POOLS,
@@ -70,12 +72,12 @@ async def offices(world: World) -> AsyncIterator[World]:
         await world.client.delete(POOLS, each["metadata"]["name"], namespace=world.namespace)
 
 
-async def pool(world: World, seats: int) -> None:
+async def pool(world: World, seats: int, **spec: int) -> None:
     """A pool of so many seats, new or with another number."""
     meta = {"name": "cad", "namespace": world.namespace}
     body = {"apiVersion": POOLS.api_version, "kind": POOLS.kind, "metadata": meta}
     about: dict[str, Any] = {"name": "cad", "namespace": world.namespace, "force": True}
-    await world.client.apply(POOLS, {**body, "spec": {"seats": seats}}, **about)
+    await world.client.apply(POOLS, {**body, "spec": {"seats": seats, **spec}}, **about)
 
 
 async def books(world: World) -> dict[str, Any]:
@@ -152,6 +154,39 @@ async def test_a_pool_keeps_its_seats_makes_partners_wait_and_tells_who_sits_whe
         assert (await told(offices, 5))["taken"] == 5
 
 
+@pytest.mark.proves("E1", "E13")
+async def test_what_it_tells_of_a_workload_stands_there_and_is_explained(offices: World) -> None:
+    async with deciding(offices, features=features()) as controller:
+        await pool(offices, 9, each=1)
+        await offices.workload("wide", replicas=4, labels=POOL, distribution="Divided")
+        found = await offices.until("wide", lambda s: s.get("pending") == 2)
+        assert found["status"]["plugins"] == {NAME: {"pool": "cad", "seats": 2}}
+        message = condition(found["status"], "Scheduled")["message"]
+        assert message.endswith("2 clusters have no seat left of licence pool cad")
+        said = await diagnosis(controller, "wide")
+        assert [(each["name"], each["text"]) for each in said["pendingReasons"]] == [
+            (NAME, "2 clusters: all seats of licence pool cad there are taken")
+        ]
+        (note,) = said["remedies"]
+        assert note == {
+            "kind": "Quota",
+            "number": 2,
+            "name": "cad",
+            "text": "2 more in spec.each of LicencePool cad",
+        }
+        await pool(offices, 9, each=2)  # the news wakes it
+        found = await offices.until("wide", lambda s: s.get("pending") == 0)
+        assert found["status"]["plugins"] == {NAME: {"pool": "cad", "seats": 4}}
+        assert found["status"]["history"][-1]["cause"] == "SeatsFound"
+        version = found["metadata"]["resourceVersion"]
+    # Who does not have the plugin takes away what it said, and leaves the rest as it is.
+    async with deciding(offices, identity="two") as controller:
+        await until(lambda: controller.leading)
+        found = await offices.until("wide", lambda s: not s.get("plugins"))
+        assert placements(found) == {"a": 2, "b": 2}
+        assert found["metadata"]["resourceVersion"] != version
+
+
 async def test_without_the_feature_nobody_asks_for_seats(offices: World) -> None:
     await pool(offices, 0)
     async with deciding(offices):
@@ -186,7 +221,7 @@ def test_only_more_seats_are_a_hint() -> None:
 
 def test_a_set_that_is_tried_elsewhere_sits_in_the_overlay_alone() -> None:
     seats = Seats()
-    seats.seats["shop", "cad"] = 2
+    seats.seats["shop", "cad"], seats.each["shop", "cad"] = 2, MAX_UNITS
     world = Index([seats])
     first, late = unit("first", replicas=2, labels=POOL), unit("late", replicas=1, labels=POOL)
     over = world.overlay({first.key: (first, {"a": 2})})

@@ -1,0 +1,57 @@
+"""`stowage explain` shows what plugins told of a Workload: its fields, bounded, and harmless."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stowage.cli import cli
+from tests.stowage.plain_hub import Answer, serving
+
+pytestmark = pytest.mark.proves("U1")
+TOLD: dict[str, Any] = {
+    "Seats": {"pool": "blau", "of": {"a": 2}, "free": 3, "names": ["ü", None]},
+    "Carbon": {"region": "x" * 200, "bell": "\x1b[31m"},
+}
+
+
+def answer(path: str, query: dict[str, list[str]]) -> Answer:
+    """One Workload, and the rest of the fleet shown to nobody."""
+    if path.endswith("/demo"):
+        meta = {"name": "demo", "namespace": "shop"}
+        shares = [{"cluster": "a", "replicas": 2}]
+        status = {"desired": 2, "assigned": 2, "placements": shares, "plugins": TOLD}
+        return 200, {"metadata": meta, "spec": {}, "status": status}
+    return 403, {"reason": "Forbidden", "message": "may not list"}
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Path]:
+    with serving(answer, tmp_path) as file:
+        yield file
+
+
+def explained(file: Path, *args: str) -> str:
+    about = ["explain", "wl/demo", "-n", "shop", "--kubeconfig", str(file), *args]
+    result = CliRunner().invoke(cli, about)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_a_line_for_each_plugin_long_ones_cut(hub: Path) -> None:
+    lines = explained(hub).splitlines()
+    at = lines.index("What plugins told:")
+    assert lines[at + 1] == f"  Carbon: region {'x' * 153}… (--all shows the rest)"
+    assert lines[at + 2] == '  Seats: pool blau, of {"a": 2}, free 3, names ["ü", null]'
+    whole = explained(hub, "--all")
+    assert "x" * 200 in whole
+    assert "\x1b" not in whole
+
+
+def test_for_programs_it_is_as_it_was_told(hub: Path) -> None:
+    assert json.loads(explained(hub, "-o", "json"))["recorded"]["plugins"] == TOLD
