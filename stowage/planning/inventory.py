@@ -249,7 +249,10 @@ def _decoded(document: Document, body: Json, kind: admission.Kind) -> Object:
     """The object. Raises ConfigurationError, also where it could not be placed as it is."""
     found = document.decoded(body, kind.type_)
     if kind.placed is not None:
-        read = kind.placed.read(found, known)
+        try:
+            read = kind.placed.read(found, known)
+        except Exception as e:  # whatever a feature of somebody else's makes of it
+            raise document.error(f"it cannot be read: {type(e).__name__}: {e}") from e
         if read is not None and read.fault:
             raise document.error(read.fault)
     return found

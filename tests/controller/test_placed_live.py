@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from controller import catalogue
@@ -108,23 +109,27 @@ async def test_it_takes_room_from_workloads_until_it_goes(harbour: Harbour) -> N
 async def test_the_reason_is_in_its_status_and_an_event_names_it(harbour: Harbour) -> None:
     world = harbour.world
     await world.cluster("one", cpu="2")
-    async with working(world):
+    async with working(world) as controller:
         made = await harbour.make("wide", cpu="4")
         assert "1 insufficient cpu" in await harbour.refused("wide")
         events = []
 
-        async def told() -> bool:
+        async def noted() -> bool:
             items = (await world.client.list(EVENTS, namespace="shop"))["items"]
             events[:] = [e for e in items if e["regarding"].get("uid") == made["metadata"]["uid"]]
             return bool(events)
 
-        await until(told)
+        await until(noted)
         about = events[0]["regarding"]
         assert (about["apiVersion"], about["kind"], about["name"]) == (
             "harbour.example/v1", "Berth", "wide",
         )  # fmt: skip
         await world.report("one", cpu="8")
         assert await harbour.placed("wide") == {"one": 1}
+        async with aiohttp.ClientSession() as session:
+            at = f"http://127.0.0.1:{controller.port}/apis/v1/diagnosis/shop/berths/wide"
+            told = await (await session.get(at)).json()
+        assert (told["name"], told["assigned"]) == ("berths/wide", 1)
         await harbour.edit("wide", replicas=3, distribution="Divided", cpu="2")
         await harbour.until("wide", lambda s: s["desired"] == 3 and s["assigned"] == 3)
         await harbour.edit("wide", closed=True)
