@@ -11,9 +11,9 @@ import msgspec
 from controller.cache.amounts import Amounts, amounts_of
 from controller.cache.cache import World, known
 from controller.features.reservation.compiled import Reserved, compile_reservation
+from controller.features.reservation.feature import Reservations as Feature
 from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.objects import Reservation
-from controller.features.reservation.placed import PLACED
 from controller.model.objects import ReservedShare, Workload
 from controller.model.placed import placed_key
 from controller.model.unit import Unit
@@ -24,6 +24,7 @@ from . import make
 
 CREATED = "2026-01-02T03:04:05Z"
 NS = "shop"
+[PLACED] = Feature.places
 
 
 def pod(request: Mapping[str, str], **more: Any) -> dict[str, Any]:

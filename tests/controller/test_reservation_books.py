@@ -11,12 +11,11 @@ import pytest
 from controller.features.reservation.compiled import compile_reservation, seconds_of
 from controller.features.reservation.inside import MOST_USED
 from controller.features.reservation.owners import matches
-from controller.features.reservation.placed import PLACED
 from controller.features.reservation.split import fitting, pieces, using_up
 from controller.model.objects import ReservedShare
 from crds.fields.shares import MOST_RESERVED_SHARES
 
-from .reservations import NS, Hall, as_placed, owner, reservation
+from .reservations import NS, PLACED, Hall, as_placed, owner, reservation
 
 PEAK = (NS, "peak")
 
