@@ -96,14 +96,13 @@ async def within(world: World, name: str, **shares: int) -> dict[str, Any]:
 
 async def told(world: World, reason: str, name: str = "room", *, least: int = 1) -> list[str]:
     """The notes of the Events of that reason about a reservation."""
+    uid = (await stored(world, name))["metadata"]["uid"]
     notes: list[str] = []
 
     async def there() -> bool:
         items = (await world.client.list(EVENTS, namespace=world.namespace))["items"]
-        about = [e for e in items if e["regarding"].get("kind") == "Reservation"]
-        notes[:] = [
-            e["note"] for e in about if (e["regarding"]["name"], e["reason"]) == (name, reason)
-        ]
+        about = [e for e in items if e["regarding"].get("uid") == uid]
+        notes[:] = [e["note"] for e in about if e["reason"] == reason]
         return len(notes) >= least
 
     await until(there)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS
+from machinery.clock import parse_timestamp
 from tests.patience import until
 
 from .live import World, at_rest, condition, counted, deciding, placements, policy
@@ -99,12 +101,15 @@ async def test_a_rule_about_others_does_not_keep_an_owner_out(world: World) -> N
 @pytest.mark.proves("E29")
 async def test_it_expires_and_its_room_comes_back(one: World) -> None:
     async with deciding(one):
-        await reserve(one, ttl="2s")
+        await reserve(one, ttl="4s")
+        await phase(one, "Available")
         await one.workload("stranger", cpu="1")
-        await one.refused("stranger", "InsufficientCapacity")
+        assert await one.placed("stranger") == {"a": 1}
+        placed = (await one.get("stranger"))["status"]["decision"]["time"]
+        born = (await stored(one))["metadata"]["creationTimestamp"]
+        assert parse_timestamp(placed) - parse_timestamp(born) >= timedelta(seconds=4)
         said = await phase(one, "Failed")
         assert ready(said) == ("False", "Expired")
-        assert await one.placed("stranger") == {"a": 1}
         (note,) = await told(one, "Expired")
         assert "it held until" in note
         assert said["observedGeneration"] == 1
@@ -219,7 +224,7 @@ async def test_an_owner_and_its_reservation_wait_for_the_same_room(world: World)
         await reserve(world)
         await world.workload("demo", cpu="4")
         await phase(world, "Pending")
-        await world.refused("demo", "InsufficientCapacity")
+        await world.refused("demo", "FailedToSchedule")
         await world.cluster("a", cpu="4")
         await world.cluster("b", cpu="4")
         await world.placed("demo")

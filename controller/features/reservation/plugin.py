@@ -12,7 +12,7 @@ second write, and nothing is taken that could be left unused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.owners import matches
 from controller.framework.events import EventHint
-from controller.framework.explains import Kind, Note, Shortage
+from controller.framework.explains import Kind, Note, Seen, Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
 from controller.framework.room import cap
 from controller.framework.status import SKIP, SUCCESS, Status
@@ -42,8 +42,10 @@ from machinery.types import quantities
 NAME = "Reservation"
 _OUTSIDE = "no reservation of its own here"
 _NO_RULE = WorkloadAffinity()
+_PODS = "pods"
+"""Places for pods bound nobody beside what else is reserved."""
 NAMED = 3
-"""Reservations that a remedy names."""
+"""Reservations that a remedy names, clusters that a change does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,18 @@ class Reservation:
         if unit.booked:
             return {}
         inside = bound.ledger(Reservations).split(unit, placements)
-        return {"reservations": msgspec.to_builtins(inside) or None}
+        return {"reservations": [msgspec.to_builtins(share) for share in inside] or None}
+
+    def changes(self, before: Seen, after: Seen) -> Sequence[str]:
+        """Which rules were taken away, because of which reservation, and what was given back."""
+        found = []
+        if gone := [name for name, field in _RULES if field(before.unit) != field(after.unit)]:
+            ledger = self._handle.index().ledger(Reservations)
+            names = either([each.name for each in ledger.of(before.unit)], "and")
+            new = before.unit.replicas - sum(before.unit.present.values())
+            fits = "its new unit fits" if new == 1 else f"all {new} new units fit"
+            found.append(f"took {either(gone, 'and')} away: {fits} inside reservation {names}")
+        return [*found, *_given_back(before.fleet, after.fleet)]
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """A larger reservation, or a place for it, where those that it may use do not help it."""
@@ -160,6 +173,30 @@ class Reservation:
 def _own(state: CycleState) -> Own | None:
     own: Own | None = state.data.get(NAME)
     return own
+
+
+_RULES: Sequence[tuple[str, Callable[[Unit], Any]]] = (
+    ("workloadAffinity", lambda unit: unit.affinity),
+    ("workloadAntiAffinity", lambda unit: unit.anti_affinity),
+    ("spreadConstraints", lambda unit: unit.spread),
+)
+
+
+def _given_back(before: Fleet, after: Fleet) -> Iterator[str]:
+    """What less is held, for the first clusters by name, and on how many more."""
+    if before is after:
+        return
+    amounts: dict[int, list[str]] = {}
+    for resource in sorted(before.holds.amounts):
+        was, now = (fleet.holds.amount(resource, len(fleet)) for fleet in (before, after))
+        for row in np.flatnonzero(was > now).tolist() if resource != _PODS else ():
+            text = f"{quantities.render(resource, int(was[row] - now[row]))} {resource}"
+            amounts.setdefault(row, []).append(text)
+    rows = sorted(amounts, key=lambda row: before.names[row])
+    for row in rows[:NAMED]:
+        yield f"gave back {' and '.join(amounts[row])} on {before.names[row]}"
+    if len(rows) > NAMED:
+        yield f"gave back what is held on {len(rows) - NAMED} more"
 
 
 def _rules(unit: Unit) -> bool:
@@ -194,7 +231,7 @@ def _lacking(own: Own, reserved: Reserved, unit: Unit) -> str:
     name, lacks = f"Reservation {reserved.name}", []
     for cluster in own.ledger.reserved(reserved.key):
         unused = own.ledger.unused(reserved.key, cluster)
-        asked = ((r, unit.request.get(r, 0)) for r in reserved.request if r != "pods")
+        asked = ((r, unit.request.get(r, 0)) for r in reserved.request if r != _PODS)
         lacks.append((cluster, {r: n - unused.get(r, 0) for r, n in asked if n > unused.get(r, 0)}))
     if not lacks:
         return f"a cluster for its {name}, which has none yet"
