@@ -11,7 +11,7 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.cache.cache import known
@@ -29,7 +29,7 @@ from crds.admission.validation import (
     violations,
 )
 from crds.base import NAME
-from crds.names import API_VERSION
+from crds.names import API_VERSION, DEFAULT_SCHEDULER
 from machinery.api.resources import (
     RESERVATIONS,
     WORKLOAD_POLICIES,
@@ -71,16 +71,21 @@ def _reservation_violations(body: Json, before: Json | None) -> list[str]:
     return reservation_violations(body, old)
 
 
+def _scheduler_defaulted(body: Json) -> Json:
+    """The schema's own default, which decides whether anybody looks at the object at all."""
+    return {} if "schedulerName" in body["spec"] else {"spec": {"schedulerName": DEFAULT_SCHEDULER}}
+
+
 _OURS: Mapping[Resource, Kind] = {
     WORKLOAD_POLICIES: Kind(
         WorkloadPolicy, lambda body, _before: policy_violations(body), normalised_policy
     ),
     WORKLOAD_SPREADS: Kind(WorkloadSpread, _spread_violations),
 }
-_PLACED: Mapping[Resource, Callable[[Json, Json | None], list[str]]] = {
-    RESERVATIONS: _reservation_violations,
+_PLACED: Mapping[Resource, Kind] = {
+    RESERVATIONS: Kind(Object, _reservation_violations, _scheduler_defaulted),
 }
-"""What admission has against objects of placed kinds; of those of others it knows nothing."""
+"""What admission makes of objects of placed kinds; of those of others it knows nothing."""
 
 
 class Kinds:
@@ -89,8 +94,8 @@ class Kinds:
     def __init__(self, placed: Iterable[PlacedKind]) -> None:
         self._all = dict(_OURS)
         for kind in placed:
-            violations = _PLACED.get(kind.resource, lambda _body, _before: [])
-            self._all[kind.resource] = Kind(kind.type_, violations, placed=kind)
+            ours = _PLACED.get(kind.resource, Kind(Object))
+            self._all[kind.resource] = replace(ours, type_=kind.type_, placed=kind)
 
     def of(self, document: Document) -> Kind | None:
         """The kind of an object; None for one of any other kind."""
