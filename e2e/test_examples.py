@@ -267,3 +267,56 @@ def test_an_autoscaler_scales_the_workload_of_a_spread(demo: Playground) -> None
         until_placed(demo, "elastic", {"member-1": 90 // few})
     finally:
         demo.hub("-n", NAMESPACE, "delete", "hpa", "elastic")
+
+
+def reservation(demo: Playground, name: str) -> dict[str, Any]:
+    """What the status of a Reservation says."""
+    status: dict[str, Any] = demo.hub.json("-n", NAMESPACE, "get", "rsv", name).get("status", {})
+    return status
+
+
+def inside(demo: Playground, name: str) -> dict[str, int]:
+    """How many units of a Workload are inside of each Reservation."""
+    units: dict[str, int] = {}
+    for share in demo.status(NAMESPACE, name).get("reservations", []):
+        units[share["name"]] = units.get(share["name"], 0) + share["replicas"]
+    return units
+
+
+@pytest.mark.proves("E25", "E26", "E28")
+def test_room_is_held_until_its_owner_comes_and_goes_where_it_is(demo: Playground) -> None:
+    held, owner = load(EXAMPLES / "19-reservation.yaml")
+    demo.hub.apply(held)
+    wait("its room", lambda: reservation(demo, "launch").get("phase") == "Available")
+    assert reservation(demo, "launch")["clusterName"] == "member-2"
+    demo.hub.apply(owner)
+    assert clusters(demo, "launched") == {"member-2"}
+    assert inside(demo, "launched") == {"launch": 2}
+    wait("its end", lambda: reservation(demo, "launch").get("phase") == "Succeeded")
+    told = reservation(demo, "launch")
+    assert [(o["name"], o["replicas"]) for o in told["currentOwners"]] == [("launched", 2)]
+    assert (told["owners"], told["allocated"]["cpu"]) == (1, "40m")
+
+
+@pytest.mark.proves("E25", "E26", "E29")
+def test_room_that_two_share_until_a_time(demo: Playground) -> None:
+    held, *owners = load(EXAMPLES / "20-reservation-shared.yaml")
+    demo.hub.apply(held)
+    wait("its room", lambda: reservation(demo, "season").get("assigned") == 4)
+    assert len(reservation(demo, "season")["placements"]) == 2
+    for owner in owners:
+        demo.hub.apply(owner)
+    for name, units in (("season-web", 2), ("season-jobs", 1)):
+        demo.until_running(NAMESPACE, name)
+        assert inside(demo, name) == {"season": units}
+    wait("its books", lambda: reservation(demo, "season").get("owners") == 2)
+    told = reservation(demo, "season")
+    assert (told["phase"], told["allocatable"]["cpu"], told["allocated"]["cpu"]) == (
+        "Available", "80m", "60m"
+    )  # fmt: skip
+    head, row = demo.hub("-n", NAMESPACE, "get", "rsv", "season", "-o", "wide").splitlines()
+    assert head.split() == ["NAME", "PHASE", "CLUSTER", "AGE", "ALLOCATED", "OWNERS", "EXPIRES"]
+    assert row.split()[1] == "Available"
+    assert row.split()[-2:] == ["2", "2099-01-01T00:00:00Z"]
+    demo.hub("-n", NAMESPACE, "delete", "wl", "season-jobs")
+    wait("room given back", lambda: reservation(demo, "season")["allocated"]["cpu"] == "40m")

@@ -136,24 +136,24 @@ def _fleet(before: Fleet, after: Fleet) -> Iterator[str]:
 
 
 class _Rows:
-    """The rows of some clusters of a fleet, column by column, in the order of their names."""
+    """The rows of some clusters of a fleet, column by column, in one order for all processes."""
 
     def __init__(self, fleet: Fleet, names: Sequence[str]) -> None:
         self.objects = [fleet.clusters[fleet.row[name]] for name in names]
         self.columns: dict[str, Any] = {
             **{name: getattr(fleet, name) for name in _PLAIN},
             **{_spaced(name): getattr(fleet, name) for name in _TEXTS},
-            **{f"label {key}": column for key, column in fleet.labels.items()},
-            **{f"taint {_tainted(taint)}": column for taint, column in fleet.taints.items()},
+            **{f"label {key}": column for key, column in sorted(fleet.labels.items())},
+            **{f"taint {_tainted(t)}": fleet.taints[t] for t in sorted(fleet.taints, key=_tainted)},
         }
         self.amounts: dict[str, tuple[str, Ints]] = {}
         groups = fleet.groups
-        for resource, free in groups.free.items():
+        for resource, free in sorted(groups.free.items()):
             room = sums(groups.cluster, times(free, groups.count), len(fleet))
             self.amounts[f"free {resource}"] = (resource, room)
             self.amounts[f"set aside {resource}"] = (resource, fleet.coming(resource))
         for name in ("allocatable", "requested"):
-            for resource, column in getattr(fleet, name).items():
+            for resource, column in sorted(getattr(fleet, name).items()):
                 self.amounts[f"{name} {resource}"] = (resource, column)
         self._rows = np.array([fleet.row[name] for name in names], dtype=np.int64)
 

@@ -111,6 +111,8 @@ def _show(directory: Path, out: Callable[[str], object]) -> None:
     out(_kubectl(directory, ground.HUB, "get", "memberclusters"))
     out("The Workloads, and where they run:")
     out(_kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "workloads"))
+    out("Room that is held for Workloads, and how many use it:")
+    out(_kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "reservations", "-o", "wide"))
     for name in sorted(p.stem for p in directory.glob("member-*.kubeconfig")):
         out(f"On {name}:")
         out(_kubectl(directory, name, "-n", NAMESPACE, "get", "deployments", "--ignore-not-found"))

@@ -1,0 +1,173 @@
+"""Plans with Reservations: held before their owners come, told by name, and nothing written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.stowage.test_plan import Write, cluster, placed, plan, run, shares, workload, write
+
+__all__ = ["write"]
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+FLEET = EXAMPLES / "fleet" / "three-zones.yaml"
+
+pytestmark = pytest.mark.proves("E25", "E28")
+
+
+def reservation(
+    name: str = "launch",
+    *,
+    cpu: str = "4",
+    owners: Any = None,
+    metadata: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    status = spec.pop("status", None)
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
+    body = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name, "namespace": "shop", **(metadata or {})},
+        "spec": {
+            "template": {"spec": {"containers": [container]}},
+            "owners": owners or [{"object": {"kind": "Workload", "name": "web"}}],
+            **spec,
+        },
+    }
+    return {**body, "status": status} if status else body
+
+
+@pytest.fixture
+def fleet(write: Write) -> str:
+    return write("fleet.yaml", cluster("a", cpu=4), cluster("b", cpu=4))
+
+
+def table(files: str, fleet: str) -> list[str]:
+    result = run("plan", "-f", files, "--fleet", fleet)
+    assert result.exit_code == 0, result.output
+    return [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+def test_room_is_held_and_its_owner_goes_inside(write: Write, fleet: str) -> None:
+    room = reservation(targetCluster={"name": "b"})
+    other = workload("other", replicas=1, cpu="1", targetCluster={"name": "b"})
+    files = write("w.yaml", room, other, workload("web", replicas=2, cpu="2"))
+    lines = table(files, fleet)
+    assert lines[1] == "shop/rsv/launch 1 1 0 b=1 b +1"
+    assert lines[2] == "shop/other 1 0 1 - pending"
+    assert "shop/web 2 2 0 b=2 b +2" in lines
+    assert lines[lines.index("shop/web 2 2 0 b=2 b +2") + 1] == "2 units inside rsv/launch"
+    made = plan(files, fleet)
+    inside = {"namespace": "shop", "name": "launch", "cluster": "b", "replicas": 2}
+    assert [{**each, **inside} for each in made["web"]["reservations"]] == (
+        made["web"]["reservations"]
+    )
+    assert made["other"]["reservations"] == made["launch"]["reservations"] == []
+    assert (made["launch"]["kind"], made["web"]["kind"]) == ("Reservation", "Workload")
+
+
+def test_owners_share_a_room_and_what_is_beyond_stays_outside(write: Write, fleet: str) -> None:
+    label = [{"labelSelector": {"matchLabels": {"app": "web"}}}, {"object": {"name": "two"}}]
+    room = reservation(
+        cpu="1", replicas=3, owners=label, allocateOnce=False, targetCluster={"name": "a"}
+    )
+    one = workload("web", replicas=2, cpu="1")
+    two = workload("two", replicas=2, cpu="1", targetCluster={"name": "a"})
+    made = plan(write("w.yaml", room, one, two), fleet)
+    assert shares(made["web"]) == shares(made["two"]) == {"a": 2}
+    assert [each["replicas"] for each in made["web"]["reservations"]] == [2]
+    assert [each["replicas"] for each in made["two"]["reservations"]] == [1]
+
+
+def test_one_that_is_used_already_keeps_its_users_inside(write: Write) -> None:
+    inside = {"namespace": "shop", "name": "launch", "uid": "r", "cluster": "a", "replicas": 1}
+    full = {"placements": placed(a=1)["placements"], "desired": 1, "assigned": 1}
+    there = reservation(
+        cpu="4",
+        allocateOnce=False,
+        metadata={"uid": "r"},
+        schedulerName="stowage",
+        status={**full, "phase": "Available"},
+    )
+    web = workload("web", replicas=1, cpu="3", status={**placed(a=1), "reservations": [inside]})
+    fleet = write("fleet.yaml", cluster("a", cpu=4), there, web)
+    made = plan(write("w.yaml", workload("late", replicas=1, cpu="1"), web), fleet)
+    assert made["late"]["pending"] == 1, "one cpu is held still"
+    assert [each["replicas"] for each in made["web"]["reservations"]] == [1]
+
+
+def test_one_that_is_over_takes_part_in_nothing(write: Write) -> None:
+    over = reservation(metadata={"uid": "r"}, status={"phase": "Failed", **placed(a=1)})
+    fleet = write("fleet.yaml", cluster("a", cpu=4), over)
+    late = write("w.yaml", workload("late", replicas=1, cpu="4"))
+    assert shares(plan(late, fleet)["late"]) == {"a": 1}
+    result = run("explain", "rsv/launch", "-n", "shop", "--fleet", fleet)
+    assert str(result.exception) == "shop/rsv/launch takes part in no decision any more"
+
+
+def test_a_scheduler_of_its_own_is_left_alone(write: Write, fleet: str) -> None:
+    files = write("w.yaml", reservation(schedulerName="mine"))
+    result = run("plan", "-f", files, "--fleet", fleet)
+    assert "shop/rsv/launch is left to scheduler mine" in result.stderr
+
+
+def test_what_admission_refuses_of_it_is_refused_with_its_place(write: Write, fleet: str) -> None:
+    files = write("w.yaml", reservation(owners=[{"object": {"name": "web", "namespace": "bank"}}]))
+    result = run("plan", "-f", files, "--fleet", fleet)
+    assert "document 1: Reservation launch: spec.owners: owners are Workloads of" in str(
+        result.exception
+    )
+
+
+def test_the_plan_of_an_owner_is_explained_with_its_room(write: Write, fleet: str) -> None:
+    files = write("w.yaml", reservation(), workload("web", replicas=1, cpu="4"))
+    result = run("explain", "wl/web", "-n", "shop", "-f", files, "--fleet", fleet)
+    assert "1 unit inside rsv/launch\n" in result.stdout
+    told = run("explain", "rsv/launch", "-n", "shop", "-f", files, "--fleet", fleet)
+    assert told.stdout.startswith("shop/rsv/launch: 1 of 1 unit placed (Scheduled)\n")
+
+
+def test_the_examples_are_planned_as_their_pages_say() -> None:
+    made = plan(str(EXAMPLES / "19-reservation.yaml"), str(FLEET))
+    assert shares(made["launch"]) == shares(made["launched"]) == {"member-2": 2}
+    assert [each["name"] for each in made["launched"]["reservations"]] == ["launch"]
+    made = plan(str(EXAMPLES / "20-reservation-shared.yaml"), str(FLEET))
+    assert len(shares(made["season"])) == 2
+    assert sum(each["replicas"] for each in made["season-web"]["reservations"]) == 2
+    assert sum(each["replicas"] for each in made["season-jobs"]["reservations"]) == 1
+
+
+def test_the_same_files_give_the_same_words_in_every_process() -> None:
+    """Sets of texts have another order in each process."""
+    told = set()
+    for seed in ("1", "2", "3"):
+        done = subprocess.run(
+            [sys.executable, "-m", "stowage", "plan", "-f", EXAMPLES / "19-reservation.yaml",
+             "--fleet", FLEET, "-o", "json"],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        told.add(json.dumps([each["hooks"] for each in json.loads(done.stdout)["workloads"]]))
+    assert len(told) == 1
+
+
+def test_what_is_imported_from_koordinator_holds_its_room_in_a_plan(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    ours = tmp_path / "ours.yaml"
+    ours.write_text(run("import", "-f", "examples/import/koordinator.yaml").stdout)
+    assert next(yaml.safe_load_all(ours.read_text()))["kind"] == "Reservation"
+    made = plan(str(ours), write("fleet.yaml", cluster("a"), cluster("b")))
+    assert shares(made["web"]) == {next(iter(shares(made["web-room"]))): 4}
+    assert sum(each["replicas"] for each in made["web"]["reservations"]) == 4
