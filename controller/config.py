@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from controller import catalogue
+from controller.framework.calling.guard import at_zero
 from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS, Profile, SchedulerConfiguration
 from controller.hosting.arguments import WrongArgs
 from controller.hosting.handle import Handle, Rehearsed
@@ -199,7 +200,9 @@ def _profile(found: _Profile, workshop: _Workshop, places: _Places, index: int) 
             (*at, "plugins", "queueSort"), f"exactly one plugin must be enabled, found: {names}"
         )
     seconds = found.plugin_timeout_milliseconds / 1000
-    return Profile.of(found.scheduler_name, enabled, weights, seconds)
+    profile = Profile.of(found.scheduler_name, enabled, weights, seconds)
+    at_zero(profile.names)
+    return profile
 
 
 def _arguments(

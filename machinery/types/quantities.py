@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from machinery.types.bounds import LONGEST_QUANTITY, MOST_AMOUNT, between, quoted
 
-_BINARY = {f"{letter}i": 2 ** (10 * (n + 1)) for n, letter in enumerate("KMGTPE")}
+_BINARY: dict[str, int] = {f"{letter}i": 2 ** (10 * (n + 1)) for n, letter in enumerate("KMGTPE")}
 _DECIMAL = {
     "n": Fraction(1, 10**9),
     "u": Fraction(1, 10**6),
@@ -73,18 +73,23 @@ def _none(text: object) -> ValueError:
 
 def value(text: str | float) -> int:
     """Whole units, rounded up: bytes, pods. Raises ValueError naming the text."""
-    if isinstance(text, str) and len(text) <= _PLAIN and text.isdecimal() and text.isascii():
-        return int(text)
+    if isinstance(text, str) and len(text) <= _PLAIN and text.isascii():
+        if text.isdecimal():
+            return int(text)
+        digits, suffix = text[:-2], text[-2:]
+        if suffix in _BINARY and digits.isdecimal():
+            return int(digits) * _BINARY[suffix]
     number = exact(text)
     return -(-number.numerator // number.denominator)
 
 
 def milli(text: str | float) -> int:
     """Thousandths, rounded up: cpu. Raises ValueError naming the text."""
-    if isinstance(text, str) and text[-1:] == "m" and len(text) <= _PLAIN:
-        digits = text[:-1]
-        if digits.isdecimal() and digits.isascii():
-            return int(digits)
+    if isinstance(text, str) and len(text) <= _PLAIN and text.isascii():
+        if text.isdecimal():
+            return int(text) * 1000
+        if text[-1:] == "m" and text[:-1].isdecimal():
+            return int(text[:-1])
     number = exact(text) * 1000
     return -(-number.numerator // number.denominator)
 

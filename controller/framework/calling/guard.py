@@ -7,7 +7,7 @@ names the plugin and the extension point.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, ParamSpec, TypeVar
 
@@ -34,6 +34,13 @@ ERRORS = metrics.counter(
     "Plugins that raised, gave no usable answer, or took too long",
     ("plugin", "point"),
 )
+
+
+def at_zero(names: Mapping[str, Sequence[str]]) -> None:
+    """The counters of these plugins, by the points that the configuration names, from the start."""
+    for point, plugins in names.items():
+        for plugin in plugins:
+            ERRORS.labels(plugin, f"{point[0].upper()}{point[1:]}")
 
 
 class PluginError(StowageError):
