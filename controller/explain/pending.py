@@ -27,7 +27,7 @@ LOG = logs.get(__name__)
 T = TypeVar("T")
 
 
-def obstacles(decision: Decision) -> list[Note]:
+def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
     """Why units are pending: the refusals, the greatest count first, then what stops the others.
 
     Last, what was found while clusters were chosen.
@@ -43,7 +43,7 @@ def obstacles(decision: Decision) -> list[Note]:
         if number
     ]
     notes.sort(key=lambda note: (-note.number, note.name, note.text))
-    shortage = shortage_of(decision)
+    shortage = shortage or shortage_of(decision)
     stops, tight = list(stops_of(decision, shortage)), shortage.tight
     first = np.full(len(decision.fleet), len(stops))
     for at, (_, stop) in reversed(list(enumerate(stops))):
@@ -61,14 +61,15 @@ def obstacles(decision: Decision) -> list[Note]:
 def shortage_of(decision: Decision) -> Shortage:
     """The decision as plugins are told of it."""
     unit, fleet, state = decision.seen, decision.fleet, decision.cycle_state
-    placed = decision.placements
+    placed, judged = decision.placements, len(decision.verdicts) == len(fleet)
+    nowhere = np.zeros(len(fleet), dtype=np.bool_)
     return Shortage(
         unit=unit,
         fleet=fleet,
         pending=decision.pending,
         reason=decision.reason,
         state=state,
-        feasible=decision.verdicts == FITS,
+        feasible=decision.verdicts == FITS if judged else nowhere,
         held=np.array([placed.get(name, 0) for name in fleet.names], dtype=np.int64),
         room=room_of(state, unit, fleet),
         why=decision.why,

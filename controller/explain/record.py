@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from controller.explain import hooks
-from controller.explain.pending import obstacles
+from controller.explain.pending import obstacles, shortage_of
 from controller.explain.remedies import remedies
 from controller.framework.calling.deadline import limited
 from controller.framework.profile import PLUGIN_TIMEOUT
@@ -26,7 +26,7 @@ def record(decision: Decision) -> dict[str, Any]:
 
 
 def _record(decision: Decision) -> dict[str, Any]:
-    unit = decision.unit
+    unit, shortage = decision.unit, shortage_of(decision)
     return {
         "namespace": unit.namespace,
         "name": unit.name,
@@ -46,9 +46,9 @@ def _record(decision: Decision) -> dict[str, Any]:
         "hooks": hooks.told(decision),
         "order": decision.assignment_order(),
         "clusters": [_cluster(decision, row) for row in _rows(decision)],
-        "pendingReasons": [note.to_dict() for note in obstacles(decision)],
+        "pendingReasons": [note.to_dict() for note in obstacles(decision, shortage)],
         "binding": [bound.to_dict() for bound in decision.binding()],
-        "remedies": [note.to_dict() for note in remedies(decision)],
+        "remedies": [note.to_dict() for note in remedies(decision, shortage)],
     }
 
 

@@ -32,20 +32,20 @@ from controller.scheduling.decision import Decision, Refusal
 from machinery.types import hostports, quantities
 
 
-def remedies(decision: Decision) -> list[Note]:
+def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
     """What would help the pending units, each by itself; empty when none is pending."""
     if decision.pending <= 0:
         return []
     if not len(decision.fleet):
         return [Note(Kind.NO_CLUSTER, 0, "", "a cluster that is registered: stowage join")]
+    shortage = shortage or shortage_of(decision)
     if decision.refusals and not decision.masks:
         every = np.ones(len(decision.fleet), dtype=np.bool_)
-        shortage = shortage_of(decision)
         return [
             Note(Kind.LIFT, len(every), r.plugin, _cure(shortage, decision.plugins, r, every))
             for r in decision.refusals
         ]
-    blame = _Blame(decision)
+    blame = _Blame(decision, shortage)
     offered = list(_offered(decision, blame.shortage))
     quotas = [note for note in offered if note.kind is Kind.QUOTA]
     others = [note for note in offered if note.kind is not Kind.QUOTA]
@@ -58,9 +58,9 @@ class _Blame:
     `short` are those that refuse for want of room.
     """
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: Decision, shortage: Shortage) -> None:
         self.decision = decision
-        self.shortage = shortage_of(decision)
+        self.shortage = shortage
         self.short = frozenset(each.plugin for each in decision.refusals if each.short)
         self.by_plugin: dict[str, Mask] = {}
         for refusal, mask in zip(decision.refusals, decision.masks, strict=True):

@@ -7,7 +7,7 @@ named with what it said.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
@@ -82,6 +82,8 @@ class Shortage:
     held: Ints
     room: Ints
     why: Reasons
+    _kinds: dict[int, set[Why]] = field(default_factory=dict, repr=False, compare=False)
+    """What made each number, once somebody has asked: several plugins do, of all clusters."""
 
     @property
     def tight(self) -> Mask:
@@ -91,9 +93,11 @@ class Shortage:
 
     def made_by(self, kind: Why) -> Mask:
         """The clusters whose number that rule had a part in."""
+        if not self._kinds:
+            rows = np.flatnonzero(self.held).tolist()
+            self._kinds.update({row: {each.kind for each in self.why(row)} for row in rows})
         mask = np.zeros(len(self.fleet), dtype=np.bool_)
-        for row in np.flatnonzero(self.held).tolist():
-            mask[row] = any(reason.kind is kind for reason in self.why(row))
+        mask[[row for row, kinds in self._kinds.items() if kind in kinds]] = True
         return mask
 
     def names(self, rows: Mask) -> list[str]:

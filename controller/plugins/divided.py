@@ -94,13 +94,16 @@ class Divided:
 
     def shortfall(self, unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
         """Clusters that no rule gives weight; with room, those at a rule's or a learnt bound."""
-        return (*self._unweighted(unit, field, plan), *self._at_bounds(unit, field, plan))
+        rules = _Rules.of(unit, field.fleet) if self._has_rules(unit) else None
+        return (
+            *(self._unweighted(rules.meant, field, plan) if rules else ()),
+            *self._at_bounds(rules, unit, field, plan),
+        )
 
-    def _unweighted(self, unit: Unit, field: Candidates, plan: Plan) -> Iterator[str]:
+    def _unweighted(self, ruled: Mask, field: Candidates, plan: Plan) -> Iterator[str]:
         without = field.feasible & (plan.asked.weight == 0)
-        if not self._has_rules(unit) or not without.any():
+        if not without.any():
             return
-        ruled = _Rules.of(unit, field.fleet).meant
         if not (ruled & field.feasible).any():
             yield "no rule of distributionWeights matches a cluster that would do"
         elif (without & ~ruled).any():
@@ -108,11 +111,11 @@ class Divided:
         if (without & ruled).any():
             yield f"distributionWeights give weight 0 to {clusters(without & ruled)}"
 
-    def _at_bounds(self, unit: Unit, field: Candidates, plan: Plan) -> Iterator[str]:
+    def _at_bounds(
+        self, rules: _Rules | None, unit: Unit, field: Candidates, plan: Plan
+    ) -> Iterator[str]:
         spare = field.feasible & (plan.asked.weight > 0) & ~full(field, plan)
-        bound = np.zeros_like(spare)
-        if self._has_rules(unit):
-            bound = spare & (plan.shares >= _Rules.of(unit, field.fleet).upper)
+        bound = spare & (plan.shares >= rules.upper) if rules else np.zeros_like(spare)
         if bound.any():
             yield f"{clusters(bound, 'is', 'are')} at the maxReplicas of distributionWeights"
         learnt = spare & ~bound & (plan.shares >= as_bounds(unit.limits, field.fleet.row))
