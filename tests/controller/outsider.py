@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from controller.framework.interface import NOTHING_REFUSED, Refused
@@ -14,6 +15,7 @@ from controller.hosting.arguments import Args
 from controller.hosting.controllers import Controller
 from controller.hosting.handle import Handle
 from controller.hosting.services import Route
+from controller.model.unit import Unit
 from machinery.http_messages import Request
 
 
@@ -55,6 +57,21 @@ class Spared(PerClusterFilter):
     def controllers(self) -> Sequence[Controller]:
         """One that waits."""
         return [Watching()]
+
+
+class Anywhere:
+    """A hook: no clusterSelector."""
+
+    name = "Anywhere"
+
+    def __init__(self, _args: Any, _handle: Handle) -> None:
+        """It has no arguments."""
+
+    def before_pre_filter(
+        self, _state: Any, unit: Unit, _fleet: Any, _bound: Any
+    ) -> tuple[Unit, bool]:
+        """A copy."""
+        return replace(unit, cluster_selector={}), True
 
 
 class Stuck:

@@ -532,3 +532,30 @@ class TestWrong:
         assert outcome.code == 1
         assert outcome.err.startswith(f"error: {file}, document 1: Workload bad: spec.replicas")
         assert stowage("plan", "--fleet", fleet).code == 2
+
+
+HOOKED = """apiVersion: stowage.dev/v1alpha1
+kind: SchedulerConfiguration
+profiles:
+- plugins: {preFilterHook: {enabled: [{name: Anywhere}]}}
+"""
+
+
+@pytest.mark.proves("E20")
+def test_what_hooks_changed_is_told(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text(HOOKED)
+    files = ("-f", "examples/04-cluster-selector-labels.yaml")
+    about = (*files, "--fleet", "examples/fleet/three-zones.yaml")
+    hooked = (*about, "--plugin", "tests.controller.outsider:Anywhere", "--config", config)
+    told = "hook Anywhere took clusterSelector away"
+    assert told in run("plan", *hooked).stdout
+    assert told in run("explain", "wl/by-labels", "-n", "demo", *hooked).stdout
+    (planned,) = json.loads(run("plan", *hooked, "-o", "json").stdout)["workloads"]
+    assert planned["hooks"] == [
+        {"plugin": "Anywhere", "phase": "PreFilter", "text": "took clusterSelector away"}
+    ]
+    assert planned["pending"] == 0
+    (bare,) = json.loads(run("plan", *about, "-o", "json").stdout)["workloads"]
+    assert bare["hooks"] == []
+    assert bare["pending"] == 2
