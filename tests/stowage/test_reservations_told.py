@@ -1,0 +1,122 @@
+"""Reservations on a real hub, as the commands tell them: the same before, with and without a controller."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from machinery.clock import timestamp
+from stowage.cli import cli
+from tests.controller.live import World, deciding, install, world_on
+from tests.controller.reserving import owner, phase, reserve, stored
+
+pytestmark = pytest.mark.proves("E26")
+
+
+@pytest.fixture(scope="module")
+def told_hub(make_cluster: Callable[..., Any]) -> Any:
+    """A hub of these tests alone: they look at all that is there."""
+    cluster = make_cluster("told-hub")
+    asyncio.run(install(cluster, policies=True))
+    return cluster
+
+
+@pytest.fixture
+async def world(told_hub: Any) -> AsyncIterator[World]:
+    async with world_on(told_hub, "shop") as world:
+        for name in "ab":
+            await world.cluster(name, cpu="4")
+        yield world
+
+
+async def run(world: World, *args: str) -> Result:
+    """The command in a thread: it has an event loop of its own."""
+    hub = ("--kubeconfig", str(world.hub.kubeconfig), "-n", "shop")
+    return await asyncio.to_thread(CliRunner().invoke, cli, [args[0], *hub, *args[1:]])
+
+
+@pytest.mark.proves("E28", "U1", "U3")
+async def test_whose_room_it_is_is_told_by_every_command(world: World) -> None:
+    async with deciding(world) as controller:
+        cpu = {"cpu": "2"}
+        await reserve(world, replicas=2, requests=cpu, allocateOnce=False)
+        await phase(world, "Available", assigned=2)
+        await world.workload("demo", replicas=3, cpu="1", distribution="Divided")
+        await world.until("demo", lambda s: units(s) == 3)
+        await phase(world, "Available", owners=1)
+        here = ("--controller", f"http://127.0.0.1:{controller.port}")
+        asked = json.loads((await run(world, "explain", "rsv/room", *here, "-o", "json")).stdout)
+        assert asked["kind"] == "Reservation"
+        assert "notes" not in asked, "the controller itself said what would be decided now"
+    explained = (await run(world, "explain", "wl/demo")).stdout.splitlines()
+    assert explained[:2] == [
+        "shop/demo: 3 of 3 units placed (Scheduled)",
+        "3 units inside rsv/room",
+    ]
+    about = (await run(world, "explain", "rsv/room")).stdout
+    assert about.startswith("shop/rsv/room: 2 of 2 units placed (Scheduled)\n\nAvailable, until ")
+    assert "cpu 4 reserved, cpu 3 of it used by owners, cpu 1 kept free for them" in plain(about)
+    assert "Decided now, every unit would stay where it is:" in about
+    told = json.loads((await run(world, "explain", "rsv/room", "-o", "json")).stdout)["recorded"]
+    assert told["reservation"]["unused"]["cpu"] == "1"
+    used = [n for each in told["reservation"]["clusters"] for n in each["currentOwners"]]
+    assert {each["name"] for each in used} == {"demo"}
+    assert sum(each["replicas"] for each in used) == 3
+    history = (await run(world, "history", "rsv/room")).stdout
+    assert history.startswith("shop/rsv/room: one change of placement\n")
+    assert "placed: 2 of 2 units have a cluster" in history
+
+
+def units(status: Mapping[str, Any]) -> int:
+    """How many are inside of reservations."""
+    return sum(each["replicas"] for each in status.get("reservations", []))
+
+
+def plain(text: str) -> str:
+    """Without the places for pods, which are reserved as well."""
+    return text.replace(", pods 2", "").replace(", pods 3", "").replace("pods 2, ", "")
+
+
+@pytest.mark.proves("E25")
+async def test_a_plan_of_others_finds_what_is_held_taken(world: World, tmp_path: Path) -> None:
+    async with deciding(world):
+        await reserve(world, targetCluster={"name": "a"})
+        await phase(world, "Available")
+    file = tmp_path / "w.yaml"
+    stranger = world.manifest("stranger", cpu="1", targetCluster={"name": "a"})
+    file.write_text(yaml.safe_dump_all([stranger, world.manifest("demo", cpu="4", replicas=1)]))
+    made = json.loads((await run(world, "plan", "-f", str(file), "-o", "json")).stdout)
+    planned = {each["name"]: each for each in made["workloads"]}
+    assert planned["stranger"]["pending"] == 1
+    assert [each["cluster"] for each in planned["demo"]["placements"]] == ["a"]
+    [share] = planned["demo"]["reservations"]
+    assert share["uid"] == (await stored(world))["metadata"]["uid"]
+
+
+@pytest.mark.proves("U4", "E29")
+async def test_status_tells_what_waits_and_what_ends_soon(world: World) -> None:
+    async with deciding(world):
+        soon = timestamp(datetime.now(UTC) + timedelta(minutes=50))
+        await reserve(world, "soon", expires=soon, owners=[owner()])
+        await phase(world, "Available", "soon")
+        quiet = (await run(world, "status")).stdout
+        await reserve(world, "huge", requests={"cpu": "40"})
+        await phase(world, "Pending", "huge")
+        result = await run(world, "status")
+    assert "shop/soon" in quiet
+    assert "Expiring" in quiet
+    assert "Reservations: 1 Available\n" in quiet
+    assert result.exit_code == 1
+    assert "Reservations: 1 Available, 1 Pending\n" in result.stdout
+    [row] = [" ".join(line.split()) for line in result.stdout.splitlines() if "shop/huge" in line]
+    assert row.startswith("shop/huge 1 of 1 InsufficientCapacity ")
+    needs = int(result.stdout.split("; ")[1].split()[0])
+    assert needs == int(quiet.split("; ")[1].split()[0]) + 1
