@@ -293,6 +293,7 @@ async def test_they_are_chosen_by_name(
         "the controller Prices/starter is skipped",
         "the controller WorkloadPolicy runs",
         "the controller WorkloadSpread runs",
+        "the controller Reservation runs",
     }
 
 
@@ -300,10 +301,10 @@ async def test_they_are_chosen_by_name(
 @pytest.mark.parametrize(
     ("chosen", "runs"),
     [
-        ("*", ["WorkloadPolicy", "WorkloadSpread"]),
-        ("*,-WorkloadSpread", ["WorkloadPolicy"]),
+        ("*", ["WorkloadPolicy", "WorkloadSpread", "Reservation"]),
+        ("*,-WorkloadSpread", ["WorkloadPolicy", "Reservation"]),
         (" WorkloadSpread ", ["WorkloadSpread"]),
-        ("-WorkloadSpread,*", ["WorkloadPolicy"]),
+        ("-WorkloadSpread,*,-Reservation", ["WorkloadPolicy"]),
     ],
 )
 def test_what_features_run_is_chosen_in_the_same_way(chosen: str, runs: list[str]) -> None:
@@ -317,4 +318,4 @@ def test_a_name_without_controllers_is_an_error(chosen: str) -> None:
     text = f"--controller-plugins {chosen}: no plugin "
     with pytest.raises(ConfigurationError, match=re.escape(text)) as fault:
         Controllers(catalogue.features(), [], chosen, clock=FakeClock())
-    assert "known: WorkloadPolicy, WorkloadSpread" in str(fault.value)
+    assert "known: Reservation, WorkloadPolicy, WorkloadSpread" in str(fault.value)

@@ -195,7 +195,7 @@ def test_the_table_for_people() -> None:
     assert ["score", "TaintToleration", "3", "stowage", "-"] in lines
     assert ["assign", "Divided", "-", "stowage", "unschedulableSeconds=60"] in lines
     *_, bare, limit = above.splitlines()
-    assert bare.startswith("No plugin at preFilterHook, filterHook, scoreHook, ")
+    assert bare.startswith("No plugin at scoreHook, ")
     assert limit == "Each call of a plugin: at most 2000 ms."
     assert beside.splitlines()[0] == "Beside the points, once for all profiles:"
     rows = [line.split(maxsplit=2) for line in beside.splitlines()]

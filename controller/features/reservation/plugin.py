@@ -151,6 +151,10 @@ class Reservation:
             found.append(f"took {either(gone, 'and')} away: {fits} inside reservation {names}")
         return [*found, *_given_back(before.fleet, after.fleet)]
 
+    def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
+        """Room of its own there."""
+        return "unused room there in a reservation that it may use"
+
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """A larger reservation, or a place for it, where those that it may use do not help it."""
         own, unit = _own(shortage.state), shortage.unit
