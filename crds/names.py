@@ -128,3 +128,8 @@ PLACEHOLDER_CLASS = "stowage-placeholder"
 `stowage join` makes it."""
 PLACEHOLDER_PRIORITY = -1_000_000_000
 """Its value: lower than that of any pod that anybody cares for."""
+
+LABEL_RESERVATION = f"{GROUP}/reservation"
+"""On the Workload whose pods only keep the room of a Reservation: that one's name, cut if long."""
+PLACEHOLDER_SCHEDULER = f"reservation.{GROUP}"
+"""The spec.schedulerName of that Workload: who keeps the reservation says where it runs."""

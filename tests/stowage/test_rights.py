@@ -6,6 +6,7 @@ says what each account asked for and whether it was refused.
 
 from __future__ import annotations
 
+import copy
 import json
 import sys
 import urllib.error
@@ -16,14 +17,14 @@ import pytest
 from crds.names import SYSTEM_NAMESPACE
 from stowage.playground import flags
 from stowage.playground.processes import Process, wait_until
-from stowage.setup import install, join
+from stowage.setup import install, join, member_rights
 from tests.patience import PATIENCE
 from tests.stowage import accounts
 
 from .conftest import listening
 
 ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-"
-STATES = {"web", "bounded"}
+STATES = {"web", "bounded", "kept-hold"}
 _ADMISSION = "admissionregistration.k8s.io"
 _MUTATING = "mutatingadmissionpolicies"
 RARE = {
@@ -78,6 +79,7 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
     hub, make_cluster, tmp_path, log
 ):
     member = make_cluster("joined", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+    _create(member, member_rights.placeholder_class())
     secret = join.secret("worker", SYSTEM_NAMESPACE, member.admin_kubeconfig, {})
     _create(hub, secret, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rights"}})
     _create(hub, *_rules_and_workloads())
@@ -100,6 +102,8 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
         _ask_a_guarded_page(listening(processes[0].log), await accounts.token(hub, "propagator"))
         # Events stand behind what they tell of.
         assert wait_until(lambda: {"Scheduled", "Propagated"} <= _events(hub), seconds=240)
+        hub.kubectl("-n", "rights", "delete", "rsv", "kept")
+        assert wait_until(lambda: "kept-hold" not in _states(hub), seconds=240)
         hub.kubectl("-n", "rights", "delete", "wl", "--all", "--timeout=240s")
         assert "web" not in member.kubectl("-n", "rights", "get", "deployments", "-o", "name")
     finally:
@@ -210,10 +214,13 @@ def _rules_and_workloads():
             "owners": [{"object": {"name": "web"}}],
         },
     }
+    kept = copy.deepcopy(reservation) | {"metadata": {"name": "kept", "namespace": "rights"}}
+    kept["spec"] |= {"hold": "Member", "owners": [{"object": {"name": "nobody"}}]}
     return [
         policy,
         spread,
         reservation,
+        kept,
         _workload("web", {}),
         _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
     ]

@@ -20,6 +20,7 @@ from typing import Any
 from controller.cache.amounts import amounts_of
 from controller.features.reservation import status
 from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.holding import Placeholders
 from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.objects import Reservation
 from controller.features.reservation.status import Facts, Look, Use
@@ -33,7 +34,7 @@ from machinery.errors import TransportError
 from machinery.runtime.event_recorder import ObjectRef
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
-from machinery.types import quantities
+from machinery.types import hostports, quantities
 from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
@@ -94,6 +95,7 @@ class Books:
         self._clock = term.clock
         self._recorder = term.recorder
         self._shortages = _Shortages()
+        self._placeholders = Placeholders(term, ledger, self._look)
         self._dirty: set[str] = set()
         self._more = asyncio.Event()
         self._drafted: dict[Key, _Draft] = {}
@@ -114,15 +116,25 @@ class Books:
             tasks.create_task(self._writer.run())
             tasks.create_task(self._begin())
             tasks.create_task(self._rounds())
+            tasks.create_task(self._placeholders.run())
 
     def look(self, key: Key) -> None:
         """Something about a reservation has changed."""
+        self._look(key)
+        self._placeholders.look(key)
+
+    def saw(self, workload: Workload) -> None:
+        """A Workload came, changed or went."""
+        self._placeholders.saw(workload)
+
+    def _look(self, key: Key) -> None:
         since = self._clock.monotonic() - self._written.get(key, -CALM_SECONDS)
         self._writer.add(key, after=max(CALM_SECONDS - since, 0.0))
 
     def forget(self, key: Key) -> None:
         """A reservation is gone."""
         self._written.pop(key, None)
+        self._placeholders.look(key)
 
     def look_at_clusters(self, names: Iterable[str]) -> None:
         """More or less may be free there, or held."""
@@ -158,7 +170,8 @@ class Books:
         if amounts is None:
             return ""
         lacking = [
-            f"{quantities.render(name, max(held + amounts.remaining[name], 0))} {name} free "
+            f"{quantities.render(name, max(held + amounts.remaining[name], 0))} "
+            f"{hostports.words(name)} free "
             f"where {quantities.render(name, held)} is held"
             for name, held in sorted(amounts.reserved.items())
             if held > 0 and amounts.remaining.get(name, 0) < 0
@@ -176,7 +189,8 @@ class Books:
         reserved = self._ledger.get(key)
         if reserved is None or reserved.uid != stored.metadata.uid:
             return None
-        facts = Facts(self._uses(reserved), self._gone(stored), self._shorts(stored))
+        unheld = self._placeholders.problem(key)
+        facts = Facts(self._uses(reserved), self._gone(stored), self._shorts(stored), unheld)
         found = status.look(stored, reserved, facts, self._clock.now())
         written = status.differs(found.fields, stored)
         self._drafted[key] = _Draft(reserved.uid, found, written)

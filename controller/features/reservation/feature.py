@@ -92,6 +92,9 @@ class Reservations:
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """An informer's handler: who is inside, by what is stored."""
+        known = new or old
+        if self.books is not None and known is not None:
+            self.books.saw(known)
         before, after = _inside(old), _inside(new)
         if before == after:
             return

@@ -70,11 +70,13 @@ class Facts:
         uses: who is inside, by what is stored, in the order of names.
         gone: those of the clusters that it names that are there no more.
         short: in words, which of its clusters have less free than is held there.
+        unheld: why no pods keep it on its clusters, where they should.
     """
 
     uses: Sequence[Use] = ()
     gone: Sequence[str] = ()
     short: Sequence[str] = ()
+    unheld: str = ""
 
 
 class Verdict(NamedTuple):
@@ -141,6 +143,8 @@ def verdict_of(stored: Reservation, reserved: Reserved, facts: Facts, now: datet
     if facts.short:
         text = "; ".join(facts.short[:NOTED])
         return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.SHORT, text)
+    if facts.unheld:
+        return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.NOT_HELD, facts.unheld)
     return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
 
 
@@ -228,6 +232,7 @@ _TOLD = {
     ReservationReadyReason.EXPIRED: ReservationEventReason.EXPIRED,
     ReservationReadyReason.CLUSTER_LOST: ReservationEventReason.CLUSTER_LOST,
     ReservationReadyReason.SHORT: ReservationEventReason.SHORT,
+    ReservationReadyReason.NOT_HELD: ReservationEventReason.NOT_HELD,
 }
 
 

@@ -1,0 +1,346 @@
+"""`hold: Member`: pods that keep the room of a Reservation where it is, against everybody else.
+
+Other Workloads are kept out by the books; whoever uses a member directly knows nothing of those. So
+each such reservation has a Workload `NAME-hold`, whose pods ask for what a unit of it asks for,
+and give way to every other pod. Its shares are the whole units that nobody inside has taken, and
+follow the books: owners come, and as many pods go; owners go, and they come back. It is the
+reservation's by its controlling owner reference; another Workload of that name is never touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from controller.features.reservation import split
+from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.objects import Reservation
+from controller.framework.statuswriter import for_good
+from controller.hosting.feature import Term
+from controller.model.objects import Workload
+from crds.names import (
+    API_VERSION,
+    LABEL_RESERVATION,
+    PLACEHOLDER_CLASS,
+    PLACEHOLDER_SCHEDULER,
+    forbidden_namespace,
+)
+from crds.reservation import Hold
+from machinery import logs
+from machinery.api.resources import RESERVATIONS, WORKLOADS
+from machinery.api.verbs import MERGE_PATCH
+from machinery.errors import AlreadyExists, Conflict, Forbidden, NotFound, TransportError
+from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.tasks import in_slices
+from machinery.types import hostports, quantities
+from machinery.types.bounds import clean
+from machinery.types.metadata import Key, OwnerReference
+
+LOG = logs.get(__name__)
+SUFFIX = "-hold"
+IMAGE = "registry.k8s.io/pause:3.10"
+WORKERS = 4
+CALM_SECONDS = 1.0
+"""Between something that happens and the look at it."""
+SETTLED_SECONDS = 5.0
+"""After a write the books are looked at again: they may have told of a decision that came to
+nothing."""
+AGAIN_SECONDS = 60.0
+"""After that, what stood in the way may be gone."""
+PODS_LABEL = "reservation-hold"
+"""What the Deployment knows its pods by. Labels of our own group are for the propagator alone."""
+_LABEL = 63
+_DIGEST = 10
+_LIMITED = ("cpu", "memory", "ephemeral-storage")
+"""Of every other resource a container asks for exactly its limit."""
+_DECODER = msgspec.json.Decoder(Workload)
+
+
+class Placeholders:
+    """The placeholder Workloads of a hub, for one term of leadership.
+
+    `told` is called with a reservation of which `problem` says something else from now on.
+    """
+
+    def __init__(
+        self, term: Term, ledger: Reservations, told: Callable[[Key], None] = lambda _: None
+    ) -> None:
+        self._client = term.client
+        self._check = term.check
+        self._reservations: Informer[Reservation] = term.informer(RESERVATIONS)
+        self._workloads: Informer[Workload] = term.informer(WORKLOADS)
+        self._ledger = ledger
+        self._told = told
+        self._problems: dict[Key, str] = {}
+        self._queue: WorkQueue[Key] = WorkQueue(
+            name="placeholders", clock=term.clock, flow=lambda key: key[0], seats=WORKERS
+        )
+
+    def look(self, key: Key) -> None:
+        """A reservation changed, or what is taken of it; it need not be there any more.
+
+        Very many owners that come at once are one write.
+        """
+        self._queue.add_after(key, CALM_SECONDS)
+
+    def saw(self, workload: Workload) -> None:
+        """A Workload came, changed or went: it may be, or be in the way of, a placeholder."""
+        if (key := _reservation_of(workload)) is not None:
+            self.look(key)
+
+    def problem(self, key: Key) -> str:
+        """Why pods keep no room for a reservation that asks for them; empty where they do."""
+        return self._problems.get(key, "")
+
+    async def run(self) -> None:
+        """Keep them, until cancelled: first all that there are and shall be, a few at a time."""
+        try:
+            async for stored in in_slices(list(self._reservations.values())):
+                self.look(stored.metadata.key)
+            async for workload in in_slices(list(self._workloads.values())):
+                if LABEL_RESERVATION in workload.metadata.labels:
+                    self.saw(workload)
+            await work(self._queue, self.sync, workers=WORKERS, log=LOG)
+        finally:
+            self._queue.shut_down()
+
+    async def sync(self, key: Key) -> float | None:
+        """Bring one to what it shall be; seconds until it needs another look, or None.
+
+        Raises TransportError where trying again may help, and LeaseLost.
+        """
+        try:
+            return await self._bring(key)
+        except (AlreadyExists, Conflict):
+            await self._read(_placeholder(key))
+            return CALM_SECONDS
+        except NotFound:
+            return SETTLED_SECONDS  # it went meanwhile; the watch will say so
+        except TransportError as e:
+            if not (for_good(e) or isinstance(e, Forbidden)):
+                raise
+            name = _placeholder(key)[1]
+            self._say(key, f"no pods keep it: the hub refuses the Workload {name}: {clean(str(e))}")
+            return AGAIN_SECONDS
+
+    async def _bring(self, key: Key) -> float | None:
+        held = self._workloads.get(_placeholder(key))
+        reserved = self._wanted(key)
+        if reserved is None:
+            self._say(key, "")
+            if held is not None and _ours(held, key) and await self._over(key, held):
+                await self._delete(held)
+            return None
+        units = self._units(reserved)
+        if forbidden_namespace(key[0]):
+            self._say(key, f"no pods keep it: members take nothing into the namespace {key[0]}")
+            return None
+        if held is None:
+            if not units:
+                self._say(key, "")
+                return None
+            held = await self._create(reserved)
+        elif not _ours(held, key):
+            name = held.metadata.name
+            self._say(key, f"no pods keep it: the Workload {name} is somebody else's")
+            return None
+        elif _owner(held, key) != reserved.uid or held.metadata.deleting:
+            await self._delete(held)  # of one that had the same name before
+            return SETTLED_SECONDS
+        self._say(key, "")
+        return SETTLED_SECONDS if await self._place(held, units) else None
+
+    def _wanted(self, key: Key) -> Reserved | None:
+        """The reservation that shall have one now."""
+        reserved, stored = self._ledger.get(key), self._reservations.get(key)
+        if reserved is None or stored is None or stored.metadata.uid != reserved.uid:
+            return None
+        return reserved if reserved.open and reserved.hold == Hold.MEMBER.value else None
+
+    def _units(self, reserved: Reserved) -> dict[str, int]:
+        """The whole units by cluster that are held and not taken."""
+        found = {
+            cluster: split.fitting(self._ledger.unused(reserved.key, cluster), reserved.request)
+            for cluster in self._ledger.reserved(reserved.key)
+        }
+        return {cluster: units for cluster, units in sorted(found.items()) if units > 0}
+
+    async def _over(self, key: Key, held: Workload) -> bool:
+        """Whether the reservation is over for certain: one that no list has told of is asked for.
+
+        A view that is not complete yet must cost nobody his room.
+        """
+        if self._ledger.get(key) is not None:
+            return True
+        try:
+            found = await self._client.get(RESERVATIONS, key[1], namespace=key[0])
+        except NotFound:
+            return True
+        return bool(found["metadata"]["uid"] != _owner(held, key))
+
+    async def _create(self, reserved: Reserved) -> Workload:
+        stored = self._reservations.get(reserved.key)
+        assert stored is not None  # noqa: S101 - `_wanted` has seen it, and nothing was awaited
+        path = WORKLOADS.path(reserved.namespace)
+        return await self._send("POST", path, placeholder(stored, reserved))
+
+    async def _place(self, held: Workload, units: Mapping[str, int]) -> bool:
+        """Write its shares where they are others now; whether that was a write."""
+        total = sum(units.values())
+        if held.placements == units and held.status.desired == total:
+            return False
+        meta = held.metadata
+        shares = [{"cluster": cluster, "replicas": n} for cluster, n in units.items()]
+        numbers = {"desired": total, "assigned": total, "pending": 0}
+        patch = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": {"placements": shares, "observedGeneration": meta.generation, **numbers},
+        }
+        await self._send("PATCH", WORKLOADS.path(meta.namespace, meta.name, "status"), patch)
+        return True
+
+    async def _send(self, method: str, path: str, body: Mapping[str, Any]) -> Workload:
+        """One write; the answer is known at once, as the watch may be behind."""
+        self._check()
+        form = MERGE_PATCH if method == "PATCH" else "application/json"
+        answer = await self._client.request(method, path, body=body, content_type=form)
+        written = _DECODER.decode(answer)
+        self._workloads.upsert(written)
+        return written
+
+    async def _delete(self, held: Workload) -> None:
+        if held.metadata.deleting:
+            return
+        self._check()
+        meta = held.metadata
+        await self._client.delete(WORKLOADS, meta.name, namespace=meta.namespace, uid=meta.uid)
+
+    async def _read(self, key: Key) -> None:
+        with suppress(NotFound):
+            path = WORKLOADS.path(*key)
+            self._workloads.upsert(_DECODER.decode(await self._client.request("GET", path)))
+
+    def _say(self, key: Key, problem: str) -> None:
+        if self._problems.get(key, "") == problem:
+            return
+        self._problems[key] = problem
+        if not problem:
+            del self._problems[key]
+        self._told(key)
+
+
+def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
+    """The Workload whose pods keep the room, without any share yet."""
+    meta, name = stored.metadata, f"{stored.metadata.name}{SUFFIX}"
+    labels = {PODS_LABEL: label_of(meta.name)}
+    owner = {
+        "apiVersion": API_VERSION,
+        "kind": RESERVATIONS.kind,
+        "name": meta.name,
+        "uid": meta.uid,
+        "controller": True,
+    }
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": _pods(stored, reserved)},
+        },
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": WORKLOADS.kind,
+        "metadata": {
+            "name": name,
+            "namespace": meta.namespace,
+            "labels": {LABEL_RESERVATION: label_of(meta.name)},
+            "ownerReferences": [owner],
+        },
+        "spec": {"schedulerName": PLACEHOLDER_SCHEDULER, "targetDeployment": deployment},
+    }
+
+
+def _pods(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
+    """One container that does nothing, wherever a unit of the reservation may lie."""
+    given = stored.spec["template"]["spec"]
+    place = {field: given[field] for field in ("nodeSelector", "tolerations") if given.get(field)}
+    affinity = given.get("affinity")
+    if isinstance(affinity, dict) and affinity.get("nodeAffinity"):
+        place["affinity"] = {"nodeAffinity": affinity["nodeAffinity"]}
+    amounts = {r: n for r, n in reserved.request.items() if r != "pods"}
+    ports = [r for r in amounts if hostports.code(r) is not None]
+    requests = {r: quantities.render(r, n) for r, n in amounts.items() if r not in ports}
+    limits = {r: text for r, text in requests.items() if r not in _LIMITED}
+    container: dict[str, Any] = {
+        "name": "hold",
+        "image": IMAGE,
+        "resources": {"requests": requests, **({"limits": limits} if limits else {})},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "runAsUser": 65535,
+            "capabilities": {"drop": ["ALL"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+    if ports:
+        container["ports"] = [_port(*hostports.place(each).split("/")) for each in ports]
+    return {
+        "priorityClassName": PLACEHOLDER_CLASS,
+        "terminationGracePeriodSeconds": 0,  # who comes waits for nothing
+        "automountServiceAccountToken": False,
+        "containers": [container],
+        **place,
+    }
+
+
+def _port(number: str, protocol: str) -> dict[str, Any]:
+    return {"containerPort": int(number), "hostPort": int(number), "protocol": protocol}
+
+
+def label_of(name: str) -> str:
+    """A reservation's name as the value of a label: cut where it is long, and still its own."""
+    if len(name) <= _LABEL:
+        return name
+    digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST // 2).hexdigest()
+    return f"{name[: _LABEL - _DIGEST - 1]}-{digest}"
+
+
+def _placeholder(key: Key) -> Key:
+    return (key[0], f"{key[1]}{SUFFIX}")
+
+
+def _reservation_of(workload: Workload) -> Key | None:
+    """The reservation whose placeholder would have that name."""
+    namespace, name = workload.metadata.key
+    return (namespace, name.removesuffix(SUFFIX)) if name.endswith(SUFFIX) else None
+
+
+def _ours(workload: Workload, key: Key) -> bool:
+    """Whether it is the placeholder of a reservation of that name, of this one or a former one.
+
+    A label and a name anybody can write, and an owner reference too: whose Workload names another
+    scheduler decides himself where it runs.
+    """
+    named = workload.metadata.labels.get(LABEL_RESERVATION) == label_of(key[1])
+    ours = workload.spec.scheduler_name == PLACEHOLDER_SCHEDULER
+    return named and ours and _owner(workload, key) != ""
+
+
+def _owner(workload: Workload, key: Key) -> str:
+    """The UID of the reservation that controls it; empty where none of that name does."""
+    return next((o.uid for o in workload.metadata.owner_references if _controls(o, key)), "")
+
+
+def _controls(owner: OwnerReference, key: Key) -> bool:
+    about = (owner.api_version, owner.kind, owner.name)
+    return owner.controller and about == (API_VERSION, RESERVATIONS.kind, key[1])
