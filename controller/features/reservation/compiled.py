@@ -36,7 +36,8 @@ class Reserved:
     """What is held for whom.
 
     `request` and `load` are those of one unit; `expires` is when it ends by itself, None for
-    never; `ended` says that it takes part in nothing more: by its phase, or as it is being deleted.
+    never; `namespaces` are those of the Workloads that each of `owners` means, empty for nobody's.
+    `ended` says that it takes part in nothing more: by its phase, or as it is being deleted.
     """
 
     key: Key
@@ -47,6 +48,7 @@ class Reserved:
     once: bool
     expires: datetime | None
     owners: tuple[Owner, ...]
+    namespaces: tuple[str, ...]
     hold: str
     phase: str
     ended: bool
@@ -67,16 +69,13 @@ class Reserved:
         """Whether it holds room and takes owners."""
         return not self.ended and not self.fault
 
-    def may_serve(self, namespace: str) -> bool:
-        """Whether Workloads of that namespace may be owners at all."""
-        return self.namespace in (namespace, SYSTEM_NAMESPACE)
-
 
 def compile_reservation(stored: Reservation) -> Reserved:
     """The reservation; `fault` says what is wrong with one that cannot be followed, and where."""
     spec, fault = read(stored.spec, ReservationSpec)
     unit, wrong = _unit(stored)
     expires, late = _end(spec, stored.metadata.creation_timestamp)
+    namespace = stored.metadata.namespace
     fault = fault or wrong or late or _wrong_owners(spec.owners)
     return Reserved(
         key=stored.metadata.key,
@@ -87,6 +86,7 @@ def compile_reservation(stored: Reservation) -> Reserved:
         once=spec.allocate_once,
         expires=expires,
         owners=() if fault else tuple(spec.owners),
+        namespaces=() if fault else tuple(_whose(each, namespace) for each in spec.owners),
         hold=spec.hold,
         phase=stored.status.phase,
         ended=stored.status.phase in ENDED or stored.metadata.deleting,
@@ -144,6 +144,18 @@ def seconds_of(ttl: str) -> float | None:
     if len(ttl) > 32 or not _TTL.fullmatch(ttl):
         return None
     return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(ttl))
+
+
+def may_serve(namespace: str, other: str) -> bool:
+    """Whether a reservation of the first namespace may be for Workloads of the other."""
+    return namespace in (other, SYSTEM_NAMESPACE)
+
+
+def _whose(owner: Owner, namespace: str) -> str:
+    """Whose Workloads an entry means; empty where it contradicts itself, or names other tenants."""
+    parts = (part for part in (owner.object, owner.controller) if part is not None)
+    [only, *more] = {part.namespace for part in parts if part.namespace} or {namespace}
+    return only if not more and may_serve(namespace, only) else ""
 
 
 def _wrong_owners(owners: list[Owner]) -> str:

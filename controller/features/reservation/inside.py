@@ -9,13 +9,13 @@ nothing, and so do units beyond those on the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TypeAlias
 
 from controller.features.reservation import split
-from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.compiled import Reserved, may_serve
 from controller.features.reservation.owners import OwnerIndex
 from controller.features.reservation.split import Amounts
 from controller.model.objects import ReservedShare
@@ -62,16 +62,20 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """A Workload as it counts: what it claims, and of this what counts."""
+    """A Workload as it counts: what it claims, and of this what stands in the tables.
+
+    `tight` says that it claims more than it has units: then it hangs on who is there what counts.
+    """
 
     unit: Unit
     placements: Units
     claims: tuple[ReservedShare, ...]
     shares: tuple[ReservedShare, ...]
+    tight: bool
 
     def like(self, other: Inside) -> bool:
         """Whether it counts as this one does."""
-        mine, its = ((i.claims, i.shares, i.unit.request) for i in (self, other))
+        mine, its = ((i.claims, i.shares, i.tight, i.unit.request) for i in (self, other))
         return mine == its
 
 
@@ -89,7 +93,7 @@ class Books:
         self._places: dict[Key, tuple[str, Units]] = {}
         self._inside: dict[Key, Inside | None] = {}
         self._tables: dict[Name, Table] = {}
-        self._claimants: dict[Name, set[Key]] = {}
+        self._tight: dict[Name, set[Key]] = {}
 
     def values(self) -> Collection[Reserved]:
         """All of them, those that have ended too, in no order."""
@@ -141,7 +145,7 @@ class Books:
     def uses(self, key: Key) -> Mapping[Key, Units]:
         """The Workloads inside of a reservation, with their units there by cluster."""
         reserved = self._reserved.get(key)
-        return {} if reserved is None else self._table(_name(reserved)).users
+        return {} if reserved is None else self._users(reserved)
 
     def users(self, key: Key) -> list[Key]:
         """The Workloads inside of a reservation, by name."""
@@ -150,7 +154,9 @@ class Books:
     def taken(self, key: Key, cluster: str) -> Amounts:
         """What those inside of a reservation ask for on a cluster; it may be more than is there."""
         reserved = self._reserved.get(key)
-        return NOTHING if reserved is None else self._taken(reserved, cluster, None)
+        if reserved is None or (reserved.open and cluster not in self.reserved(key)):
+            return NOTHING
+        return self._taken(reserved, cluster, None)
 
     # --- who is inside ----------------------------------------------------------------------------
 
@@ -187,7 +193,7 @@ class Books:
         return split.within(true, placements) if true else ()
 
     def _is_there(self, share: ReservedShare, unit: Unit) -> bool:
-        """Whether the reservation is known by that UID, holds something there, and may serve it.
+        """Whether the reservation is known by that UID, and holds something there.
 
         Of one that has ended it is not asked where it was: who is inside stays on record.
         """
@@ -195,9 +201,22 @@ class Books:
         return (
             reserved is not None
             and reserved.uid == share.uid
-            and reserved.may_serve(unit.namespace)
+            and may_serve(share.namespace, unit.namespace)
             and (not reserved.open or share.cluster in self.reserved(reserved.key))
         )
+
+    def _entries(
+        self, unit: Unit, placements: Units, claims: Collection[ReservedShare]
+    ) -> tuple[Sequence[ReservedShare], bool]:
+        """What stands in the tables of these claims, and whether that hangs on who is there.
+
+        Usually there are units for all of them, and then they stand there whoever is there: nobody
+        reads the table of a reservation that is not. So one may come and go that ten thousand use.
+        """
+        own = [each for each in claims if may_serve(each.namespace, unit.namespace)]
+        if split.fits(own, placements):
+            return own, False
+        return self._counting(unit, placements, claims), True
 
     def _put_inside(self, unit: Unit, placements: Units) -> Touched:
         """Count a Workload where it is inside; where that is news."""
@@ -205,16 +224,16 @@ class Books:
         if not unit.reservations and before is None and not split.arriving(unit, placements):
             return {}  # as most Workloads are
         claims = self._claims(unit, placements)
-        shares = self._counting(unit, placements, claims)
-        after = Inside(unit, dict(placements), claims, shares)
+        shares, tight = self._entries(unit, placements, claims)
+        after = Inside(unit, dict(placements), claims, tuple(shares), tight)
         if before is not None and before.like(after):
             self._inside[unit.key] = after
             return {}
         touched = self._leave(unit.key)
         if claims:
             self._inside[unit.key] = after
-            for share in claims:
-                self._claimants.setdefault(_of_share(share), set()).add(unit.key)
+            for share in claims if tight else ():
+                self._tight.setdefault(_of_share(share), set()).add(unit.key)
             join(touched, self._enter(after))
         return touched
 
@@ -231,11 +250,11 @@ class Books:
         if before is None:
             return {}
         self._forget_inside(key)
-        for share in before.claims:
-            claimants = self._claimants.get(_of_share(share), set())
-            claimants.discard(key)
-            if not claimants:
-                self._claimants.pop(_of_share(share), None)
+        for share in before.claims if before.tight else ():
+            keys = self._tight.get(_of_share(share), set())
+            keys.discard(key)
+            if not keys:
+                self._tight.pop(_of_share(share), None)
         return self._take_out(before)
 
     def _take_out(self, before: Inside) -> Touched:
@@ -250,7 +269,7 @@ class Books:
         """These came, went, or are elsewhere: what is claimed of them counts now, or no more."""
         touched: Touched = {}
         names = {_name(each) for each in reservations if each is not None}
-        for key in {key for name in names for key in self._claimants.get(name, ())}:
+        for key in {key for name in names for key in self._tight.get(name, ())}:
             before = self._inside_of(key)
             if before is None:
                 continue
@@ -275,8 +294,18 @@ class Books:
         """Whether it serves only once and does, another one than this."""
         if not reserved.once:
             return False
+        there = self.reserved(reserved.key)
+        users = self._table(_name(reserved)).users.items()
+        return any(key != but and not there.keys().isdisjoint(units) for key, units in users)
+
+    def _users(self, reserved: Reserved) -> Mapping[Key, Units]:
+        """Who is inside; of one that is open, where it holds something."""
         users = self._table(_name(reserved)).users
-        return len(users) > 1 or (len(users) == 1 and but not in users)
+        if not reserved.open:
+            return users
+        there = self.reserved(reserved.key)
+        found = {key: {c: n for c, n in own.items() if c in there} for key, own in users.items()}
+        return {key: units for key, units in found.items() if units}
 
     # --- what an overlay has of its own -----------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from itertools import islice
 from typing import TypeAlias
 
 from controller.features.reservation.compiled import Reserved
@@ -27,6 +28,8 @@ Rank: TypeAlias = tuple[float, str, Key]
 _Place: TypeAlias = tuple[str, ...]
 """Where an entry lies in the index: the namespace, of what sort it is, and what it demands."""
 
+MOST_LOOKED_AT = 1000
+"""Entries that are looked at for one Workload, however many lie where its labels lead to."""
 _NEVER = float("inf")
 
 
@@ -38,26 +41,20 @@ def rank(reserved: Reserved) -> Rank:
 
 def matches(reserved: Reserved, unit: Unit) -> bool:
     """Whether the Workload is one of its owners; a reservation is no owner of another one."""
-    return not unit.booked and any(_is(owner, reserved, unit) for owner in reserved.owners)
-
-
-def _is(owner: Owner, reserved: Reserved, unit: Unit) -> bool:
-    if owner.object is None and owner.controller is None and owner.label_selector is None:
-        return False
-    return (
-        _namespace(owner, reserved) == unit.namespace
-        and (owner.object is None or _named(owner.object, unit))
-        and (owner.controller is None or _controlled(owner.controller, unit))
-        and (owner.label_selector is None or owner.label_selector.matches(unit.labels))
+    entries = zip(reserved.owners, reserved.namespaces, strict=True)
+    return not unit.booked and any(
+        namespace == unit.namespace and _is(owner, unit) for owner, namespace in entries
     )
 
 
-def _namespace(owner: Owner, reserved: Reserved) -> str:
-    """Whose Workloads an entry means; empty where it contradicts itself, or names other tenants."""
-    parts = (part for part in (owner.object, owner.controller) if part is not None)
-    named = {part.namespace for part in parts if part.namespace} or {reserved.namespace}
-    [only, *more] = named
-    return only if not more and reserved.may_serve(only) else ""
+def _is(owner: Owner, unit: Unit) -> bool:
+    if owner.object is None and owner.controller is None and owner.label_selector is None:
+        return False
+    return (
+        (owner.object is None or _named(owner.object, unit))
+        and (owner.controller is None or _controlled(owner.controller, unit))
+        and (owner.label_selector is None or owner.label_selector.matches(unit.labels))
+    )
 
 
 def _named(said: OwnerObject, unit: Unit) -> bool:
@@ -114,12 +111,15 @@ class OwnerIndex:
                 del self._places[place]
 
     def of(self, unit: Unit) -> Iterator[Reserved]:
-        """The reservations that the Workload is an owner of, in the order in which it uses them."""
+        """The reservations that the Workload is an owner of, in the order in which it uses them.
+
+        Looked at are the first MOST_LOOKED_AT that its name, controller or labels lead to.
+        """
         if unit.booked or not self._all:
             return
         found = [ranks for place in _asked(unit) if (ranks := self._places.get(place))]
         last = None
-        for each in heapq.merge(*found):
+        for each in islice(heapq.merge(*found), MOST_LOOKED_AT):
             if each != last and matches(self._all[each[2]], unit):
                 yield self._all[each[2]]
             last = each
@@ -128,8 +128,8 @@ class OwnerIndex:
 def _places(reserved: Reserved) -> set[_Place]:
     return {
         (namespace, *place)
-        for owner in reserved.owners
-        if (namespace := _namespace(owner, reserved))
+        for owner, namespace in zip(reserved.owners, reserved.namespaces, strict=True)
+        if namespace
         for place in _demanded(owner)
     }
 

@@ -107,6 +107,14 @@ def within(
     return tuple(found)
 
 
+def fits(shares: Iterable[ReservedShare], placements: Mapping[str, int]) -> bool:
+    """Whether there are units for all of these shares."""
+    free = dict(placements)
+    for share in shares:
+        free[share.cluster] = free.get(share.cluster, 0) - share.replicas
+    return all(n >= 0 for n in free.values())
+
+
 def arriving(unit: Unit, placements: Mapping[str, int]) -> dict[str, int]:
     """The units that a cluster did not have before, where there are any."""
     return {
