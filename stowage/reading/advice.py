@@ -59,6 +59,7 @@ SPREADS: Mapping[str, str] = {
 """By the reason of Ready on a WorkloadSpread."""
 
 RESERVATIONS: Mapping[str, str] = {
+    "NotHeld": "make way for its Workload NAME-hold as the message says, or set hold: Books",
     "Short": "nodes for that cluster, or fewer units there; its owners may find less than is held",
 }
 """By the reason of Ready on a Reservation, where that needs somebody; SCHEDULED has the others."""

@@ -89,16 +89,16 @@ def _phase(each: Reservation) -> str:
 
 
 def _matters(each: Reservation, now: datetime) -> Iterator[Matter]:
-    waiting, short = _waiting(each, now), condition(each.status.conditions, "Ready")
+    waiting, ready = _waiting(each, now), condition(each.status.conditions, "Ready")
     if waiting:
         yield waiting
-    if short is not None and short.reason == "Short":
+    if ready is not None and ready.reason in RESERVATIONS:
         yield Matter(
             each.name,
-            short.reason,
-            since=short.last_transition_time,
-            message=short.message,
-            help=RESERVATIONS["Short"],
+            ready.reason,
+            since=ready.last_transition_time,
+            message=ready.message,
+            help=RESERVATIONS[ready.reason],
             urgent=True,
         )
     at = ends(each.metadata.creation_timestamp, each.spec.ttl, each.spec.expires)

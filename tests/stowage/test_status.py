@@ -211,7 +211,13 @@ def test_every_reason_has_its_advice() -> None:
         "Propagating",
     }
     assert {*advice.CLUSTERS} == {r.value for r in ReadyReason} - {"Connected"}
-    assert {*advice.RESERVATIONS} < {r.value for r in ReservationReadyReason}
+    assert {*advice.RESERVATIONS} == {r.value for r in ReservationReadyReason} - {
+        "Available",
+        "Pending",  # the condition Scheduled says why
+        "Expired",
+        "ClusterLost",
+        "Succeeded",
+    }
     assert {*advice.SPREADS} == {r.value for r in SpreadReadyReason} - {"Valid"}
 
 
@@ -269,6 +275,7 @@ def rows(result: Result) -> list[str]:
 REFUSED = condition("Scheduled", "InsufficientCapacity", "no room for 3 units")
 PENDING = condition("Ready", "Pending", "no unit of it has a cluster")
 SHORT = condition("Ready", "Short", "a lacks cpu 1500m")
+NOT_HELD = condition("Ready", "NotHeld", "a Workload bare-hold is somebody else's")
 
 
 @pytest.mark.proves("U4", "E26")
@@ -278,6 +285,7 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
         reservation("good", "Available", good("Scheduled"), good("Ready")),
         reservation("waits", "Pending", REFUSED, PENDING),
         reservation("thin", "Available", good("Scheduled"), SHORT),
+        reservation("bare", "Available", good("Scheduled"), NOT_HELD),
         reservation("new", "", made=0.0),
         reservation("lost", "Failed", REFUSED, condition("Ready", "ClusterLost")),
         reservation("unseen", "", made=2.0),
@@ -295,6 +303,8 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
     )
     assert rows(result) == [
         "NAME UNITS STATE SINCE WHY",
+        "shop/bare NotHeld 3d a Workload bare-hold is somebody else's",
+        f"what helps: {advice.RESERVATIONS['NotHeld']}",
         "shop/thin Short 3d a lacks cpu 1500m",
         f"what helps: {advice.RESERVATIONS['Short']}",
         "shop/waits 3 of 4 InsufficientCapacity 3d no room for 3 units",

@@ -22,13 +22,12 @@ from controller.model.objects import Workload
 from controller.model.unit import Unit, compile_unit
 from crds.names import SYSTEM_NAMESPACE
 from crds.reservation import MOST_OWNERS, TTL
+from machinery.types import durations
 from machinery.types.bounds import quoted
 from machinery.types.metadata import Key
 from machinery.types.selectors import parse_label_selector
 
 _TTL: Final = re.compile(TTL)
-_PART: Final = re.compile(r"([0-9.]+)(ms|s|m|h)")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ def seconds_of(ttl: str) -> float | None:
     """The seconds of a duration as Kubernetes writes it; None for what is none."""
     if len(ttl) > 32 or not _TTL.fullmatch(ttl):
         return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(ttl))
+    return durations.parse(ttl).total_seconds()
 
 
 def may_serve(namespace: str, other: str) -> bool:
