@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from controller.cache.amounts import amounts_of, rendered
 from controller.cache.builder import Fleet, with_cluster
+from controller.cache.inflight import entries
 from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.explain.remedies import remedies
@@ -145,6 +146,7 @@ class TestRoom:
     def test_that_one_is_free_may_be_said_too(self) -> None:
         made = fleet(cluster("a", groups=[{"count": 2, "free": ROOMY | {HTTP: "7"}}]))
         assert list(room(with_port(), made)) == [2]
+        assert HTTP not in made.groups.free, "ports are no columns, there may be thousands"
 
     def test_units_on_their_way_hold_their_port(self) -> None:
         made = builder([cluster("a", groups=[group(3)]), cluster("b")])
@@ -168,6 +170,20 @@ class TestRoom:
         dns = unit("dns", pod=pod({"hostPort": 53, "protocol": "UDP"}))
         made.assume("a", with_port().load, 1)
         assert list(room(dns, made.snapshot())) == [1], "that one lies on the other node"
+
+    def test_what_can_lie_nowhere_for_its_port_takes_nothing(self) -> None:
+        asks = {"cpu": 1000}
+        small = {"count": 1, "free": {"cpu": "1", HTTP: "0"}}
+        made = builder([cluster("a", groups=[small])])
+        made.assume("a", Load.of(asks | {HTTP: 1}), 1)
+        assert fits(made.snapshot(), asks) == 1
+        made.assume("a", Load.of(asks | {DNS: 1}), 1)
+        assert fits(made.snapshot(), asks) == 0
+
+    def test_ports_of_what_is_told_together_are_held_all_the_same(self) -> None:
+        loads = {Load.of({"cpu": n, port: 1}): 1 for n, port in ((5, "hostport/TCP/1"), (1, HTTP))}
+        (entry,) = entries(0, loads, 1)
+        assert entry[1].ports == Load.of({"hostport/TCP/1": 1, HTTP: 1}).ports
 
     def test_who_is_there_already_is_counted_once(self) -> None:
         made = fleet(cluster("a", groups=[group(2, (HTTP,)), group(1)]))
