@@ -296,9 +296,9 @@ def test_reservations_that_wait_or_lack_room_need_a_person(hub: tuple[Hub, Path]
     there.reservations[-1]["metadata"]["deletionTimestamp"] = LONG_AGO
     result = run(file)
     assert result.exit_code == 1
-    assert "; 3 things need a person" in result.output
+    assert "; 4 things need a person" in result.output
     assert (
-        "Reservations: 2 Available, 2 Pending, 2 Undecided, 1 Failed, 1 LeftToOthers"
+        "Reservations: 3 Available, 2 Pending, 2 Undecided, 1 Failed, 1 LeftToOthers"
         in result.output
     )
     assert rows(result) == [
