@@ -7,7 +7,7 @@ changes, goes or has room again, the Workloads that wait and may use it are look
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from controller.features.reservation.compiled import as_placed, compile_reservation
 from controller.features.reservation.controller import Books
@@ -51,6 +51,7 @@ class Reservations:
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
         self.books: Books | None = None
+        self._looking: dict[Key, bool] = {}  # whose owners are being looked at; whether once more
         self._handle: Handle | None = None
 
     def attach(self, handle: Handle) -> None:
@@ -59,6 +60,7 @@ class Reservations:
 
     def lead(self, term: Term) -> Running:
         """Write statuses."""
+        self._looking.clear()  # what was under way has ended with the last term
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         self.books = Books(term, ledger=self.ledger, handle=self._handle)
         return self.books
@@ -72,20 +74,21 @@ class Reservations:
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             key = old.metadata.key
-            users = self.ledger.users(key)
+            claimants = self.ledger.claimants(key)
             self.ledger.drop_reservation(key)
             if self.books is not None:
                 self.books.forget(key)
-            self._look(users)  # what they say of it is true no longer
+            self._look(claimants)  # what they say of it is true no longer
             return
         reserved = compile_reservation(new)
-        before = self.ledger.get(reserved.key)
+        before, claimants = self.ledger.get(reserved.key), self.ledger.claimants(reserved.key)
+        moved = old is None or held(old) != held(new)
         if reserved != before:
-            users = self.ledger.users(reserved.key)
             self.ledger.put_reservation(reserved)
-            self._look(users)
-        if reserved != before or old is None or held(old) != held(new):
-            self._look(self.ledger.pending_owners(reserved))
+        if moved or before is None or before.uid != reserved.uid:
+            self._look(claimants)
+        if moved or reserved != before:
+            self._look_at_owners(reserved.key)
         if self.books is not None:
             self.books.look(reserved.key)
             self.books.look_at_clusters(held(new))
@@ -96,7 +99,8 @@ class Reservations:
         if self.books is not None and known is not None:
             self.books.saw(known)
         before, after = _inside(old), _inside(new)
-        if before == after:
+        same = old is None or new is None or old.unit.request == new.unit.request
+        if before == after and (same or not after):
             return
         fewer = {at[0] for at, units in before.items() if after.get(at, 0) < units}
         if self.books is not None:
@@ -104,8 +108,7 @@ class Reservations:
                 self.books.look(key)
                 self.books.look_at_clusters([cluster])
         for key in fewer:
-            if (reserved := self.ledger.get(key)) is not None:
-                self._look(self.ledger.pending_owners(reserved))
+            self._look_at_owners(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """An informer's handler: what is free there."""
@@ -113,9 +116,27 @@ class Reservations:
         if self.books is not None and known is not None:
             self.books.look_at_clusters([known.metadata.name])
 
-    def _look(self, keys: Collection[Key]) -> None:
-        if self._handle is not None and keys:
+    def _look(self, keys: Iterable[Key]) -> None:
+        if self._handle is not None:
             self._handle.look(keys)
+
+    def _look_at_owners(self, key: Key) -> None:
+        """Those who wait and may use it are looked at: once for many changes of it."""
+        if key in self._looking:
+            self._looking[key] = True
+        else:
+            self._looking[key] = False
+            self._look(self._pending_owners(key))
+
+    def _pending_owners(self, key: Key) -> Iterator[Key]:
+        """One after the other, and once more where it has changed meanwhile."""
+        again = True
+        while again:
+            if (reserved := self.ledger.get(key)) is not None:
+                yield from self.ledger.pending_owners(reserved)
+            again = self._looking.pop(key, False)
+            if again:
+                self._looking[key] = False
 
 
 def _inside(workload: Workload | None) -> Mapping[tuple[Key, str], int]:

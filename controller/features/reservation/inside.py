@@ -147,6 +147,11 @@ class Books:
         reserved = self._reserved.get(key)
         return {} if reserved is None else self._users(reserved)
 
+    def claimants(self, key: Key) -> list[Key]:
+        """The Workloads that are inside, or say so of a cluster where nothing is held any more."""
+        reserved = self._reserved.get(key)
+        return [] if reserved is None else [*self._table(_name(reserved)).users]
+
     def users(self, key: Key) -> list[Key]:
         """The Workloads inside of a reservation, by name."""
         return sorted(self.uses(key))

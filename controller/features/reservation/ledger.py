@@ -7,7 +7,7 @@ nothing from its first owner on. Who is inside: see `controller.features.reserva
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from controller.features.reservation import split
@@ -21,7 +21,7 @@ from controller.features.reservation.inside import (
     Touched,
     Units,
 )
-from controller.features.reservation.owners import matches
+from controller.features.reservation.owners import Waiting
 from controller.features.reservation.split import Amounts
 from controller.framework.ledger import Placed, Room
 from controller.model.load import Load
@@ -39,7 +39,7 @@ class Reservations(Books):
     def __init__(self) -> None:
         super().__init__()
         self._room: Room | None = None
-        self._waiting: dict[Key, Unit] = {}
+        self._waiting = Waiting()
         self._spoken: dict[Key, dict[str, Amounts]] = {}
         self._held: dict[Key, dict[str, dict[Load, int]]] = {}
 
@@ -72,9 +72,9 @@ class Reservations(Books):
             self._put_place(_own(unit.key), (unit.uid, _some(placements)))
             return
         if sum(placements.values()) < unit.replicas:
-            self._waiting[unit.key] = unit
+            self._waiting.put(unit)
         else:
-            self._waiting.pop(unit.key, None)
+            self._waiting.drop(unit.key)
         self._settle_all(self._put_inside(unit, placements))
 
     def drop(self, key: Key) -> None:
@@ -82,7 +82,7 @@ class Reservations(Books):
         if key[1].startswith(_PREFIX):
             self._put_place(_own(key), None)
             return
-        self._waiting.pop(key, None)
+        self._waiting.drop(key)
         self._settle_all(self._leave(key))
 
     def overlay(self, placed: Placed) -> Reservations:
@@ -93,9 +93,9 @@ class Reservations(Books):
         """What the fleet holds for it on each cluster, as `Fleet.releasing` takes it."""
         return _sum(self._held.get(reserved.key, {}) for reserved in self.of(unit))
 
-    def pending_owners(self, reserved: Reserved) -> list[Key]:
-        """Its owners that have units without a cluster, by name."""
-        return sorted(unit.key for unit in self._waiting.values() if matches(reserved, unit))
+    def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
+        """Its owners that have units without a cluster, one after the other: there may be many."""
+        return self._waiting.of(reserved)
 
     def holds(self) -> Held:
         """All that is held, by cluster."""

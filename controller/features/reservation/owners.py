@@ -125,6 +125,39 @@ class OwnerIndex:
             last = each
 
 
+class Waiting:
+    """Workloads that have units without a cluster, by the same places."""
+
+    def __init__(self) -> None:
+        self._places: dict[_Place, set[Key]] = {}
+        self._all: dict[Key, Unit] = {}
+
+    def put(self, unit: Unit) -> None:
+        """Take a Workload, new or changed."""
+        before = self._all.get(unit.key)
+        if before is None or _asked(before) != _asked(unit):
+            self.drop(unit.key)
+            for place in _asked(unit):
+                self._places.setdefault(place, set()).add(unit.key)
+        self._all[unit.key] = unit
+
+    def drop(self, key: Key) -> None:
+        """Forget a Workload; one that is unknown is no fault."""
+        before = self._all.pop(key, None)
+        for place in _asked(before) if before is not None else ():
+            keys = self._places[place]
+            keys.discard(key)
+            if not keys:
+                del self._places[place]
+
+    def of(self, reserved: Reserved) -> Iterator[Key]:
+        """The owners of a reservation among them, in no order; they may change meanwhile."""
+        for key in {key for place in _places(reserved) for key in self._places.get(place, ())}:
+            unit = self._all.get(key)
+            if unit is not None and matches(reserved, unit):
+                yield key
+
+
 def _places(reserved: Reserved) -> set[_Place]:
     return {
         (namespace, *place)
