@@ -231,7 +231,7 @@ class Books:
 
     def _uses(self, reserved: Reserved) -> list[Use]:
         """Who is inside: only what is stored counts, as a decision may come to nothing."""
-        found = []
+        found, there = [], self._ledger.reserved(reserved.key)
         for key in self._ledger.users(reserved.key):
             workload = self._workloads.get(key)
             if workload is None or workload.metadata.deleting:
@@ -240,7 +240,9 @@ class Books:
             found += [
                 Use(*key, unit.uid, each.cluster, each.replicas, unit.request)
                 for each in unit.reservations
-                if each.uid == reserved.uid and placed.get(each.cluster, 0) >= each.replicas
+                if each.uid == reserved.uid
+                and each.cluster in there
+                and placed.get(each.cluster, 0) >= each.replicas
             ]
         return found
 

@@ -145,10 +145,11 @@ class Reservation:
         found = []
         if gone := [name for name, field in _RULES if field(before.unit) != field(after.unit)]:
             ledger = self._handle.index().ledger(Reservations)
-            names = either([each.name for each in ledger.of(before.unit)], "and")
+            names = [each.name for each in ledger.of(before.unit)]
             new = before.unit.replicas - sum(before.unit.present.values())
             fits = "its new unit fits" if new == 1 else f"all {new} new units fit"
-            found.append(f"took {either(gone, 'and')} away: {fits} inside reservation {names}")
+            inside = f"inside reservation {either(names, 'and')}" if names else "inside"
+            found.append(f"took {either(gone, 'and')} away: {fits} {inside}")
         return [*found, *_given_back(before.fleet, after.fleet)]
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
