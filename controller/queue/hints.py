@@ -69,25 +69,26 @@ class Hints:
         }
         self._registered = {THE_PLAN: PLAN_EVENTS, **registered}
         self._all = frozenset({THE_PLAN, *(plugin.name for plugin in refusing)})
-        self._known: dict[frozenset[str], Awaits] = {}
+        self._known: dict[tuple[frozenset[str], bool], Awaits] = {}
 
-    def of(self, plugins: frozenset[str]) -> Awaits:
+    def of(self, plugins: frozenset[str], *, changed: bool = True) -> Awaits:
         """What could lift the refusals of these plugins.
 
-        Hooks have changed what the plugins saw, so they have always had a say; and a hint, which is
-        given the Workload as it is, is not asked where there are any.
+        Hooks may change what the plugins see, so they always have a say. Where they have `changed`
+        something, no hint is asked: it is given the Workload as it is, and not as it was seen.
         """
-        known = self._known.get(plugins)
+        unasked = changed and bool(self._hooks)
+        known = self._known.get((plugins, unasked))
         if known is None:
             names = [*plugins, *self._hooks]
             hints = chain(*(self._registered.get(name, ANYTHING) for name in names))
-            known = Awaits.of(map(_unasked, hints) if self._hooks else hints)
-            self._known[plugins] = known
+            known = Awaits.of(map(_unasked, hints) if unasked else hints)
+            self._known[plugins, unasked] = known
         return known
 
-    def all(self) -> Awaits:
+    def all(self, *, changed: bool = True) -> Awaits:
         """What could lift any refusal of the profile."""
-        return self.of(self._all)
+        return self.of(self._all, changed=changed)
 
 
 def _registered(plugin: Plugin, seconds: float) -> Sequence[EventHint]:

@@ -301,4 +301,7 @@ def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
         return None
     if decision.scheduled and not decision.unit.everywhere:  # one more cluster is one more place
         return None
-    return hints.of(decision.kept_out_by()) if alone else hints.all()
+    changed = bool(decision.changes)
+    if not alone:
+        return hints.all(changed=changed)
+    return hints.of(decision.kept_out_by(), changed=changed)

@@ -15,6 +15,7 @@ from controller.cache.builder import Fleet, Mask, with_cluster
 from controller.cache.placements import Index
 from controller.config import default_profile, parse
 from controller.explain.record import record
+from controller.framework.events import MEMBER_CLUSTER, Action
 from controller.framework.explains import Seen
 from controller.framework.interface import CycleState, Unplaced
 from controller.framework.percluster import (
@@ -28,8 +29,10 @@ from controller.framework.room import cap
 from controller.framework.status import SUCCESS, Code, Status, unschedulable
 from controller.model.objects import MemberCluster, WorkloadAffinity
 from controller.model.unit import Unit, compile_unit
+from controller.queue.hints import Hints
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
+from controller.scheduling.scheduler import awaited
 from crds.workload import ScheduledReason, WorkloadState
 
 from .make import (
@@ -38,8 +41,10 @@ from .make import (
     REQUIRED,
     cluster,
     decided,
+    expression,
     fleet,
     index,
+    required_terms,
     unit,
     verdicts,
     workload,
@@ -593,3 +598,40 @@ def test_a_filter_without_its_pre_filter_still_refuses() -> None:
     made = profile(pre_filter=[])
     decision = decided(unit(targetCluster={"name": "x"}), cluster("a"), profile=made)
     assert decision.message == "0/1 clusters: 1 didn't match targetCluster"
+
+
+class Sometimes:
+    """Changes the unit, or only looks at it; nothing that happens is its own business."""
+
+    name = "Sometimes"
+
+    def __init__(self, *, changes: bool) -> None:
+        self.changes = changes
+
+    def events_to_register(self) -> Any:
+        return ()
+
+    def before_pre_filter(self, _state: Any, unit: Any, _fleet: Any, _bound: Any) -> Any:
+        return (replace(unit, priority=unit.priority + 1), True) if self.changes else (unit, False)
+
+
+@pytest.mark.proves("E20", "L2")
+@pytest.mark.parametrize("changes", [True, False])
+def test_hints_are_asked_where_a_hook_left_everything_as_it_is(changes: bool) -> None:
+    """A hint is given the Workload as it is: of no use only where the others saw another one."""
+    plain = default_profile()
+    hooks = [*plain.before_pre_filter, Sometimes(changes=changes)]
+    profile = replace(plain, before_pre_filter=hooks)
+    gold = required_terms([expression("tier", "In", "gold")])
+    refused = unit("demo", clusterAffinity=gold)
+    found = decided(refused, cluster("a"), profile=profile)
+    assert found.placements == {}
+    awaits = awaited(found, Hints(profile), alone=True)
+    assert awaits is not None
+    hints = awaits.ask(MEMBER_CLUSTER, None, Action.LABELS)
+    if changes:
+        assert hints is None, "whoever waits for that is woken without being asked"
+    else:
+        assert hints
+        assert not any(hint(refused, cluster("a"), cluster("a", {"tier": "tin"})) for hint in hints)
+        assert any(hint(refused, cluster("a"), cluster("a", {"tier": "gold"})) for hint in hints)

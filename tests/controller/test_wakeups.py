@@ -329,6 +329,10 @@ class Scene:
         self._hashes: dict[str, str] = {}
         self._generation = 0
 
+    def controls(self, _plugin: str) -> bool:
+        """As of `Handle`: whose quota is claimed."""
+        return True
+
     def cluster(self, name: str, fields: Fields | None) -> None:
         """What its informer would say; None for one that is gone."""
         keep(self.clusters, name, fields)
