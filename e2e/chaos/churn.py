@@ -18,6 +18,7 @@ from e2e.chaos.stage import MEMBERS, ChaosStage
 from e2e.chaos.wishes import NAMESPACES, Wish
 from machinery.api.resources import NAMESPACES as NAMESPACE_KIND
 from machinery.api.resources import (
+    RESERVATIONS,
     SECRETS,
     WORKLOAD_POLICIES,
     WORKLOAD_SPREADS,
@@ -126,7 +127,7 @@ class Churn:
         body = wishes.manifest(namespace, name, wish)
 
         async def once() -> bool:
-            await self._spread(key, wish)
+            await self._beside(key, wish)
             found = await self._stage.hub.apply(
                 WORKLOADS, body, name=name, namespace=namespace, field_manager="chaos", force=True
             )
@@ -141,22 +142,20 @@ class Churn:
         finally:
             self.busy.discard(key)
 
-    async def _spread(self, key: Key, wish: Wish) -> None:
-        """The WorkloadSpread beside it, where its wish has one; of another wish's none is left."""
+    async def _beside(self, key: Key, wish: Wish) -> None:
+        """The spread or the reservation that its wish has; of another wish's none is left."""
         namespace, name = key
-        if wish.mode == "Spread":
-            body = wishes.spread(namespace, name, wish)
-            await self._stage.hub.apply(
-                WORKLOAD_SPREADS,
-                body,
-                name=name,
-                namespace=namespace,
-                field_manager="chaos",
-                force=True,
-            )
-            return
-        with suppress(NotFound):
-            await self._stage.hub.delete(WORKLOAD_SPREADS, name, namespace=namespace)
+        made = {
+            WORKLOAD_SPREADS: ("Spread", wishes.spread(namespace, name, wish)),
+            RESERVATIONS: ("Reserved", wishes.reservation(namespace, name)),
+        }
+        for kind, (mode, body) in made.items():
+            where = {"name": name, "namespace": namespace}
+            if wish.mode == mode:
+                await self._stage.hub.apply(kind, body, **where, field_manager="chaos", force=True)
+            else:
+                with suppress(NotFound):
+                    await self._stage.hub.delete(kind, **where)
 
     async def _place(self, key: Key, wish: Wish) -> None:
         """As an external scheduler does: any split over any of the members."""
@@ -174,7 +173,7 @@ class Churn:
         self.wanted.pop(key, None)
 
         async def once() -> bool:
-            for kind in (WORKLOAD_SPREADS, WORKLOADS):
+            for kind in (WORKLOAD_SPREADS, RESERVATIONS, WORKLOADS):
                 with suppress(NotFound):
                     await self._stage.hub.delete(kind, key[1], namespace=key[0])
             return True

@@ -22,12 +22,16 @@ from e2e.chaos.judgement import disagreements, over_quota, placed
 from e2e.chaos.stage import INSTANCES, MEMBERS, ChaosStage, not_ready
 from e2e.chaos.wishes import NAMESPACES, QUOTA, ZONES, Wish
 from machinery.errors import TransportError
+from machinery.types import quantities
 from machinery.types.metadata import Key
 from stowage.playground.processes import ProcessFailed
 
 PROBE = ("default", "after-the-restart")
 _ALL = "deployments,statefulsets,configmaps,secrets,services"
-_OURS = "workloads.stowage.dev,workloadpolicies.stowage.dev,workloadspreads.stowage.dev"
+_OURS = (
+    "workloads.stowage.dev,workloadpolicies.stowage.dev,workloadspreads.stowage.dev,"
+    "reservations.stowage.dev"
+)
 _QUIET_SECONDS = 12.0
 """Longer than a round in which the reasons of those that wait are looked at."""
 _NOISE = 90.0
@@ -127,6 +131,11 @@ async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
         raise Broken(f"spreads on {sorted(spreads)}, wanted on {sorted(due)}")
     for key, spread in spreads.items():
         _spread_told(spread, found[key], wanted[key])
+    rooms = {_key(r): r for r in await stage.lists("hub", "reservations.stowage.dev -A")}
+    if rooms.keys() != (due := {k for k, wish in wanted.items() if wish.mode == "Reserved"}):
+        raise Broken(f"reservations for {sorted(rooms)}, wanted for {sorted(due)}")
+    for key, room in rooms.items():
+        _room_told(room, found[key])
     expected: dict[str, set[tuple[str, str, str]]] = {member: set() for member in MEMBERS}
     for key, wish in wanted.items():
         for share in found[key]["status"]["placements"]:
@@ -223,6 +232,30 @@ def _spread_told(spread: Mapping[str, Any], workload: Mapping[str, Any], wish: W
             raise Broken(f"{key}: {zone} holds {units}, {missing} are missing, but it says {said}")
         if said.get("creatingPods") or said.get("deletingPods"):
             raise Broken(f"{key}: nothing is under way, but {zone} says {said}")
+
+
+def _room_told(reservation: Mapping[str, Any], workload: Mapping[str, Any]) -> None:
+    """It holds all its room, and its one owner is inside with what fits, as both of them say."""
+    key, status = _key(reservation), reservation.get("status", {})
+    if status.get("observedGeneration") != reservation["metadata"]["generation"]:
+        raise Broken(f"{key}: the reservation's status is of an older generation")
+    holds = placed({"status": {}, **reservation})
+    if status.get("phase") != "Available" or sum(holds.values()) != wishes.RESERVED:
+        raise Broken(f"{key}: the reservation is {status.get('phase')}, and holds {holds}")
+    shares, inside = placed({"status": {}, **workload}), dict[str, int]()
+    for each in workload["status"].get("reservations") or ():
+        if each["uid"] != reservation["metadata"]["uid"]:
+            raise Broken(f"{key}: inside a reservation that is not there: {each}")
+        inside[each["cluster"]] = each["replicas"]
+    for member, units in inside.items():
+        if units > min(shares.get(member, 0), holds.get(member, 0)):
+            raise Broken(f"{key}: {inside} are inside, of {shares} in {holds}")
+    told = {each["cluster"]: each["replicas"] for each in status.get("currentOwners") or ()}
+    if told != inside:
+        raise Broken(f"{key}: {inside} are inside, and its reservation tells of {told}")
+    taken = quantities.amount("cpu", (status.get("allocated") or {}).get("cpu", "0"))
+    if taken != wishes.CPU * sum(inside.values()):
+        raise Broken(f"{key}: {inside} are inside, and {status.get('allocated')} allocated")
 
 
 def _landed(

@@ -198,7 +198,7 @@ class ChaosStage:
         kinds = "deployments,statefulsets,replicasets,pods,configmaps,nodes"
         for name in ("hub", *MEMBERS):
             what = (
-                "workloads,memberclusters,workloadpolicies,workloadspreads"
+                "workloads,memberclusters,workloadpolicies,workloadspreads,reservations"
                 if name == "hub"
                 else kinds
             )

@@ -24,9 +24,15 @@ QUOTA = 4
 """Units that the strict policy of a namespace lets into each zone; nobody ever edits it."""
 SCHEDULER = "chaos"
 """Of the Workloads that the test itself places, as an external scheduler does."""
-MODES = ("Single", "Divided", "Duplicated", "Policy", "Strict", "Placed", "Spread")
+MODES = ("Single", "Divided", "Duplicated", "Policy", "Strict", "Placed", "Spread", "Reserved")
 LABEL_SPREAD = "spread"
 """On a Workload that a WorkloadSpread of its name targets."""
+LABEL_RESERVED = "reserved"
+"""On a Workload whose room a Reservation of its name keeps, spread over the members."""
+RESERVED = 3
+"""Units of each such reservation."""
+CPU = 20
+"""Thousandths of cpu of every unit."""
 CAP = 2
 """Of the second subset of each spread."""
 CRITICAL_SECONDS = 140
@@ -96,6 +102,9 @@ def manifest(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
         labels[LABEL_POLICY] = _POLICIES[wish.mode]
     elif wish.mode == "Spread":
         labels[LABEL_SPREAD] = "true"
+    elif wish.mode == "Reserved":
+        labels[LABEL_RESERVED] = "true"
+        spec["distribution"] = "Divided"
     else:
         spec["distribution"] = "Duplicated" if wish.mode == "Taken" else wish.mode
     if wish.config is not None:
@@ -140,6 +149,22 @@ def spread(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
     }
 
 
+def reservation(namespace: str, name: str) -> dict[str, Any]:
+    """Room for the Workload of that name, which comes back whenever it needs it no more."""
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "template": pod_template(f"{name}-room", cpu=f"{CPU}m"),
+            "replicas": RESERVED,
+            "owners": [{"object": {"kind": "Workload", "name": name}}],
+            "allocateOnce": False,
+            "ttl": "0",
+        },
+    }
+
+
 def policy(namespace: str, chance: random.Random) -> dict[str, Any]:
     """The policy of a namespace that is edited: soft, so that no unit is left out."""
     quotas = [chance.randint(0, 6) for _ in ZONES]
@@ -181,6 +206,8 @@ def mode_of(workload: Mapping[str, Any]) -> str:
         return "Placed"
     if LABEL_SPREAD in workload["metadata"].get("labels", {}):
         return "Spread"
+    if LABEL_RESERVED in workload["metadata"].get("labels", {}):
+        return "Reserved"
     bound = {name: mode for mode, name in _POLICIES.items()}
     return bound.get(policy) or str(workload["spec"].get("distribution"))
 
@@ -195,7 +222,7 @@ def _tag(chance: random.Random) -> str:
 
 
 def _template(name: str, wish: Wish) -> dict[str, Any]:
-    pods = pod_template(name, cpu="20m", image=image(wish))
+    pods = pod_template(name, cpu=f"{CPU}m", image=image(wish))
     pods["metadata"]["labels"]["part"] = _PARTS.get(wish.mode, "unit")
     body = deployment(name)
     body["spec"] = {"selector": {"matchLabels": {"app": name}}, "template": pods}

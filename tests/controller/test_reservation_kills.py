@@ -1,0 +1,314 @@
+"""Two controllers, the leader killed thirty times while owners come to their reservations and go.
+
+Nobody reports from the members here, so every unit that is placed is in flight, and the numbers of
+a cluster can be added up from what is stored alone: what reservations hold unused, what Workloads
+have, and what is free are all that there is to allocate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crds.names import SYSTEM_NAMESPACE
+from machinery.api.resources import LEASES, RESERVATIONS, WORKLOADS
+from machinery.types import quantities
+from tests.patience import until
+
+from .live import World, placements
+
+LISTENING = re.compile(r"listening on \S+:(\d+)")
+LEASE = "stowage-controller"
+KILLS = 30
+CLUSTERS = ("a", "b", "c")
+NODES, NODE_CPU = 2, 8
+GROUPS = ("red", "green", "blue", "once")
+"""The last one's reservation serves once."""
+ROOM, UNITS = 1000, 4
+"""Of each reservation: thousandths of cpu a unit, and its units."""
+OWN = 400
+"""Thousandths of cpu a unit of an owner: two find room in a unit of the reservation."""
+
+
+class Pair:
+    """Two controllers at work, by their process ids; one that is killed has another one follow."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self._world, self._folder = world, folder
+        self.processes: dict[int, tuple[subprocess.Popen[bytes], Path]] = {}
+        self._number = 0
+
+    def start(self) -> None:
+        self._number += 1
+        log = self._folder / f"controller-{self._number}.log"
+        kubeconfig = log.with_suffix(".kubeconfig")
+        kubeconfig.write_text(self._world.hub.admin_kubeconfig)
+        command = [sys.executable, "-m", "stowage", "controller", "--http-port=0"]
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [*command, f"--kubeconfig={kubeconfig}"], stdout=out, stderr=out
+            )
+        self.processes[process.pid] = (process, log)
+
+    async def leader(self) -> int:
+        """The process id of who holds the lease."""
+        found = 0
+
+        async def held() -> bool:
+            nonlocal found
+            lease = await self._world.client.get(LEASES, LEASE, namespace=SYSTEM_NAMESPACE)
+            parts = (lease["spec"].get("holderIdentity") or "").split("_")
+            found = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
+            return found in self.processes
+
+        await until(held, seconds=60)
+        return found
+
+    async def kill(self) -> None:
+        """End the leader as a power cut does; nobody waits for the end of its lease."""
+        pid = await self.leader()
+        process, _ = self.processes.pop(pid)
+        os.kill(pid, signal.SIGKILL)
+        process.wait()
+        self.start()
+        nobody = {"spec": {"holderIdentity": ""}}
+        await self._world.client.merge_patch(LEASES, LEASE, nobody, namespace=SYSTEM_NAMESPACE)
+
+    async def ask(self, path: str) -> Any:
+        """What the leader answers over HTTP."""
+        _, log = self.processes[await self.leader()]
+        port = LISTENING.findall(log.read_text())[-1]
+
+        def get() -> Any:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+                return json.loads(answer.read())
+
+        return await asyncio.to_thread(get)
+
+    def end(self) -> None:
+        for process, _ in self.processes.values():
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def pair(world: World, folder: Path) -> Iterator[Pair]:
+    both = Pair(world, folder)
+    try:
+        both.start()
+        both.start()
+        yield both
+    finally:
+        both.end()
+
+
+def reservation(world: World, group: str) -> dict[str, Any]:
+    """Room over all clusters for whoever has the label."""
+    container = {"name": "main", "image": "registry.example/app:1"}
+    container |= {"resources": {"requests": {"cpu": f"{ROOM}m"}}}  # type: ignore[dict-item]
+    return {
+        "apiVersion": RESERVATIONS.api_version,
+        "kind": "Reservation",
+        "metadata": {"name": group, "namespace": world.namespace},
+        "spec": {
+            "template": {
+                "metadata": {"labels": {"room": group}},
+                "spec": {"containers": [container]},
+            },
+            "replicas": UNITS,
+            "owners": [{"labelSelector": {"matchLabels": {"group": group}}}],
+            "allocateOnce": group == "once",
+            "ttl": "0",
+        },
+    }
+
+
+class Owners:
+    """Workloads that come, grow, shrink and go, some of them owners of a reservation."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = random.Random(4)
+        self._number = 0
+        self.names: list[str] = []
+
+    async def edit(self) -> None:
+        """One step of a user."""
+        what = self._chance.random()
+        if what < 0.5 or len(self.names) < 4:
+            self._number += 1
+            name = f"w{self._number}"
+            group = self._chance.choice((*GROUPS, "stranger"))
+            how = {"distribution": self._chance.choice(("Single", "Divided"))}
+            container = {"name": "main", "image": "registry.example/app:1"}
+            container |= {"resources": {"requests": {"cpu": f"{OWN}m"}}}  # type: ignore[dict-item]
+            labels = {"app": name}
+            body = {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": name},
+                "spec": {
+                    "selector": {"matchLabels": labels},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [container]},
+                    },
+                },
+            }
+            units = self._chance.randint(1, 5)
+            await self._world.workload(
+                name, replicas=units, labels={"group": group}, targetDeployment=body, **how
+            )
+            self.names.append(name)
+        elif what < 0.75:
+            name = self._chance.choice(self.names)
+            await self._world.edit(name, {"spec": {"replicas": self._chance.randint(0, 6)}})
+        else:
+            name = self.names.pop(self._chance.randrange(len(self.names)))
+            await self._world.delete(name)
+
+
+async def stored(world: World) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The Workloads, and the reservations by name."""
+    workloads = (await world.client.list(WORKLOADS, namespace=world.namespace))["items"]
+    rsv = (await world.client.list(RESERVATIONS, namespace=world.namespace))["items"]
+    return workloads, {each["metadata"]["name"]: each for each in rsv}
+
+
+def inside(workloads: list[dict[str, Any]], name: str, uid: str) -> Counter[str]:
+    """Units by cluster that Workloads say they have inside a reservation."""
+    found: Counter[str] = Counter()
+    for each in workloads:
+        for share in each.get("status", {}).get("reservations") or ():
+            if (share["name"], share["uid"]) == (name, uid):
+                assert share["replicas"] <= placements(each).get(share["cluster"], 0), each
+                found[share["cluster"]] += share["replicas"]
+    return found
+
+
+def unused(workloads: list[dict[str, Any]], rsv: Mapping[str, Mapping[str, Any]]) -> Counter[str]:
+    """Thousandths of cpu that reservations must hold of each cluster, from what is stored alone."""
+    held: Counter[str] = Counter()
+    for name, each in rsv.items():
+        users = inside(workloads, name, each["metadata"]["uid"])
+        if name == "once" and users:
+            continue
+        for cluster, units in placements(each).items():
+            held[cluster] += max(ROOM * units - OWN * users[cluster], 0)
+    return +held
+
+
+def used(workloads: list[dict[str, Any]]) -> Counter[str]:
+    """Thousandths of cpu that Workloads have on each cluster."""
+    found: Counter[str] = Counter()
+    for each in workloads:
+        for cluster, units in placements(each).items():
+            found[cluster] += OWN * units
+    return found
+
+
+async def adds_up(world: World, both: Pair) -> bool:
+    """reserved + used + free == allocatable on every cluster, as the leader tells it."""
+    workloads, rsv = await stored(world)
+    held, taken = unused(workloads, rsv), used(workloads)
+    for cluster in CLUSTERS:
+        told = await both.ask(f"/apis/v1/clusters/{cluster}")
+        cpu = {
+            what: quantities.amount("cpu", told[what].get("cpu", "0"))
+            for what in ("allocatable", "requested", "remaining", "reserved")
+        }
+        if cpu["reserved"] != held[cluster] or cpu["requested"] != held[cluster] + taken[cluster]:
+            return False
+        assert cpu["remaining"] == cpu["allocatable"] - cpu["requested"], (cluster, told)
+    return True
+
+
+def right(workloads: list[dict[str, Any]], rsv: Mapping[str, Mapping[str, Any]]) -> str:
+    """What the reservations tell that is not so; empty where all is."""
+    for name, each in rsv.items():
+        status = each.get("status", {})
+        users = inside(workloads, name, each["metadata"]["uid"])
+        if name == "once":
+            owners = {o["name"] for o in status.get("currentOwners") or ()}
+            if len(owners) > 1:
+                return f"{name} serves {owners}"
+            if users and status.get("phase") != "Succeeded":
+                return f"{name} has an owner, and is {status.get('phase')}"
+            continue
+        reserved = sum(ROOM * units for units in placements(each).values())
+        by_cluster = placements(each)
+        taken = sum(min(ROOM * by_cluster.get(c, 0), OWN * n) for c, n in users.items())
+        told = status.get("allocated", {}).get("cpu", "0")
+        if quantities.amount("cpu", told) != taken:
+            return f"{name} tells of {told}, and {taken} are: {dict(users)}"
+        if quantities.amount("cpu", status.get("allocatable", {}).get("cpu", "0")) != reserved:
+            return f"{name} tells of {status.get('allocatable')}, placed are {by_cluster}"
+        if status.get("owners", 0) != sum(
+            any(s["name"] == name for s in w.get("status", {}).get("reservations") or ())
+            for w in workloads
+        ):
+            return f"{name} tells of {status.get('owners')} owners"
+    return ""
+
+
+@pytest.mark.proves("E25", "E28", "E29")
+async def test_no_room_is_lost_however_often_the_leader_dies(world: World, tmp_path: Path) -> None:
+    for cluster in CLUSTERS:
+        await world.cluster(cluster, cpu=str(NODE_CPU), nodes=NODES)
+    for group in GROUPS:
+        await world.client.create(RESERVATIONS, reservation(world, group))
+    owners, chance = Owners(world), random.Random(7)
+    with pair(world, tmp_path) as both:
+        for _ in range(KILLS):
+            await both.leader()
+            before = {w["metadata"]["resourceVersion"] for w in (await stored(world))[0]}
+            for _ in range(3):
+                await owners.edit()
+
+            async def decided(known: frozenset[str] = frozenset(before)) -> bool:
+                workloads, _ = await stored(world)
+                return any(
+                    w["metadata"]["resourceVersion"] not in known and w.get("status")
+                    for w in workloads
+                )
+
+            await until(decided, seconds=60)
+            await asyncio.sleep(chance.uniform(0, 0.05))
+            await both.kill()
+
+        said = ""
+
+        async def at_rest() -> bool:
+            nonlocal said
+            said = right(*await stored(world))
+            return not said and await adds_up(world, both)
+
+        await until(at_rest, seconds=90, what=lambda: said)
+        for name in owners.names:
+            await world.delete(name)
+        for group in GROUPS:
+            await world.client.delete(RESERVATIONS, group, namespace=world.namespace)
+
+        async def empty() -> bool:
+            told = [await both.ask(f"/apis/v1/clusters/{c}") for c in CLUSTERS]
+            return all(not any(map(_cpu, (t["requested"], t["reserved"]))) for t in told)
+
+        await until(empty, seconds=60)
+
+
+def _cpu(amounts: Mapping[str, str]) -> int:
+    return quantities.amount("cpu", amounts.get("cpu", "0"))
