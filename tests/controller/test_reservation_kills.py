@@ -116,10 +116,14 @@ def pair(world: World, folder: Path) -> Iterator[Pair]:
         both.end()
 
 
+def pod(cpu: int) -> dict[str, Any]:
+    """One container that asks for so many thousandths of cpu."""
+    asked = {"requests": {"cpu": f"{cpu}m"}}
+    return {"containers": [{"name": "main", "image": "example/app:1", "resources": asked}]}
+
+
 def reservation(world: World, group: str) -> dict[str, Any]:
     """Room over all clusters for whoever has the label."""
-    container = {"name": "main", "image": "registry.example/app:1"}
-    container |= {"resources": {"requests": {"cpu": f"{ROOM}m"}}}  # type: ignore[dict-item]
     return {
         "apiVersion": RESERVATIONS.api_version,
         "kind": "Reservation",
@@ -127,7 +131,7 @@ def reservation(world: World, group: str) -> dict[str, Any]:
         "spec": {
             "template": {
                 "metadata": {"labels": {"room": group}},
-                "spec": {"containers": [container]},
+                "spec": pod(ROOM),
             },
             "replicas": UNITS,
             "owners": [{"labelSelector": {"matchLabels": {"group": group}}}],
@@ -154,8 +158,6 @@ class Owners:
             name = f"w{self._number}"
             group = self._chance.choice((*GROUPS, "stranger"))
             how = {"distribution": self._chance.choice(("Single", "Divided"))}
-            container = {"name": "main", "image": "registry.example/app:1"}
-            container |= {"resources": {"requests": {"cpu": f"{OWN}m"}}}  # type: ignore[dict-item]
             labels = {"app": name}
             body = {
                 "apiVersion": "apps/v1",
@@ -165,7 +167,7 @@ class Owners:
                     "selector": {"matchLabels": labels},
                     "template": {
                         "metadata": {"labels": labels},
-                        "spec": {"containers": [container]},
+                        "spec": pod(OWN),
                     },
                 },
             }
