@@ -154,10 +154,10 @@ class Owners:
         self._number = 0
         self.names: list[str] = []
 
-    async def edit(self) -> None:
-        """One step of a user."""
+    async def edit(self, *, new: bool = False) -> None:
+        """One step of a user; with `new` another Workload comes."""
         what = self._chance.random()
-        if what < 0.5 or len(self.names) < 4:
+        if new or what < 0.4 or len(self.names) < 4:
             self._number += 1
             name = f"w{self._number}"
             group = self._chance.choice((*GROUPS, "stranger"))
@@ -282,8 +282,8 @@ async def test_no_room_is_lost_however_often_the_leader_dies(world: World, tmp_p
         for _ in range(KILLS):
             await both.leader()
             before = {w["metadata"]["resourceVersion"] for w in (await stored(world))[0]}
-            for _ in range(3):
-                await owners.edit()
+            for number in range(3):
+                await owners.edit(new=not number)
 
             async def decided(known: frozenset[str] = frozenset(before)) -> bool:
                 workloads, _ = await stored(world)
@@ -310,10 +310,12 @@ async def test_no_room_is_lost_however_often_the_leader_dies(world: World, tmp_p
             await world.client.delete(RESERVATIONS, group, namespace=world.namespace)
 
         async def empty() -> bool:
+            nonlocal said
             told = [await both.ask(f"/apis/v1/clusters/{c}") for c in CLUSTERS]
+            said = str([(t["requested"], t["reserved"]) for t in told])
             return all(not any(map(_cpu, (t["requested"], t["reserved"]))) for t in told)
 
-        await until(empty, seconds=60)
+        await until(empty, seconds=20, what=lambda: said)
 
 
 def _cpu(amounts: Mapping[str, str]) -> int:
