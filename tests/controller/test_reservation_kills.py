@@ -15,10 +15,11 @@ import re
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +94,23 @@ class Pair:
         await self._world.client.merge_patch(LEASES, LEASE, nobody, namespace=SYSTEM_NAMESPACE)
 
     async def ask(self, path: str) -> Any:
-        """What the leader answers over HTTP."""
-        _, log = self.processes[await self.leader()]
-        port = LISTENING.findall(log.read_text())[-1]
+        """What the leader answers over HTTP, as soon as it decides."""
+        found: Any = None
 
-        def get() -> Any:
+        def get(log: Path) -> Any:
+            port = LISTENING.findall(log.read_text())[-1]
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
                 return json.loads(answer.read())
 
-        return await asyncio.to_thread(get)
+        async def answered() -> bool:
+            nonlocal found
+            _, log = self.processes[await self.leader()]
+            with suppress(urllib.error.HTTPError, LookupError):
+                found = await asyncio.to_thread(get, log)
+            return found is not None
+
+        await until(answered)
+        return found
 
     def end(self) -> None:
         for process, _ in self.processes.values():
