@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS
+from crds.names import SYSTEM_NAMESPACE
+from machinery.api.resources import LEASES, MEMBER_CLUSTERS, RESERVATIONS
 from machinery.clock import parse_timestamp
 from tests.patience import until
 
-from .live import World, at_rest, condition, counted, deciding, placements, policy
+from .live import (
+    World,
+    at_rest,
+    condition,
+    counted,
+    deciding,
+    placements,
+    policy,
+    process,
+)
 from .make import REQUIRED
 from .reserving import (
     free,
@@ -324,3 +337,33 @@ async def test_a_policy_counts_what_is_reserved(world: World) -> None:
         await reserve(world, replicas=5, template=template)
         said = await phase(world, "Available", assigned=3, pending=2)
         assert condition(said, "Scheduled")["reason"] == "ReplicasReached"
+
+
+@pytest.mark.proves("E26", "E28")
+async def test_a_leader_that_is_killed_leaves_nothing_used_twice(
+    world: World, tmp_path: Path
+) -> None:
+    """Owners come while one of two controllers is killed; the other goes on with what is stored."""
+    await world.cluster("a", cpu="8")
+    team = {"team": "x"}
+    owners = [{"labelSelector": {"matchLabels": team}}]
+    with process(world, tmp_path / "1.log") as one, process(world, tmp_path / "2.log") as two:
+        await reserve(world, replicas=6, requests={"cpu": "1"}, allocateOnce=False, owners=owners)
+        await phase(world, "Available")
+        leader = one if f"_{one.pid}_" in await _leader(world) else two
+        for n in range(12):
+            await world.workload(f"w{n}", cpu="500m", labels=team)
+            if n == 5:
+                await world.until("w3", lambda status: status["placements"])
+                os.kill(leader.pid, signal.SIGKILL)
+        await phase(world, "Available", allocated={"cpu": "6"}, owners=12)
+        found = [await world.get(f"w{n}") for n in range(12)]
+        assert [inside(each) for each in found] == [{("room", "a"): 1}] * 12
+        await world.workload("stranger", cpu="500m", replicas=6, distribution="Divided")
+        await world.until("stranger", lambda status: status["assigned"] == 4)
+
+
+async def _leader(world: World) -> str:
+    about = {"namespace": SYSTEM_NAMESPACE}
+    lease = await world.client.get(LEASES, "stowage-controller", **about)
+    return str(lease["spec"]["holderIdentity"])
