@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from controller.features.reservation.compiled import compile_reservation, seconds_of
-from controller.features.reservation.inside import MOST_USED
+from controller.features.reservation.inside import MOST_PLACES, MOST_USED
 from controller.features.reservation.owners import matches
 from controller.features.reservation.split import fitting, pieces, using_up
 from controller.model.objects import ReservedShare
@@ -407,6 +407,16 @@ def test_a_workload_uses_the_first_64_of_very_many():
     demo = hall.store(owner(replicas=200))
     assert [r.name for r in hall.books.of(demo)] == [f"r-{n:03}" for n in range(MOST_USED)]
     assert len(hall.books.split(demo, {"a": 200})) == MOST_USED
+
+
+@pytest.mark.proves("E28")
+def test_a_workload_uses_those_that_lie_on_so_many_clusters_together():
+    wide = {f"c{n}": 1 for n in range(MOST_PLACES // 2)}
+    hall = Hall(*wide)
+    for n in range(4):
+        hall.reserve(reservation(f"r-{n}", {"cpu": "1m"}, placed=wide, **everybody(ttl="0")))
+    demo = hall.store(owner(replicas=1))
+    assert [r.name for r in hall.books.of(demo)] == ["r-0", "r-1"]
 
 
 @pytest.mark.proves("E28")

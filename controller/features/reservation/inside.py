@@ -25,6 +25,9 @@ from machinery.types.metadata import Key
 MOST_USED = 64
 """Reservations that one Workload may use: the first ones in order."""
 
+MOST_PLACES = 2000
+"""Clusters of all of them together: each is looked at in each decision of the Workload."""
+
 Units: TypeAlias = Mapping[str, int]
 Name: TypeAlias = tuple[Key, str]
 """A reservation for good: its key and its UID."""
@@ -107,10 +110,18 @@ class Books:
         """The reservations that a Workload may use, in the order in which it uses them.
 
         Those that are open and name it as an owner, but for those that serve once and serve another
-        one already. Of more than MOST_USED only the first are used.
+        one already. Of more than MOST_USED, or of more than MOST_PLACES clusters of all together,
+        only the first are used.
         """
         usable = (r for r in self._index.of(unit) if not self._spent(r, but=unit.key))
-        return list(islice(usable, MOST_USED))
+        found: list[Reserved] = []
+        places = 0
+        for reserved in islice(usable, MOST_USED):
+            places += len(self.reserved(reserved.key))
+            if found and places > MOST_PLACES:
+                break
+            found.append(reserved)
+        return found
 
     def reserved(self, key: Key) -> Units:
         """The units of an open reservation by cluster; none of one that has ended."""
