@@ -67,11 +67,12 @@ def of(playground: Playground, namespace: str, name: str) -> dict[str, Any]:
 
 
 def until(playground: Playground, namespace: str, name: str, phase: str) -> dict[str, Any]:
-    """Its status, once it is in that phase."""
+    """Its status, once it is in that phase; Available with all of its units."""
 
     def found() -> dict[str, Any]:
         status = of(playground, namespace, name)
-        if status.get("phase") != phase:
+        lacking = phase == "Available" and status.get("pending")
+        if status.get("phase") != phase or lacking:
             raise ValueError(json.dumps(status))
         return status
 

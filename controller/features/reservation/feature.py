@@ -13,10 +13,9 @@ from controller.features.reservation.compiled import as_placed, compile_reservat
 from controller.features.reservation.controller import Books
 from controller.features.reservation.ledger import Reservations as Ledger
 from controller.features.reservation.objects import Reservation
-from controller.features.reservation.placed import status_of
 from controller.features.reservation.plugin import NAME
 from controller.features.reservation.plugin import Reservation as Plugin
-from controller.features.reservation.status import held
+from controller.features.reservation.status import decided, held
 from controller.hosting.arguments import Factory
 from controller.hosting.feature import Enabled, Running, Term, Watch
 from controller.hosting.handle import Handle
@@ -38,7 +37,7 @@ class Reservations:
         Enabled("score", NAME, weight=3),
     )
     places = (
-        PlacedKind(RESERVATIONS, Reservation, workload=as_placed, status=status_of, booked=True),
+        PlacedKind(RESERVATIONS, Reservation, workload=as_placed, status=decided, booked=True),
     )
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from controller.features.reservation.compiled import Reserved
+from controller.features.reservation.compiled import Reserved, compile_reservation
 from controller.features.reservation.objects import Reservation
-from controller.features.reservation.placed import AVAILABLE, ENDED
+from controller.features.reservation.placed import AVAILABLE, ENDED, status_of
 from crds.reservation import (
     ReservationCondition,
     ReservationEventReason,
@@ -90,6 +90,19 @@ class Verdict(NamedTuple):
     def ends(self) -> bool:
         """Whether it takes part in nothing more."""
         return self.phase.value in ENDED
+
+
+def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a decision writes on it, and how much that reserves: Available with an amount, or not.
+
+    `fields` are those that it would write on a Workload.
+    """
+    written = status_of(stored, fields)
+    if "placements" not in fields:
+        return written
+    units = sum(each["replicas"] for each in fields["placements"])
+    amounts = _times(compile_reservation(stored).request, units)
+    return {**written, "allocatable": _rendered(amounts)}
 
 
 def ended(stored: Reservation) -> bool:
