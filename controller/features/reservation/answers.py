@@ -67,18 +67,22 @@ def _told(ledger: Reservations, reserved: Reserved) -> dict[str, Any]:
         "namespace": reserved.namespace,
         "name": reserved.name,
         "phase": reserved.phase,
-        "clusters": [
-            {
-                "name": name,
-                "replicas": units,
-                "reserved": rendered({r: n * units for r, n in reserved.request.items()}),
-                "allocated": rendered(ledger.taken(key, name)),
-                "unused": rendered(ledger.unused(key, name)),
-            }
-            for name, units in clusters[:NAMED_CLUSTERS]
-        ],
+        "clusters": [_there(ledger, reserved, *each) for each in clusters[:NAMED_CLUSTERS]],
         "owners": len(users),
         "currentOwners": [
             {"namespace": each[0], "name": each[1], "clusters": dict(users[each])} for each in named
         ],
+    }
+
+
+def _there(ledger: Reservations, reserved: Reserved, cluster: str, units: int) -> dict[str, Any]:
+    """What is reserved on a cluster; what owners ask for beyond that is not allocated of it."""
+    held = {resource: n * units for resource, n in reserved.request.items()}
+    taken = ledger.taken(reserved.key, cluster)
+    return {
+        "name": cluster,
+        "replicas": units,
+        "reserved": rendered(held),
+        "allocated": rendered({r: min(n, taken.get(r, 0)) for r, n in held.items()}),
+        "unused": rendered(ledger.unused(reserved.key, cluster)),
     }

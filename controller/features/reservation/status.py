@@ -23,7 +23,7 @@ from crds.reservation import (
     ReservationPhase,
     ReservationReadyReason,
 )
-from machinery.clock import timestamp
+from machinery.clock import parse_timestamp, timestamp
 from machinery.types import conditions, quantities
 from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS
 
@@ -93,16 +93,21 @@ class Verdict(NamedTuple):
 
 
 def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a decision writes on it, and how much that reserves: Available with an amount, or not.
+    """What a decision writes on it, with how much that reserves, and Ready where it becomes so.
 
-    `fields` are those that it would write on a Workload.
+    So whoever waits for Available finds all of it. `fields` are those of a Workload's status.
     """
     written = status_of(stored, fields)
     if "placements" not in fields:
         return written
     units = sum(each["replicas"] for each in fields["placements"])
     amounts = _times(compile_reservation(stored).request, units)
-    return {**written, "allocatable": _rendered(amounts)}
+    found = {**written, "allocatable": _rendered(amounts)}
+    if stored.status.phase != AVAILABLE and written.get("phase") == AVAILABLE:
+        verdict = Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
+        now = parse_timestamp(fields["decision"]["time"])
+        found["conditions"] = _conditions(stored, fields["conditions"], verdict, now)
+    return found
 
 
 def ended(stored: Reservation) -> bool:
@@ -122,7 +127,7 @@ def look(stored: Reservation, reserved: Reserved, facts: Facts, now: datetime) -
         "allocated": _rendered(_allocated(stored, reserved, facts.uses)),
         "currentOwners": [_owner(use) for use in facts.uses[:NAMED_OWNERS]],
         "owners": len({(use.namespace, use.name) for use in facts.uses}),
-        "conditions": _conditions(stored, verdict, now),
+        "conditions": _conditions(stored, stored.status.conditions, verdict, now),
     }
     if verdict.ends:  # until then it is the decision that has observed one
         fields["observedGeneration"] = generation
@@ -203,9 +208,10 @@ def _owner(use: Use) -> dict[str, Any]:
     }
 
 
-def _conditions(stored: Reservation, verdict: Verdict, now: datetime) -> list[Any]:
+def _conditions(
+    stored: Reservation, before: Sequence[Any], verdict: Verdict, now: datetime
+) -> list[Any]:
     """Ready as it is now, the others as they are."""
-    before = stored.status.conditions
     ready = conditions.renewed(
         conditions.among(before, _READY),
         type_=_READY,
