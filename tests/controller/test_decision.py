@@ -41,6 +41,7 @@ GOLDEN = {
     "state": "Scheduled",
     "reason": "Scheduled",
     "message": "4 of 4 units have a cluster",
+    "hooks": [],
     "placements": [{"cluster": "b", "replicas": 4, "reasons": WHOLE}],
     "order": [],
     "clusters": [
