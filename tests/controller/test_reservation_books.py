@@ -15,7 +15,7 @@ from controller.features.reservation.split import fitting, pieces, using_up
 from controller.model.objects import ReservedShare
 from crds.fields.shares import MOST_RESERVED_SHARES
 
-from .reservations import NS, PLACED, Hall, as_placed, owner, reservation
+from .reservations import CREATED, NS, PLACED, Hall, as_placed, owner, reservation
 
 PEAK = (NS, "peak")
 
@@ -545,18 +545,22 @@ def test_one_that_has_ended_takes_no_part():
 def told(phase: str, **placed: int) -> dict[str, Any]:
     placements = [{"cluster": c, "replicas": n} for c, n in placed.items()]
     fields = {"placements": placements, "state": "Scheduled", "selector": "", "desired": 1}
+    fields |= {"decision": {"hash": "h", "time": CREATED}, "conditions": []}
     return dict(PLACED.status(reservation(phase=phase), fields))
 
 
 @pytest.mark.proves("E26")
 def test_phase_and_cluster_are_written_with_the_placements():
-    assert told("", a=1, b=2) == {
-        "placements": [{"cluster": "a", "replicas": 1}, {"cluster": "b", "replicas": 2}],
-        "desired": 1,
-        "phase": "Available",
-        "clusterName": "a,b",
-    }
-    assert told("") == {"placements": [], "desired": 1, "phase": "Pending", "clusterName": None}
+    said = told("", a=1, b=2)
+    shares = [{"cluster": "a", "replicas": 1}, {"cluster": "b", "replicas": 2}]
+    assert (said["placements"], said["desired"]) == (shares, 1)
+    assert (said["phase"], said["clusterName"]) == ("Available", "a,b")
+    assert said["allocatable"] == {"cpu": "12"}, "whoever waits for the phase finds the amount"
+    ready = [(c["type"], c["status"], c["reason"]) for c in said["conditions"]]
+    assert ready == [("Ready", "True", "Available")]
+    assert told("Available", a=1)["conditions"] == [], "from then on it is told by who leads"
+    said = told("")
+    assert (said["placements"], said["phase"], said["clusterName"]) == ([], "Pending", None)
     assert "phase" not in told("Available"), "whether its clusters are lost is told by who leads"
     assert PLACED.status(reservation(), {"conditions": [], "limits": []}) == {"conditions": []}
     assert len(told("", **{f"c{n}": 1 for n in range(2000)})["clusterName"]) == 4096
