@@ -214,13 +214,6 @@ def a_problem(before: Problem) -> Callable[[Any], Problem]:
     return usable
 
 
-def a_mapping(answer: Any) -> Mapping[str, Any]:
-    """Fields by their names."""
-    if not isinstance(answer, Mapping):
-        raise _wanted("a mapping of fields", answer)
-    return answer
-
-
 def texts(answer: Any) -> Sequence[str]:
     """Sentences."""
     if isinstance(answer, str) or not isinstance(answer, Iterable):
