@@ -18,6 +18,7 @@ FILES = (
     "workloadpolicy.yaml",
     "workloadspread.yaml",
     "reservation.yaml",
+    "workloadgroup.yaml",
     "admission.yaml",
 )
 """The generated manifests, in the order in which they are applied."""

@@ -11,7 +11,7 @@ estimate what a CEL rule may cost and refuses a CRD that could cost too much.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
@@ -225,6 +225,18 @@ Quantity = Annotated[
 
 Resources = Annotated[dict[str, Quantity], Field(max_length=64)]
 """Amounts by resource name: cpu, memory, pods, and extended resources."""
+
+
+def amounts(field: str) -> Rule:
+    """The amounts of that field are nothing or more; what is text has a pattern that says so."""
+
+    def holds(part: Any) -> bool:
+        amounts: Mapping[str, Any] = getattr(part, field)
+        return all(not isinstance(n, int) or n >= 0 for n in amounts.values())
+
+    each = f"self.{field}"
+    cel = f"!has({each}) || {each}.all(k, type({each}[k]) != int || {each}[k] >= 0)"
+    return Rule(field, "must not be negative; ask for nothing or more", cel, holds)
 
 
 class ConditionStatus(StrEnum):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from crds.base import Kind
+from crds.groups.workloadgroup import WorkloadGroup
 from crds.membercluster import MemberCluster
 from crds.names import GROUP, VERSION
 from crds.reservation import Reservation
@@ -69,6 +70,18 @@ RESERVATION_COLUMNS = (
     ("Allocated", "string", ".status.allocated", 1),
     ("Owners", "integer", ".status.owners", 1),
     ("Expires", "string", ".spec['expires','ttl']", 1),
+)
+
+WORKLOAD_GROUP_COLUMNS = (
+    ("Phase", "string", ".status.phase", 0),
+    ("MinMember", "integer", ".spec.minMember", 0),
+    ("Running", "integer", ".status.running", 0),
+    ("Succeeded", "integer", ".status.succeeded", 0),
+    ("Failed", "integer", ".status.failed", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Scheduled", "integer", ".status.scheduled", 1),
+    ("Waiting", "integer", ".status.waiting", 1),
+    ("Gate", "string", ".status.gate", 1),
 )
 
 WORKLOAD_SCALE = {
@@ -135,6 +148,18 @@ def reservation() -> Manifest:
         short="rsv",
         scope="Namespaced",
         columns=RESERVATION_COLUMNS,
+        subresources={"status": {}},
+    )
+
+
+def workloadgroup() -> Manifest:
+    """The CRD of WorkloadGroup."""
+    return _definition(
+        WorkloadGroup,
+        plural="workloadgroups",
+        short="wg",
+        scope="Namespaced",
+        columns=WORKLOAD_GROUP_COLUMNS,
         subresources={"status": {}},
     )
 

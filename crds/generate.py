@@ -29,6 +29,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         "workloadpolicy.yaml": [definition.workloadpolicy()],
         "workloadspread.yaml": [definition.workloadspread()],
         "reservation.yaml": [definition.reservation()],
+        "workloadgroup.yaml": [definition.workloadgroup()],
         "admission.yaml": policies.manifests(),
     }
 

@@ -71,6 +71,8 @@ LABEL_GROUP = f"{GROUP}/workload-group"
 
 GROUP_ALIASES = ("pod-group.scheduling.sigs.k8s.io", "scheduling.x-k8s.io/pod-group")
 """Other keys that name a group; admission copies their value to `LABEL_GROUP`."""
+GROUP_LABELS = (LABEL_GROUP, *GROUP_ALIASES)
+"""Labels of a Workload, its template or its pods that name its group."""
 
 NORMALISED_PREFIX = f"normalised.{GROUP}/"
 """Annotation prefix: the value of a canonical label that was copied from an alias.

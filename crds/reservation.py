@@ -31,6 +31,7 @@ from crds.base import (
     Resources,
     Rule,
     Transition,
+    amounts,
     atomic,
     listmap,
 )
@@ -129,18 +130,6 @@ Moment = Annotated[
 """`2026-01-02T03:04:05Z`, as RFC 3339 has it."""
 
 
-def _amounts(field: str) -> Rule:
-    """The amounts of that field are nothing or more; what is text has a pattern that says so."""
-
-    def holds(part: Any) -> bool:
-        amounts: Mapping[str, Any] = getattr(part, field)
-        return all(not isinstance(n, int) or n >= 0 for n in amounts.values())
-
-    each = f"self.{field}"
-    cel = f"!has({each}) || {each}.all(k, type({each}[k]) != int || {each}[k] >= 0)"
-    return Rule(field, "must not be negative; ask for nothing or more", cel, holds)
-
-
 def _own_labels(labels: Mapping[str, str]) -> bool:
     return not any(reserved(key) and key not in USERS_LABELS for key in labels)
 
@@ -153,7 +142,7 @@ def _one_namespace(owner: Any) -> bool:
 class PodResources(Open):
     """What a container asks for."""
 
-    rules = (_amounts("requests"), _amounts("limits"))
+    rules = (amounts("requests"), amounts("limits"))
 
     requests: Annotated[dict[str, Quantity], Field(max_length=32)] = Field(default_factory=dict)
     """Amounts that are held for it."""
@@ -174,7 +163,7 @@ Containers = Annotated[list[Container], Field(max_length=MOST_CONTAINERS, json_s
 class PodSpec(Open):
     """What a unit asks for, and on which nodes; a pod's spec, of which only this is read."""
 
-    rules = (_amounts("overhead"),)
+    rules = (amounts("overhead"),)
 
     containers: Annotated[
         list[Container],

@@ -25,6 +25,7 @@ from crds.admission.policies import (
     REPLICAS_TEXT,
 )
 from crds.base import FORBIDDEN_TEXT, Kind
+from crds.groups.workloadgroup import WorkloadGroup
 from crds.names import (
     CLUSTER_SCOPED_OBJECTS,
     DEFAULT_SCHEDULER,
@@ -145,6 +146,11 @@ def policy_violations(policy: Json) -> list[str]:
 def spread_violations(spread: Json, before: Json | None = None) -> list[str]:
     """Everything that is wrong with a WorkloadSpread, also as an edit of the one before."""
     return _wrong_form_or_edit(WorkloadSpread, spread, before)
+
+
+def group_violations(group: Json) -> list[str]:
+    """Everything that is wrong with a WorkloadGroup, as `violations` says it of a Workload."""
+    return _wrong_form(group, WorkloadGroup)
 
 
 def reservation_violations(reservation: Json, before: Json | None = None) -> list[str]:

@@ -21,6 +21,7 @@ from controller.model.objects import Workload
 from controller.model.placed import PlacedKind
 from crds.admission.mutating import LAST_APPLIED
 from crds.admission.validation import (
+    group_violations,
     normalised,
     normalised_policy,
     policy_violations,
@@ -32,6 +33,7 @@ from crds.base import NAME
 from crds.names import API_VERSION, DEFAULT_SCHEDULER
 from machinery.api.resources import (
     RESERVATIONS,
+    WORKLOAD_GROUPS,
     WORKLOAD_POLICIES,
     WORKLOAD_SPREADS,
     Resource,
@@ -81,6 +83,7 @@ _OURS: Mapping[Resource, Kind] = {
         WorkloadPolicy, lambda body, _before: policy_violations(body), normalised_policy
     ),
     WORKLOAD_SPREADS: Kind(WorkloadSpread, _spread_violations),
+    WORKLOAD_GROUPS: Kind(Object, lambda body, _before: group_violations(body)),
 }
 _PLACED: Mapping[Resource, Kind] = {
     RESERVATIONS: Kind(Object, _reservation_violations, _scheduler_defaulted),

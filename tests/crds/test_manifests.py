@@ -44,6 +44,7 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("CustomResourceDefinition", "workloadpolicies.stowage.dev"),
         ("CustomResourceDefinition", "workloadspreads.stowage.dev"),
         ("CustomResourceDefinition", "reservations.stowage.dev"),
+        ("CustomResourceDefinition", "workloadgroups.stowage.dev"),
         ("MutatingAdmissionPolicy", names.ADMISSION_POLICY),
         ("MutatingAdmissionPolicyBinding", names.ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.ADMISSION_POLICY),
@@ -115,3 +116,6 @@ def test_the_columns_are_those_that_people_know():
         ["READY", "VERSION", "PROVIDER", "NODES", "CPU", "MEMORY", "AGE"]
     )
     assert narrow["WorkloadSpread"] == ["TARGET", "SUBSETS", "STRATEGY", "READY", "AGE"]
+    seen = ["PHASE", "MINMEMBER", "RUNNING", "SUCCEEDED", "FAILED", "AGE"]
+    assert narrow["WorkloadGroup"] == seen
+    assert [n for n, wide in columns["WorkloadGroup"] if wide] == ["SCHEDULED", "WAITING", "GATE"]

@@ -189,6 +189,7 @@ def test_short_names_and_category(hub):
     assert sorted(line.split()[:2] for line in listed.splitlines()) == [
         ["memberclusters", "mc"],
         ["reservations", "rsv"],
+        ["workloadgroups", "wg"],
         ["workloadpolicies", "wlp"],
         ["workloads", "wl"],
         ["workloadspreads", "ws"],

@@ -33,6 +33,7 @@ RARE = {
     ("controller", "stowage.dev", "workloads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
+    ("controller", "stowage.dev", "workloadgroups", "get"): "after a lost race",
     ("controller", "stowage.dev", "reservations", "get"): "after a lost race",
     ("controller", "", "events", "patch"): "an event that comes again",
     ("propagator", "", "events", "patch"): "an event that comes again",

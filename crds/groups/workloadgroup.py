@@ -1,0 +1,204 @@
+"""WorkloadGroup: Workloads that start together or not at all, over all clusters.
+
+The spec is the user's; the whole status has one writer, the controller. Members name the group by a
+label (`crds.groups.membership`), and placements stand in several Workloads that no write covers
+together. So the status is also the gate (`crds.groups.gate`): the propagator pushes what is
+released there, and nothing else of the group. `crds/workloadgroup.yaml` is generated from this
+module.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crds.base import (
+    Condition,
+    Count,
+    DnsName,
+    Int64,
+    Kind,
+    LabelKey,
+    Model,
+    Positive,
+    Resources,
+    Rule,
+    Timestamp,
+    amounts,
+    atomic,
+    listmap,
+)
+from crds.groups.gate import GateState
+
+MOST_WORKLOADS = 4096
+"""Members of one group: so many can be released in an object that the hub can store."""
+MOST_SECONDS = 900
+"""The longest that units may be held for members that are missing."""
+MOST_NAME = 63
+"""Characters of a group's name: Workloads give it as the value of a label."""
+
+
+class TopologyMode(StrEnum):
+    """What happens to a gang that no domain holds."""
+
+    REQUIRED = "Required"
+    """It waits."""
+    PREFERRED = "Preferred"
+    """It takes as few domains as can be."""
+
+
+class GroupPhase(StrEnum):
+    """status.phase: how far it has come. The last two are the end."""
+
+    PENDING = "Pending"
+    SCHEDULING = "Scheduling"
+    SCHEDULED = "Scheduled"
+    RUNNING = "Running"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+
+
+class GroupCondition(StrEnum):
+    """The condition types of a WorkloadGroup."""
+
+    SCHEDULED = "Scheduled"
+
+
+class GroupScheduledReason(StrEnum):
+    """Reasons of Scheduled. SCHEDULED is the one that is good."""
+
+    SCHEDULED = "Scheduled"
+    WAITING_FOR_GROUP = "WaitingForGroup"
+    """Too few members, or units are held for those that are missing."""
+    GROUP_DENIED = "GroupDenied"
+    """Too few units fit; nothing is held."""
+    SCHEDULE_TIMEOUT = "ScheduleTimeout"
+    """Units were held for as long as spec.scheduleTimeoutSeconds says, and were given back."""
+    PROPAGATION_FAILED = "PropagationFailed"
+    """A member took no units, or units failed, before the quorum ran: everything is taken away."""
+    INVALID_GROUP = "InvalidGroup"
+    """What admission would have refused today."""
+    TOO_MANY_WORKLOADS = "TooManyWorkloads"
+
+
+class GroupEventReason(StrEnum):
+    """Reasons of the events on a WorkloadGroup."""
+
+    SCHEDULED = "Scheduled"
+    FAILED_SCHEDULING = "FailedScheduling"
+    SCHEDULE_TIMEOUT = "ScheduleTimeout"
+    PROPAGATION_FAILED = "PropagationFailed"
+    INVALID_GROUP = "InvalidGroup"
+    TOO_MANY_WORKLOADS = "TooManyWorkloads"
+    RUNNING = "Running"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+
+
+Total = Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "int64"})]
+"""Units of all members together, which may be more than one Workload can have."""
+Seconds = Annotated[
+    int, Field(strict=True, ge=1, le=MOST_SECONDS, json_schema_extra={"format": "int32"})
+]
+
+
+class Topology(Model):
+    """Keeps a gang inside one domain of clusters."""
+
+    topology_key: LabelKey
+    """The label of clusters that tells domains apart, such as topology.kubernetes.io/zone."""
+    mode: TopologyMode = TopologyMode.REQUIRED
+    """Required: all units in one domain, or none. Preferred: one if it can be, else few."""
+
+
+class WorkloadGroupSpec(Model):
+    """How many units must start together, and for how long they wait for each other."""
+
+    rules = (amounts("minResources"),)
+
+    min_member: Positive
+    """Units that must fit, over all members and clusters, before any of them starts."""
+    min_resources: Resources = Field(default_factory=dict)
+    """What these units need together; without it, what the units of the members ask for."""
+    schedule_timeout_seconds: Seconds | None = None
+    """For how long units are held while a few are missing; 60 when unset."""
+    topology: Topology | None = None
+    """Keeps them in one zone, one region or one cluster."""
+
+
+class Released(Model):
+    """A Workload whose placements may stand on members."""
+
+    name: DnsName
+    """The Workload."""
+    uid: Annotated[str, Field(max_length=128)]
+    """Its UID: one that was made anew is another one."""
+    decision: Annotated[str, Field(max_length=64)]
+    """Which placements: a digest of them."""
+
+
+class WorkloadGroupStatus(Model):
+    """How far the gang has come, and what of it may go to members."""
+
+    observed_generation: Int64 | None = None
+    """The metadata.generation that this was said about. Writer: controller."""
+    phase: GroupPhase | None = None
+    """Pending, Scheduling, Scheduled, Running, Finished or Failed. Writer: controller."""
+    workloads: Count | None = None
+    """Workloads that name this group. Writer: controller."""
+    desired: Total | None = None
+    """Units wanted, over all of them. Writer: controller."""
+    scheduled: Total | None = None
+    """Units that have a cluster. Writer: controller."""
+    waiting: Total | None = None
+    """Units that are held until more of them fit. Writer: controller."""
+    running: Total | None = None
+    """Units that run. Writer: controller."""
+    succeeded: Total | None = None
+    """Units that ended well. Writer: controller."""
+    failed: Total | None = None
+    """Units that failed. Writer: controller."""
+    schedule_start_time: Timestamp | None = None
+    """When it was first tried. Writer: controller."""
+    quorum_time: Timestamp | None = None
+    """When minMember units first ran, or had ended well: from then on all stay. Writer: controller.
+    """
+    gate: GateState | None = None
+    """Open: what is released may go to members. Closed: all leaves them. Writer: controller.
+
+    The propagator honours it for placements of any writer.
+    """
+    released: list[Released] = atomic(MOST_WORKLOADS)
+    """The Workloads that may go to members, each at one decision. Writer: controller."""
+    failures: Count | None = None
+    """How often in a row it was taken away from members before it ran. Writer: controller."""
+    retry_time: Timestamp | None = None
+    """When it is tried anew after that. Writer: controller."""
+    last_failure_time: Timestamp | None = None
+    """When an attempt last failed; the queue counts from then on. Writer: controller."""
+    conditions: list[Condition] = listmap("type", most=32)
+    """Scheduled. Writer: controller."""
+
+
+class WorkloadGroup(Kind):
+    """Workloads that start together or not at all."""
+
+    rules = (
+        Rule(
+            field="metadata.name",
+            text=f"at most {MOST_NAME} characters, as Workloads give it as the value of a label; "
+            "take a shorter one",
+            cel=f"size(self.metadata.name) <= {MOST_NAME}",
+            holds=lambda g: len(g.metadata.get("name") or "") <= MOST_NAME,
+            located=False,
+        ),
+    )
+
+    api_version: Literal["stowage.dev/v1alpha1"] = "stowage.dev/v1alpha1"
+    kind: Literal["WorkloadGroup"] = "WorkloadGroup"
+    spec: WorkloadGroupSpec
+    """How many units must start together, and for how long they wait for each other."""
+    status: WorkloadGroupStatus | None = None
+    """How far the gang has come, and what of it may go to members."""
