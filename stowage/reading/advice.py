@@ -30,6 +30,8 @@ SCHEDULED: Mapping[str, str] = {
     "GroupDenied": "look at its WorkloadGroup",
     "ScheduleTimeout": "look at its WorkloadGroup",
     "WaitingForGroup": "the rest of its WorkloadGroup",
+    "AmbiguousGroup": "leave one of its labels that name a WorkloadGroup",
+    "InvalidGroup": "mend the field of its WorkloadGroup that is named",
     "InvalidWorkload": "mend the field that is named",
     "WaitingOnPermit": "nothing: a plugin lets it go, or its time runs out",
     "PluginError": "mend the plugin that is named, or disable it",
@@ -46,6 +48,7 @@ PROPAGATED: Mapping[str, str] = {
     "ClusterUnreachable": "see the cluster above; it goes on by itself",
     "Rejected": "mend what the member's API server refuses",
     "Conflict": "find who else writes these fields on the member",
+    "WaitingForGroup": "nothing: its WorkloadGroup releases it with the others",
     "HubUnavailable": "look at the hub's API server; it goes on by itself",
 }
 """By the reason of Propagated on a Workload."""
