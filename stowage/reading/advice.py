@@ -27,8 +27,8 @@ SCHEDULED: Mapping[str, str] = {
     "AmbiguousPolicy": "leave one of its labels that name a WorkloadPolicy",
     "InvalidSpread": "mend the field of its WorkloadSpread that is named",
     "GroupNotFound": "apply the WorkloadGroup that its label names",
-    "GroupDenied": "look at its WorkloadGroup",
-    "ScheduleTimeout": "look at its WorkloadGroup",
+    "GroupDenied": "see its WorkloadGroup: stowage explain wg/NAME",
+    "ScheduleTimeout": "see its WorkloadGroup: stowage explain wg/NAME",
     "WaitingForGroup": "the rest of its WorkloadGroup",
     "AmbiguousGroup": "leave one of its labels that name a WorkloadGroup",
     "InvalidGroup": "mend the field of its WorkloadGroup that is named",
@@ -48,7 +48,7 @@ PROPAGATED: Mapping[str, str] = {
     "ClusterUnreachable": "see the cluster above; it goes on by itself",
     "Rejected": "mend what the member's API server refuses",
     "Conflict": "find who else writes these fields on the member",
-    "WaitingForGroup": "nothing: its WorkloadGroup releases it with the others",
+    "WaitingForGroup": "see its WorkloadGroup, which releases it with the others, or apply it",
     "HubUnavailable": "look at the hub's API server; it goes on by itself",
 }
 """By the reason of Propagated on a Workload."""
@@ -60,6 +60,22 @@ SPREADS: Mapping[str, str] = {
     "TargetTaken": "delete it, or the older one that is named",
 }
 """By the reason of Ready on a WorkloadSpread."""
+
+GROUPS: Mapping[str, str] = {
+    "WaitingForGroup": "the Workloads that are missing, more replicas, or a smaller minMember",
+    "GroupDenied": "room for minMember units, smaller requests or a smaller minMember;"
+    " see stowage explain wg/NAME",
+    "ScheduleTimeout": "room for the units that were missing, or a smaller minMember;"
+    " see stowage explain wg/NAME",
+    "PropagationFailed": "mend what the message names; all of it is tried again by itself",
+    "InvalidGroup": "mend the field that is named",
+    "TooManyWorkloads": "fewer Workloads with its label, each with more replicas",
+    "Failed": "see why units failed; then make its failed Workloads anew",
+}
+"""By the reason of Scheduled on a WorkloadGroup, and by its phase Failed."""
+
+WITH_GROUP = frozenset({"WaitingForGroup", "GroupDenied"})
+"""Reasons of Scheduled on a Workload that are those of its WorkloadGroup, and told with it."""
 
 RESERVATIONS: Mapping[str, str] = {
     "NotHeld": "make way for its Workload NAME-hold as the message says, or set hold: Books",

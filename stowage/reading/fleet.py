@@ -12,15 +12,17 @@ from typing import Any
 
 import msgspec
 
-from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
+from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, LABEL_GROUP
 from machinery.types.metadata import Meta
 from stowage.reading import words
-from stowage.reading.advice import CLUSTERS, PATIENT, PROPAGATED, SCHEDULED, UNKNOWN
+from stowage.reading.advice import CLUSTERS, PATIENT, PROPAGATED, SCHEDULED, UNKNOWN, WITH_GROUP
 
 PATIENCE_SECONDS = 60.0
 """For how long something may be under way before a person should look at it."""
 REMOVAL_SECONDS = 300.0
 """The same for what is removed: pods end in their own time."""
+GROUPS = "WorkloadGroups"
+"""What is not shown where these may not be read."""
 PROCESSES = ("stowage-controller", "stowage-propagator")
 
 
@@ -139,11 +141,13 @@ class Report(msgspec.Struct, rename="camel"):
     clusters: dict[str, int] = {}
     workloads: dict[str, int] = {}
     reservations: dict[str, int] = {}
+    workload_groups: dict[str, int] = {}
     units: dict[str, int] = {}
     clusters_not_ready: list[Matter] = []
     pending: list[Matter] = []
     failing: list[Matter] = []
     spreads: list[Matter] = []
+    groups: list[Matter] = []
     reserved: list[Matter] = []
     moving: list[Matter] = []
     removing: list[Matter] = []
@@ -157,6 +161,7 @@ class Report(msgspec.Struct, rename="camel"):
             self.pending,
             self.failing,
             self.spreads,
+            self.groups,
             self.reserved,
             self.removing,
         )
@@ -220,6 +225,7 @@ def _cluster_state(cluster: Cluster, ready: Condition | None) -> str:
 def take_workloads(report: Report, workloads: Iterable[Workload], now: datetime) -> None:
     """Count the Workloads by state, and list what is going on with them."""
     report.units = dict.fromkeys(("desired", "assigned", "ready"), 0)
+    groups_told = GROUPS not in report.not_shown
     for each in workloads:
         status = each.status
         tally(report.workloads, _state(each))
@@ -230,8 +236,17 @@ def take_workloads(report: Report, workloads: Iterable[Workload], now: datetime)
             continue
         report.moving += _moved(each)
         waiting, failing = _waiting(each, now), _failing(each, now)
+        if waiting and groups_told and _of_its_group(each, waiting.state):
+            waiting.help, waiting.urgent = "", False
         report.pending += [waiting] if waiting else []
         report.failing += [failing] if failing else []
+
+
+def _of_its_group(workload: Workload, reason: str) -> bool:
+    """Whether it waits as its WorkloadGroup does, which is told with that."""
+    if reason == "ScheduleTimeout":  # plugins of others have time-outs, too
+        return LABEL_GROUP in workload.metadata.labels
+    return reason in WITH_GROUP
 
 
 def _state(workload: Workload) -> str:
@@ -279,7 +294,8 @@ def _failing(workload: Workload, now: datetime) -> Matter | None:
             since=said.last_transition_time,
             message=said.message,
             help=PROPAGATED.get(said.reason, UNKNOWN),
-            urgent=True,
+            urgent=said.reason != "WaitingForGroup"
+            or overdue(said.last_transition_time, PATIENCE_SECONDS, now),
         )
     stuck = [each for each in workload.status.clusters if each.unschedulable]
     late = [s for s in stuck if overdue(s.unschedulable_since, PATIENCE_SECONDS, now)]

@@ -1,7 +1,7 @@
 """`stowage status`: the fleet, and what is wrong in it, at one look.
 
 Only what stands on the hub is read, page by page: the leases, the MemberClusters, the Workloads,
-their spreads and the Reservations.
+their spreads, their groups and the Reservations.
 Its caller makes an exit code of what needs a person, so that a script can ask as well.
 """
 
@@ -18,6 +18,7 @@ from machinery.api.resources import (
     LEASES,
     MEMBER_CLUSTERS,
     RESERVATIONS,
+    WORKLOAD_GROUPS,
     WORKLOAD_SPREADS,
     WORKLOADS,
 )
@@ -28,7 +29,7 @@ from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
 from stowage.planning.words import count
-from stowage.reading import fleet, reservations, spreads, words
+from stowage.reading import fleet, groups, reservations, spreads, words
 from stowage.reading.fleet import Matter, Process, Report
 
 SHOWN = 10
@@ -36,7 +37,7 @@ SHOWN = 10
 PAUSE_SECONDS = 2.0
 PAUSE_FACTOR = 10
 """Between two looks: as many times as long as a look takes, so that watching costs a hub little."""
-_GOOD_FIRST = ("Ready", "Cordoned", "Running", "Creating", "Scheduled", "Available")
+_GOOD_FIRST = ("Ready", "Cordoned", "Running", "Creating", "Scheduled", "Finished", "Available")
 
 
 def show(
@@ -91,6 +92,9 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
         "WorkloadSpreads": lambda: spreads.take_spreads(
             report, api.each(WORKLOAD_SPREADS, spreads.Spread, namespace)
         ),
+        fleet.GROUPS: lambda: groups.take_groups(
+            report, api.each(WORKLOAD_GROUPS, groups.Group, namespace), now
+        ),
         "Reservations": lambda: reservations.take_reservations(
             report, api.each(RESERVATIONS, reservations.Reservation, namespace), now
         ),
@@ -120,6 +124,7 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
         ("Pending:", report.pending),
         ("Placed, and not running as they should:", report.failing),
         ("Spreads that are not followed, and subsets that take no unit:", report.spreads),
+        ("Groups that wait, were taken away or have failed:", report.groups),
         ("Reservations that wait, lack room or end soon:", report.reserved),
         ("Being moved:", report.moving),
         ("Being removed:", report.removing),
@@ -169,8 +174,9 @@ def _counts(report: Report) -> str:
         else ""
     )
     clusters = f"Clusters: {_states(report.clusters)}\n" if _seen(report) else ""
+    gangs = f"\nWorkloadGroups: {_states(report.workload_groups)}" if report.workload_groups else ""
     held = f"\nReservations: {_states(report.reservations)}" if report.reservations else ""
-    return f"{clusters}Workloads: {_states(report.workloads)}{of}{held}"
+    return f"{clusters}Workloads: {_states(report.workloads)}{of}{gangs}{held}"
 
 
 def _seen(report: Report) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from crds.groups.workloadgroup import GroupScheduledReason
 from crds.membercluster import ReadyReason
 from crds.reservation import ReservationReadyReason
 from crds.workload import PropagatedReason, ScheduledReason
@@ -35,6 +36,7 @@ class Hub:
         self.workloads: list[dict[str, Any]] = []
         self.spreads: list[dict[str, Any]] = []
         self.reservations: list[dict[str, Any]] = []
+        self.groups: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.forbidden = ""
         self.broken = False
@@ -52,6 +54,7 @@ class Hub:
             "workloads": self.workloads,
             "workloadspreads": self.spreads,
             "reservations": self.reservations,
+            "workloadgroups": self.groups,
         }
         items = lists[kind]
         start, size = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
@@ -218,6 +221,7 @@ def test_every_reason_has_its_advice() -> None:
         "ClusterLost",
         "Succeeded",
     }
+    assert {*advice.GROUPS} == {r.value for r in GroupScheduledReason} - {"Scheduled"} | {"Failed"}
     assert {*advice.SPREADS} == {r.value for r in SpreadReadyReason} - {"Valid"}
 
 
@@ -413,6 +417,9 @@ def test_one_namespace_is_enough_for_who_may_see_no_other(hub: tuple[Hub, Path])
     there.forbidden = "reservations"
     result = run(file, "-n", "shop")
     assert result.output.endswith("Not shown, as you may not read them: Reservations\n")
+    there.forbidden = "workloadgroups"
+    result = run(file, "-n", "shop")
+    assert result.output.endswith("Not shown, as you may not read them: WorkloadGroups\n")
     there.forbidden = "workloads"
     result = run(file)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -1,0 +1,122 @@
+"""What `stowage status` tells of WorkloadGroups: those that wait, were taken away, or have failed.
+
+A gang is one matter, however many Workloads it has: they are told with it. As with all that it
+tells, nothing is computed that the controller has not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from machinery.types.metadata import Meta
+from stowage.reading import words
+from stowage.reading.advice import GROUPS, UNKNOWN
+from stowage.reading.fleet import (
+    PATIENCE_SECONDS,
+    Condition,
+    Matter,
+    Report,
+    condition,
+    overdue,
+    tally,
+)
+
+OVER = ("Finished",)
+"""The phases of one that nobody has to look at any more."""
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    min_member: int = 0
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    scheduled: int = 0
+    waiting: int = 0
+    gate: str = ""
+    failures: int = 0
+    retry_time: str = ""
+    last_failure_time: str = ""
+    conditions: list[Condition] = []
+
+
+class Group(msgspec.Struct):
+    """A WorkloadGroup."""
+
+    metadata: Meta
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def name(self) -> str:
+        """`shop/batch`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+def take_groups(report: Report, groups: Iterable[Group], now: datetime) -> None:
+    """Count them by phase, and list what is going on with those that are not over."""
+    for each in groups:
+        tally(report.workload_groups, each.status.phase or "Undecided")
+        if each.status.phase in OVER or each.metadata.deleting:
+            continue
+        matter = _failed(each) or _waiting(each, now)
+        report.groups += [matter] if matter else []
+
+
+def _failed(each: Group) -> Matter | None:
+    """So many units failed that the quorum is out of reach."""
+    if each.status.phase != "Failed":
+        return None
+    said = condition(each.status.conditions, "Scheduled")
+    return Matter(
+        each.name,
+        "Failed",
+        since=each.status.last_failure_time or (said.last_transition_time if said else ""),
+        units=_units(each),
+        message="so many units failed that those it needs cannot run any more",
+        help=GROUPS["Failed"],
+        urgent=True,
+    )
+
+
+def _waiting(each: Group, now: datetime) -> Matter | None:
+    """One that has not what it needs, and why."""
+    said, created = condition(each.status.conditions, "Scheduled"), each.metadata.creation_timestamp
+    if said is None:
+        if not overdue(created, PATIENCE_SECONDS, now):
+            return None
+        asks = "is the controller running?"
+        return Matter(each.name, "Undecided", created, message=asks, help=UNKNOWN, urgent=True)
+    if said.status == "True":
+        return None
+    since = said.last_transition_time
+    patient = said.reason == "WaitingForGroup" and (
+        each.status.waiting > 0 or not overdue(since, PATIENCE_SECONDS, now)
+    )
+    again = _again(each, now)
+    return Matter(
+        each.name,
+        said.reason,
+        since=since,
+        units=_units(each),
+        message=f"{said.message}; {again}" if again else said.message,
+        help="" if patient else GROUPS.get(said.reason, UNKNOWN),
+        urgent=not patient,
+    )
+
+
+def _again(each: Group, now: datetime) -> str:
+    """When one that was taken away from the members is tried anew."""
+    if each.status.gate != "Closed":
+        return ""
+    at = words.time(each.status.retry_time)
+    left = (at - now).total_seconds() if at else 0.0
+    return f"tried again in {words.seconds(left)}" if left >= 1 else "tried again when all is gone"
+
+
+def _units(each: Group) -> str:
+    """Those that have a cluster, or are held, and those that are needed."""
+    return f"{each.status.scheduled + each.status.waiting} of {each.spec.min_member}"

@@ -1,0 +1,172 @@
+"""`stowage status` of WorkloadGroups: which are told, once for all their Workloads, and for whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from crds.groups.workloadgroup import GroupScheduledReason
+from machinery.clock import timestamp
+from stowage.reading import advice
+from tests.stowage.plain_hub import serving
+from tests.stowage.test_status import LONG_AGO, Hub, condition, good, run, workload
+
+pytestmark = pytest.mark.proves("U4")
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
+    made = Hub()
+    with serving(made.answer, tmp_path) as file:
+        yield made, file
+
+
+def group(
+    name: str, phase: str = "Pending", conditions: list[dict[str, Any]] | None = None, **status: Any
+) -> dict[str, Any]:
+    """One that needs four units, made long ago."""
+    told = {"phase": phase, "conditions": conditions or [], **status}
+    meta = {"name": name, "namespace": "shop", "creationTimestamp": LONG_AGO}
+    return {"metadata": meta, "spec": {"minMember": 4}, "status": told}
+
+
+def ago(seconds: float) -> str:
+    return timestamp(datetime.now(UTC) - timedelta(seconds=seconds))
+
+
+def said(reason: str, message: str = "so it is", since: str = LONG_AGO) -> list[dict[str, Any]]:
+    [told] = condition("Scheduled", reason, message)
+    return [{**told, "lastTransitionTime": since}]
+
+
+def rows(result: Result) -> list[str]:
+    listed = result.output[result.output.index("Groups that wait") :].split("\n\n")[0]
+    return [" ".join(line.split()) for line in listed.splitlines()[1:]]
+
+
+def test_groups_that_are_well_are_counted_and_not_listed(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.groups = [
+        group("runs", "Running", good("Scheduled")),
+        group("done", "Finished", said("GroupDenied")),
+        group("new"),
+    ]
+    there.groups[2]["metadata"]["creationTimestamp"] = ago(1)
+    del there.groups[2]["status"]
+    result = run(file)
+    assert result.exit_code == 0
+    assert "WorkloadGroups: 1 Running, 1 Finished, 1 Undecided\n" in result.output
+    assert "Groups that wait" not in result.output
+
+
+@pytest.mark.proves("G4", "G17")
+@pytest.mark.parametrize(
+    "reason", [r.value for r in GroupScheduledReason if r.value != "Scheduled"]
+)
+def test_a_group_that_waits_for_long_needs_a_person(reason: str, hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.groups = [group("batch", conditions=said(reason), scheduled=3)]
+    result = run(file)
+    assert result.exit_code == 1
+    assert rows(result) == [
+        "NAME UNITS STATE SINCE WHY",
+        f"shop/batch 3 of 4 {reason} 3d so it is",
+        f"what helps: {advice.GROUPS[reason]}",
+    ]
+
+
+@pytest.mark.proves("G12", "G16")
+def test_one_that_holds_units_or_waits_since_a_moment_ago_needs_nobody(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    there.groups = [
+        group("holds", "Scheduling", said("WaitingForGroup"), waiting=3, scheduled=0),
+        group("young", "Pending", said("WaitingForGroup", since=ago(2)), scheduled=1),
+    ]
+    result = run(file)
+    assert result.exit_code == 0
+    assert [row.split(" ")[:5] for row in rows(result)[1:]] == [
+        ["shop/holds", "3", "of", "4", "WaitingForGroup"],
+        ["shop/young", "1", "of", "4", "WaitingForGroup"],
+    ]
+
+
+@pytest.mark.proves("G24")
+def test_one_that_was_taken_away_says_why_and_when_it_is_tried_again(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    soon = timestamp(datetime.now(UTC) + timedelta(seconds=100))
+    why = said("PropagationFailed", "worker is Unreachable on member-2", ago(20))
+    there.groups = [
+        group("batch", conditions=why, gate="Closed", failures=1, retryTime=soon),
+        group("going", conditions=why, gate="Closed", failures=1, retryTime=ago(5)),
+    ]
+    result = run(file)
+    assert result.exit_code == 1
+    told = "\n".join(rows(result))
+    assert "worker is Unreachable on member-2; tried again in 9" in told
+    assert "worker is Unreachable on member-2; tried again when all is gone" in told
+    assert advice.GROUPS["PropagationFailed"] in told
+
+
+@pytest.mark.proves("G25")
+def test_one_whose_quorum_is_out_of_reach_needs_a_person(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.groups = [group("lost", "Failed", good("Scheduled"), scheduled=4, failed=2)]
+    result = run(file)
+    assert result.exit_code == 1
+    assert rows(result)[1].startswith("shop/lost 4 of 4 Failed")
+    assert rows(result)[2] == f"what helps: {advice.GROUPS['Failed']}"
+    told = json.loads(run(file, "-o", "json").output)
+    assert told["workloadGroups"] == {"Failed": 1}
+    assert [each["name"] for each in told["groups"]] == ["shop/lost"]
+
+
+def test_one_that_nobody_looked_at_needs_a_person_and_one_that_goes_needs_nobody(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    there.groups = [group("unseen", ""), group("leaves", conditions=said("GroupDenied"))]
+    there.groups[1]["metadata"]["deletionTimestamp"] = LONG_AGO
+    assert rows(run(file))[1].startswith("shop/unseen Undecided 3d is the controller")
+
+
+def test_a_gang_counts_once_however_many_workloads_it_has(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.groups = [group("batch", conditions=said("GroupDenied"))]
+    denied = condition("Scheduled", "GroupDenied", "WorkloadGroup shop/batch is denied")
+    there.workloads = [workload(f"w{n}", "Pending", conditions=denied) for n in range(100)]
+    result = run(file)
+    assert "; 1 thing needs a person" in result.output
+    there.forbidden = "workloadgroups"
+    assert "; 100 things need a person" in run(file).output, "nobody else tells of it"
+
+
+def test_a_time_out_is_told_with_the_group_where_there_is_one(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    late = condition("Scheduled", "ScheduleTimeout", "nobody answered")
+    there.workloads = [workload("demo", "Pending", conditions=late)]
+    assert "; 1 thing needs a person" in run(file).output
+    there.workloads[0]["metadata"]["labels"] = {"stowage.dev/workload-group": "batch"}
+    assert run(file).exit_code == 0
+
+
+@pytest.mark.parametrize(("since", "code"), [(2.0, 0), (120.0, 1)])
+def test_a_gate_that_stays_shut_for_long_needs_a_person(
+    since: float, code: int, hub: tuple[Hub, Path]
+) -> None:
+    there, file = hub
+    [told] = condition("Propagated", "WaitingForGroup", "its WorkloadGroup is not there")
+    shut = [{**told, "lastTransitionTime": ago(since)}]
+    there.workloads = [workload("demo", "Scheduled", conditions=shut)]
+    result = run(file)
+    assert result.exit_code == code
+    assert "its WorkloadGroup is not there" in result.output
