@@ -34,6 +34,7 @@ from controller.model.requests import request_of
 from crds.admission.carried import guarded, kind_name
 from crds.fields.placing import Distribution
 from crds.fields.template import REPLICAS_PATHS
+from crds.groups.membership import groups_named
 from crds.names import BINDING_LABELS
 from machinery.types.bounds import MOST_UNITS, between, quoted
 from machinery.types.metadata import Key, Meta
@@ -76,7 +77,8 @@ class Unit:
     `booked` says that a ledger holds the room of its units, so that none of them is in flight;
     `reservations` are the units that are in the room of others, as its status tells. `controller`
     is who controls the object (apiVersion, kind, name, uid; empty without), `template_name` the
-    name that its template has.
+    name that its template has. `groups` are the names that its labels give of what it is one of:
+    more than one is a mistake of the user's.
     """
 
     namespace: str
@@ -121,6 +123,7 @@ class Unit:
     reservations: tuple[ReservedShare, ...] = ()
     controller: tuple[str, str, str, str] = NO_CONTROLLER
     template_name: str = ""
+    groups: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -228,6 +231,7 @@ def compile_unit(workload: Workload) -> Unit:
         reservations=ReservedShare.read(workload.status.reservations),
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
+        groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
     )
 
 

@@ -1,0 +1,172 @@
+"""A WorkloadGroup, ready to be decided on.
+
+What is stored may be older than the rules of admission, or written past them, so everything is
+looked at once more. A group that makes no sense has a `fault`: its members keep what they have and
+get nothing new.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from controller.features.workloadgroup.objects import (
+    GroupSpec,
+    GroupStatus,
+    Topology,
+    WorkloadGroup,
+)
+from crds.base import NAME, QUALIFIED
+from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
+from machinery.types import quantities
+from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS, RESOURCES, quoted
+from machinery.types.metadata import Key
+
+TIMEOUT_SECONDS: Final = 60
+"""spec.scheduleTimeoutSeconds where it is not set."""
+_MODES = frozenset(mode.value for mode in TopologyMode)
+_LONGEST_KEY: Final = 317
+_KEY = re.compile(rf"({NAME}(\.{NAME})*/)?{QUALIFIED}")
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Who starts together.
+
+    `min_resources` are amounts as `Unit.request` has them: thousandths of cpu, whole units of all
+    others. `timeout` is in seconds. `topology_key` is empty for a gang that may go anywhere.
+    `released` are the digests of the placements that may stand on members, by the Workload's uid;
+    `ran` says that the quorum has run once; `retry` is when it is tried anew after it was taken
+    away from members, `last_failure` when an attempt last failed, as text.
+    """
+
+    key: Key
+    uid: str
+    created: str
+    generation: int
+    min_member: int
+    min_resources: Mapping[str, int] = field(default_factory=dict)
+    timeout: int = TIMEOUT_SECONDS
+    topology_key: str = ""
+    topology_required: bool = True
+    fault: str = ""
+    phase: str = ""
+    gate: str = ""
+    released: Mapping[str, str] = field(default_factory=dict)
+    ran: bool = False
+    failures: int = 0
+    retry: datetime | None = None
+    last_failure: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace, which is that of its members."""
+        return self.key[0]
+
+    @property
+    def name(self) -> str:
+        """Its name within the namespace."""
+        return self.key[1]
+
+    def __str__(self) -> str:
+        """As messages name it."""
+        return named(self.key)
+
+
+def named(key: Key) -> str:
+    """As messages name a group: `WorkloadGroup shop/batch`."""
+    return f"WorkloadGroup {'/'.join(key)}"
+
+
+def compile_group(stored: WorkloadGroup) -> Group:
+    """The group; `fault` says what is wrong with one that cannot be followed, and where."""
+    spec, fault = _read(stored.spec)
+    topology, status = spec.topology or Topology(), stored.status
+    amounts, wrong = _amounts(spec.min_resources)
+    fault = fault or _number("minMember", spec.min_member, MOST_UNITS) or wrong
+    fault = fault or _number("scheduleTimeoutSeconds", _timeout(spec), MOST_SECONDS)
+    return Group(
+        key=stored.metadata.key,
+        uid=stored.metadata.uid,
+        created=stored.metadata.creation_timestamp,
+        generation=stored.metadata.generation,
+        min_member=spec.min_member,
+        min_resources=amounts,
+        timeout=_timeout(spec),
+        topology_key=topology.topology_key,
+        topology_required=topology.mode == TopologyMode.REQUIRED,
+        fault=fault or _wrong_topology(spec.topology),
+        **_told(status),
+    )
+
+
+def _told(status: GroupStatus) -> dict[str, Any]:
+    """What its status says, as far as decisions read it."""
+    return {
+        "phase": status.phase,
+        "gate": status.gate,
+        "released": {each.uid: each.decision for each in status.released},
+        "ran": bool(status.quorum_time),
+        "failures": status.failures,
+        "retry": _moment(status.retry_time),
+        "last_failure": status.last_failure_time,
+    }
+
+
+def _read(stored: Any) -> tuple[GroupSpec, str]:
+    """The spec, and what is wrong with it; an empty one where it is of another form."""
+    try:
+        return msgspec.convert(stored, GroupSpec), ""
+    except msgspec.ValidationError as e:
+        text, _, path = str(e).partition(" - at `$")
+        return GroupSpec(), f"spec{path.removesuffix('`')}: {text}"
+
+
+def _timeout(spec: GroupSpec) -> int:
+    seconds = spec.schedule_timeout_seconds
+    return TIMEOUT_SECONDS if seconds is None else seconds
+
+
+def _number(name: str, number: int, most: int) -> str:
+    return "" if 1 <= number <= most else f"spec.{name}: {quoted(number)} is not from 1 to {most}"
+
+
+def _amounts(stored: Mapping[str, Any]) -> tuple[dict[str, int], str]:
+    """The amounts by resource, and what is wrong with the first that is none."""
+    if len(stored) > RESOURCES:
+        return {}, f"spec.minResources: {len(stored)} resources, {RESOURCES} at most"
+    amounts = {}
+    for name, text in stored.items():
+        try:
+            amount = quantities.amount(name, text)
+        except ValueError as e:
+            return {}, f"spec.minResources.{name[:_LONGEST_KEY]}: {e}"
+        if not 0 <= amount <= MOST_AMOUNT:
+            return {}, f"spec.minResources.{name[:_LONGEST_KEY]}: {quoted(text)} is out of range"
+        amounts[name] = amount
+    return amounts, ""
+
+
+def _wrong_topology(topology: Topology | None) -> str:
+    if topology is None:
+        return ""
+    key = topology.topology_key
+    if len(key) > _LONGEST_KEY or not _KEY.fullmatch(key):
+        return f"spec.topology.topologyKey: {quoted(key)} is no label key"
+    if topology.mode not in _MODES:
+        return f"spec.topology.mode: {quoted(topology.mode)} is neither Required nor Preferred"
+    return ""
+
+
+def _moment(text: str) -> datetime | None:
+    """None for what is none, or has no zone."""
+    with suppress(ValueError):
+        found = datetime.fromisoformat(text)
+        return found if found.tzinfo is not None else None
+    return None

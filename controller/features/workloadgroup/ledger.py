@@ -1,0 +1,221 @@
+"""The ledger of WorkloadGroups: which Workloads are members of which, and what of them is placed.
+
+Counted as Workloads come, change and go, decided and held shares included, so that a decision reads
+two numbers whatever the group's size. A pass on a whole gang reads an overlay for each member that
+it places; that one costs nothing until it is asked, as hardly anybody asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from controller.features.workloadgroup.compiled import Group
+from controller.framework.ledger import Placed
+from controller.model.unit import Unit
+from machinery.types.metadata import Key
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A Workload of a group, and its shares that count."""
+
+    unit: Unit
+    placements: Mapping[str, int]
+
+    @property
+    def assigned(self) -> int:
+        """Units that have a cluster, written, being written or held."""
+        return sum(self.placements.values())
+
+    @property
+    def open(self) -> int:
+        """Units that have none, on one cluster where every cluster is to run it in full."""
+        return max(self.unit.replicas - self.assigned, 0)
+
+
+@dataclass(slots=True)
+class _Roll:
+    """The members of one group. `version` is another one after each change of what they ask for."""
+
+    members: dict[Key, Member] = field(default_factory=dict)
+    assigned: int = 0
+    desired: int = 0
+    everywhere: int = 0
+    version: int = 0
+
+    def count(self, member: Member, sign: int) -> None:
+        self.assigned += sign * member.assigned
+        self.desired += sign * member.unit.replicas
+        if member.unit.everywhere:
+            self.everywhere += sign * member.unit.replicas
+
+
+_NOBODY: Final = _Roll()
+_NONE: Final[Mapping[Key, Member]] = MappingProxyType({})
+
+
+class Groups:
+    """Every group by its key, and every Workload that names one, whether or not that exists."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Key, Group] = {}
+        self._rolls: dict[Key, _Roll] = {}
+        self._of: dict[Key, Key] = {}
+        self._versions = 0
+
+    def put_group(self, group: Group) -> None:
+        """Take a group, new or changed."""
+        self._groups[group.key] = group
+
+    def drop_group(self, key: Key) -> None:
+        """Forget a group; one that is unknown is no fault. Its members stay members."""
+        self._groups.pop(key, None)
+
+    def get(self, key: Key) -> Group | None:
+        """The group of that namespace and name."""
+        return self._groups.get(key)
+
+    def values(self) -> Collection[Group]:
+        """All of them."""
+        return self._groups.values()
+
+    def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        """Take a Workload with the shares that count."""
+        group = self.group_of(unit)
+        before = self._leave(unit.key, group)
+        if group is None:
+            return
+        member = Member(unit, {name: n for name, n in placements.items() if n > 0})
+        roll = self._rolls.setdefault(group, _Roll())
+        roll.members[unit.key] = member
+        roll.count(member, 1)
+        self._of[unit.key] = group
+        if before is None or _asks(before.unit) != _asks(unit):
+            self._changed(roll)
+
+    def drop(self, key: Key) -> None:
+        """Forget a Workload."""
+        self._leave(key, None)
+
+    def overlay(self, placed: Placed) -> Groups:
+        """The same books with these placed so."""
+        return _Overlay(self, placed)
+
+    @staticmethod
+    def group_of(unit: Unit) -> Key | None:
+        """The group that a unit names; None for none, and where its labels name several.
+
+        A unit whose room a ledger holds is in no group.
+        """
+        if len(unit.groups) != 1 or unit.booked:
+            return None
+        return (unit.namespace, unit.groups[0])
+
+    def group_named_by(self, key: Key) -> Key | None:
+        """The group that the Workload of that key is counted in."""
+        return self._of.get(key)
+
+    def members(self, key: Key) -> Mapping[Key, Member]:
+        """The Workloads that name the group, by key. Never to be changed."""
+        roll = self._rolls.get(key)
+        return _NONE if roll is None else roll.members
+
+    def assigned(self, key: Key) -> int:
+        """Units of the group that have a cluster: written, being written, or held."""
+        return self._rolls.get(key, _NOBODY).assigned
+
+    def desired(self, key: Key, clusters: int = 1) -> int:
+        """Units that its Workloads want together: the sum of their replicas.
+
+        One that every cluster is to run in full counts once for each of so many clusters.
+        """
+        roll = self._rolls.get(key, _NOBODY)
+        return roll.desired + roll.everywhere * max(clusters - 1, 0)
+
+    def version(self, key: Key) -> int:
+        """Another number whenever members come or go, or one of them asks for something else."""
+        return self._rolls.get(key, _NOBODY).version
+
+    def rolls(self) -> Iterator[Key]:
+        """Every group that some Workload names, whether or not it exists."""
+        return iter(tuple(self._rolls))
+
+    def _leave(self, key: Key, for_: Key | None) -> Member | None:
+        """Take a Workload out of its group; what it was there, where it stays in that one."""
+        group = self._of.pop(key, None)
+        if group is None:
+            return None
+        roll = self._rolls[group]
+        before = roll.members[key] if group == for_ else roll.members.pop(key)
+        roll.count(before, -1)
+        if group == for_:
+            return before
+        self._changed(roll)
+        if not roll.members:
+            del self._rolls[group]
+        return None
+
+    def _changed(self, roll: _Roll) -> None:
+        self._versions += 1
+        roll.version = self._versions
+
+
+class _Overlay(Groups):
+    """The books of a pass on a set: what it places is its own, all else is that of the base."""
+
+    def __init__(self, base: Groups, placed: Placed) -> None:
+        super().__init__()
+        self._base = base
+        self._groups = base._groups  # noqa: SLF001 - its own kind
+        self._placed = placed
+        self._made: dict[Key, _Roll] = {}
+
+    def group_named_by(self, key: Key) -> Key | None:
+        """As the overlay has it."""
+        if key in self._placed:
+            return self.group_of(self._placed[key][0])
+        return self._base.group_named_by(key)
+
+    def members(self, key: Key) -> Mapping[Key, Member]:
+        """Those of the base, with what is placed otherwise."""
+        return self._roll(key).members
+
+    def assigned(self, key: Key) -> int:
+        """As the overlay has it."""
+        return self._roll(key).assigned
+
+    def desired(self, key: Key, clusters: int = 1) -> int:
+        """As the overlay has it."""
+        roll = self._roll(key)
+        return roll.desired + roll.everywhere * max(clusters - 1, 0)
+
+    def version(self, key: Key) -> int:
+        """That of the base: an overlay is one pass."""
+        return self._base.version(key)
+
+    def rolls(self) -> Iterator[Key]:
+        """Those of the base, and those that somebody placed otherwise names."""
+        named = (self.group_of(unit) for unit, _ in self._placed.values())
+        found = dict.fromkeys([*self._base.rolls(), *(key for key in named if key is not None)])
+        return (key for key in found if self._roll(key).members)
+
+    def _roll(self, key: Key) -> _Roll:
+        """One group's members, put together when first asked for."""
+        if key not in self._made:
+            roll = self._made[key] = _Roll(dict(self._base.members(key)))
+            for own, (unit, placements) in self._placed.items():
+                roll.members.pop(own, None)
+                if self.group_of(unit) == key:
+                    share = {name: n for name, n in placements.items() if n > 0}
+                    roll.members[own] = Member(unit, share)
+            for member in roll.members.values():
+                roll.count(member, 1)
+        return self._made[key]
+
+
+def _asks(unit: Unit) -> tuple[str, str]:
+    """What a denial depends on: another Workload of that name, or other rules and numbers."""
+    return (unit.uid, unit.hash)
