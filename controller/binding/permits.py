@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from controller.framework import runtime
 from controller.framework.profile import Profile
@@ -22,14 +23,22 @@ from machinery import logs
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
+NOBODY: Mapping[str, Status] = MappingProxyType({})
 
 
 @dataclass(slots=True)
 class Held:
-    """Decisions that wait together, by key; `waits` are those that a plugin holds back."""
+    """Decisions that wait together, by key; `waits` are those that a plugin holds back.
+
+    `open` says that they lack something: what happens meanwhile may give more, or all of it.
+    """
 
     decisions: dict[Key, Decision]
     waits: dict[Key, Waiting]
+    open: bool = False
+    since: float = 0.0
+    again: bool = False
+    """Somebody has it looked at again soon."""
 
     def answer(self, now: float) -> Answer:
         """What has become of the set: the worst answer of any of it."""
@@ -73,8 +82,10 @@ class Permits:
             except Exception:  # it answers for nobody, and who waits for it waits in vain
                 LOG.exception("plugin %s did not take the waiting room", plugin.name)
 
-    def ask(self, decisions: Sequence[Decision]) -> tuple[Status, Held | None]:
-        """Reserve and permit these as one.
+    def ask(
+        self, decisions: Sequence[Decision], waits: Mapping[str, Status] = NOBODY
+    ) -> tuple[Status, Held | None]:
+        """Reserve and permit these as one; `waits` are plugins that hold back all of them anyway.
 
         SUCCESS without a set: write them. SUCCESS with a set: it waits. A refusal: everything that
         was reserved is given back.
@@ -91,8 +102,8 @@ class Permits:
                 for each in reversed(reserved):
                     runtime.unreserve(*self._about(each))
                 return status, None
-        waits = {key: answers for key, answers in asked.items() if answers}
-        return SUCCESS, self._hold(decisions, waits) if waits else None
+        held = {key: found for key, each in asked.items() if (found := {**each, **waits})}
+        return SUCCESS, self._hold(decisions, held, open_=bool(waits)) if held else None
 
     def held(self, key: Key) -> Held | None:
         """The set that waits and that this Workload is one of."""
@@ -128,7 +139,11 @@ class Permits:
         return found
 
     def _hold(
-        self, decisions: Sequence[Decision], asked: Mapping[Key, Mapping[str, Status]]
+        self,
+        decisions: Sequence[Decision],
+        asked: Mapping[Key, Mapping[str, Status]],
+        *,
+        open_: bool,
     ) -> Held:
         by_key = {decision.unit.key: decision for decision in decisions}
         waits = {
@@ -136,7 +151,8 @@ class Permits:
             for key, d in by_key.items()
             if key in asked
         }
-        held = Held(by_key, waits)
+        since = min((waiting.since for waiting in waits.values()), default=0.0)
+        held = Held(by_key, waits, open_, since)
         self._held.update(dict.fromkeys(by_key, held))
         return held
 
@@ -146,7 +162,13 @@ class Permits:
 
 
 def waiting_status(held: Held, key: Key) -> Status:
-    """What the condition says of one of a set that waits; it stays the same while it does."""
+    """What the condition says of one of a set that waits; it stays the same while it does.
+
+    Plugins that give the reason of the condition have all the words that there are to say.
+    """
+    own = [(w.reason, each) for w in held.waits.values() if w.reason for each in w.said]
+    if own:
+        return Status(Code.WAIT, tuple(dict.fromkeys(t for _, t in own)), reason=own[0][0])
     names = sorted({name for waiting in held.waits.values() for name in waiting.plugins})
     spans = [at - w.since for w in held.waits.values() for at in w.plugins.values()]
     said = [reason for waiting in held.waits.values() for reason in waiting.said]

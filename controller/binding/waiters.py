@@ -7,7 +7,7 @@ everything is as if it had never been decided.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from controller.binding.inwork import InWork
 from controller.binding.permits import Held, Permits, waiting_status
@@ -23,9 +23,12 @@ from controller.scheduling.refusal import untouched
 from machinery.clock import Clock
 from machinery.types.metadata import Key
 
+REST_SECONDS = 0.5
+"""A set that waits, and lacks something, is decided anew no more often than that."""
+
 
 class Waiters:
-    """The waiting sets of one term of leadership."""
+    """The waiting sets of one term of leadership. `look_after` has a Workload looked at by then."""
 
     def __init__(
         self,
@@ -36,7 +39,9 @@ class Waiters:
         world: World,
         in_work: InWork,
         clock: Clock,
+        look_after: Callable[[Key, float], None] = lambda _key, _seconds: None,
     ) -> None:
+        self._look_after = look_after
         self._permits = permits
         self._refusals = refusals
         self._workloads = workloads
@@ -79,6 +84,24 @@ class Waiters:
             return decisions
         await self._turn_away(decisions, held.refusal(now))
         return None
+
+    def reopen(self, held: Held) -> bool:
+        """Whether one that lacks something is to be decided anew now: it holds nothing then.
+
+        Others hear only of what it does not take again. One that was decided a moment ago has
+        another look soon: each of it may come by, and so do its own writes.
+        """
+        now = self._clock.monotonic()
+        if not held.open or held.answer(now) is not Answer.WAITING or self._lost(held):
+            return False
+        if now - held.since < REST_SECONDS:
+            if not held.again:
+                held.again = True
+                self._look_after(next(iter(held.decisions)), REST_SECONDS)
+            return False
+        for decision in self._permits.release(held, written=False):
+            self._restore(decision, at_once=True)
+        return True
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """An informer's handler, after the world's: one that was edited is given back."""
@@ -130,9 +153,10 @@ class Waiters:
         there = self._world.fleet().row
         return any(name not in there for d in held.decisions.values() for name in d.placements)
 
-    def _restore(self, decision: Decision) -> None:
+    def _restore(self, decision: Decision, *, at_once: bool = False) -> None:
         unit = decision.unit
-        self._world.restore(unit, decision.placements, self._workloads.get(unit.key))
+        now = self._workloads.get(unit.key)
+        self._world.restore(unit, decision.placements, now, at_once=at_once)
 
 
 def _other(old: Workload, new: Workload) -> bool:

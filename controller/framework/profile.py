@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.framework import explains, interface
+from controller.framework.gathering import Gathers
 
 PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
     "queueSort": interface.QueueSort,
@@ -72,6 +73,8 @@ class Profile:
     """The Assign plugins that answer with shares."""
     learning: Sequence[interface.Settle] = field(init=False, repr=False)
     """The plugins that learn from what clusters make of their shares."""
+    gathering: Sequence[Gathers] = field(init=False, repr=False)
+    """The plugins that want Workloads decided together."""
 
     def __post_init__(self) -> None:
         """Look at each plugin once: what a protocol asks of it costs microseconds."""
@@ -86,6 +89,7 @@ class Profile:
             "bounds": [p for p in self.assign if isinstance(p, interface.Bounds)],
             "assigners": [p for p in self.assign if isinstance(p, interface.Assign)],
             "learning": [p for p in self.assign if isinstance(p, interface.Settle)],
+            "gathering": [p for p in self.pre_filter if isinstance(p, Gathers)],
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)

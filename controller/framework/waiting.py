@@ -16,6 +16,7 @@ from typing import Protocol, runtime_checkable
 from controller.framework.interface import CycleState, Plugin
 from controller.framework.status import Status
 from controller.model.unit import Unit
+from crds.workload import ScheduledReason
 from machinery.clock import Clock
 from machinery.types.metadata import Key
 
@@ -37,7 +38,8 @@ class Waiting:
     """One decision that waits; `plugins` are those that have not allowed it yet, with deadlines.
 
     Deadlines are moments of the room's monotonic clock, in seconds. `said` are the reasons of the
-    plugins that asked to wait, `objection` the words of the one that rejected it.
+    plugins that asked to wait, `reason` that of the condition where one of them has its own, and
+    `objection` the words of the one that rejected it.
     """
 
     unit: Unit
@@ -46,6 +48,7 @@ class Waiting:
     since: float
     plugins: dict[str, float] = field(default_factory=dict)
     said: tuple[str, ...] = ()
+    reason: ScheduledReason | None = None
     objector: str = ""
     objection: str = ""
     rejected: bool = False
@@ -88,8 +91,9 @@ class WaitingRoom:
             name: now + min(max(status.seconds, 0.0), LONGEST_WAIT_SECONDS)
             for name, status in asked.items()
         }
-        said = tuple(reason for status in asked.values() for reason in status.reasons)
-        waiting = Waiting(unit, placements, state, now, until, said)
+        own = [s for s in asked.values() if s.reason is not ScheduledReason.WAITING_ON_PERMIT]
+        said = tuple(text for status in own or asked.values() for text in status.reasons)
+        waiting = Waiting(unit, placements, state, now, until, said, own[0].reason if own else None)
         self._waiting[unit.key] = waiting
         return waiting
 

@@ -23,6 +23,8 @@ from machinery.errors import ConfigurationError
 Defaults: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
 """The plugins of the default profile at each point, in order; the number is a score's weight."""
 ENTRY_POINTS = "stowage.plugins"
+SINGLE = frozenset({"queueSort"})
+"""Points that have exactly one plugin: a feature's takes the place of what is there."""
 
 
 class Registry:
@@ -47,6 +49,8 @@ class Registry:
 
     def _enable(self, enabled: Enabled) -> None:
         listed = self._defaults.setdefault(enabled.point, [])
+        if enabled.point in SINGLE:
+            listed.clear()
         names = [name for name, _ in listed]
         place = names.index(enabled.before) if enabled.before in names else len(names)
         listed.insert(place, (enabled.plugin, enabled.weight))

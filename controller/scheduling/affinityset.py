@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import islice
+from types import MappingProxyType
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -39,13 +41,19 @@ _PASSES = 4
 
 
 def decide_together(
-    fleet: Fleet, units: Sequence[Unit], bound: Index, profile: Profile, now: datetime
+    fleet: Fleet,
+    units: Sequence[Unit],
+    bound: Index,
+    profile: Profile,
+    now: datetime,
+    data: Mapping[str, Any] = MappingProxyType({}),
 ) -> Steps[list[Decision]]:
     """One decision for each of the units: all find places beside each other, or none does.
 
     Where none does, each is given what it gets alone: a refusal, as it waits for another one.
+    `data` is as in `decide`.
     """
-    search = _Search(fleet, units, bound, profile, now)
+    search = _Search(fleet, units, bound, profile, now, data)
     starts = yield from search.starts()
     for row in starts:
         found = yield from search.beginning_at(fleet.names[row])
@@ -55,7 +63,7 @@ def decide_together(
             break
     alone: list[Decision] = []
     for unit in units:
-        alone.append(decide(fleet, unit, bound, profile, now))
+        alone.append(decide(fleet, unit, bound, profile, now, data))
         yield
     return alone
 
@@ -129,9 +137,16 @@ class _Search:
     """The search for places of one set. `passes` counts how often a unit was decided."""
 
     def __init__(
-        self, fleet: Fleet, units: Sequence[Unit], bound: Index, profile: Profile, now: datetime
+        self,
+        fleet: Fleet,
+        units: Sequence[Unit],
+        bound: Index,
+        profile: Profile,
+        now: datetime,
+        data: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.passes = 0
+        self._data = data
         self._fleet = fleet
         self._bound = bound
         self._profile = profile
@@ -209,7 +224,7 @@ class _Search:
         there = decision.placements
         attempt.decisions[unit.key] = replace(decision, unit=unit)
         attempt.view.place(unit, there)
-        attempt.fleet = attempt.fleet.assuming(unit.load, _more(unit, there))
+        attempt.fleet = attempt.fleet.assuming(unit.load, more(unit, there))
         fleet, view = attempt.fleet, attempt.view
         attempt.open = [
             o for o in attempt.open if unit.key not in o.selected or not o.met(fleet, view)
@@ -238,7 +253,7 @@ class _Search:
 
     def _decide(self, fleet: Fleet, unit: Unit, view: Index) -> Decision:
         self.passes += 1
-        return decide(fleet, unit, view, self._profile, self._now)
+        return decide(fleet, unit, view, self._profile, self._now, self._data)
 
 
 def _around(fleet: Fleet, term: WorkloadTerm, masks: Iterable[Mask]) -> Mask:
@@ -260,7 +275,7 @@ def _roomy(fleet: Fleet, units: Iterable[Unit]) -> Mask:
     return mask | fleet.virtual
 
 
-def _more(unit: Unit, placements: Mapping[str, int]) -> dict[str, int]:
+def more(unit: Unit, placements: Mapping[str, int]) -> dict[str, int]:
     """The units that take room which is not taken yet."""
     return {name: n - unit.present.get(name, 0) for name, n in placements.items()}
 

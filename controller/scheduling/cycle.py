@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +47,14 @@ from controller.scheduling.outcome import of_assignment, of_refusal
 from crds.workload import WorkloadState
 
 
-def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime) -> Decision:
+def decide(
+    fleet: Fleet,
+    unit: Unit,
+    bound: Index,
+    profile: Profile,
+    now: datetime,
+    data: Mapping[str, Any] = MappingProxyType({}),
+) -> Decision:
     """What becomes of one Workload.
 
     A pass that a plugin has narrowed to try it so, and that does not place all units, is made once
@@ -57,14 +66,17 @@ def decide(fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: dateti
         bound: where other Workloads run.
         profile: the plugins.
         now: the time that the record shall carry.
+        data: what plugins find in the state of the pass from the beginning, by their names.
     """
-    state, about = CycleState(enabled=profile.names), (fleet, unit, bound, profile, now)
+    about = (fleet, unit, bound, profile, now)
+    state = CycleState(data=dict(data), enabled=profile.names)
     try:
         with limited(profile.plugin_timeout):
             decision = _decide(*about, state)
             if decision.scheduled or not state.tentative:
                 return decision
-            again = CycleState(enabled=profile.names, without=frozenset(state.tentative))
+            without = frozenset(state.tentative)
+            again = CycleState(data=dict(data), enabled=profile.names, without=without)
             return _decide(*about, again)
     except PluginError as e:
         return _refused(*about, e.status)

@@ -30,9 +30,10 @@ from controller.model.placed import Placeables
 from controller.model.unit import Unit
 from controller.queue.hints import Awaits, Hints
 from controller.queue.scheduling_queue import SchedulingQueue
-from controller.scheduling.batch import Batch, Others, decide_set
+from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.refusal import untouched
+from controller.scheduling.sets import Batch, Others
 from controller.scheduling.steps import Steps, in_slices
 from crds.workload import ScheduledReason
 from machinery import logs, metrics
@@ -108,6 +109,7 @@ class Scheduler:
             world=world,
             in_work=self._in_work,
             clock=clock,
+            look_after=self._look_after,
         )
         self._binder = Binder(
             publisher,
@@ -127,7 +129,7 @@ class Scheduler:
         workload = self._ours(key)
         if workload is None:
             return None
-        if (held := self._permits.held(key)) is not None:
+        if (held := self._permits.held(key)) is not None and not self._waiters.reopen(held):
             found = await self._waiters.resume(held)
             if not isinstance(found, list):
                 return found
@@ -142,9 +144,7 @@ class Scheduler:
         self._await(key, batch.busy)
         if not batch.decisions:
             return None
-        again = await self._carry_out(
-            key, batch.decisions, moved=batch.moved
-        )  # what is awaited in there, is after it was counted
+        again = await self._carry_out(key, batch)  # what it awaits, is after it was counted
         return OBJECTION_RETRY_SECONDS if objection and not objection.lasting else again
 
     async def diagnosis(self, key: Key) -> Decision | None:
@@ -225,20 +225,30 @@ class Scheduler:
             else:
                 self._world.offer([key])
 
-    async def _carry_out(self, key: Key, decisions: list[Decision], *, moved: bool) -> float | None:
+    async def _carry_out(self, key: Key, batch: Batch) -> float | None:
         """Reserve, permit and count in the same breath as the decision; then write, or wait."""
-        status, held = self._permits.ask(decisions)
+        if batch.conclusion is not None:
+            batch.conclusion.note()
+        status, held = self._permits.ask(batch.held or batch.decisions, batch.waits)
+        decisions = batch.held if held is not None and batch.held else batch.decisions
         if not status.ok:
             decisions = [untouched(d.unit, d.fleet, d.time, status) for d in decisions]
+        alone = len(decisions) == 1 or batch.conclusion is not None
         in_vain = not self._queue.renewing(key)
         for decision in decisions:
             self._world.assume(decision.unit, decision.placements)
             self._log(decision)
             RENEWALS.inc(not in_vain)
-            self._park(decision, alone=len(decisions) == 1, in_vain=in_vain)
-            if moved:  # what happened meanwhile has found nobody waiting
+            self._park(decision, alone=alone, in_vain=in_vain)
+            if batch.moved:  # what happened meanwhile has found nobody waiting
                 self._queue.again(self._world.rank(decision.unit))
         return await self._write(key, decisions) if held is None else await self._waiters.tell(held)
+
+    def _look_after(self, key: Key, seconds: float) -> None:
+        """Have a Workload looked at by then."""
+        unit = self._world.unit(key)
+        if unit is not None:
+            self._queue.add_after(self._world.rank(unit), seconds)
 
     async def _write(self, key: Key, decisions: Sequence[Decision]) -> float | None:
         """Write them; the seconds until there may be more to learn of `key`, or None.

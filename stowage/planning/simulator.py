@@ -22,8 +22,9 @@ from controller.hosting.feature import placed_kinds, told_of_placed
 from controller.hosting.handle import Rehearsed
 from controller.model.objects import MemberCluster, ReservedShare, Workload
 from controller.model.unit import Unit
-from controller.scheduling.batch import Others, decide_set
+from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
+from controller.scheduling.sets import Others
 from controller.scheduling.steps import at_once
 from machinery import logs
 from machinery.api.resources import WORKLOADS

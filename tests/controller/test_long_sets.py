@@ -16,7 +16,8 @@ from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
 from controller.config import default_profile
 from controller.model.unit import Unit
-from controller.scheduling.batch import Batch, Others, decide_set
+from controller.scheduling.batch import decide_set
+from controller.scheduling.sets import Batch, Others
 from machinery.api.resources import WORKLOADS
 
 from .make import CLUSTER, NOW, REQUIRED, ZONE, beside, cluster, unit

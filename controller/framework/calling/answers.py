@@ -15,10 +15,12 @@ import numpy as np
 
 from controller.cache.columns import Ints, Mask
 from controller.cache.snapshot import Fleet
+from controller.framework.gathering import Attempt, Gathering, Outcome, Verdict
 from controller.framework.interface import Assignment, Candidates, Refused
 from controller.framework.status import Code, Status
 from controller.model.unit import Unit
 from controller.planner.problem import Problem
+from machinery.types.metadata import Key
 
 T = TypeVar("T")
 
@@ -246,6 +248,42 @@ def a_cause(answer: Any) -> tuple[str, str] | None:
     if not (isinstance(answer, tuple) and len(answer) == 2):
         raise _wanted("a pair of texts or None", answer)
     return a_text(answer[0]), a_text(answer[1])
+
+
+def a_gathering(key: Key) -> Callable[[Any], Gathering | None]:
+    """Who is decided together with the Workload of that key, if anybody is."""
+
+    def usable(answer: Any) -> Gathering | None:
+        if answer is None:
+            return None
+        if not isinstance(answer, Gathering):
+            raise _wanted("a Gathering or None", answer)
+        if key not in answer.members or len(set(answer.members)) < len(answer.members):
+            raise Unusable("gave members that are not the Workload and others, each once")
+        if answer.refusal is not None:
+            _refusal(answer.refusal)
+        return answer
+
+    return usable
+
+
+def an_attempt(answer: Any) -> Attempt | None:
+    """One way to place them, or that there are no more."""
+    if answer is not None and not isinstance(answer, Attempt):
+        raise _wanted("an Attempt", answer)
+    return answer
+
+
+def a_verdict(answer: Any) -> Verdict:
+    """What becomes of an attempt, with a Status that goes with it."""
+    if not isinstance(answer, Verdict):
+        raise _wanted("a Verdict", answer)
+    status = a_status(answer.status)
+    if answer.outcome is Outcome.REFUSE:
+        _refusal(status)
+    if answer.outcome is Outcome.WAIT and status.code is not Code.WAIT:
+        raise Unusable(f"gave the Status {status.code.value}, which does not wait")
+    return answer
 
 
 def _refusal(answer: Status) -> Status:

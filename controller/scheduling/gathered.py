@@ -1,0 +1,329 @@
+"""The Workloads that a plugin gathers: decided in one pass, and judged as one.
+
+Over one snapshot they are decided one after the other, each seeing the room that those before it
+took; whoever requires another of them has another turn when that one has its place. The plugin says
+what becomes of it. Nothing that is found here counts until all of it does: no member ever takes
+room, or keeps others from it, for a set that comes to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from controller.cache.columns import Mask
+from controller.cache.placements import Index, Overlay
+from controller.cache.snapshot import Fleet
+from controller.framework import runtime
+from controller.framework.calling import answers
+from controller.framework.calling.deadline import limited
+from controller.framework.calling.guard import ask, failed
+from controller.framework.gathering import Attempt, Gathering, Gathers, Outcome, Tried, Verdict
+from controller.framework.profile import Profile
+from controller.framework.status import Status
+from controller.model.unit import Unit
+from controller.planner.reasons import no_reasons
+from controller.scheduling.affinityset import decide_together, more
+from controller.scheduling.cycle import decide
+from controller.scheduling.decision import FITS, Decision
+from controller.scheduling.outcome import without_units
+from controller.scheduling.refusal import untouched
+from controller.scheduling.sets import FEW, Batch, Conclusion, Others, View, confirmed
+from controller.scheduling.steps import Steps
+from crds.workload import WorkloadState
+from machinery.types.metadata import Key
+
+_TRIES = 3
+"""How often they are decided anew because the world has changed meanwhile."""
+_ROUNDS = 2
+"""Further turns of those that require others: each places who waited for the one before."""
+
+
+def decide_gathered(
+    view: View, unit: Unit, profiles: Mapping[str, Profile], now: datetime, others: Others
+) -> Steps[Batch | None]:
+    """The decisions on all that a plugin gathers with the unit; None where none does.
+
+    Raises PluginError. For what it takes and answers see `controller.scheduling.batch`.
+    """
+    own, begun = profiles[unit.scheduler_name], set[Key]()
+    batch = None
+    for _ in range(_TRIES):
+        fleet, version = view.fleet(), view.index.version
+        found = _gathering(own, unit, fleet, view.index, now)
+        if found is None:
+            return None
+        plugin, gathering = found
+        busy = frozenset(
+            k for k in gathering.members if k not in begun | {unit.key} and others.busy(k)
+        )
+        if busy:
+            return Batch([], busy)
+        begun.update(gathering.members)
+        others.begin(begun)
+        units = [*_units(view, unit, gathering, profiles, now, others)]
+        work = _Work(fleet, view.index, profiles, now, plugin, gathering)
+        tried = yield from work.tried(units)
+        batch = work.batch(units, tried)
+        if view.fleet() is fleet and view.index.version == version:
+            return batch
+        if not all(map(others.current, units)):
+            break  # it comes anew with its new words
+        if tried is None or tried.verdict.outcome is Outcome.REFUSE:
+            return replace(batch, moved=True)
+        if (yield from _still(view, work, units, tried)) and all(map(others.current, units)):
+            return batch
+        yield
+    status = Status(reasons=("the world changed while it was decided; it is looked at again",))
+    return Batch([untouched(unit, view.fleet(), now, status)], moved=True)
+
+
+def _gathering(
+    profile: Profile, unit: Unit, fleet: Fleet, bound: Index, now: datetime
+) -> tuple[Gathers, Gathering] | None:
+    """The first plugin that gathers others with the unit. Raises PluginError."""
+    if not profile.gathering:
+        return None
+    with limited(profile.plugin_timeout):
+        for plugin in profile.gathering:
+            usable = answers.a_gathering(unit.key)
+            found = ask(plugin, "Gathering", usable, plugin.gathering, unit, fleet, bound, now)
+            if found is not None:
+                return plugin, found
+    return None
+
+
+def _units(
+    view: View,
+    unit: Unit,
+    gathering: Gathering,
+    profiles: Mapping[str, Profile],
+    now: datetime,
+    others: Others,
+) -> Iterator[Unit]:
+    """The members that can be decided now. Raises PluginError."""
+    for key in gathering.members:
+        known = unit if key == unit.key else view.unit(key) if others.partner(key) else None
+        if known is not None and known.scheduler_name in profiles:
+            yield runtime.settled(profiles[known.scheduler_name], known, now, view.index)
+
+
+def _still(view: View, work: _Work, units: Sequence[Unit], tried: _Judged) -> Steps[bool]:
+    """Whether the same attempt comes to the same places in the world as it is now."""
+    chosen = {name for d in tried.decisions.values() for name in d.placements}
+
+    def again(fleet: Fleet) -> Steps[bool]:
+        now = replace(work, fleet=fleet, bound=view.index)
+        anew = yield from now.attempt(units, tried.attempt)
+        return all(anew[k].placements == d.placements for k, d in tried.decisions.items())
+
+    return (yield from confirmed(view, chosen, again, large=len(units) > FEW))
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """An attempt, what came of it, and what the plugin says."""
+
+    attempt: Attempt
+    decisions: Mapping[Key, Decision]
+    told: Sequence[Tried]
+    verdict: Verdict
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """Of two that place nothing the greater one is told."""
+        return self.verdict.outcome is Outcome.WAIT, sum(each.assigned for each in self.told)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One snapshot, and who is to be placed in it."""
+
+    fleet: Fleet
+    bound: Index
+    profiles: Mapping[str, Profile]
+    now: datetime
+    plugin: Gathers
+    gathering: Gathering
+
+    def tried(self, units: Sequence[Unit]) -> Steps[_Judged | None]:
+        """The first attempt that is placed, or the best of them; None where none is to be made.
+
+        Raises PluginError.
+        """
+        if self.gathering.refusal is not None:
+            return None
+        best: _Judged | None = None
+        for attempt in self._attempts(units):
+            decisions = yield from self.attempt(units, attempt)
+            told = [_told(decisions[unit.key]) for unit in units]
+            judged = _Judged(attempt, decisions, told, self._verdict(told))
+            if judged.verdict.outcome is Outcome.PLACE:
+                return judged
+            if best is None or judged.worth > best.worth:
+                best = judged
+        if best is None:
+            raise failed(self.plugin, "Attempts", "gave no attempt")
+        return best
+
+    def attempt(self, units: Sequence[Unit], attempt: Attempt) -> Steps[dict[Key, Decision]]:
+        """What becomes of each of them so."""
+        course = _Course(self, {self.plugin.name: attempt}, self.fleet, self.bound.overlay({}))
+        by_key = {unit.key: unit for unit in units}
+        ordered = [by_key.pop(key) for key in attempt.order if key in by_key]
+        left = [*ordered, *by_key.values()]
+        for _ in range(1 + _ROUNDS):
+            before = len(left)
+            left = yield from course.round(left)
+            if not left or len(left) == before:
+                break
+        if len(left) > 1:
+            yield from course.mutual(left)
+        return course.decisions
+
+    def batch(self, units: Sequence[Unit], judged: _Judged | None) -> Batch:
+        """What is decided, and what the plugin is to be told of it."""
+        verdict = self._refusal() if judged is None else judged.verdict
+        found = {} if judged is None else judged.decisions
+        conclusion = Conclusion(
+            plugin=self.plugin,
+            gathering=self.gathering,
+            verdict=verdict,
+            tried=() if judged is None else judged.told,
+            time=self.now,
+            seconds=self._seconds,
+        )
+        placed = [found[unit.key] for unit in units if unit.key in found]
+        if verdict.outcome is Outcome.PLACE:
+            return Batch(placed, conclusion=conclusion)
+        status = runtime.named(self.plugin, verdict.status)
+        out = frozenset(name for each in placed for name in each.kept_out_by())
+        told = [self._withheld(u, found.get(u.key), status, verdict.emptied, out) for u in units]
+        if verdict.outcome is Outcome.WAIT:
+            waits = {self.plugin.name: status}
+            return Batch(told, conclusion=conclusion, held=placed, waits=waits)
+        return Batch(told, conclusion=conclusion)
+
+    @property
+    def _seconds(self) -> float:
+        return max(profile.plugin_timeout for profile in self.profiles.values())
+
+    def _refusal(self) -> Verdict:
+        status = self.gathering.refusal or Status()
+        return Verdict(Outcome.REFUSE, status, self.gathering.emptied)
+
+    def _attempts(self, units: Sequence[Unit]) -> Iterator[Attempt]:
+        """The plugin's own, each asked for when the one before has failed."""
+        plugin, about = self.plugin, (self.gathering, units, self.fleet, self.bound)
+        with limited(self._seconds):
+            found = ask(plugin, "Attempts", iter, plugin.attempts, *about)
+        while True:
+            with limited(self._seconds):
+                attempt = ask(plugin, "Attempts", answers.an_attempt, lambda: next(found, None))
+            if attempt is None:
+                return
+            yield attempt
+
+    def _verdict(self, told: Sequence[Tried]) -> Verdict:
+        plugin, about = self.plugin, (self.gathering, told, self.fleet, self.bound, self.now)
+        with limited(self._seconds):
+            return ask(plugin, "Judge", answers.a_verdict, plugin.judge, *about)
+
+    def _withheld(
+        self,
+        unit: Unit,
+        found: Decision | None,
+        status: Status,
+        emptied: frozenset[Key],
+        kept_out_by: Iterable[str],
+    ) -> Decision:
+        """Nothing new is placed of it, and it says why; it waits for whatever helps any of them."""
+        decision = found or untouched(unit, self.fleet, self.now, status)
+        kept: Mapping[str, int] = {} if unit.key in emptied else unit.present
+        profile = self.profiles[unit.scheduler_name]
+        return replace(
+            decision,
+            unit=unit,
+            fleet=self.fleet,
+            placements=kept,
+            desired=max(unit.replicas, sum(kept.values())),
+            reason=status.reason,
+            state=WorkloadState.SCHEDULED if kept else without_units(status.reason),
+            message="; ".join(status.reasons),
+            why=no_reasons,
+            shared_by=tuple(sorted({*decision.shared_by, *kept_out_by, status.plugin})),
+            fields=runtime.status_fields(profile, unit, kept, self.fleet, self.bound),
+        )
+
+
+@dataclass(slots=True)
+class _Course:
+    """An attempt as it goes on: what the next pass reads."""
+
+    work: _Work
+    data: Mapping[str, Any]
+    fleet: Fleet
+    view: Overlay
+    decisions: dict[Key, Decision] = field(default_factory=dict)
+
+    def round(self, units: Sequence[Unit]) -> Steps[list[Unit]]:
+        """A turn for each; those that lack units and require others, who may come yet."""
+        left: list[Unit] = []
+        for unit in units:
+            profile = self.work.profiles[unit.scheduler_name]
+            found = decide(self.fleet, unit, self.view, profile, self.work.now, self.data)
+            self._take(found)
+            if unit.affinity.required and not found.scheduled:
+                left.append(unit)
+            yield
+        return left
+
+    def mutual(self, units: Sequence[Unit]) -> Steps[None]:
+        """Those that require each other: all of them beside each other, or none."""
+        profile = self.work.profiles[units[0].scheduler_name]
+        alike = [each for each in units if each.scheduler_name == profile.scheduler_name]
+        about = (self.view, profile, self.work.now, self.data)
+        found = yield from decide_together(self.fleet, alike, *about)
+        if all(each.scheduled for each in found):
+            for each in found:
+                self._take(each)
+
+    def _take(self, found: Decision) -> None:
+        """Count it in what the next pass reads."""
+        unit, there = found.unit, found.placements
+        self.decisions[unit.key] = replace(found, unit=unit)
+        if dict(there) != dict(unit.present):
+            self.view.place(unit, there)
+            self.fleet = self.fleet.assuming(unit.load, more(unit, there))
+
+
+def _told(decision: Decision) -> Tried:
+    """The decision as a plugin is told of it."""
+    size = len(decision.fleet)
+    whole = len(decision.masks) == len(decision.refusals) and len(decision.verdicts) == size
+    feasible: Mask = decision.verdicts == FITS if whole else np.zeros(size, dtype=np.bool_)
+    return Tried(
+        unit=decision.unit,
+        placements=decision.placements,
+        desired=decision.desired,
+        reason=decision.reason,
+        message=decision.message,
+        feasible=feasible,
+        crowded=_crowded(decision) if whole else np.zeros(size, dtype=np.bool_),
+    )
+
+
+def _crowded(decision: Decision) -> Mask:
+    """The clusters that only a lack of room refuses."""
+    short, otherwise = np.zeros((2, len(decision.fleet)), dtype=np.bool_)
+    for refusal, mask in zip(decision.refusals, decision.masks, strict=True):
+        if refusal.short:
+            short |= mask
+        else:
+            otherwise |= mask
+    found: Mask = short & ~otherwise
+    return found
