@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic.alias_generators import to_camel, to_snake
 from pydantic.functional_validators import AfterValidator
 from pydantic.json_schema import JsonSchemaValue, WithJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError
@@ -201,22 +201,25 @@ TargetNamespace = Annotated[
 
 QUANTITY = r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
 """Not negative, and of no exponent that only costs time: nobody has less than nothing."""
+_LONGEST_QUANTITY = 64
 
 
 def _quantity(amount: str | int) -> str | int:
-    if isinstance(amount, str) and not re.fullmatch(QUANTITY, amount):
+    if isinstance(amount, str) and not (
+        len(amount) <= _LONGEST_QUANTITY and re.fullmatch(QUANTITY, amount)
+    ):
         raise PydanticCustomError("quantity", "not a quantity; write it as 500m, 2 or 12Gi")
     return amount
 
 
 Quantity = Annotated[
-    str | int,
+    str | Annotated[int, Field(strict=True)],
     AfterValidator(_quantity),
     WithJsonSchema(
         {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": QUANTITY,
-            "maxLength": 64,
+            "maxLength": _LONGEST_QUANTITY,
             "x-kubernetes-int-or-string": True,
         }
     ),
@@ -231,8 +234,8 @@ def amounts(field: str) -> Rule:
     """The amounts of that field are nothing or more; what is text has a pattern that says so."""
 
     def holds(part: Any) -> bool:
-        amounts: Mapping[str, Any] = getattr(part, field)
-        return all(not isinstance(n, int) or n >= 0 for n in amounts.values())
+        given: Mapping[str, Any] = getattr(part, to_snake(field))
+        return all(not isinstance(n, int) or n >= 0 for n in given.values())
 
     each = f"self.{field}"
     cel = f"!has({each}) || {each}.all(k, type({each}[k]) != int || {each}[k] >= 0)"

@@ -1,0 +1,278 @@
+"""WorkloadGroup: what is refused, alike by a real API server and in Python, and what is taken.
+
+And its labels: what admission makes of them on a Workload, and what it leaves as it was written.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from crds.admission import validation
+from crds.groups.membership import groups_named
+from crds.names import GROUP_ALIASES, LABEL_GROUP, NORMALISED_PREFIX
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FIRST, SECOND = GROUP_ALIASES
+MARK = f"{NORMALISED_PREFIX}workload-group"
+BASE: dict[str, Any] = {
+    "apiVersion": "stowage.dev/v1alpha1",
+    "kind": "WorkloadGroup",
+    "metadata": {"name": "demo", "namespace": "default"},
+    "spec": {"minMember": 4},
+}
+CASES = yaml.safe_load((HERE / "groups_refused.yaml").read_text())
+LARGE = {
+    "RESOURCES-65": {f"example.com/gpu-{n}": "1" for n in range(65)},
+    "DIGITS-65": "1" * 65,
+}
+CREATED = "created (server dry run)\n"
+
+
+def _grown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _grown(each) for key, each in value.items()}
+    return LARGE.get(value, value) if isinstance(value, str) else value
+
+
+def group(**spec: Any) -> dict[str, Any]:
+    body = copy.deepcopy(BASE)
+    body["spec"] |= {field: _grown(value) for field, value in spec.items()}
+    body["spec"] = {field: value for field, value in body["spec"].items() if value is not None}
+    return body
+
+
+def of(tenant: Any, **spec: Any) -> dict[str, Any]:
+    return group(**spec) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
+
+
+def dry(hub: Any, body: dict[str, Any]) -> str:
+    return hub.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(body), check=False)
+
+
+@pytest.mark.proves("G1")
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
+def test_the_api_server_and_python_refuse_alike_name_the_field_and_say_what_to_do(hub, case):
+    answer = dry(hub, group(**case["spec"]))
+    assert CREATED not in answer
+    assert case["field"] in answer
+    assert case.get("says", "") in answer
+    found = validation.group_violations(group(**case["spec"]))
+    assert any(case["field"] in text for text in found), found
+
+
+GOOD = [
+    ("the base", {}),
+    ("one unit", {"minMember": 1}),
+    ("as many as there can be", {"minMember": 2**31 - 1}),
+    ("all that it may say", {
+        "minResources": {"cpu": 12, "memory": "1.5Gi", "nvidia.com/gpu": "8", "pods": 0},
+        "scheduleTimeoutSeconds": 900,
+        "topology": {"topologyKey": "topology.kubernetes.io/zone", "mode": "Preferred"},
+    }),
+    ("the shortest wait", {"scheduleTimeoutSeconds": 1}),
+    ("no resources", {"minResources": {}}),
+    ("64 resources", {"minResources": dict(list(LARGE["RESOURCES-65"].items())[:64])}),
+]  # fmt: skip
+
+
+@pytest.mark.proves("G1")
+@pytest.mark.parametrize("spec", [pytest.param(spec, id=name) for name, spec in GOOD])
+def test_what_is_good_is_taken(hub, spec):
+    assert dry(hub, group(**spec)).endswith(CREATED)
+    assert validation.group_violations(group(**spec)) == []
+
+
+@pytest.mark.proves("G1", "G2")
+@pytest.mark.parametrize(("length", "taken"), [(63, True), (64, False)])
+def test_a_name_is_one_that_a_label_can_give(hub, length, taken):
+    body = group() | {"metadata": {"name": "g" * length, "namespace": "default"}}
+    answer, found = dry(hub, body), validation.group_violations(body)
+    assert answer.endswith(CREATED) == taken
+    if taken:
+        assert not found
+        return
+    assert "at most 63 characters" in answer
+    [said] = found
+    assert said.startswith("metadata.name: at most 63 characters")
+    assert said.endswith("take a shorter one")
+
+
+@pytest.mark.proves("G1")
+def test_what_nobody_says_is_left_out_but_for_the_mode(tenant):
+    tenant.apply(of(tenant, topology={"topologyKey": "zone"}), "--server-side")
+    assert tenant.get("demo", "wg")["spec"] == {
+        "minMember": 4,
+        "topology": {"topologyKey": "zone", "mode": "Required"},
+    }
+
+
+@pytest.mark.proves("G1")
+def test_all_of_it_can_be_changed_and_an_edit_is_judged_as_well(tenant):
+    tenant.apply(of(tenant, topology={"topologyKey": "zone"}))
+    edits = {
+        "minMember": 6,
+        "minResources": {"cpu": "18"},
+        "scheduleTimeoutSeconds": 10,
+        "topology": {"topologyKey": "region", "mode": "Preferred"},
+    }
+    tenant.apply(of(tenant, **edits))
+    assert tenant.get("demo", "wg")["spec"] == edits
+    assert "spec.minMember" in tenant.apply(of(tenant, **edits | {"minMember": 0}), check=False)
+    assert tenant.get("demo", "wg")["spec"] == edits
+
+
+STATUS = {
+    "observedGeneration": 1,
+    "phase": "Running",
+    "workloads": 2,
+    "desired": 6,
+    "scheduled": 5,
+    "waiting": 1,
+    "running": 4,
+    "succeeded": 2,
+    "failed": 3,
+    "scheduleStartTime": "2026-01-02T03:04:05Z",
+    "quorumTime": "2026-01-02T03:05:05Z",
+    "gate": "Open",
+    "released": [{"name": "workers", "uid": "f8a3", "decision": "acde049cabb8b1e6"}],
+    "failures": 1,
+    "retryTime": "2026-01-02T03:04:15Z",
+    "lastFailureTime": "2026-01-02T03:04:05Z",
+    "conditions": [{"type": "Scheduled", "status": "True", "reason": "Scheduled"}],
+}
+
+
+def write_status(tenant: Any, status: dict[str, Any]) -> str:
+    patch = ["patch", "wg", "demo", "--subresource=status", "--type=merge"]
+    text = json.dumps({"status": status})
+    return tenant.kubectl(*patch, "--patch-file=/dev/stdin", input=text, check=False)
+
+
+@pytest.mark.proves("G1")
+def test_the_status_is_kept_and_the_columns_tell_it(tenant):
+    tenant.apply(of(tenant))
+    assert "patched" in write_status(tenant, STATUS)
+    assert tenant.get("demo", "wg")["status"] == STATUS
+    head, row = tenant.kubectl("get", "wg", "demo").splitlines()
+    assert head.split() == ["NAME", "PHASE", "MINMEMBER", "RUNNING", "SUCCEEDED", "FAILED", "AGE"]
+    assert row.split()[:6] == ["demo", "Running", "4", "4", "2", "3"]
+    head, row = tenant.kubectl("get", "wg", "demo", "-o", "wide").splitlines()
+    assert head.split()[7:] == ["SCHEDULED", "WAITING", "GATE"]
+    assert row.split()[7:] == ["5", "1", "Open"]
+
+
+@pytest.mark.proves("G1", "G20")
+@pytest.mark.parametrize(
+    ("status", "field"),
+    [
+        ({"phase": "Available"}, "status.phase"),
+        ({"gate": "Ajar"}, "status.gate"),
+        ({"running": -1}, "status.running"),
+        ({"released": [{"name": "workers", "uid": "f8a3"}]}, "status.released[0].decision"),
+        ({"released": STATUS["released"] * 4097}, "status.released"),
+    ],
+)
+def test_a_status_of_another_form_is_refused(tenant, status, field):
+    tenant.apply(of(tenant))
+    assert field in write_status(tenant, status)
+    assert "status" not in tenant.get("demo", "wg")
+
+
+@pytest.mark.proves("G1", "G20")
+def test_a_group_of_most_workloads_can_be_stored_with_all_of_them_released(tenant):
+    """As long names as most are given, and sums that no Workload alone could have."""
+    tenant.apply(of(tenant))
+    released = [
+        {"name": f"{'w' * 95}-{n:04}", "uid": f"{n:036}", "decision": f"{n:016}"}
+        for n in range(4096)
+    ]
+    status = {"gate": "Open", "released": released, "desired": 2**40}
+    assert "patched" in write_status(tenant, status)
+    assert tenant.get("demo", "wg")["status"] == status
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G2")
+@pytest.mark.parametrize("alias", GROUP_ALIASES)
+def test_an_alias_on_a_workload_becomes_the_label_and_is_followed(tenant, alias):
+    tenant.apply(tenant.workload("member", labels={alias: "batch"}))
+    metadata = tenant.get("member")["metadata"]
+    assert metadata["labels"] == {alias: "batch", LABEL_GROUP: "batch"}
+    assert metadata["annotations"][MARK] == "batch"
+    tenant.kubectl("label", "wl", "member", f"{alias}=other", "--overwrite")
+    labels = tenant.get("member")["metadata"]["labels"]
+    assert groups_named(labels) == ("other",)
+    tenant.kubectl("label", "wl", "member", f"{alias}-")
+    assert groups_named(tenant.get("member")["metadata"].get("labels", {})) == ()
+
+
+@pytest.mark.proves("G2")
+def test_two_aliases_that_differ_stay_two_groups_whichever_came_first(tenant):
+    """Nobody chooses one of them in silence: the controller says AmbiguousGroup."""
+    tenant.apply(tenant.workload("member", labels={FIRST: "batch", SECOND: "other"}))
+    assert tenant.get("member")["metadata"]["labels"] == {FIRST: "batch", SECOND: "other"}
+    tenant.apply(tenant.workload("later", labels={FIRST: "batch"}))
+    tenant.kubectl("label", "wl", "later", f"{SECOND}=other")
+    labels = tenant.get("later")["metadata"]["labels"]
+    assert groups_named(labels) == ("batch", "other")
+    tenant.kubectl("label", "wl", "later", f"{FIRST}-")
+    assert groups_named(tenant.get("later")["metadata"]["labels"]) == ("other",)
+
+
+@pytest.mark.proves("G2")
+def test_a_word_of_the_users_own_stands_beside_an_alias_that_differs(tenant):
+    tenant.apply(tenant.workload("member", labels={LABEL_GROUP: "mine", FIRST: "batch"}))
+    labels = tenant.get("member")["metadata"]["labels"]
+    assert labels == {LABEL_GROUP: "mine", FIRST: "batch"}
+    assert groups_named(labels) == ("batch", "mine")
+
+
+@pytest.mark.proves("G2")
+@pytest.mark.parametrize("label", [LABEL_GROUP, *GROUP_ALIASES])
+@pytest.mark.parametrize("part", ["targetDeployment", "template"])
+def test_the_label_may_stand_on_the_template_and_on_its_pods(tenant, label, part):
+    workload = tenant.workload("member")
+    body = workload["spec"].pop("targetDeployment")
+    body["metadata"]["labels"] = {label: "batch"}
+    pods = {"metadata": {"labels": {"app": "member", label: "other"}}}
+    body["spec"] = {"selector": {"matchLabels": {"app": "member"}}, "template": pods}
+    workload["spec"][part] = body
+    tenant.apply(workload)
+    stored = tenant.get("member")
+    assert "labels" not in stored["metadata"], "what is said below is not copied up"
+    inner = stored["spec"][part]
+    assert inner["metadata"]["labels"] == {label: "batch"}
+    assert inner["spec"]["template"]["metadata"]["labels"] == pods["metadata"]["labels"]
+    assert groups_named({}, inner["metadata"]["labels"]) == ("batch",)
+    assert validation.violations(workload) == []
+
+
+@pytest.mark.proves("G2")
+def test_a_wrong_value_on_a_workload_is_refused_by_the_api_server(tenant):
+    answer = tenant.apply(tenant.workload("member", labels={LABEL_GROUP: "no name"}), check=False)
+    assert "metadata.labels: Invalid value" in answer
+
+
+EXAMPLES = [
+    document
+    for path in sorted((ROOT / "examples").glob("*.yaml"))
+    for document in yaml.safe_load_all(path.read_text())
+    if document["kind"] == "WorkloadGroup"
+]
+
+
+@pytest.mark.proves("G1")
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["metadata"]["name"])
+def test_the_examples_are_taken(hub, example):
+    body = example | {"metadata": {"name": "demo", "namespace": "default"}}
+    assert dry(hub, body).endswith(CREATED)
+    assert validation.group_violations(body) == []
