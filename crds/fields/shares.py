@@ -91,7 +91,11 @@ class ClusterShare(Model):
     """Pods that are there for it, those that end included; 0 where scheduled and unschedulable are
     all of them."""
     finished: Count = 0
-    """Units of a Job that ended: they need no room any more."""
+    """Units that ended, of a Job or a custom kind: they need no room any more."""
+    succeeded: Count | None = None
+    """Of them, those that ended well; unset where none did. `ready` counts them, too."""
+    failed: Count | None = None
+    """Of them, those that did not, and are not tried again; unset where there is none."""
     ready: Count = 0
     """Pods that are ready."""
     unschedulable: Count = 0

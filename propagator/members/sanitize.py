@@ -75,10 +75,12 @@ def check_metadata(meta: Meta) -> None:
 
 
 def object_status(said: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of an object's status: counts, conditions, the addresses of a load balancer."""
+    """What is kept of an object's status: counts, phase, conditions, addresses of a balancer."""
     kept: dict[str, Any] = {key: _count(said[key]) for key in _COUNTS if key in said}
     if "observedGeneration" in said:
         kept["observedGeneration"] = _whole(said["observedGeneration"], 2**63 - 1)
+    if phase := _text(said.get("phase"), WORD):
+        kept["phase"] = phase
     conditions = [_condition(each) for each in _mappings(said.get("conditions"), CONDITIONS)]
     if conditions:
         kept["conditions"] = conditions

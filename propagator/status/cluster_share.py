@@ -15,10 +15,10 @@ from typing import Any
 from crds.fields.shares import ShareState
 from crds.workload import PropagatedReason
 from machinery.clock import timestamp
-from machinery.types import conditions
 from propagator.members.health import Contact, UnitCounts
 from propagator.members.objects import ManagedObject
 from propagator.status.outcome import Outcome, Wish
+from propagator.status.readiness import Readiness, readiness_of
 
 MESSAGE_LIMIT = 4096
 LASTING = frozenset(
@@ -38,6 +38,8 @@ _FACTS = (
     _MARK,
     "current",
     "finished",
+    "succeeded",
+    "failed",
     "ready",
     "unschedulable",
     "unschedulableSince",
@@ -110,26 +112,18 @@ class Share:
         return self.outcome is not None and self.outcome.reason is None and self.seen.main is None
 
 
-@dataclass(frozen=True, slots=True)
-class Readiness:
-    """Ready units, units of the newest template, those of a Job that ended.
+def share_of(
+    seen: Seen, kind: str, before: Mapping[str, Any], *, said: int, completions: int | None = None
+) -> Share:
+    """`before`: the entry as it stands. `said`: the generation that Propagated speaks of.
 
-    `observed`: the numbers are of what is asked.
+    `completions`: how many pods of a Job have to end well, where its template says so.
     """
-
-    ready: int
-    updated: int
-    observed: bool = True
-    finished: int = 0
-
-
-def share_of(seen: Seen, kind: str, before: Mapping[str, Any], *, said: int) -> Share:
-    """`before`: the entry as it stands. `said`: the generation that Propagated speaks of."""
     word = _word(seen, before, said)
     readiness = None
     facts: dict[str, Any] = {}
     if seen.contact is Contact.SERVING:
-        readiness = readiness_of(kind, seen.main, seen.wish.units)
+        readiness = readiness_of(kind, seen.main, seen.wish.units, completions)
         facts = _facts(seen, word, readiness)
     state, message = _state(seen, word, readiness, before)
     entry = {
@@ -146,32 +140,6 @@ def share_of(seen: Seen, kind: str, before: Mapping[str, Any], *, said: int) -> 
         entry["current"] = _current(seen.units, entry)
     told = {key: value for key, value in entry.items() if value is not None}
     return Share(seen, word, _unless_marked_anew(told, before))
-
-
-def readiness_of(kind: str, main: ManagedObject | None, asked: int) -> Readiness:
-    """What the object that runs the units tells. What a kind without numbers counts is one."""
-    if main is None:
-        return Readiness(0, 0)
-    status = main.status
-    if main.metadata.generation > _number(status, "observedGeneration", main.metadata.generation):
-        return Readiness(min(_number(status, "readyReplicas"), asked), 0, observed=False)
-    if kind == "DaemonSet":
-        wanted = _number(status, "desiredNumberScheduled")
-        seen = "observedGeneration" in status
-        whole = int(seen and _number(status, "numberReady") >= wanted)
-        return Readiness(whole, whole)
-    if kind == "CronJob":
-        return Readiness(1, 1)
-    if kind == "Job":
-        ready = asked if conditions.holds(status, "Complete") else _number(status, "ready")
-        ready = min(ready + _number(status, "succeeded"), asked)
-        ended = any(conditions.holds(status, each) for each in ("Complete", "Failed"))
-        finished = asked if ended else min(_number(status, "succeeded"), asked)
-        return Readiness(ready, ready, finished=finished)
-    if kind in ("Deployment", "StatefulSet", "ReplicaSet") or "readyReplicas" in status:
-        ready = _number(status, "readyReplicas")
-        return Readiness(ready, _number(status, "updatedReplicas", ready))
-    return Readiness(asked, asked)  # a custom kind that tells nothing: it is there
 
 
 def _unless_marked_anew(entry: dict[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -207,6 +175,9 @@ def _facts(seen: Seen, word: Word, readiness: Readiness) -> dict[str, Any]:
     """What is known of a cluster that serves; None takes a fact away."""
     facts: dict[str, Any] = {"ready": readiness.ready, "updated": readiness.updated}
     facts["finished"] = readiness.finished
+    # Unset instead of 0: most kinds never end, and a status has thousands of shares.
+    facts["succeeded"] = readiness.succeeded or None
+    facts["failed"] = readiness.failed or None
     if seen.units is not None:
         since = seen.units.oldest_unschedulable
         facts["unschedulable"] = seen.units.unschedulable
@@ -249,13 +220,3 @@ def _state(
     whole = word is not Word.ON_ITS_WAY and readiness.observed
     runs = whole and readiness.ready >= seen.wish.units
     return (ShareState.RUNNING if runs else ShareState.CREATING), ""
-
-
-def _number(status: Mapping[str, Any], field: str, otherwise: int = 0) -> int:
-    """A count of a member's status; a custom kind may write anything there."""
-    value = status.get(field)
-    return min(max(value, 0), _MOST) if type(value) is int else otherwise
-
-
-_MOST = 2**31 - 1
-"""The hub takes no larger count."""

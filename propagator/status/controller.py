@@ -31,6 +31,7 @@ from propagator.status.aggregation import condition, status_of
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
 from propagator.status.outcome import Outcome
+from propagator.status.readiness import completions_of
 from propagator.status.rush import LONGEST_SECONDS, LOOK_SECONDS, Rush
 
 LOG = logs.get(__name__)
@@ -198,9 +199,9 @@ class Reporter:
         key, kind = workload.metadata.key, workload.template_kind
         before = {share["name"]: share for share in workload.status.clusters}
         said = condition(workload, WorkloadCondition.PROPAGATED).get("observedGeneration", 0)
-        outcomes = self._outcomes.get(key, {})
+        outcomes, completions = self._outcomes.get(key, {}), completions_of(workload)
         shares = [
-            share_of(seen, kind, before.get(seen.name, {}), said=said)
+            share_of(seen, kind, before.get(seen.name, {}), said=said, completions=completions)
             async for seen in self._survey.seen(workload, outcomes)
         ]
         return status_of(workload, shares, self._clock.now())

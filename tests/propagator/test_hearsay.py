@@ -21,7 +21,7 @@ from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import UNKNOWN_PROVIDER, provider_of
 from propagator.members.objects import managed
 from propagator.members.sanitize import object_status, resources
-from propagator.status.cluster_share import readiness_of
+from propagator.status.readiness import readiness_of
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 
@@ -177,6 +177,44 @@ def test_units_of_a_job_that_ended_are_told(status: dict[str, Any], finished: in
     found = managed(CONFIG_MAPS, {"status": status})
     assert readiness_of("Job", found, 3).finished == finished
     assert readiness_of("Deployment", found, 3).finished == 0
+
+
+def holding(*kinds: str, **more: Any) -> dict[str, Any]:
+    return {"conditions": [{"type": each, "status": "True"} for each in kinds], **more}
+
+
+@pytest.mark.proves("G25", "G26")
+@pytest.mark.parametrize(
+    ("kind", "status", "completions", "told"),
+    [
+        ("Job", {"ready": 3}, None, (3, 0, 0)),
+        ("Job", {"ready": 1, "succeeded": 2, "failed": 4}, None, (3, 2, 0)),
+        ("Job", {"ready": 3, "succeeded": 5}, 10, (3, 0, 0)),
+        ("Job", {"ready": 1, "succeeded": 9}, 10, (3, 2, 0)),
+        ("Job", {"ready": 1, "succeeded": 1}, 2, (2, 1, 0)),
+        ("Job", holding("Complete", succeeded=1), None, (3, 3, 0)),
+        ("Job", holding("Failed", succeeded=1, failed=6), None, (1, 1, 2)),
+        ("Job", holding("Failed", failed=6), None, (0, 0, 3)),
+        ("Odd", {}, None, (3, 0, 0)),
+        ("Odd", {"phase": "Running"}, None, (3, 0, 0)),
+        ("Odd", {"phase": "Succeeded"}, None, (3, 3, 0)),
+        ("Odd", {"phase": "Failed", "succeeded": 1}, None, (1, 1, 2)),
+        ("Odd", {"phase": {"Failed": 1}}, None, (3, 0, 0)),
+        ("Odd", holding("Succeeded"), None, (3, 3, 0)),
+        ("Odd", holding("Failed"), None, (0, 0, 3)),
+        ("Odd", {"readyReplicas": 2, "succeeded": 1}, None, (3, 1, 0)),
+        ("Odd", {"succeeded": 2**40}, None, (3, 3, 0)),
+        ("Deployment", holding("Failed", succeeded=3, readyReplicas=2), None, (2, 0, 0)),
+    ],
+)
+def test_how_units_ended_is_told(
+    kind: str, status: dict[str, Any], completions: int | None, told: tuple[int, int, int]
+) -> None:
+    """Pods that a Job makes anew are no failed units, and one that ended may make room for more."""
+    found = managed(CONFIG_MAPS, {"status": status})
+    said = readiness_of(kind, found, 3, completions)
+    assert (said.ready, said.succeeded, said.failed) == told
+    assert said.finished == said.succeeded + said.failed
 
 
 @pytest.mark.proves("S10")
