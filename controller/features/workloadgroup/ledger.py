@@ -41,6 +41,7 @@ class _Roll:
     """The members of one group. `version` is another one after each change of what they ask for."""
 
     members: dict[Key, Member] = field(default_factory=dict)
+    clusters: dict[str, int] = field(default_factory=dict)
     assigned: int = 0
     desired: int = 0
     everywhere: int = 0
@@ -51,6 +52,12 @@ class _Roll:
         self.desired += sign * member.unit.replicas
         if member.unit.everywhere:
             self.everywhere += sign * member.unit.replicas
+        for cluster, units in member.placements.items():
+            left = self.clusters.get(cluster, 0) + sign * units
+            if left:
+                self.clusters[cluster] = left
+            else:
+                del self.clusters[cluster]
 
 
 _NOBODY: Final = _Roll()
@@ -127,6 +134,10 @@ class Groups:
         """Units of the group that have a cluster: written, being written, or held."""
         return self._rolls.get(key, _NOBODY).assigned
 
+    def clusters(self, key: Key) -> Mapping[str, int]:
+        """The units of the group on each cluster that has any. Never to be changed."""
+        return self._rolls.get(key, _NOBODY).clusters
+
     def desired(self, key: Key, clusters: int = 1) -> int:
         """Units that its Workloads want together: the sum of their replicas.
 
@@ -186,6 +197,10 @@ class _Overlay(Groups):
     def assigned(self, key: Key) -> int:
         """As the overlay has it."""
         return self._roll(key).assigned
+
+    def clusters(self, key: Key) -> Mapping[str, int]:
+        """As the overlay has it."""
+        return self._roll(key).clusters
 
     def desired(self, key: Key, clusters: int = 1) -> int:
         """As the overlay has it."""
