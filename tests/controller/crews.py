@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ class Crew:
     refusal: Status | None = None
     emptied: Sequence[str] = ()
     sails: bool = False
+    until: datetime | None = None
     fails_at: str = ""
     name: str = "Crew"
     ignored_during_execution: bool = True
@@ -101,7 +102,7 @@ class Crew:
         tried: Sequence[Tried],
         _fleet: Fleet,
         _bound: Index,
-        _now: datetime,
+        now: datetime,
     ) -> Verdict:
         self._at("judge")
         self.judged.append({each.unit.key: dict(each.placements) for each in tried})
@@ -110,18 +111,19 @@ class Crew:
             return PLACE
         text = f"{units} of {self.least} hands"
         if units >= self.near:
-            status = wait(self.name, text, seconds=self.seconds)
+            left = self.seconds if self.until is None else (self.until - now).total_seconds()
+            status = wait(self.name, text, seconds=left)
             reason = ScheduledReason.WAITING_FOR_GROUP
-            return Verdict(
-                Outcome.WAIT, Status(status.code, (text,), self.name, reason, self.seconds)
-            )
+            return Verdict(Outcome.WAIT, replace(status, reason=reason))
         emptied = frozenset(("shop", name) for name in self.emptied)
         status = unschedulable(self.name, text, reason=ScheduledReason.GROUP_DENIED)
         return Verdict(Outcome.REFUSE, status, emptied)
 
     def concluded(
-        self, _gathering: Gathering, verdict: Verdict, tried: Sequence[Tried], _now: datetime
+        self, _gathering: Gathering, verdict: Verdict, tried: Sequence[Tried], now: datetime
     ) -> None:
         self._at("concluded")
+        if verdict.outcome is Outcome.WAIT and self.until is None:
+            self.until = now + timedelta(seconds=self.seconds)
         self.told.append((verdict.outcome, sum(each.assigned for each in tried)))
         self.sails = self.sails or verdict.outcome is Outcome.PLACE
