@@ -1,0 +1,139 @@
+"""The endpoints of gangs: how many units each needs and has, what is held, and why it waits.
+
+The numbers are those of the next decision: what is held, or being written, counts. Very many gangs
+are answered page by page, as lists of Kubernetes are, and without their Workloads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import nsmallest
+from itertools import islice
+from typing import Any
+
+from controller.features.workloadgroup.compiled import Group, named
+from controller.features.workloadgroup.ledger import Groups, Member
+from controller.features.workloadgroup.memory import Memory
+from controller.framework.waiting import Waiting
+from controller.hosting.services import Route, failure
+from controller.model.unit import Unit
+from crds.groups.gate import GateState, decision_of
+from machinery.clock import timestamp
+from machinery.http_messages import Request, Response
+from machinery.types.metadata import Key
+
+PAGE = 200
+"""Gangs of one answer: each takes some tens of microseconds."""
+NAMED_WORKLOADS = NAMED_CLUSTERS = 100
+"""Of one gang, those that lack units first; `members` is the number of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What is known at that moment, for who asks.
+
+    Args:
+        ledger: the groups, and who is a member of which.
+        memory: what was refused and is held in this term.
+        held: the decisions that wait for this plugin.
+        now: the time.
+    """
+
+    ledger: Callable[[], Groups]
+    memory: Callable[[], Memory]
+    held: Callable[[], Iterable[Waiting]]
+    now: Callable[[], datetime]
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return (
+            Route("GET", "/gangs", self._page),
+            Route("GET", "/gang/:namespace/:name", self._one),
+        )
+
+    async def _page(self, request: Request) -> Mapping[str, Any]:
+        ledger, after = self.ledger(), _after(request.query.get("continue", ""))
+        later = (each for each in ledger.values() if each.key > after)
+        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
+        held: Counter[Key] = Counter()
+        for each in self.held():
+            if (key := ledger.group_of(each.unit)) is not None:
+                held[key] += _new(each)
+        items = [self._summary(ledger, each, held[each.key]) for each in found[:PAGE]]
+        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
+        return {"gangs": items, **more}
+
+    async def _one(self, request: Request) -> Mapping[str, Any] | Response:
+        key = request.params["namespace"], request.params["name"]
+        ledger = self.ledger()
+        group, members = ledger.get(key), ledger.members(key)
+        if group is None:
+            naming = f"; so many Workloads name it: {len(members)}" if members else ""
+            return failure(404, f"cannot find gang {'/'.join(key)}: no {named(key)}{naming}")
+        held = {w.unit.key: _new(w) for w in self.held() if ledger.group_of(w.unit) == key}
+        shown = nsmallest(NAMED_WORKLOADS, members.items(), key=lambda each: _rank(*each))
+        return {
+            **self._summary(ledger, group, sum(held.values())),
+            "workloads": [_workload(group, each, held.get(k, 0)) for k, each in shown],
+        }
+
+    def _summary(self, ledger: Groups, group: Group, held: int) -> dict[str, Any]:
+        """A gang as JSON values, but for its Workloads."""
+        key, memory, now = group.key, self.memory(), self.now()
+        denial, since = memory.denied(key, now), memory.held_since(key)
+        assigned = ledger.assigned(key)
+        return {
+            "namespace": group.namespace,
+            "name": group.name,
+            "min": group.min_member,
+            "assigned": assigned,
+            "waiting": held,
+            "deniedUntil": timestamp(denial.until) if denial else None,
+            "phase": group.phase,
+            "gate": group.gate or None,
+            "released": len(group.released),
+            "desired": ledger.desired(key),
+            "missing": max(group.min_member - assigned, 0),
+            "members": len(ledger.members(key)),
+            "heldSince": timestamp(since) if since and held else None,
+            "scheduleTimeoutSeconds": group.timeout,
+            "failures": group.failures,
+            "retryTime": timestamp(group.retry) if group.retry else None,
+            "lastFailureTime": memory.last_failure(key) or group.last_failure or None,
+            "message": group.fault or (denial.why if denial else ""),
+        }
+
+
+def _after(text: str) -> Key:
+    namespace, _, name = text.partition("/")
+    return (namespace, name)
+
+
+def _new(waiting: Waiting) -> int:
+    """The units that a decision which waits adds to what the Workload has."""
+    return _more(waiting.unit, waiting.placements)
+
+
+def _more(unit: Unit, placements: Mapping[str, int]) -> int:
+    return sum(max(n - unit.present.get(name, 0), 0) for name, n in placements.items())
+
+
+def _rank(key: Key, member: Member) -> tuple[bool, Key]:
+    """Those that lack units first."""
+    return (not member.open, key)
+
+
+def _workload(group: Group, member: Member, held: int) -> dict[str, Any]:
+    unit = member.unit
+    at = group.released.get(unit.uid) if group.gate == GateState.OPEN else None
+    return {
+        "name": unit.name,
+        "desired": unit.replicas,
+        "assigned": member.assigned,
+        "waiting": held,
+        "released": at is not None and at == decision_of(unit.present),
+        "clusters": dict(islice(sorted(member.placements.items()), NAMED_CLUSTERS)),
+    }

@@ -1,0 +1,214 @@
+"""What the endpoints of gangs answer: the numbers of the next decision, bounded however many there are."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from controller.features.workloadgroup.answers import (
+    NAMED_CLUSTERS,
+    NAMED_WORKLOADS,
+    PAGE,
+    Answers,
+)
+from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.ledger import Groups
+from controller.features.workloadgroup.memory import Denial, Memory, Seen
+from controller.framework.interface import CycleState
+from controller.framework.waiting import Waiting
+from controller.model.unit import Unit
+from crds.groups.gate import decision_of
+from machinery.http_messages import Request, Response
+
+from .make import unit
+
+pytestmark = pytest.mark.proves("E9")
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+class Here:
+    """A ledger, a memory and who waits, and the answers of these."""
+
+    def __init__(self) -> None:
+        self.ledger, self.memory = Groups(), Memory()
+        self.waiting: list[Waiting] = []
+        answers = Answers(
+            ledger=lambda: self.ledger,
+            memory=lambda: self.memory,
+            held=lambda: self.waiting,
+            now=lambda: NOW,
+        )
+        self._routes = {route.path: route.answer for route in answers.routes()}
+
+    def group(self, name: str = "batch", **fields: Any) -> None:
+        key = ("shop", name)
+        known = {"uid": "g", "created": "", "generation": 1, "min_member": 4, **fields}
+        self.ledger.put_group(Group(key=key, **known))
+
+    def member(self, name: str, replicas: int, shares: dict[str, int], **fields: Any) -> Unit:
+        made = replace(unit(name, replicas=replicas, present=fields.pop("present", {})), **fields)
+        made = replace(made, groups=("batch",), uid=f"uid-{name}")
+        self.ledger.put(made, shares)
+        return made
+
+    def hold(self, of: Unit, shares: dict[str, int]) -> None:
+        self.waiting.append(Waiting(of, shares, CycleState(), 0.0))
+
+    async def gang(self, name: str = "batch") -> Any:
+        request = asked({}, namespace="shop", name=name)
+        return await self._routes["/gang/:namespace/:name"](request)
+
+    async def gangs(self, **query: str) -> Any:
+        return await self._routes["/gangs"](asked(query))
+
+
+def asked(query: dict[str, str], **params: str) -> Request:
+    return Request(method="GET", path="/", query=query, params=params, headers={}, body=b"")
+
+
+async def test_what_is_held_counts_as_assigned_and_is_told_as_waiting() -> None:
+    here = Here()
+    here.group(phase="Scheduling", min_member=10)
+    here.member("driver", 1, {"a": 1}, present={"a": 1})
+    here.hold(here.member("worker", 9, {"a": 5, "b": 3}, present={"a": 2}), {"a": 5, "b": 3})
+    here.memory.hold(("shop", "batch"), NOW - timedelta(seconds=5))
+    told = await here.gang()
+    assert list(told)[:7] == [
+        "namespace",
+        "name",
+        "min",
+        "assigned",
+        "waiting",
+        "deniedUntil",
+        "phase",
+    ]
+    assert told == {
+        "namespace": "shop",
+        "name": "batch",
+        "min": 10,
+        "assigned": 9,
+        "waiting": 6,
+        "deniedUntil": None,
+        "phase": "Scheduling",
+        "gate": None,
+        "released": 0,
+        "desired": 10,
+        "missing": 1,
+        "members": 2,
+        "heldSince": "2026-05-01T11:59:55Z",
+        "scheduleTimeoutSeconds": 60,
+        "failures": 0,
+        "retryTime": None,
+        "lastFailureTime": None,
+        "message": "",
+        "workloads": [
+            {
+                "name": "worker",
+                "desired": 9,
+                "assigned": 8,
+                "waiting": 6,
+                "released": False,
+                "clusters": {"a": 5, "b": 3},
+            },
+            {
+                "name": "driver",
+                "desired": 1,
+                "assigned": 1,
+                "waiting": 0,
+                "released": False,
+                "clusters": {"a": 1},
+            },
+        ],
+    }
+    del told["workloads"]
+    assert await here.gangs() == {"gangs": [told]}
+
+
+@pytest.mark.proves("G11")
+async def test_one_that_is_denied_says_until_when_and_why() -> None:
+    here = Here()
+    here.group()
+    denial = Denial(NOW - timedelta(seconds=1), 3, "resource gap: cpu 3 more", Seen(0, "g", 1, 0))
+    here.memory.deny(("shop", "batch"), denial)
+    told = await here.gang()
+    assert told["deniedUntil"] == "2026-05-01T12:00:02Z"
+    assert told["message"] == "resource gap: cpu 3 more"
+    here.memory.clear_denied(("shop", "batch"))
+    told = await here.gang()
+    assert (told["deniedUntil"], told["message"]) == (None, "")
+
+
+@pytest.mark.proves("G24")
+async def test_what_is_released_is_the_decision_that_stands_and_while_the_gate_is_open() -> None:
+    here = Here()
+    shares = {"a": 2}
+    here.member("worker", 2, shares, present=shares)
+    later = NOW + timedelta(seconds=20)
+    for gate, digest, released in (
+        ("Open", decision_of(shares), True),
+        ("Open", decision_of({"a": 1}), False),
+        ("Closed", decision_of(shares), False),
+    ):
+        here.group(gate=gate, released={"uid-worker": digest}, retry=later, failures=2)
+        told = await here.gang()
+        assert told["workloads"][0]["released"] is released
+        assert (told["gate"], told["failures"]) == (gate, 2)
+        assert told["retryTime"] == "2026-05-01T12:00:20Z"
+
+
+async def test_one_that_is_not_there_is_404_and_says_who_names_it() -> None:
+    here = Here()
+    told = await here.gang("batch")
+    assert isinstance(told, Response)
+    assert told.status == 404
+    assert b"cannot find gang shop/batch: no WorkloadGroup shop/batch" in told.body
+    assert b"name it" not in told.body
+    here.member("worker", 2, {})
+    assert b"so many Workloads name it: 1" in (await here.gang("batch")).body
+
+
+async def test_very_many_gangs_are_answered_in_pages_and_very_many_workloads_in_part() -> None:
+    here = Here()
+    for n in range(2 * PAGE + 1):
+        here.group(f"g{n:05}")
+    seen, onward = [], ""
+    while True:
+        page = await here.gangs(**({"continue": onward} if onward else {}))
+        assert len(page["gangs"]) <= PAGE
+        seen += [each["name"] for each in page["gangs"]]
+        if not (onward := page.get("continue", "")):
+            break
+    assert seen == [f"g{n:05}" for n in range(2 * PAGE + 1)]
+    here.group()
+    wide = {f"c{n:04}": 1 for n in range(NAMED_CLUSTERS + 50)}
+    for n in range(NAMED_WORKLOADS + 50):
+        here.member(f"w{n:04}", 1, {"a": 1})
+    here.member("zz-lacks", 2 * len(wide), wide)
+    told = await here.gang()
+    assert told["members"] == NAMED_WORKLOADS + 51
+    assert len(told["workloads"]) == NAMED_WORKLOADS
+    assert told["workloads"][0]["name"] == "zz-lacks", "those that lack units come first"
+    assert len(told["workloads"][0]["clusters"]) == NAMED_CLUSTERS
+
+
+@pytest.mark.proves("L7")
+async def test_no_answer_holds_the_loop() -> None:
+    here = Here()
+    for n in range(5000):
+        here.group(f"g{n:05}")
+    here.group()
+    first = here.member("w", 1, {"a": 1})
+    for n in range(4096):
+        here.ledger.put(replace(first, name=f"w{n}", uid=f"u{n}"), {"a": 1})
+    for ask in (here.gangs, here.gang):
+        times = []
+        for _ in range(3):
+            began = time.perf_counter()
+            await ask()
+            times.append(time.perf_counter() - began)
+        assert min(times) < 0.05
