@@ -24,6 +24,7 @@ from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import ask, failed
 from controller.framework.gathering import Attempt, Gathering, Gathers, Outcome, Tried, Verdict
 from controller.framework.profile import Profile
+from controller.framework.room import room_of
 from controller.framework.status import Status
 from controller.model.unit import Unit
 from controller.planner.reasons import no_reasons
@@ -275,12 +276,39 @@ class _Course:
         left: list[Unit] = []
         for unit in units:
             profile = self.work.profiles[unit.scheduler_name]
-            found = decide(self.fleet, unit, self.view, profile, self.work.now, self.data)
+            found = self._decide(unit, profile)
+            if unit.whole and not (found.scheduled or unit.present):
+                found = self._fewer(found, profile)
             self._take(found)
             if unit.affinity.required and not found.scheduled:
                 left.append(unit)
             yield
         return left
+
+    def _decide(self, unit: Unit, profile: Profile) -> Decision:
+        return decide(self.fleet, unit, self.view, profile, self.work.now, self.data)
+
+    def _fewer(self, found: Decision, profile: Profile) -> Decision:
+        """As many as one cluster has room for, where none has room for all of it.
+
+        Alone it would have none; here the plugin says how many units are enough.
+        """
+        unit, able = found.unit, _feasible(found) | _crowded(found)
+        room = room_of(found.cycle_state, found.seen, found.fleet)
+        most = int(room[able].max(initial=0)) if len(able) == len(room) else 0
+        if not 0 < most < unit.replicas:
+            return found
+        less = self._decide(replace(unit, replicas=most), profile)
+        if not less.scheduled:
+            return found
+        return replace(
+            less,
+            unit=unit,
+            desired=unit.replicas,
+            reason=found.reason,
+            message=f"{most} of {unit.replicas} units have a cluster; {found.message}",
+            shared_by=tuple(sorted(found.kept_out_by().union(less.shared_by))),
+        )
 
     def mutual(self, units: Sequence[Unit]) -> Steps[None]:
         """Those that require each other: all of them beside each other, or none."""
@@ -303,24 +331,29 @@ class _Course:
 
 def _told(decision: Decision) -> Tried:
     """The decision as a plugin is told of it."""
-    size = len(decision.fleet)
-    whole = len(decision.masks) == len(decision.refusals) and len(decision.verdicts) == size
-    feasible: Mask = decision.verdicts == FITS if whole else np.zeros(size, dtype=np.bool_)
     return Tried(
         unit=decision.unit,
         placements=decision.placements,
         desired=decision.desired,
         reason=decision.reason,
         message=decision.message,
-        feasible=feasible,
-        crowded=_crowded(decision) if whole else np.zeros(size, dtype=np.bool_),
+        feasible=_feasible(decision),
+        crowded=_crowded(decision),
     )
+
+
+def _feasible(decision: Decision) -> Mask:
+    """The clusters that nothing refuses; none where the Workload was refused as a whole."""
+    if len(decision.masks) < len(decision.refusals):
+        return np.zeros(len(decision.fleet), dtype=np.bool_)
+    found: Mask = decision.verdicts == FITS
+    return found
 
 
 def _crowded(decision: Decision) -> Mask:
     """The clusters that only a lack of room refuses."""
     short, otherwise = np.zeros((2, len(decision.fleet)), dtype=np.bool_)
-    for refusal, mask in zip(decision.refusals, decision.masks, strict=True):
+    for refusal, mask in zip(decision.refusals, decision.masks, strict=False):
         if refusal.short:
             short |= mask
         else:

@@ -85,6 +85,22 @@ async def test_more_room_lets_in_whoever_was_refused(stage: Stage) -> None:
         assert sum(sum(each.values()) for each in both) == 6
 
 
+@pytest.mark.proves("G3")
+async def test_one_that_goes_to_one_cluster_sends_as_many_as_fit_there(stage: Stage) -> None:
+    crew = Crew(["one"], least=3)
+    stage.cluster("b", cpu="3")
+    stage.workload("one", replicas=6, cpu="1")
+    async with stage.leading(with_crew(crew)):
+        await stage.until(lambda: stage.placed("one") == {"a": 4})
+        status, reason, message = stage.says("one")
+        assert (status, reason) == ("False", "InsufficientCapacity")
+        assert message.startswith("4 of 6 units have a cluster; ")
+        await stage.calm(5)
+        assert stage.placed("one") == {"a": 4}
+        stage.cluster("c", cpu="6")
+        await stage.until(lambda: stage.placed("one") == {"c": 6})
+
+
 async def test_the_second_way_is_taken_where_the_first_leads_nowhere(stage: Stage) -> None:
     stage.cluster("b", cpu="8")
     crew = Crew(["one", "two"], least=8, ways=(["a"], ["b"]), order=["two"])
