@@ -8,6 +8,7 @@ planes, with `docker pause` and `docker kill` on kind.
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -52,11 +53,18 @@ class Stage(Playground):
         process.start()
         return process
 
+    def ask(self, path: str, name: str = "controller") -> Any:
+        """What a process answers, in JSON."""
+        return json.loads(self._get(name, path))
+
+    def _get(self, name: str, path: str) -> str:
+        *_, port = LISTENING.findall(self.processes[name].log.read_text())
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
+            return str(answer.read().decode())
+
     def metric(self, name: str, pattern: str) -> float:
         """The sum of a process's samples whose line matches the pattern."""
-        *_, port = LISTENING.findall(self.processes[name].log.read_text())
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
-            lines = answer.read().decode().splitlines()
+        lines = self._get(name, "/metrics").splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if re.match(pattern, line))
 
     def signal(self, cluster: str, what: str) -> None:

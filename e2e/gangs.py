@@ -1,0 +1,261 @@
+"""Gangs in end-to-end tests: room of an exact size on each member, groups, and who is in them.
+
+A unit asks for 3 cpu. Room is made of whole units: each node of a member offers what so many units
+need, and half a cpu that helps nobody. What lies on a member is asked of the member, by kubectl.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from crds.names import LABEL_GROUP
+from e2e.harness import Kubectl, deployment, pod_template, wait, workload
+from e2e.stage import MEMBERS, Stage
+
+UNIT = 3000
+"""Thousandths of cpu of a unit."""
+SPARE = 500
+"""What each node offers beside the room for whole units."""
+NODES = 3
+WHOLE = 8000
+"""Of each node, as it comes."""
+KINDS = "deployments,statefulsets,replicasets,jobs,pods,services,configmaps,secrets"
+
+
+class Yard:
+    """A stage whose members have as much room as a test says, and one namespace for its gangs."""
+
+    def __init__(self, stage: Stage, space: str) -> None:
+        self.stage = stage
+        self.hub = stage.hub
+        self.space = space
+
+    # --- room -------------------------------------------------------------------------------------
+
+    def room(self, first: int, second: int, third: int, *, spare: int = SPARE) -> None:
+        """Room for so many units on each member, once the controller knows it."""
+        for member, units in zip(MEMBERS, (first, second, third), strict=True):
+            self.offer(member, [units // NODES + (n < units % NODES) for n in range(NODES)], spare)
+
+    def offer(self, member: str, units: list[int], spare: int = SPARE) -> None:
+        """Room for so many units on each of its nodes, and a rest of `spare` on each."""
+        self._allocatable(member, [UNIT * each + spare for each in units])
+
+    def whole(self) -> None:
+        """All the room again that members come with."""
+        for member in MEMBERS:
+            self._allocatable(member, [WHOLE] * NODES)
+
+    def _allocatable(self, member: str, cpu: list[int]) -> None:
+        api = self.stage.members[member]
+        for number, amount in enumerate(cpu):
+            patch = json.dumps({"status": {"allocatable": {"cpu": f"{amount}m"}}})
+            api(
+                "patch", "node", f"{member}-{number}", "--subresource=status", "--type=merge",
+                "-p", patch,
+            )  # fmt: skip
+        wait(f"{cpu} of {member} to be known", lambda: self.known(member) == sum(cpu))
+
+    def known(self, member: str) -> int:
+        """Thousandths of cpu that the controller counts there, used or not."""
+        told = self.stage.ask(f"/apis/v1/clusters/{member}")
+        return _thousandths(told["allocatable"]["cpu"])
+
+    def free(self, member: str) -> int:
+        """Thousandths of cpu that are left for others, as the controller tells."""
+        told = self.stage.ask(f"/apis/v1/plugins/ClusterResources/available/{member}")
+        return _thousandths(told["available"]["cpu"])
+
+    def free_units(self) -> int:
+        """Room of whole units that is left over all members, where each node offers at most one."""
+        return sum((self.free(member) - NODES * SPARE) // UNIT for member in MEMBERS)
+
+    # --- groups and Workloads ---------------------------------------------------------------------
+
+    def group(self, least: int, name: str = "batch", **spec: Any) -> None:
+        """Apply a WorkloadGroup of so many units."""
+        self.hub.apply(self.manifest(least, name, **spec))
+
+    def manifest(self, least: int, name: str = "batch", **spec: Any) -> dict[str, Any]:
+        """The WorkloadGroup that `group` applies."""
+        return {
+            "apiVersion": "stowage.dev/v1alpha1",
+            "kind": "WorkloadGroup",
+            "metadata": {"name": name, "namespace": self.space},
+            "spec": {"minMember": least, **spec},
+        }
+
+    def workers(self, name: str, units: int, group: str = "batch", **how: Any) -> None:
+        """Apply a Workload of that group, divided over the members."""
+        self.hub.apply(self.member(name, units, group, **how))
+
+    def member(
+        self,
+        name: str,
+        units: int,
+        group: str = "batch",
+        *,
+        cpu: str = f"{UNIT}m",
+        labels: dict[str, str] | None = None,
+        tag: str = "3.10",
+        template: dict[str, Any] | None = None,
+        **spec: Any,
+    ) -> dict[str, Any]:
+        """The Workload that `workers` applies."""
+        body = template or deployment(name, cpu=cpu, image=f"registry.k8s.io/pause:{tag}")
+        made = workload(
+            name, self.space, template=body, replicas=units,
+            **{"distribution": "Divided", **spec},
+        )  # fmt: skip
+        made["metadata"]["labels"] |= {LABEL_GROUP: group, **(labels or {})}
+        return made
+
+    def job(self, name: str, units: int) -> dict[str, Any]:
+        """The template of a Job of so many units of 3 cpu, which kwok ends as soon as they run."""
+        pods = pod_template(name, cpu=f"{UNIT}m", restartPolicy="Never")
+        spec = {"parallelism": units, "completions": units, "template": pods}
+        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
+
+    def place(self, name: str, **shares: int) -> None:
+        """Write the placements of a Workload, as an external scheduler does."""
+        placed = [{"cluster": c.replace("_", "-"), "replicas": n} for c, n in shares.items()]
+        patch = json.dumps({"status": {"placements": placed}})
+        self.hub(
+            "-n", self.space, "patch", "wl", name, "--subresource=status", "--type=merge",
+            "-p", patch,
+        )  # fmt: skip
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete an object of this namespace on the hub, and wait until it is gone."""
+        self.hub("-n", self.space, "delete", kind, name, timeout=120)
+
+    def clear(self) -> None:
+        """Delete all of this namespace's Workloads and groups, and give the members their room."""
+        for kind in ("wl", "wg"):
+            self.hub("-n", self.space, "delete", kind, "--all", timeout=180)
+        self.whole()
+
+    # --- what is told -----------------------------------------------------------------------------
+
+    def told(self, name: str = "batch") -> dict[str, Any]:
+        """The group's status."""
+        found: dict[str, Any] = self.hub.json("-n", self.space, "get", "wg", name)
+        return dict(found.get("status", {}))
+
+    def gang(self, name: str = "batch") -> dict[str, Any]:
+        """What the controller answers of it."""
+        found: dict[str, Any] = self.stage.ask(
+            f"/apis/v1/plugins/Coscheduling/gang/{self.space}/{name}"
+        )
+        return found
+
+    def until(self, name: str = "batch", *, timeout: float = 60, **fields: Any) -> dict[str, Any]:
+        """The group's status, as soon as it has these fields; a count of 0 may be left out."""
+
+        def found() -> dict[str, Any]:
+            status = self.told(name)
+            if any((status.get(field) or 0) != (value or 0) for field, value in fields.items()):
+                raise ValueError(json.dumps(status))
+            return status
+
+        return wait(f"group {name} to tell {fields}", found, timeout=timeout)
+
+    def until_reason(self, reason: str, name: str = "batch", *, timeout: float = 60) -> str:
+        """The message of the group's Scheduled, as soon as it has that reason."""
+
+        def found() -> dict[str, Any]:
+            said = scheduled(self.told(name))
+            if said.get("reason") != reason:
+                raise ValueError(json.dumps(said))
+            return said
+
+        return str(wait(f"group {name} to say {reason}", found, timeout=timeout)["message"])
+
+    def says(self, name: str) -> dict[str, Any]:
+        """The condition Scheduled of a Workload."""
+        return self.stage.condition(self.space, name, "Scheduled")
+
+    def until_refused(self, name: str, words: str) -> dict[str, Any]:
+        """The condition Scheduled of a Workload, as soon as it is False with these words."""
+
+        def found() -> dict[str, Any]:
+            said = self.says(name)
+            if said.get("status") != "False" or words not in said["message"]:
+                raise ValueError(json.dumps(said))
+            return said
+
+        return wait(f"{name} to say `{words}`", found)
+
+    def placed(self, name: str) -> dict[str, int]:
+        """Units by cluster in a Workload's status."""
+        return self.stage.placements(self.space, name)
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def there(self, member: str) -> list[str]:
+        """All that lies on a member in this namespace and does not come with it."""
+        api: Kubectl = self.stage.members[member]
+        found = api("-n", self.space, "get", KINDS, "-o", "name").split()
+        return [each for each in found if each != "configmap/kube-root-ca.crt"]
+
+    def nothing(self, *names: str) -> bool:
+        """Whether no member has anything: not even the namespace, where none was made before."""
+        if names:
+            return not any(self.units(name) for name in names)
+        return not any(self.there(member) for member in MEMBERS)
+
+    def units(self, name: str) -> dict[str, int]:
+        """spec.replicas of the Deployment of that name on each member that has it."""
+        found = {}
+        for member, api in self.stage.members.items():
+            listed = api.json("-n", self.space, "get", "deploy", "--field-selector", _named(name))
+            for each in listed["items"]:
+                found[member] = each["spec"]["replicas"]
+        return found
+
+    def pods(self, name: str) -> Counter[str]:
+        """Pods of that name that run, by member."""
+        found: Counter[str] = Counter()
+        for member, api in self.stage.members.items():
+            for pod in api.json("-n", self.space, "get", "pods", "-l", f"app={name}")["items"]:
+                runs = pod["status"].get("phase") == "Running"
+                found[member] += runs and not pod["metadata"].get("deletionTimestamp")
+        return +found
+
+    def until_running(self, name: str, units: int) -> dict[str, int]:
+        """Where that many units of a Workload run, as the members themselves say."""
+
+        def run() -> bool:
+            pods = self.pods(name)
+            if pods.total() != units or self.units(name) != dict(pods):
+                raise ValueError(f"{dict(pods)} run of {self.units(name)}")
+            return True
+
+        wait(f"{units} units of {name} to run", run)
+        return self.units(name)
+
+    def uids(self, name: str) -> dict[str, str]:
+        """The UID of the Deployment of that name on each member that has it."""
+        found = {m: self.stage.seen(m, self.space, name) for m in MEMBERS}
+        return {member: it["metadata"]["uid"] for member, it in found.items() if it}
+
+    def events(self, name: str = "batch") -> Counter[str]:
+        """How often each event was said of the group."""
+        found = self.hub.json("-n", self.space, "get", "events")["items"]
+        mine = (e for e in found if e["involvedObject"].get("kind") == "WorkloadGroup")
+        return Counter(e["reason"] for e in mine if e["involvedObject"]["name"] == name)
+
+
+def scheduled(status: dict[str, Any]) -> dict[str, Any]:
+    """The condition Scheduled of a status."""
+    return next((c for c in status.get("conditions", []) if c["type"] == "Scheduled"), {})
+
+
+def _named(name: str) -> str:
+    return f"metadata.name={name}"
+
+
+def _thousandths(text: str) -> int:
+    return int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
