@@ -29,6 +29,7 @@ from machinery.api.resources import (
     EVENTS,
     MEMBER_CLUSTERS,
     RESERVATIONS,
+    WORKLOAD_GROUPS,
     WORKLOAD_POLICIES,
     WORKLOAD_SPREADS,
     WORKLOADS,
@@ -257,7 +258,8 @@ class World:
             async with gate:
                 await self._delete(res, meta)
 
-        for res in (RESERVATIONS, WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_SPREADS):
+        beside = (WORKLOAD_POLICIES, WORKLOAD_SPREADS, WORKLOAD_GROUPS)
+        for res in (RESERVATIONS, WORKLOADS, MEMBER_CLUSTERS, *beside):
             items = (await self.client.list(res))["items"]
             await asyncio.gather(*(cleared(res, each["metadata"]) for each in items))
 
@@ -310,9 +312,8 @@ async def install(cluster: Any, *, policies: bool) -> None:
     async with ApiClient(cluster.connection(), name="install", timeout=120) as client:
         await installer.apply(client, kinds, say=lambda _: None)
         await installer.ensure_namespace(client, names.SYSTEM_NAMESPACE)
-        await inforce.served(
-            client, WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOAD_SPREADS, RESERVATIONS
-        )
+        kinds_of_ours = (WORKLOAD_POLICIES, WORKLOAD_SPREADS, RESERVATIONS, WORKLOAD_GROUPS)
+        await inforce.served(client, WORKLOADS, MEMBER_CLUSTERS, *kinds_of_ours)
         found = {each.kind for each in await client.discover(installer.ADMISSION)}
         if policies and "MutatingAdmissionPolicy" in found:
             await inforce.completed(client)

@@ -8,33 +8,21 @@ have, and what is free are all that there is to allocate.
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import random
-import re
-import signal
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crds.names import SYSTEM_NAMESPACE
-from machinery.api.resources import LEASES, RESERVATIONS, WORKLOADS
-from machinery.errors import NotFound
+from machinery.api.resources import RESERVATIONS, WORKLOADS
 from machinery.types import quantities
 from tests.patience import until
 
 from .live import World, placements
+from .pairs import Pair, pair
 
-LISTENING = re.compile(r"listening on \S+:(\d+)")
-LEASE = "stowage-controller"
 KILLS = 30
 CLUSTERS = ("a", "b", "c")
 NODES, NODE_CPU = 2, 8
@@ -44,89 +32,6 @@ ROOM, UNITS = 1000, 4
 """Of each reservation: thousandths of cpu a unit, and its units."""
 OWN = 400
 """Thousandths of cpu a unit of an owner: two find room in a unit of the reservation."""
-
-
-class Pair:
-    """Two controllers at work, by their process ids; one that is killed has another one follow."""
-
-    def __init__(self, world: World, folder: Path) -> None:
-        self._world, self._folder = world, folder
-        self.processes: dict[int, tuple[subprocess.Popen[bytes], Path]] = {}
-        self._number = 0
-
-    def start(self) -> None:
-        self._number += 1
-        log = self._folder / f"controller-{self._number}.log"
-        kubeconfig = log.with_suffix(".kubeconfig")
-        kubeconfig.write_text(self._world.hub.admin_kubeconfig)
-        command = [sys.executable, "-m", "stowage", "controller", "--http-port=0"]
-        with log.open("wb") as out:
-            process = subprocess.Popen(
-                [*command, f"--kubeconfig={kubeconfig}"], stdout=out, stderr=out
-            )
-        self.processes[process.pid] = (process, log)
-
-    async def leader(self) -> int:
-        """The process id of who holds the lease."""
-        found = 0
-
-        async def held() -> bool:
-            nonlocal found
-            try:
-                lease = await self._world.client.get(LEASES, LEASE, namespace=SYSTEM_NAMESPACE)
-            except NotFound:
-                return False
-            parts = (lease["spec"].get("holderIdentity") or "").split("_")
-            found = int(parts[1]) if len(parts) > 1 and parts[1].isdigit() else 0
-            return found in self.processes
-
-        await until(held, seconds=60)
-        return found
-
-    async def kill(self) -> None:
-        """End the leader as a power cut does; nobody waits for the end of its lease."""
-        pid = await self.leader()
-        process, _ = self.processes.pop(pid)
-        os.kill(pid, signal.SIGKILL)
-        process.wait()
-        self.start()
-        nobody = {"spec": {"holderIdentity": ""}}
-        await self._world.client.merge_patch(LEASES, LEASE, nobody, namespace=SYSTEM_NAMESPACE)
-
-    async def ask(self, path: str) -> Any:
-        """What the leader answers over HTTP, as soon as it decides."""
-        found: Any = None
-
-        def get(log: Path) -> Any:
-            port = LISTENING.findall(log.read_text())[-1]
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
-                return json.loads(answer.read())
-
-        async def answered() -> bool:
-            nonlocal found
-            _, log = self.processes[await self.leader()]
-            with suppress(urllib.error.HTTPError, LookupError):
-                found = await asyncio.to_thread(get, log)
-            return found is not None
-
-        await until(answered)
-        return found
-
-    def end(self) -> None:
-        for process, _ in self.processes.values():
-            process.kill()
-            process.wait()
-
-
-@contextmanager
-def pair(world: World, folder: Path) -> Iterator[Pair]:
-    both = Pair(world, folder)
-    try:
-        both.start()
-        both.start()
-        yield both
-    finally:
-        both.end()
 
 
 def pod(cpu: int) -> dict[str, Any]:
