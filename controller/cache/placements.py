@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from controller.framework.ledger import Ledger
+from controller.framework.ledger import Ledger, TakesMore
 from controller.framework.ledger import Placed as PlacedUnits
 from controller.model.objects import WorkloadTerm
 from controller.model.unit import Unit
@@ -235,7 +235,7 @@ class Overlay(Index):
     def __init__(self, base: Index, units: PlacedUnits) -> None:
         super().__init__()
         self._base = base
-        self._hidden: frozenset[Key] = frozenset()
+        self._hidden: set[Key] = set()
         self._units: dict[Key, tuple[Unit, Mapping[str, int]]] = {}
         self._over: dict[type[Any], Any] = {}
         for unit, placements in units.values():
@@ -243,9 +243,13 @@ class Overlay(Index):
 
     def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
         """One more Workload placed so."""
-        self._hidden |= {unit.key}
+        self._hidden.add(unit.key)
         self._units[unit.key] = (unit, placements)
-        self._over.clear()
+        for kind, over in [*self._over.items()]:
+            if isinstance(over, TakesMore):
+                over.place(unit, placements)
+            else:
+                del self._over[kind]
         self.put(unit, placements)
 
     def clusters_of(

@@ -57,3 +57,15 @@ class HoldsRoom(Ledger, Protocol):
     def keep(self, room: Room) -> None:
         """Called once, before anything is put. An overlay of the ledger holds nothing."""
         ...
+
+
+@runtime_checkable
+class TakesMore(Ledger, Protocol):
+    """An overlay to which more Workloads can be added; of any other a new one is asked for.
+
+    Very many may be decided in one pass, each over those before it.
+    """
+
+    def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        """One more Workload placed so, or one of them placed otherwise."""
+        ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -171,3 +172,41 @@ def test_a_decision_does_not_look_at_every_placed_workload() -> None:
     object.__setattr__(made._all["shop", "front"], "clusters", frozenset())
     selector = LabelSelector(match_labels={"app": "back"})
     assert made.clusters_of("shop", selector, but=(asking.key,)) == {"m1"}
+
+
+def test_an_overlay_of_a_ledger_takes_more_or_is_made_anew() -> None:
+    class Sum:
+        """A ledger whose overlay cannot be added to."""
+
+        made = 0
+
+        def __init__(self) -> None:
+            self.units: dict[Key, int] = {}
+
+        def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+            self.units[unit.key] = sum(placements.values())
+
+        def drop(self, key: Key) -> None:
+            self.units.pop(key, None)
+
+        def overlay(self, placed: Any) -> Any:
+            over = type(self)()
+            type(self).made += 1
+            over.units = self.units | {key: sum(n.values()) for key, (_, n) in placed.items()}
+            return over
+
+    class Added(Sum):
+        def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+            self.units[unit.key] = sum(placements.values())
+
+    base = Index([Sum(), Added()])
+    for ledger, number in ((Sum, 3), (Added, 1)):
+        ledger.made = 0
+        over = base.overlay({})
+        for n in range(1, 4):
+            over.place(unit(f"w{n}"), {"a": n})
+            assert sum(over.ledger(ledger).units.values()) == n * (n + 1) // 2
+        over.place(unit("w3"), {"a": 1})
+        assert sum(over.ledger(ledger).units.values()) == 4
+        assert ledger.made == number + (ledger is Sum)
+    assert base.ledger(Sum).units == {}

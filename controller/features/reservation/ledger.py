@@ -166,11 +166,17 @@ class _Overlay(Reservations):
         self._base = base
         self._index, self._reserved = base._index, base._reserved  # noqa: SLF001 - its own kind
         self._held, self._waiting = base._held, base._waiting  # noqa: SLF001 - as above
-        booked = [each for each in placed.values() if each[0].booked]
-        self._places = {_own(unit.key): (unit.uid, _some(n)) for unit, n in booked}
-        for unit, placements in placed.values():
-            if not unit.booked:
-                self._put_inside(unit, placements)
+        for booked in (True, False):  # who is inside is told by what holds room
+            for unit, placements in placed.values():
+                if unit.booked == booked:
+                    self.place(unit, placements)
+
+    def place(self, unit: Unit, placements: Units) -> None:
+        """See `TakesMore.place`."""
+        if unit.booked:
+            self._places[_own(unit.key)] = (unit.uid, _some(placements))
+        else:
+            self._put_inside(unit, placements)
 
     def _place(self, key: Key) -> tuple[str, Units]:
         return self._places[key] if key in self._places else self._base._place(key)  # noqa: SLF001

@@ -181,8 +181,13 @@ class _Overlay(Groups):
         super().__init__()
         self._base = base
         self._groups = base._groups  # noqa: SLF001 - its own kind
-        self._placed = placed
+        self._placed = dict(placed)
         self._made: dict[Key, _Roll] = {}
+
+    def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        """See `TakesMore.place`. Numbers are put together anew when they are asked for."""
+        self._placed[unit.key] = (unit, placements)
+        self._made.clear()
 
     def group_named_by(self, key: Key) -> Key | None:
         """As the overlay has it."""

@@ -184,7 +184,11 @@ class _Overlay(Tally):
     def __init__(self, base: Tally, placed: Placed) -> None:
         super().__init__()
         self._base = base
-        self._placed = placed
+        self._placed = dict(placed)
+
+    def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        """See `TakesMore.place`."""
+        self._placed[unit.key] = (unit, placements)
 
     def policy(self, key: Key) -> Policy | None:
         """That of the base."""
