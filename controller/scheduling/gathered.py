@@ -49,10 +49,10 @@ def decide_gathered(
 ) -> Steps[Batch | None]:
     """The decisions on all that a plugin gathers with the unit; None where none does.
 
-    Raises PluginError. For what it takes and answers see `controller.scheduling.batch`.
+    No decisions at all where one of them is in work elsewhere, and where the world does not rest
+    for as long as it takes. Raises PluginError. For what it takes see `batch.decide_set`.
     """
     own, begun = profiles[unit.scheduler_name], set[Key]()
-    batch = None
     for _ in range(_TRIES):
         fleet, version = view.fleet(), view.index.version
         found = _gathering(own, unit, fleet, view.index, now)
@@ -79,8 +79,7 @@ def decide_gathered(
         if (yield from _still(view, work, units, tried)) and all(map(others.current, units)):
             return batch
         yield
-    status = Status(reasons=("the world changed while it was decided; it is looked at again",))
-    return Batch([untouched(unit, view.fleet(), now, status)], moved=True)
+    return Batch([], moved=True)
 
 
 def _gathering(

@@ -42,6 +42,8 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 STALE_RETRY_SECONDS = 2.0
+AGAIN_SECONDS = 0.1
+"""The world has changed each time that a set was decided: it may rest in a moment."""
 OBJECTION_RETRY_SECONDS = 30.0
 """Rights on the hub change without telling us."""
 
@@ -143,12 +145,15 @@ class Scheduler:
         batch = await self._decide(workload, objection.message if objection else "")
         self._await(key, batch.busy)
         if not batch.decisions:
-            return None
+            return AGAIN_SECONDS if batch.moved else None
         again = await self._carry_out(key, batch)  # what it awaits, is after it was counted
         return OBJECTION_RETRY_SECONDS if objection and not objection.lasting else again
 
     async def diagnosis(self, key: Key) -> Decision | None:
-        """What would be decided of a Workload now; None where it is not ours to decide."""
+        """What would be decided of a Workload now.
+
+        None where it is not ours to decide, and where the world does not rest for that.
+        """
         workload = self._workloads.get(key)
         if workload is None or not self._world.ours(workload):
             return None
@@ -156,7 +161,8 @@ class Scheduler:
             return waiting
         objection = self._admission.objection(workload.metadata)
         steps = self._batch(workload, objection, Others(partner=self._may_join))
-        return (await in_slices(steps)).of(key)
+        decisions = (await in_slices(steps)).decisions
+        return next((each for each in decisions if each.unit.key == key), None)
 
     def _ours(self, key: Key) -> Workload | None:
         """The Workload, if it is ours to decide, and now."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import convert, structs
 
 from controller.config import default_profile
 from controller.framework.gathering import Outcome
@@ -281,3 +282,37 @@ async def test_a_cluster_that_goes_while_they_wait_makes_it_void(stage: Stage) -
         stage.hub.remove(MEMBER_CLUSTERS, "b")
         await all_say(stage, "GroupDenied", "one", "two")
         assert sum(controller.world.fleet().flights.units) == 0
+
+
+async def test_they_are_decided_again_where_the_world_does_not_rest(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever changes while it is decided: nothing is written that would not be found again."""
+    crew = Crew(["one", "two"], least=4)
+    left = 5
+
+    async with stage.leading(with_crew(crew)) as controller:
+        judge = crew.judge
+
+        def restless(*about: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left > 0:  # somebody takes the room, or leaves it
+                free = {"cpu": str(2 + 2 * (left % 2)), "memory": "32Gi", "pods": "110"}
+                body = {"status": {"nodeGroups": [{"count": 1, "free": free}]}}
+                stage.hub.edit(MEMBER_CLUSTERS, "a", body, status=True)
+                stored = controller.clusters.get(("", "a"))
+                assert stored is not None
+                group = {"count": 1, "free": free}
+                status = structs.replace(
+                    stored.status, node_groups=[convert(group, type(stored.status.node_groups[0]))]
+                )
+                controller.world.cluster_changed(stored, structs.replace(stored, status=status))
+            return judge(*about)
+
+        monkeypatch.setattr(crew, "judge", restless)
+        for name in crew.names:
+            stage.workload(name, replicas=2, cpu="1", distribution="Divided")
+        await stage.until(lambda: stage.placed("one") and stage.placed("two"))
+        assert left <= 0
+        assert (stage.placed("one"), stage.placed("two")) == ({"a": 2}, {"a": 2})
