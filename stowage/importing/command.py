@@ -15,6 +15,7 @@ import click
 import yaml
 
 from crds.admission.validation import (
+    group_violations,
     policy_violations,
     reservation_violations,
     spread_violations,
@@ -25,15 +26,23 @@ from stowage.console.terminal import say
 from stowage.importing import companions
 from stowage.importing.conversion import Conversion, conversion
 from stowage.importing.reading import Source, read
-from stowage.importing.systems import koordinator, kosmos, openkruise
+from stowage.importing.systems import koordinator, kosmos, openkruise, schedulerplugins
 
-SYSTEMS = (openkruise.SYSTEM, kosmos.SYSTEM, koordinator.SYSTEM)
-ORDER = ("MemberCluster", "WorkloadPolicy", "Reservation", "Workload", "WorkloadSpread")
+SYSTEMS = (openkruise.SYSTEM, kosmos.SYSTEM, koordinator.SYSTEM, schedulerplugins.SYSTEM)
+ORDER = (
+    "MemberCluster",
+    "WorkloadPolicy",
+    "Reservation",
+    "WorkloadGroup",
+    "Workload",
+    "WorkloadSpread",
+)
 """Of the output: what others name comes first."""
 _CHECKS = {
     "Workload": violations,
     "WorkloadPolicy": policy_violations,
     "Reservation": reservation_violations,
+    "WorkloadGroup": group_violations,
     "WorkloadSpread": spread_violations,
 }
 
@@ -46,8 +55,10 @@ def run(files: Sequence[str], namespace: str, *, lossy: bool) -> None:
     made_of = objects(made)
     if made.notes.losses and not lossy:
         raise ConfigurationError(_refusal(made.notes.losses))
+    names: dict[tuple[str, ...], Source] = {}
     for source, body in made_of:
         _check(source, body)
+        _only_one(names, source, body)
     if not made_of:
         raise ConfigurationError("none of these objects is one that can be imported")
     click.echo(dump(body for _, body in made_of), nl=False)
@@ -83,6 +94,17 @@ def _check(source: Source, body: Mapping[str, Any]) -> None:
     if wrong:
         name = body.get("metadata", {}).get("name")
         raise source.document.error(f"as {body['kind']} {name} it is refused: {'; '.join(wrong)}")
+
+
+def _only_one(
+    names: dict[tuple[str, ...], Source], source: Source, body: Mapping[str, Any]
+) -> None:
+    """Objects of two kinds may have one name; the Workloads of them cannot. Raises."""
+    name = body["metadata"]["name"]
+    before = names.setdefault((body["kind"], source.namespace, name), source)
+    if before is not source:
+        taken = f"the name is that of the {before.kind} in {before.document.place} too"
+        raise source.document.error(f"as {body['kind']} {name} it is refused: {taken}; change one")
 
 
 class _DUMPER(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # found at run time

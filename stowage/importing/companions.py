@@ -22,7 +22,14 @@ _GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 _USERS = ("name", "namespace", "labels", "annotations")
-_OURS = ("Workload", "WorkloadPolicy", "WorkloadSpread", "Reservation", "MemberCluster")
+_OURS = (
+    "Workload",
+    "WorkloadPolicy",
+    "WorkloadSpread",
+    "WorkloadGroup",
+    "Reservation",
+    "MemberCluster",
+)
 
 
 def take_along(into: Conversion, systems: Sequence[System]) -> None:
@@ -172,7 +179,7 @@ def _left_out(into: Conversion, source: Source, systems: Sequence[System]) -> No
         text = f"{source.kind} of {source.group} is not a kind that can be imported ({place})"
         into.notes.lost(source.document, "", f"{text}; it is left out")
     elif (source.group, source.kind) in into.workloads.forms:
-        text = "no policy or spread here names it; it is left out: a Workload can hold it"
+        text = "no policy, spread or group here names it; it is left out: a Workload can hold it"
         into.notes.note(source.document, "", f"{text}, in spec.template")
     else:
         _alone(into, source)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from controller.cache.cache import known
+from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.model.objects import Workload
@@ -83,7 +84,7 @@ _OURS: Mapping[Resource, Kind] = {
         WorkloadPolicy, lambda body, _before: policy_violations(body), normalised_policy
     ),
     WORKLOAD_SPREADS: Kind(WorkloadSpread, _spread_violations),
-    WORKLOAD_GROUPS: Kind(Object, lambda body, _before: group_violations(body)),
+    WORKLOAD_GROUPS: Kind(WorkloadGroup, lambda body, _before: group_violations(body)),
 }
 _PLACED: Mapping[Resource, Kind] = {
     RESERVATIONS: Kind(Object, _reservation_violations, _scheduler_defaulted),

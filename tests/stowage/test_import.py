@@ -288,7 +288,10 @@ def test_a_claim_that_all_share_is_a_loss(files: Files) -> None:
         (beside("Service", "x", spec={"selector": {"app": "other"}}), "put it into spec.manifests"),
         (beside("Service", "x", spec={"ports": []}), "put it into spec.manifests"),
         (beside("Namespace", "x"), "put it into spec.manifests"),
-        (runs("apps/v1", "Deployment") | {"metadata": {"name": "y"}}, "no policy or spread here"),
+        (
+            runs("apps/v1", "Deployment") | {"metadata": {"name": "y"}},
+            "no policy, spread or group here",
+        ),
         (
             {
                 "apiVersion": "autoscaling/v2",

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from crds.names import DEFAULT_SCHEDULER
-from stowage.importing import pods
+from stowage.importing import binding, pods
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import Fate, Part, keep, lost, walk
 from stowage.importing.reading import Source, dig
@@ -182,17 +182,8 @@ _FIELDS: dict[str, Fate] = {
 
 def _owner_workload(into: Conversion, made: Made) -> None:
     """An owner is a Workload that our scheduler places."""
-    document, pod = made.source.document, made.pod.get("spec")
-    if isinstance(pod, dict) and pod.get("schedulerName") == SCHEDULER:
-        del pod["schedulerName"]
-        text = f"{SCHEDULER} is spec.schedulerName: {DEFAULT_SCHEDULER} of the Workload now; pods"
-        into.notes.note(
-            document,
-            "spec.template.spec.schedulerName",
-            f"{text} get their node from the member's own scheduler",
-        )
-    made.spec["schedulerName"] = DEFAULT_SCHEDULER
-    part = Part(document, into.notes, made.template["spec"], "spec").part("template")
+    binding.take_scheduler(into.notes, made, (SCHEDULER,))
+    part = Part(made.source.document, into.notes, made.template["spec"], "spec").part("template")
     _said(part, "metadata", made.pod.get("metadata"))
 
 

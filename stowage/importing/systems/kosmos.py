@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from crds.names import DEFAULT_SCHEDULER, LABEL_POLICY, POLICY_ALIASES
+from crds.names import LABEL_POLICY, POLICY_ALIASES
+from stowage.importing import binding
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import Part, keep, walk
-from stowage.importing.reading import Source, dig
+from stowage.importing.reading import Source
 from stowage.importing.systems import kosmos_pods
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
 
@@ -35,7 +36,9 @@ def convert(into: Conversion) -> None:
         source.taken = True
         policies[source.namespace, source.name] = into.add(source, _policy(into, source))
     for source in into.bundle.sources:
-        if (source.group, source.kind) in _BOUND and (name := _bound_to(source)):
+        if (source.group, source.kind) in _BOUND and (
+            name := binding.named(source, POLICY_ALIASES, "policies")
+        ):
             policy = policies.get((source.namespace, name))
             _bind(into, source, name, policy)
 
@@ -116,25 +119,9 @@ _CHOICES = {
 # --- what is bound to it --------------------------------------------------------------------------
 
 
-def _labels(source: Source, *path: str) -> dict[str, Any]:
-    labels = dig(source.document.body, *path, "metadata", "labels")
-    return labels if isinstance(labels, dict) else {}
-
-
-def _bound_to(source: Source) -> str:
-    """The policy that the pods, or the object, name. Raises where they name several."""
-    places = (_labels(source, "spec", "template"), _labels(source))
-    named = {str(p[key]) for p in places for key in POLICY_ALIASES if p.get(key) is not None}
-    if len(named) > 1:
-        raise source.document.error(f"labels: name several policies: {', '.join(sorted(named))}")
-    return next(iter(named), "")
-
-
 def _bind(into: Conversion, source: Source, name: str, policy: dict[str, Any] | None) -> None:
     made = into.workloads.of(source)
-    labels = made.body["metadata"].setdefault("labels", {})
-    labels[LABEL_POLICY] = name
-    _take_labels(into, made, policy)
+    _take_labels(into, made, name, policy)
     _take_scheduler(into, made)
     if policy is None:
         text = f"no WorkloadPolicy {name} is among the files: bring it, or the units wait for it"
@@ -144,44 +131,23 @@ def _bind(into: Conversion, source: Source, name: str, policy: dict[str, Any] | 
     kosmos_pods.look_at(into.notes, made)
 
 
-def _take_labels(into: Conversion, made: Made, policy: dict[str, Any] | None) -> None:
+def _take_labels(into: Conversion, made: Made, name: str, policy: dict[str, Any] | None) -> None:
     """The label is the Workload's; it stays on the pods where something selects them by it."""
     selectors = (made.template["spec"].get("selector"), policy and policy["spec"]["labelSelector"])
-    document, moved = made.source.document, f"is the label {LABEL_POLICY} of the Workload now"
-    places = (("spec.template.metadata.labels", made.labels), ("metadata.labels", _own(made)))
-    for path, labels in places:
-        for key in [key for key in POLICY_ALIASES if key in labels]:
-            if any(key in str(each) for each in selectors):
-                into.notes.note(
-                    document, path, f"{key} {moved}; it stays, as pods are selected by it"
-                )
-            else:
-                del labels[key]
-                into.notes.note(document, path, f"{key} {moved}")
-    if not any(key in _labels(made.source, "spec", "template") for key in POLICY_ALIASES):
+    binding.bind(into.notes, made, LABEL_POLICY, name, POLICY_ALIASES, selectors)
+    on_pods = binding.labels_of(made.source, "spec", "template")
+    if not any(key in on_pods for key in POLICY_ALIASES):
         text = "binds the Workload; kosmos-scheduler reads this label from pods alone"
-        into.notes.note(document, "metadata.labels", text)
-
-
-def _own(made: Made) -> dict[str, Any]:
-    labels = dig(made.template, "metadata", "labels")
-    return labels if isinstance(labels, dict) else {}
+        into.notes.note(made.source.document, "metadata.labels", text)
 
 
 def _take_scheduler(into: Conversion, made: Made) -> None:
-    pod, document = made.pod.get("spec"), made.source.document
-    name = pod.get("schedulerName") if isinstance(pod, dict) else None
-    where = "spec.template.spec.schedulerName"
-    made.spec["schedulerName"] = DEFAULT_SCHEDULER
-    if name == SCHEDULER and isinstance(pod, dict):
-        del pod["schedulerName"]
-        text = f"{SCHEDULER} is spec.schedulerName: {DEFAULT_SCHEDULER} of the Workload now; pods"
-        into.notes.note(document, where, f"{text} get their node from the member's own scheduler")
-    else:
+    name = binding.take_scheduler(into.notes, made, (SCHEDULER,))
+    if name != SCHEDULER:
         text = (
             f"{name or 'the default scheduler'} does not read the policy in Kosmos; here it holds"
         )
-        into.notes.note(document, where, text)
+        into.notes.note(made.source.document, binding.POD_SCHEDULER, text)
 
 
 def _stay_on_listed(into: Conversion, made: Made, policy: dict[str, Any]) -> None:

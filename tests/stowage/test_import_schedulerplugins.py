@@ -1,0 +1,380 @@
+"""PodGroups of scheduler-plugins, imported: the gang, its members, and what cannot be kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.stowage.importing import (
+    Files,
+    bound,
+    clone_set,
+    deployment,
+    pod,
+    policy,
+    run,
+    runs,
+    spread,
+    subset,
+)
+
+pytestmark = pytest.mark.proves("G1", "G2")
+ROOT = Path(__file__).parents[2]
+PRESENT, OLDER = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io"
+LABEL, OLDER_LABEL = f"{PRESENT}/pod-group", f"pod-group.{OLDER}"
+OURS = "stowage.dev/workload-group"
+GANG = "gang.scheduling.koordinator.sh"
+WITHIN = {"topologyKey": "stowage.dev/cluster", "mode": "Required"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files(tmp_path)
+
+
+def group(*, of: str = PRESENT, annotations: Any = None, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": "batch", "namespace": "shop"}
+    metadata |= {"annotations": annotations} if annotations else {}
+    spec = {"minMember": 4, **spec}
+    spec = {key: value for key, value in spec.items() if value is not None}
+    return {"apiVersion": f"{of}/v1alpha1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def member(label: str = LABEL, **parts: Any) -> dict[str, Any]:
+    parts = {"replicas": 6, "schedulerName": "scheduler-plugins-scheduler", **parts}
+    return deployment(labels={label: "batch"}, **parts)
+
+
+def made(files: Files, *objects: Any, lossy: bool = False) -> dict[str, Any]:
+    return files.imported(*objects, lossy=lossy)["WorkloadGroup/batch"]["spec"]
+
+
+# --- the group ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("of", [PRESENT, OLDER])
+def test_a_pod_group_of_either_api_group_becomes_a_workload_group(files: Files, of: str) -> None:
+    given = group(of=of, minResources={"cpu": "12", "memory": "1Gi"}, scheduleTimeoutSeconds=10)
+    given["status"] = {"phase": "Running", "running": 4}
+    given["metadata"]["labels"] = {"team": "a"}
+    found = files.imported(given)
+    assert found == {
+        "WorkloadGroup/batch": {
+            "apiVersion": "stowage.dev/v1alpha1",
+            "kind": "WorkloadGroup",
+            "metadata": {"name": "batch", "namespace": "shop", "labels": {"team": "a"}},
+            "spec": {
+                "minMember": 4,
+                "minResources": {"cpu": "12", "memory": "1Gi"},
+                "scheduleTimeoutSeconds": 10,
+                "topology": WITHIN,
+            },
+        }
+    }
+    within, status = files.notes(given)
+    assert within.startswith("note: PodGroup batch: is one cluster there, and spec.topology")
+    assert status.startswith("note: PodGroup batch: status: ")
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds", "said"),
+    [
+        (None, None, ""),
+        (1, 1, ""),
+        (900, 900, ""),
+        (901, 900, "901 is 900 now, the longest that units are held"),
+        (86400, 900, "86400 is 900 now"),
+        (0, 1, "0 gave up at once; it is 1 now"),
+        (-5, 1, "-5 gave up at once; it is 1 now"),
+    ],
+)
+def test_the_time_is_one_that_units_may_be_held(
+    files: Files, given: int | None, seconds: int | None, said: str
+) -> None:
+    given_group = group(scheduleTimeoutSeconds=given)
+    assert made(files, given_group).get("scheduleTimeoutSeconds") == seconds
+    notes = [note for note in files.notes(given_group) if "spec.scheduleTimeoutSeconds" in note]
+    assert len(notes) == bool(said)
+    assert not said or said in notes[0]
+
+
+@pytest.mark.parametrize("number", [None, 0])
+def test_a_group_that_waits_for_nobody_waits_for_one(files: Files, number: int | None) -> None:
+    given = group(minMember=number)
+    assert made(files, given)["minMember"] == 1
+    assert any("spec.minMember: 0, or none, waits for nobody" in n for n in files.notes(given))
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"minMember": "4"}, "spec.minMember: a whole number, not a text"),
+        ({"minMember": True}, "spec.minMember: a whole number"),
+        ({"minMember": -1}, "minMember: Input should be greater than or equal to 1"),
+        ({"minResources": []}, "spec.minResources: an object, not a list"),
+        ({"minResources": {"cpu": "many"}}, "minResources.cpu: not a quantity"),
+        ({"scheduleTimeoutSeconds": "60s"}, "spec.scheduleTimeoutSeconds: a whole number"),
+    ],
+)
+def test_what_is_wrong_is_an_error_at_its_field(files: Files, spec: Any, text: str) -> None:
+    assert text in files.refusal(group(**spec))
+
+
+def test_a_name_that_no_label_can_give_is_an_error(files: Files) -> None:
+    given = group()
+    given["metadata"]["name"] = "g" * 64
+    assert "metadata.name: at most 63 characters" in files.refusal(given)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("queue", "default", "a WorkloadPolicy bounds what Workloads may take"),
+        ("priorityClassName", "high", "write spec.priority of each Workload"),
+        ("minTaskMember", {"worker": 3}, "minMember counts the units of all members together"),
+        ("networkTopology", {"mode": "hard"}, "write spec.topology"),
+        ("fieldOfATomorrow", 1, "is not known to this version of Stowage"),
+    ],
+)
+def test_fields_of_other_systems_are_lost_by_name(
+    files: Files, field: str, value: Any, text: str
+) -> None:
+    [lost] = files.losses(group(**{field: value}))
+    assert lost.startswith(f"lost: PodGroup batch: spec.{field}: ")
+    assert text in lost
+    assert made(files, group(**{field: value}), lossy=True) == made(files, group())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "loss"),
+    [
+        ("mode", "NonStrict", True),
+        ("mode", "Strict", False),
+        ("match-policy", "only-waiting", True),
+        ("match-policy", "once-satisfied", False),
+        ("groups", '["shop/a", "shop/b"]', True),
+    ],
+)
+def test_what_koordinator_decides_otherwise_is_lost(
+    files: Files, key: str, value: str, loss: bool
+) -> None:
+    given = group(of=OLDER, annotations={f"{GANG}/{key}": value})
+    assert (files.result(given).exit_code == 1) == loss
+    assert any(f"{GANG}/{key}" in note for note in files.notes(given)) == loss
+
+
+def test_other_annotations_of_koordinator_stay_with_a_note(files: Files) -> None:
+    given = group(annotations={f"{GANG}/total-number": "6", "team": "a"})
+    kept = files.imported(given)["WorkloadGroup/batch"]["metadata"]["annotations"]
+    assert kept == {f"{GANG}/total-number": "6", "team": "a"}
+    assert any("only Koordinator reads it; it stays" in note for note in files.notes(given))
+
+
+def test_groups_of_one_name_in_both_api_groups_are_an_error(files: Files) -> None:
+    assert "a PodGroup of that name is in " in files.refusal(group(), group(of=OLDER))
+
+
+def test_an_unknown_version_is_an_error(files: Files) -> None:
+    given = group() | {"apiVersion": f"{PRESENT}/v1beta9"}
+    assert "of scheduler-plugins, v1alpha1 are known" in files.refusal(given)
+
+
+def test_other_kinds_of_the_api_group_have_no_counterpart(files: Files) -> None:
+    quota = group() | {"kind": "ElasticQuota"}
+    [lost] = files.losses(group(), member(), quota)
+    assert "ElasticQuota has no counterpart on its own" in lost
+
+
+# --- its members ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", [LABEL, OLDER_LABEL])
+def test_a_deployment_is_a_member_by_either_label(files: Files, label: str) -> None:
+    found = files.imported(group(), member(label))
+    assert list(found) == ["WorkloadGroup/batch", "Workload/web"]
+    workload = found["Workload/web"]
+    assert workload["metadata"]["labels"] == {OURS: "batch"}
+    spec = workload["spec"]
+    assert (spec["replicas"], spec["schedulerName"]) == (6, "stowage")
+    inner = spec["targetDeployment"]["spec"]["template"]
+    assert inner["metadata"]["labels"] == {"app": "web"}
+    assert "schedulerName" not in inner["spec"]
+    notes = files.notes(group(), member(label))
+    assert any(f"{label} is the label {OURS} of the Workload now" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "number"),
+    [
+        ("apps/v1", "StatefulSet", "replicas"),
+        ("apps/v1", "ReplicaSet", "replicas"),
+        ("batch/v1", "Job", "parallelism"),
+    ],
+)
+def test_other_kinds_that_run_pods_are_members(
+    files: Files, version: str, kind: str, number: str
+) -> None:
+    given = runs(version, kind, template=pod(labels={LABEL: "batch"}), **{number: 6})
+    found = files.imported(group(), given)["Workload/web"]
+    assert found["metadata"]["labels"] == {OURS: "batch"}
+    assert found["spec"]["template"]["kind"] == kind
+    left = found["spec"]["template"]["spec"].get(number, found["spec"].get("replicas"))
+    assert left == 6
+
+
+def test_a_clone_set_of_openkruise_is_a_member(files: Files) -> None:
+    given = clone_set(template=pod(labels={LABEL: "batch"}))
+    spec = files.imported(group(), given, lossy=True)["Workload/web"]["spec"]
+    assert spec["targetDeployment"]["kind"] == "Deployment"
+
+
+def test_the_label_on_the_object_alone_makes_it_a_member_too(files: Files) -> None:
+    given = deployment()
+    given["metadata"]["labels"] = {LABEL: "batch", "team": "a"}
+    found = files.imported(group(), given)["Workload/web"]
+    assert found["metadata"]["labels"] == {OURS: "batch"}
+    assert found["spec"]["targetDeployment"]["metadata"]["labels"] == {"team": "a"}
+    text = "scheduler-plugins reads this label from pods alone"
+    assert any(text in note for note in files.notes(group(), given))
+
+
+def test_labels_that_select_pods_stay(files: Files) -> None:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"selector": {LABEL: "batch"}},
+    }
+    by_service = files.imported(group(), member(), service)["Workload/web"]["spec"]
+    assert by_service["targetService"]["metadata"]["name"] == "web"
+    own = member()
+    own["spec"]["selector"] = {"matchLabels": {LABEL: "batch"}}
+    by_selector = files.imported(group(), own)["Workload/web"]["spec"]
+    for spec in (by_service, by_selector):
+        labels = spec["targetDeployment"]["spec"]["template"]["metadata"]["labels"]
+        assert labels[LABEL] == "batch"
+
+
+def test_two_groups_on_one_object_are_an_error(files: Files) -> None:
+    given = deployment(labels={LABEL: "batch", OLDER_LABEL: "other"})
+    assert "labels: name several PodGroups: batch, other" in files.refusal(group(), given)
+    same = deployment(labels={LABEL: "batch", OLDER_LABEL: "batch"})
+    assert "Workload/web" in files.imported(group(), same)
+
+
+def test_what_names_no_group_is_no_member(files: Files) -> None:
+    other = deployment(labels={LABEL: ""})
+    assert list(files.imported(group(), other)) == ["WorkloadGroup/batch"]
+    notes = files.notes(group(), other)
+    assert any("no policy, spread or group here names it" in note for note in notes)
+
+
+def test_a_group_of_another_namespace_is_another_one(files: Files) -> None:
+    other = member()
+    other["metadata"]["namespace"] = "elsewhere"
+    assert any("no PodGroup batch is among the files" in n for n in files.notes(group(), other))
+    assert not any("no PodGroup batch" in n for n in files.notes(group(), member()))
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "text"),
+    [
+        ("koord-scheduler", False, "koord-scheduler is spec.schedulerName: stowage"),
+        ("mine", True, "mine has to run on each member"),
+        ("default-scheduler", True, ""),
+    ],
+)
+def test_a_scheduler_that_reads_gangs_is_not_asked_any_more(
+    files: Files, name: str, kept: bool, text: str
+) -> None:
+    given = group(), member(schedulerName=name)
+    spec = files.imported(*given)["Workload/web"]["spec"]
+    inner = spec["targetDeployment"]["spec"]["template"]["spec"]
+    assert inner.get("schedulerName") == (name if kept else None)
+    assert spec["schedulerName"] == "stowage"
+    said = [note for note in files.notes(*given) if "template.spec.schedulerName" in note]
+    assert len(said) == bool(text)
+    assert not text or text in said[0]
+
+
+def test_the_priority_of_pods_is_not_that_of_the_queue(files: Files) -> None:
+    notes = files.notes(group(), member(priorityClassName="high"))
+    assert any("spec.priority of the Workload is for the queue of the hub" in n for n in notes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "text"),
+    [
+        ("Pod", "v1", "put what it runs into a Job or a Deployment"),
+        ("DaemonSet", "apps/v1", "put what it runs into a Job or a Deployment"),
+        ("CronJob", "batch/v1", "put what it runs into a Job or a Deployment"),
+        ("PyTorchJob", "kubeflow.org/v1", "put it into spec.template of a Workload"),
+    ],
+)
+def test_a_member_of_another_kind_is_lost(files: Files, kind: str, version: str, text: str) -> None:
+    named = {"metadata": {"labels": {LABEL: "batch"}}}
+    spec = {"jobTemplate": {"spec": {"template": named}}} if kind == "CronJob" else {}
+    spec |= {"template": named} if kind == "DaemonSet" else {}
+    own = {"labels": {LABEL: "batch"}} if not spec else {}
+    other = {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": "x", "namespace": "shop", **own},
+        "spec": spec,
+    }
+    [lost] = files.losses(group(), member(), other)
+    assert f"is of the PodGroup batch, and a {kind} cannot be imported" in lost
+    assert text in lost
+    assert list(files.imported(group(), member(), other, lossy=True)) == [
+        "WorkloadGroup/batch",
+        "Workload/web",
+    ]
+
+
+def test_what_another_object_of_the_files_makes_does_not_count_twice(files: Files) -> None:
+    """As `kubectl get all -o yaml` prints them."""
+    refs = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}]
+    replica_set = runs("apps/v1", "ReplicaSet", template=pod(labels={LABEL: "batch"}), replicas=6)
+    replica_set["metadata"] |= {"name": "web-5d4fbc8c7", "ownerReferences": refs}
+    of_it = [{**refs[0], "kind": "ReplicaSet", "name": "web-5d4fbc8c7"}]
+    single = {"apiVersion": "v1", "kind": "Pod", "spec": {}}
+    single["metadata"] = {
+        "name": "web-1", "namespace": "shop", "labels": {LABEL: "batch"}, "ownerReferences": of_it,
+    }  # fmt: skip
+    given = group(), member(), replica_set, single
+    assert list(files.imported(*given)) == ["WorkloadGroup/batch", "Workload/web"]
+    told = [note for note in files.notes(*given) if "makes it, and is among the files" in note]
+    assert len(told) == 2
+    alone = files.result(group(), replica_set, lossy=True)
+    assert "kind: ReplicaSet" in alone.stdout
+
+
+def test_a_gang_may_have_a_policy_and_a_spread_as_well(files: Files) -> None:
+    both = bound()
+    both["spec"]["template"]["metadata"]["labels"][LABEL] = "batch"
+    found = files.imported(group(), policy(), both)["Workload/web"]
+    assert found["metadata"]["labels"] == {
+        "stowage.dev/workload-policy": "two-to-three",
+        OURS: "batch",
+    }
+    spread_out = files.imported(group(), spread(subset("a")), member())
+    assert "WorkloadSpread/web-spread" in spread_out
+    assert spread_out["Workload/web"]["metadata"]["labels"] == {OURS: "batch"}
+
+
+def test_two_workloads_of_one_name_are_an_error(files: Files) -> None:
+    job = runs("batch/v1", "Job", template=pod(labels={LABEL: "batch"}), parallelism=2)
+    refused = files.refusal(group(), member(), job)
+    assert "as Workload web it is refused: the name is that of the Deployment in " in refused
+
+
+def test_the_example_is_kept_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    result = run("import", "-f", "examples/import/schedulerplugins.yaml")
+    assert result.exit_code == 0
+    gang, *members = yaml.safe_load_all(result.stdout)
+    assert gang["kind"] == "WorkloadGroup"
+    assert [each["metadata"]["labels"] for each in members] == [{OURS: "training"}] * 2
