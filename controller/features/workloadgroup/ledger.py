@@ -14,7 +14,9 @@ from typing import Final
 
 from controller.features.workloadgroup.compiled import Group
 from controller.framework.ledger import Placed
+from controller.model.load import Load
 from controller.model.unit import Unit
+from crds.groups.workloadgroup import GroupPhase
 from machinery.types.metadata import Key
 
 
@@ -60,6 +62,30 @@ class _Roll:
                 del self.clusters[cluster]
 
 
+class Taken:
+    """What members of groups take on each cluster, by load; of groups that have ended, nothing.
+
+    `version` is another one after each change.
+    """
+
+    def __init__(self) -> None:
+        self.by_cluster: dict[str, dict[Load, int]] = {}
+        self.version = 0
+
+    def count(self, member: Member, sign: int) -> None:
+        """Take a member's units in, or out."""
+        self.version += 1
+        load = member.unit.load
+        for cluster, units in member.placements.items():
+            there = self.by_cluster.setdefault(cluster, {})
+            there[load] = there.get(load, 0) + sign * units
+            if not there[load]:
+                del there[load]
+            if not there:
+                del self.by_cluster[cluster]
+
+
+_ENDED: Final = frozenset({GroupPhase.FINISHED.value, GroupPhase.FAILED.value})
 _NOBODY: Final = _Roll()
 _NONE: Final[Mapping[Key, Member]] = MappingProxyType({})
 
@@ -72,14 +98,26 @@ class Groups:
         self._rolls: dict[Key, _Roll] = {}
         self._of: dict[Key, Key] = {}
         self._versions = 0
+        self._ended: set[Key] = set()
+        self.taken = Taken()
 
     def put_group(self, group: Group) -> None:
         """Take a group, new or changed."""
         self._groups[group.key] = group
+        self._end(group.key, ended=group.phase in _ENDED)
 
     def drop_group(self, key: Key) -> None:
         """Forget a group; one that is unknown is no fault. Its members stay members."""
         self._groups.pop(key, None)
+        self._end(key, ended=False)
+
+    def _end(self, key: Key, *, ended: bool) -> None:
+        """Members of one that has ended take no room any more."""
+        if ended == (key in self._ended):
+            return
+        for member in self.members(key).values():
+            self.taken.count(member, -1 if ended else 1)
+        (self._ended.add if ended else self._ended.discard)(key)
 
     def get(self, key: Key) -> Group | None:
         """The group of that namespace and name."""
@@ -98,7 +136,7 @@ class Groups:
         member = Member(unit, {name: n for name, n in placements.items() if n > 0})
         roll = self._rolls.setdefault(group, _Roll())
         roll.members[unit.key] = member
-        roll.count(member, 1)
+        self._count(group, roll, member, 1)
         self._of[unit.key] = group
         if before is None or _asks(before.unit) != _asks(unit):
             self._changed(roll)
@@ -161,13 +199,18 @@ class Groups:
             return None
         roll = self._rolls[group]
         before = roll.members[key] if group == for_ else roll.members.pop(key)
-        roll.count(before, -1)
+        self._count(group, roll, before, -1)
         if group == for_:
             return before
         self._changed(roll)
         if not roll.members:
             del self._rolls[group]
         return None
+
+    def _count(self, key: Key, roll: _Roll, member: Member, sign: int) -> None:
+        roll.count(member, sign)
+        if key not in self._ended:
+            self.taken.count(member, sign)
 
     def _changed(self, roll: _Roll) -> None:
         self._versions += 1
@@ -181,6 +224,7 @@ class _Overlay(Groups):
         super().__init__()
         self._base = base
         self._groups = base._groups  # noqa: SLF001 - its own kind
+        self.taken = base.taken  # what others take is looked at between passes alone
         self._placed = dict(placed)
         self._made: dict[Key, _Roll] = {}
 

@@ -9,19 +9,23 @@ classes the last ones count as if they fitted everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
+from controller.cache.columns import ABSENT, Ints, Mask
 from controller.cache.inflight import NO_FLIGHTS
 from controller.cache.nodegroups import UNLIMITED
 from controller.cache.placements import Index
+from controller.cache.saturating import CEILING, plus, sums, times
 from controller.cache.snapshot import Fleet
+from controller.features.workloadgroup.compiled import Group
 from controller.framework.interface import CycleState
 from controller.framework.room import room
+from controller.model.load import Load
+from controller.model.objects import Toleration
 from controller.model.unit import Unit
 from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster
 from controller.plugins.clusterstate import (
@@ -91,54 +95,159 @@ class Reach:
     wanted: Ints
 
     @staticmethod
-    def of(units: Sequence[Unit], fleet: Fleet, kept: Mask | None = None) -> Reach:
-        """Of these members; none on the clusters that are `kept`, shape (n,)."""
-        fleet = replace(fleet, holds=NO_FLIGHTS, merged={})
+    def of(
+        units: Sequence[Unit],
+        fleet: Fleet,
+        kept: Mask | None = None,
+        given: Mapping[str, Ints] | None = None,
+    ) -> Reach:
+        """Of these members.
+
+        Args:
+            units: the members.
+            fleet: the clusters.
+            kept: clusters where none of them may go, shape (n,).
+            given: amounts that others would give back, by resource, shape (n,) each; on which nodes
+                of a cluster is not known, so that what fits there is told too high.
+        """
         found = classes(units)
-        able = [_able(each, fleet, kept) for each in found[:MOST_CLASSES]]
-        able += [_open(fleet, kept)] * max(len(found) - MOST_CLASSES, 0)
-        wanted = [_wanted(each, fleet) for each in found]
-        return Reach(able, _any_units(found, fleet, kept), np.array(wanted, dtype=np.int64))
+        room = _Room(replace(fleet, holds=NO_FLIGHTS, merged={}), kept, given)
+        able = [room.able(each) for each in found[:MOST_CLASSES]]
+        able += [room.open()] * max(len(found) - MOST_CLASSES, 0)
+        somewhere = np.any([np.zeros(len(fleet), dtype=np.int64), *able], axis=0)
+        wanted = np.array([_wanted(each, fleet) for each in found], dtype=np.int64)
+        return Reach(able, np.where(somewhere, room.any_units(found), 0), wanted)
 
     def places(self) -> int:
         """Units of the gang that may fit over all clusters, at most."""
-        each = (min(int(able.sum()), want) for able, want in self._pairs())
-        return min(sum(each), int(self.any_units.sum()))
+        return int(self.places_in(np.zeros(len(self.any_units), dtype=np.int64), 1)[0])
 
-    def _pairs(self) -> Iterator[tuple[Ints, int]]:
-        return zip(self.able, self.wanted.tolist(), strict=True)
+    def places_in(self, domain: Ints, domains: int) -> Ints:
+        """Units of the gang that may fit in each domain, at most; `domain` of each cluster."""
+        total = np.zeros(domains, dtype=np.int64)
+        for able, wanted in zip(self.able, self.wanted.tolist(), strict=True):
+            total += np.minimum(sums(domain, able, domains), wanted)
+        return np.minimum(total, sums(domain, self.any_units, domains))
 
 
 def _wanted(each: Class, fleet: Fleet) -> int:
     return each.wanted * len(fleet) if each.unit.everywhere else each.wanted
 
 
-def _open(fleet: Fleet, kept: Mask | None) -> Ints:
-    free: Ints = np.full(len(fleet), UNLIMITED, dtype=np.int64)
-    return free if kept is None else np.where(kept, 0, free)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A gang that is not placed: its members, and how many units its quorum lacks."""
+
+    group: Group
+    units: Sequence[Unit]
+    fleet: Fleet
+    need: int
+
+    def fitting(self, given: Mapping[str, Ints]) -> Mask:
+        """The clusters that could take the quorum if these amounts were given back, shape (n,).
+
+        None where it would not fit even so.
+        """
+        fleet, none = self.fleet, np.zeros(len(self.fleet), dtype=np.bool_)
+        if not len(fleet) or not self._amounts_fit(given):
+            return none
+        reach = Reach.of(self.units, fleet, given=given)
+        domain, outside = self._domains()
+        size = int(domain.max()) + 1
+        enough = (reach.places_in(domain, size) >= self.need)[domain] & ~outside
+        mask: Mask = enough & np.any([none, *reach.able], axis=0)
+        return mask
+
+    def _amounts_fit(self, given: Mapping[str, Ints]) -> bool:
+        """Whether there are spec.minResources in all."""
+        fleet, all_ = self.fleet, np.zeros(len(self.fleet), dtype=np.int64)
+        if fleet.virtual.any():
+            return True
+        groups, none = fleet.groups, np.zeros(len(fleet), dtype=np.int64)
+        for resource, amount in self.group.min_resources.items():
+            free = sums(groups.cluster, times(groups.room(resource), groups.count), len(fleet))
+            left = np.maximum(free - fleet.coming(resource), 0)
+            if int(sums(all_, plus(left, given.get(resource, none)), 1)[0]) < amount:
+                return False
+        return True
+
+    def _domains(self) -> tuple[Ints, Mask]:
+        """A number for the domain of each cluster, and which are in none."""
+        group, fleet = self.group, self.fleet
+        if not (group.topology_key and group.topology_required):
+            return np.zeros(len(fleet), dtype=np.int64), np.zeros(len(fleet), dtype=np.bool_)
+        codes = fleet.column(group.topology_key).codes.astype(np.int64)
+        return codes, codes == ABSENT
 
 
-def _able(each: Class, fleet: Fleet, kept: Mask | None) -> Ints:
-    """The units of a class that fit on each cluster: whole Workloads only, where they are whole."""
-    unit = each.unit
-    fits = np.minimum(room(unit, fleet), UNLIMITED)
-    if unit.everywhere:
-        fits = np.where(fits >= unit.replicas, unit.replicas * each.members, 0)
-    elif unit.whole and not unit.present:
-        fits = fits // max(unit.replicas, 1) * unit.replicas
-    fits = np.where(usable(unit, fleet), fits, 0)
-    return fits if kept is None else np.where(kept, 0, fits)
+def amounts(taken: Mapping[str, Mapping[Load, int]], fleet: Fleet) -> dict[str, Ints]:
+    """What units take, told by cluster and load, by resource, shape (n,) each."""
+    found: dict[str, Ints] = {}
+    for name, loads in taken.items():
+        row = fleet.row.get(name)
+        for load, units in loads.items() if row is not None else ():
+            for resource, amount in load.request:
+                column = found.setdefault(resource, np.zeros(len(fleet), dtype=np.int64))
+                column[row] = min(int(column[row]) + amount * units, CEILING)
+    return found
 
 
-def _any_units(found: Sequence[Class], fleet: Fleet, kept: Mask | None) -> Ints:
-    """How often the least that any unit asks for fits on each cluster."""
-    counted = [each.unit for each in found if each.unit.counted and each.wanted]
-    least = _least([unit.request for unit in counted])
-    if len(counted) < sum(1 for each in found if each.wanted) or not least:
-        return _open(fleet, kept)
-    tolerations = {t: None for unit in counted for t in unit.pod_tolerations}
-    fits = fleet.fitting(least, node_selector={}, tolerations=tuple(tolerations))
-    return fits if kept is None else np.where(kept, 0, fits)
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """What is free, and what would be if somebody gave back what is `given`."""
+
+    fleet: Fleet
+    kept: Mask | None
+    given: Mapping[str, Ints] | None
+
+    def open(self) -> Ints:
+        """As much as one can ask for."""
+        return self._kept_out(np.full(len(self.fleet), UNLIMITED, dtype=np.int64))
+
+    def able(self, each: Class) -> Ints:
+        """The units of a class that fit; whole Workloads only, where they are whole."""
+        unit, fits = each.unit, room(each.unit, self.fleet)
+        if self.given is not None and unit.counted:
+            more = self._freed(unit.request, unit.node_selector, unit.pod_tolerations, self.given)
+            fits = np.maximum(fits, more)
+        if unit.everywhere:
+            fits = np.where(fits >= unit.replicas, unit.replicas * each.members, 0)
+        elif unit.whole and not unit.present:
+            fits = fits // max(unit.replicas, 1) * unit.replicas
+        return self._kept_out(np.where(usable(unit, self.fleet), fits, 0))
+
+    def any_units(self, found: Sequence[Class]) -> Ints:
+        """How often the least that any unit asks for fits."""
+        wanting = [each.unit for each in found if each.wanted]
+        least = _least([unit.request for unit in wanting])
+        if not least or not all(unit.counted for unit in wanting):
+            return self.open()
+        tolerations = tuple({t: None for unit in wanting for t in unit.pod_tolerations})
+        fits = self.fleet.fitting(least, node_selector={}, tolerations=tolerations)
+        if self.given is not None:
+            fits = np.maximum(fits, self._freed(least, {}, tolerations, self.given))
+        return self._kept_out(fits)
+
+    def _kept_out(self, fits: Ints) -> Ints:
+        return fits if self.kept is None else np.where(self.kept, 0, fits)
+
+    def _freed(
+        self,
+        request: Mapping[str, int],
+        node_selector: Mapping[str, str],
+        tolerations: Sequence[Toleration],
+        given: Mapping[str, Ints],
+    ) -> Ints:
+        """The units that fit in what is free on all nodes together, and in what is given."""
+        groups, size = self.fleet.groups, len(self.fleet)
+        fits, none = np.full(size, UNLIMITED, dtype=np.int64), np.zeros(size, dtype=np.int64)
+        lets_in = groups.open_to(node_selector, tolerations)
+        for resource, amount in request.items():
+            free = np.where(lets_in, times(groups.room(resource), groups.count), 0)
+            left = np.maximum(sums(groups.cluster, free, size) - self.fleet.coming(resource), 0)
+            fits = np.minimum(fits, plus(left, given.get(resource, none)) // amount)
+        fits[self.fleet.virtual] = UNLIMITED
+        return fits
 
 
 def _least(requests: Sequence[Mapping[str, int]]) -> dict[str, int]:

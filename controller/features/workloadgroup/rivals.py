@@ -1,0 +1,156 @@
+"""Gangs that hold room against each other: the later one in the queue's order gives way at once.
+
+A gang that misses but a little holds what it found (`judge` says WAIT). Two of them may each hold
+what the other lacks, and an earlier one may be refused for room that a later one merely holds. So
+
+- nobody begins to hold room where an earlier one that holds may still find what it lacks;
+- whoever finds no quorum asks the later holders back, the latest first, and no more of them than
+  it needs by columns; none at all, where all of them together would not help it;
+- who gave way for another one holds nothing until that one was decided again. If it found no
+  quorum even so, it is not asked for on its behalf again while it holds: they would ask and answer
+  for ever.
+
+Holds on clusters that the other one cannot use stay. The room itself is given back by whoever keeps
+those that wait; here stands who holds what, for one term of leadership.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from controller.cache.columns import Mask
+from controller.cache.snapshot import Fleet
+from controller.features.workloadgroup.compiled import named
+from controller.features.workloadgroup.reach import Waiting, amounts
+from controller.framework.gathering import Tried
+from controller.model.load import Load
+from machinery.types.metadata import Key
+
+_MOST_ASKED: Final = 16
+"""Holders that are asked for one by one; of more all are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A gang that holds room: its place in the queue's order, what it holds, where it lacks more.
+
+    `taken` is told by cluster and load, `wanted` are the clusters where its other units could be.
+    """
+
+    key: Key
+    order: tuple[Any, ...]
+    taken: Mapping[str, Mapping[Load, int]]
+    wanted: frozenset[str]
+
+    @staticmethod
+    def of(key: Key, order: tuple[Any, ...], tried: Sequence[Tried], fleet: Fleet) -> Hold:
+        """What an attempt would hold."""
+        taken: dict[str, dict[Load, int]] = {}
+        for each in tried:
+            for cluster, units in each.placements.items():
+                more = units - each.unit.present.get(cluster, 0)
+                if more > 0:
+                    there = taken.setdefault(cluster, {})
+                    there[each.unit.load] = there.get(each.unit.load, 0) + more
+        lacking = [each.feasible | each.crowded for each in tried if each.assigned < each.desired]
+        wanted: Mask = np.any([np.zeros(len(fleet), dtype=np.bool_), *lacking], axis=0)
+        names = frozenset(fleet.names[row] for row in np.flatnonzero(wanted).tolist())
+        return Hold(key, order, taken, names)
+
+
+class Rivals:
+    """Who holds what, who lacks something where, and who gave way for whom."""
+
+    def __init__(self) -> None:
+        self._holds: dict[Key, Hold] = {}
+        self._wanted: dict[str, set[Key]] = {}
+        self._gave: dict[Key, Key] = {}
+        self._vain: dict[Key, set[Key]] = {}
+
+    def hold(self, hold: Hold) -> None:
+        """It holds this from now on, and nothing else."""
+        self.release(hold.key)
+        self._holds[hold.key] = hold
+        for cluster in hold.wanted:
+            self._wanted.setdefault(cluster, set()).add(hold.key)
+
+    def release(self, key: Key) -> Key | None:
+        """It holds nothing any more; for whom it gave way, where it did."""
+        hold = self._holds.pop(key, None)
+        if hold is None:
+            return None
+        for cluster in hold.wanted:
+            self._wanted[cluster].discard(key)
+            if not self._wanted[cluster]:
+                del self._wanted[cluster]
+        return self._gave.get(key)
+
+    def for_whom(self, hold: Hold) -> Key | None:
+        """For whom a gang that would hold this gives way; None where it may."""
+        if (earlier := self._gave.get(hold.key)) is not None:
+            return earlier
+        there = {key for cluster in hold.taken for key in self._wanted.get(cluster, ())}
+        first = [
+            self._holds[key] for key in there - {hold.key} if self._holds[key].order < hold.order
+        ]
+        return min(first, key=lambda each: each.order).key if first else None
+
+    def ask(self, waiting: Waiting, order: tuple[Any, ...]) -> list[Key]:
+        """Who is to give way for a gang without a quorum, the latest first."""
+        asked = self._later(waiting.group.key, order)
+        if not asked:
+            return []
+        mask = waiting.fitting(amounts(_together(asked), waiting.fleet))
+        useful = {waiting.fleet.names[row] for row in np.flatnonzero(mask).tolist()}
+        asked = [hold for hold in asked if not useful.isdisjoint(hold.taken)]
+        for number in range(1, min(len(asked), _MOST_ASKED)):
+            given = amounts(_together(asked[:number]), waiting.fleet)
+            if waiting.fitting(given).any():
+                asked = asked[:number]
+                break
+        for hold in asked:
+            self._gave[hold.key] = waiting.group.key
+        return [hold.key for hold in asked]
+
+    def decided(self, key: Key, *, placed: bool) -> list[Key]:
+        """A gang was decided again, or is gone; those who gave way for it and are free to hold."""
+        free = [k for k, other in self._gave.items() if other == key and k not in self._holds]
+        for each in free:
+            del self._gave[each]
+            if not placed:
+                self._vain.setdefault(key, set()).add(each)
+        if placed:
+            self.forget(key)
+        return free
+
+    def forget(self, key: Key) -> None:
+        """It is placed, changed or gone: whom it asked, and who asked for it, counts no more."""
+        self._vain.pop(key, None)
+        for others in self._vain.values():
+            others.discard(key)
+        self._gave.pop(key, None)
+
+    def _later(self, key: Key, order: tuple[Any, ...]) -> list[Hold]:
+        vain = self._vain.get(key, ())
+        later = (h for h in self._holds.values() if h.order > order and h.key != key)
+        found = [h for h in later if h.key not in vain and h.key not in self._gave]
+        return sorted(found, key=lambda hold: hold.order, reverse=True)
+
+
+def words(key: Key) -> str:
+    """What one says that gives way."""
+    return f"gives way to {named(key)}"
+
+
+def _together(holds: Iterable[Hold]) -> Mapping[str, Mapping[Load, int]]:
+    found: dict[str, dict[Load, int]] = {}
+    for hold in holds:
+        for cluster, loads in hold.taken.items():
+            there = found.setdefault(cluster, {})
+            for load, units in loads.items():
+                there[load] = there.get(load, 0) + units
+    return found
