@@ -42,6 +42,8 @@ _TRIES = 3
 """How often they are decided anew because the world has changed meanwhile."""
 _ROUNDS = 2
 """Further turns of those that require others: each places who waited for the one before."""
+_STEP = 50
+"""Members that are looked at in one go, where that takes less than a pass."""
 
 
 def decide_gathered(
@@ -59,17 +61,16 @@ def decide_gathered(
         if found is None:
             return None
         plugin, gathering = found
-        busy = frozenset(
-            k for k in gathering.members if k not in begun | {unit.key} and others.busy(k)
-        )
+        mine = begun | {unit.key}
+        busy = frozenset(k for k in gathering.members if k not in mine and others.busy(k))
         if busy:
             return Batch([], busy)
         begun.update(gathering.members)
         others.begin(begun)
-        units = [*_units(view, unit, gathering, profiles, now, others)]
+        units = yield from _units(view, unit, gathering, profiles, now, others)
         work = _Work(fleet, view.index, profiles, now, plugin, gathering)
         tried = yield from work.tried(units)
-        batch = work.batch(units, tried)
+        batch = yield from work.batch(units, tried)
         if view.fleet() is fleet and view.index.version == version:
             return batch
         if not all(map(others.current, units)):
@@ -104,12 +105,16 @@ def _units(
     profiles: Mapping[str, Profile],
     now: datetime,
     others: Others,
-) -> Iterator[Unit]:
+) -> Steps[list[Unit]]:
     """The members that can be decided now. Raises PluginError."""
-    for key in gathering.members:
+    found: list[Unit] = []
+    for number, key in enumerate(gathering.members, start=1):
         known = unit if key == unit.key else view.unit(key) if others.partner(key) else None
         if known is not None and known.scheduler_name in profiles:
-            yield runtime.settled(profiles[known.scheduler_name], known, now, view.index)
+            found.append(runtime.settled(profiles[known.scheduler_name], known, now, view.index))
+        if number % _STEP == 0:
+            yield
+    return found
 
 
 def _still(view: View, work: _Work, units: Sequence[Unit], tried: _Judged) -> Steps[bool]:
@@ -160,7 +165,7 @@ class _Work:
         best: _Judged | None = None
         for attempt in self._attempts(units):
             decisions = yield from self.attempt(units, attempt)
-            told = [_told(decisions[unit.key]) for unit in units]
+            told = yield from _told_of(decisions[unit.key] for unit in units)
             judged = _Judged(attempt, decisions, told, self._verdict(told))
             if judged.verdict.outcome is Outcome.PLACE:
                 return judged
@@ -185,7 +190,7 @@ class _Work:
             yield from course.mutual(left)
         return course.decisions
 
-    def batch(self, units: Sequence[Unit], judged: _Judged | None) -> Batch:
+    def batch(self, units: Sequence[Unit], judged: _Judged | None) -> Steps[Batch]:
         """What is decided, and what the plugin is to be told of it."""
         verdict = self._refusal() if judged is None else judged.verdict
         found = {} if judged is None else judged.decisions
@@ -202,7 +207,11 @@ class _Work:
             return Batch(placed, conclusion=conclusion)
         status = runtime.named(self.plugin, verdict.status)
         out = frozenset(name for each in placed for name in each.kept_out_by())
-        told = [self._withheld(u, found.get(u.key), status, verdict.emptied, out) for u in units]
+        told: list[Decision] = []
+        for unit in units:
+            told.append(self._withheld(unit, found.get(unit.key), status, verdict.emptied, out))
+            if len(told) % _STEP == 0:
+                yield
         if verdict.outcome is Outcome.WAIT:
             waits = {self.plugin.name: status}
             return Batch(told, conclusion=conclusion, held=placed, waits=waits)
@@ -326,6 +335,16 @@ class _Course:
         if dict(there) != dict(unit.present):
             self.view.place(unit, there)
             self.fleet = self.fleet.assuming(unit.load, more(unit, there))
+
+
+def _told_of(decisions: Iterable[Decision]) -> Steps[list[Tried]]:
+    """The decisions as a plugin is told of them."""
+    found: list[Tried] = []
+    for decision in decisions:
+        found.append(_told(decision))
+        if len(found) % _STEP == 0:
+            yield
+    return found
 
 
 def _told(decision: Decision) -> Tried:

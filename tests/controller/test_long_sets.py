@@ -34,6 +34,7 @@ class View:
     def __init__(self, cpus: list[str], units: list[Unit]) -> None:
         self.builder, self.index = FleetBuilder(), Index()
         self.seekers, self.settled = Seekers(units), Seekers()
+        self.unit = {each.key: each for each in units}.get
         for number, cpu in enumerate(cpus):
             self.resize(f"m{number}", cpu)
         for each in units:
