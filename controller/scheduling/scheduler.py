@@ -38,6 +38,7 @@ from controller.scheduling.steps import Steps, in_slices
 from crds.workload import ScheduledReason
 from machinery import logs, metrics
 from machinery.clock import Clock
+from machinery.runtime.heap import Entry
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
@@ -176,12 +177,17 @@ class Scheduler:
         return None
 
     async def _decide(self, workload: Workload, objection: str) -> Batch:
-        """The decision, or those of all who have to be decided together."""
+        """The decision, or those of all who have to be decided together.
+
+        What the others were to be looked at for is answered with it; else it is left to them.
+        """
         started, begun = self._clock.monotonic(), set[Key]()
+        open_, answered = list[Entry[Key]](), frozenset[Key]()
 
         def begin(keys: Iterable[Key]) -> None:
             begun.update(keys)
             self._in_work.decide(begun)
+            open_.extend(self._queue.active.withdraw(begun))
 
         others = Others(
             partner=self._may_join,
@@ -191,9 +197,12 @@ class Scheduler:
             current=self._current,
         )
         try:
-            return await in_slices(self._batch(workload, objection, others))
+            batch = await in_slices(self._batch(workload, objection, others))
+            answered = frozenset(decision.unit.key for decision in batch.decisions)
+            return batch
         finally:
             DECISION_SECONDS.observe(self._clock.monotonic() - started)
+            self._queue.active.put_back(each for each in open_ if each.key not in answered)
             self._world.offer(self._in_work.end(begun))
 
     def _batch(self, workload: Workload, objection: str, others: Others) -> Steps[Batch]:

@@ -103,6 +103,15 @@ class Flows(Generic[K]):
         if before is None or flow.keys.first() is not before:
             self._place(flow)
 
+    def discard(self, key: K) -> Entry[K] | None:
+        """Take the entry of that key out, where it is ready."""
+        flow = self._flows.get(self._flow_of(key))
+        entry = flow.keys.discard(key) if flow else None
+        if flow is not None and entry is not None:
+            self._ready -= 1
+            self._place(flow)
+        return entry
+
     def take(self) -> Entry[K] | None:
         """Hand out the next key; None where nothing is ready, or no flow may have another seat."""
         while True:

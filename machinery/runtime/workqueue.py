@@ -21,7 +21,7 @@ import asyncio
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -126,6 +126,20 @@ class WorkQueue(Generic[K]):
         if failures:
             wait = delay(failures, base=self._base_delay, cap=self._max_delay, jitter=self._jitter)
         self.add_after(key, wait, priority=priority, rank=rank)
+
+    def withdraw(self, keys: Iterable[K]) -> list[Entry[K]]:
+        """Hand these out no more, but for what they are added for from now on: for `put_back`.
+
+        For who does in one go what several keys were added for. A key in work stays as it is.
+        """
+        found = (self._later.discard(key) or self._ready.discard(key) for key in keys)
+        return [entry for entry in found if entry is not None]
+
+    def put_back(self, entries: Iterable[Entry[K]]) -> None:
+        """What was withdrawn is not done: as if it had never been taken out."""
+        for entry in entries:
+            wait = entry.at - self._clock.monotonic()
+            self.add_after(entry.key, wait, priority=entry.priority, rank=entry.rank)
 
     def forget(self, key: K) -> None:
         """The failures of `key` are forgiven: its next back-off starts small again."""

@@ -10,6 +10,7 @@ import pytest
 
 from controller.features.reservation.compiled import compile_reservation, seconds_of
 from controller.features.reservation.inside import MOST_PLACES, MOST_USED
+from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.owners import matches
 from controller.features.reservation.split import fitting, pieces, using_up
 from controller.model.objects import ReservedShare
@@ -564,3 +565,42 @@ def test_phase_and_cluster_are_written_with_the_placements():
     assert "phase" not in told("Available"), "whether its clusters are lost is told by who leads"
     assert PLACED.status(reservation(), {"conditions": [], "limits": []}) == {"conditions": []}
     assert len(told("", **{f"c{n}": 1 for n in range(2000)})["clusterName"]) == 4096
+
+
+@pytest.mark.parametrize("placed", [{"a": 2}, {"a": 1, "b": 1}, {"b": 2}])
+def test_an_overlay_that_grows_says_what_one_that_is_made_anew_says(
+    placed: dict[str, int],
+) -> None:
+    hall = Hall("a", "b")
+    hall.reserve(reservation(replicas=3, placed={"a": 2, "b": 1}, **everybody()))
+    units = [hall.store(owner(f"w{n}")) for n in range(3)]
+    grown, late = hall.world.index.overlay({}), hall.world.index.overlay({})
+    for unit in units:
+        grown.ledger(Reservations)
+        for each in (grown, late):
+            each.place(unit, placed)
+    mine, others = grown.ledger(Reservations), late.ledger(Reservations)
+    for cluster in ("a", "b"):
+        assert mine.taken(PEAK, cluster) == others.taken(PEAK, cluster)
+    assert mine.users(PEAK) == others.users(PEAK) != []
+    assert hall.books.users(PEAK) == []
+
+
+def test_an_overlay_takes_each_workload_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a pass on four thousand of them, each of whom asks the books, would never end."""
+    hall, count = Hall("a"), 0
+    hall.reserve(reservation(placed={"a": 1}, **everybody()))
+    units = [hall.store(owner(f"w{n}")) for n in range(100)]
+    put = Reservations._put_inside
+
+    def counted(*about: Any) -> Any:
+        nonlocal count
+        count += 1
+        return put(*about)
+
+    monkeypatch.setattr(Reservations, "_put_inside", counted)
+    overlay = hall.world.index.overlay({})
+    for unit in units:
+        overlay.place(unit, {"a": 1})
+        overlay.ledger(Reservations)
+    assert count == len(units)

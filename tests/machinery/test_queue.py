@@ -62,6 +62,30 @@ async def test_higher_priority_goes_first(queue):
     assert await drain(queue) == ["urgent", "early", "late", "idle"]
 
 
+async def test_what_is_withdrawn_is_handed_out_when_it_is_added_again(queue, clock):
+    queue.add("a")
+    queue.add("b")
+    queue.add_after("c", 5)
+    taken = queue.withdraw("ac")
+    assert [entry.key for entry in taken] == ["a", "c"]
+    queue.add("c")
+    await clock.advance(10)
+    assert await drain(queue) == ["b", "c"]
+
+
+async def test_what_is_put_back_comes_when_it_would_have_come(queue, clock):
+    queue.add("a", priority=3)
+    queue.add_after("b", 5, priority=2)
+    queue.add("c", priority=1)
+    queue.put_back(queue.withdraw("abcd"))
+    assert await drain(queue) == ["a", "c"]
+    await clock.advance(4)
+    assert await drain(queue) == []
+    await clock.advance(1)
+    queue.add("d")
+    assert await drain(queue) == ["b", "d"]
+
+
 async def test_added_twice_is_handed_out_once_with_the_higher_priority(queue):
     queue.add("a")
     queue.add("b", priority=1)

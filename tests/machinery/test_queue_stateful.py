@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from machinery.runtime.fair_queue import one_flow
+from machinery.runtime.heap import Entry
 from machinery.runtime.workqueue import WorkQueue
 from tests.examples import examples
 from tests.fakeclock import FakeClock
@@ -41,6 +42,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.in_work: set[str] = set()
         self.failures: dict[str, int] = {}
         self.getters: list[asyncio.Task[str]] = []
+        self.withdrawn: list[Entry[str]] = []
 
     def teardown(self):
         self.runner.close()
@@ -76,6 +78,23 @@ class QueueMachine(RuleBasedStateMachine):
     def forget(self, key):
         self.queue.forget(key)
         self.failures.pop(key, None)
+
+    @rule(some=st.sets(keys))
+    def withdraw(self, some):
+        self.in_loop(lambda: self.withdrawn.extend(self.queue.withdraw(some)))
+        now = self.clock.monotonic()
+        for key in some & self.wanted.keys():
+            if key not in self.in_work or self.wanted[key][0] > now:
+                del self.wanted[key]
+        self.run()
+
+    @rule()
+    def put_back(self):
+        entries, self.withdrawn = self.withdrawn, []
+        self.in_loop(lambda: self.queue.put_back(entries))
+        for entry in entries:
+            self.want(entry.key, max(entry.at - self.clock.monotonic(), 0), entry.priority)
+        self.run()
 
     @rule()
     def get(self):
