@@ -8,7 +8,7 @@ takes away in the opposite order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from machinery.api.resources import group_of
@@ -47,13 +47,23 @@ class Applied:
     whole: bool
 
 
+class Overtaken(Exception):
+    """The hub has decided otherwise meanwhile: the rest is not written."""
+
+
 async def apply(
-    writer: PieceWriter, session: Target, workload: Workload, pieces: Sequence[Piece]
+    writer: PieceWriter,
+    session: Target,
+    workload: Workload,
+    pieces: Sequence[Piece],
+    *,
+    stands: Callable[[Workload], bool],
 ) -> Applied:
     """Bring all pieces to the member, wave by wave; one that is refused stops no other.
 
-    The workload itself waits for what its pods need. Raises TransportError, once nothing of
-    the wave is under way any more.
+    The workload itself waits for what its pods need. `stands` is asked before each wave whether
+    it may be written still. Raises Overtaken, and TransportError, once nothing of the wave is
+    under way any more.
     """
     pieces, refusals = _once(pieces)
     backoffs: list[Backoff] = []
@@ -62,6 +72,8 @@ async def apply(
         if number == _MAIN and not needed:
             whole = False
             break
+        if not stands(workload):
+            raise Overtaken
         begun = (writer.write(session, workload, piece) for piece in wave)
         ended = await asyncio.gather(*begun, return_exceptions=True)
         refused = _refusals(ended)

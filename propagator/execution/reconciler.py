@@ -8,7 +8,8 @@ hub.
 
 What is taken away, and when: a share that left the placements goes when all present ones
 are ready, so that the last healthy copy stays until there is another; everything goes when the
-Workload is deleted or placed nowhere. Never on a view of the hub that is stale.
+Workload is deleted or placed nowhere. Of a Workload in a group nothing is written or taken away but
+as that group's gate says (`propagator.groups`). Never on a view of the hub that is stale.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from propagator.execution.inventory import Inventory, owned
 from propagator.execution.object_writer import PieceWriter
 from propagator.execution.shares import FIRST_PAUSE, LONGEST_PAUSE, Shares
 from propagator.execution.unanswered_writes import Doubts
+from propagator.groups.gates import Gates
+from propagator.groups.rule import Answer
 from propagator.hub.identity import HubIdentity
 from propagator.hub.secrets import HubSecrets
 from propagator.hub.workload_types import Workload
@@ -64,6 +67,7 @@ class WorkloadPlacements:
         self._hub = HubWorkloads(ground)
         self._secrets = HubSecrets(ground.hub, clock=ground.clock, changed=self._secret_changed)
         self._inventory = Inventory(ground)
+        self._gates = Gates(ground, workloads=self._hub, wake=self._gate_changed)
         self._idle = IdleKinds(ground, workloads=self._hub, inventory=self._inventory)
         identity = HubIdentity(ground.hub)
         doubts = Doubts(clock=ground.clock)
@@ -97,9 +101,10 @@ class WorkloadPlacements:
             doubts=doubts,
             pruner=pruner,
             gate=Gate(ground, judged=self._judged),
+            gates=self._gates,
             note=self._reporter.note,
         )
-        self._costs = CostWriter(ground, workloads=self._hub)
+        self._costs = CostWriter(ground, workloads=self._hub, gates=self._gates)
         self._pauses: Pauses[tuple[str, Key]] = Pauses(
             clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
@@ -119,6 +124,7 @@ class WorkloadPlacements:
             tasks.create_task(self._judged.run())
             tasks.create_task(self._wakes.run())
             tasks.create_task(self._reports.run())
+            tasks.create_task(self._gates.run())
             tasks.create_task(self._idle.run())
             tasks.create_task(self._costs.run())
             tasks.create_task(self._report())
@@ -160,6 +166,12 @@ class WorkloadPlacements:
             return None
         if workload.metadata.deleting or not workload.placements:
             return await self._shares.leave(session, workload)
+        verdict = self._gates.verdict(workload)
+        if verdict.answer is Answer.LEAVE:
+            return await self._shares.leave(session, workload, verdict)
+        if verdict.answer is Answer.HOLD:
+            self._shares.hold(session, workload, verdict)
+            return None
         if session.name in workload.placements:
             return await self._shares.push(session, workload)
         return await self._move_on(session, workload)
@@ -210,6 +222,13 @@ class WorkloadPlacements:
             return patched | (self._clusters_of(known) - set(known.placements))
         return patched
 
+    def _gate_changed(self, workload: Workload) -> None:
+        """Its group's gate says something else of it now."""
+        key = workload.metadata.key
+        concerned = self._clusters_of(workload) | self._inventory.holders(workload.uid)
+        self._wakes.add(key, [(name, key) for name in concerned])
+        self._costs.look_at(workload)
+
     def _clusters_of(self, workload: Workload) -> set[str]:
         return clusters_of(workload, self._fleet.names)
 
@@ -240,6 +259,7 @@ def _same_wish(old: Workload, new: Workload) -> bool:
         and old.metadata.generation == new.metadata.generation
         and old.metadata.deleting == new.metadata.deleting
         and old.placements == new.placements
+        and old.groups == new.groups
         and old.status.review == new.status.review
     )
 

@@ -17,7 +17,7 @@ from machinery.runtime.keyed_backoff import Pauses
 from machinery.types.metadata import Key
 from propagator.access.carried_objects import Gate
 from propagator.access.namespaces import Namespaces
-from propagator.execution.applier import apply
+from propagator.execution.applier import Overtaken, apply
 from propagator.execution.errors import (
     HubFault,
     Refused,
@@ -30,6 +30,8 @@ from propagator.execution.inventory import Inventory
 from propagator.execution.object_writer import PieceWriter
 from propagator.execution.render import PatchMisfit, Piece, render
 from propagator.execution.unanswered_writes import Doubts
+from propagator.groups.gates import Gates
+from propagator.groups.rule import Verdict
 from propagator.hub.identity import HubIdentity
 from propagator.hub.secrets import HubSecrets
 from propagator.hub.workload_types import HubSecret, Workload
@@ -69,6 +71,7 @@ class Shares:
         doubts: Doubts,
         pruner: Pruner,
         gate: Gate,
+        gates: Gates,
         note: Note,
     ) -> None:
         self._workloads = workloads
@@ -82,6 +85,7 @@ class Shares:
         self._pruner = pruner
         self._note = note
         self._gate = gate
+        self._gates = gates
         self._clock = ground.clock
         self._contended: dict[tuple[str, Key], float] = {}
         self._pauses: Pauses[tuple[str, str]] = Pauses(
@@ -102,6 +106,8 @@ class Shares:
             outcome = _fought(wish, told) if told else Outcome(wish)
             if again is None:
                 self._pauses.over(share)
+        except Overtaken:
+            return 0.0
         except Refused as refusal:
             again = self._pauses.hold(share, str(refusal))
             outcome = Outcome(wish, refusal.reason, str(refusal))
@@ -117,10 +123,18 @@ class Shares:
         self._end(session, workload, outcome)
         return again
 
-    async def leave(self, session: Target, workload: Workload) -> float | None:
+    def hold(self, session: Target, workload: Workload, verdict: Verdict) -> None:
+        """Leave everything there as it is; why is told of a share, where there is something new."""
+        if verdict.message and session.name in workload.placements:
+            self._end(session, workload, _kept(session, workload, verdict))
+
+    async def leave(
+        self, session: Target, workload: Workload, verdict: Verdict | None = None
+    ) -> float | None:
         """Remove everything of a Workload from one member; as `push` otherwise.
 
-        What is left is waited for. When nothing is, the member has acknowledged that.
+        What is left is waited for. When nothing is, the member has acknowledged that. `verdict` is
+        why it leaves a cluster that it is placed on.
         """
         wish, share = Wish.of(workload, session.name), (session.name, workload.uid)
         try:
@@ -134,7 +148,9 @@ class Shares:
         self._pauses.over(share)
         self._writer.ended(workload.uid, session.name)
         await self._acknowledge(session, workload)
-        self._end(session, workload, None)
+        placed = session.name in workload.placements
+        kept = _kept(session, workload, verdict) if verdict is not None and placed else None
+        self._end(session, workload, kept)
         return None
 
     def ended(self, uid: str) -> None:
@@ -220,7 +236,7 @@ class Shares:
     ) -> tuple[float | None, Sequence[str]]:
         """Seconds until the next look, or None; what to tell of objects that are fought over."""
         pieces = await self._rendered(session.name, workload)
-        applied = await apply(self._writer, session, workload, pieces)
+        applied = await apply(self._writer, session, workload, pieces, stands=self._gates.pushes)
         waits: list[float] = []
         refusals = [*applied.refusals]
         if applied.whole:
@@ -276,6 +292,11 @@ class Shares:
             return await self._secrets.get(key)
         except TransportError as fault:
             raise HubFault(f"Secret {'/'.join(key)} could not be read", fault) from fault
+
+
+def _kept(session: Target, workload: Workload, verdict: Verdict) -> Outcome:
+    """What is told of a share that its group keeps from the member."""
+    return Outcome(Wish.of(workload, session.name), verdict.reason, verdict.message)
 
 
 def _fought(wish: Wish, told: Sequence[str]) -> Outcome:

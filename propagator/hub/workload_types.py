@@ -17,8 +17,10 @@ import msgspec
 from msgspec import structs
 
 from crds.fields.template import well_formed
+from crds.groups.gate import decision_of
 from crds.names import ANNOTATION_KINDS, ANNOTATION_ORDINALS
 from machinery.types.metadata import Key, Object
+from propagator.groups.membership import groups_of
 from propagator.hub.overrides import Overrides, overrides_of
 
 MOST_KINDS = 256
@@ -183,6 +185,16 @@ class Workload(Object, frozen=True, dict=True):
     def clusters(self) -> set[str]:
         """The clusters that it is placed on, and those that it was said to be on."""
         return {*self.placements, *(share["name"] for share in self.status.clusters)}
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The WorkloadGroups that it names: none, one, or several by mistake."""
+        return groups_of(self.metadata.labels, self._main)
+
+    @cached_property
+    def decision(self) -> str:
+        """The name of its placements in the gate of its group."""
+        return decision_of(self.placements)
 
     @property
     def secrets(self) -> list[str]:

@@ -64,7 +64,7 @@ def propagated(
 
     None where the condition `before` stands: nothing is known that it does not say already.
     """
-    waits = bool(before) and any(share.waits for share in shares)
+    waits = bool(before) and any(share.waits or _was_held(share, before) for share in shares)
     trouble = _trouble(shares)
     if trouble is not None:
         reason, sentences = trouble
@@ -80,14 +80,22 @@ def propagated(
     return PropagatedReason.PROPAGATED, f"all objects are on {names}" if names else "nothing to do"
 
 
+def _was_held(share: Share, before: Mapping[str, Any]) -> bool:
+    """Whether its group kept it as it is when it was spoken of last, and that stands."""
+    return share.word is Word.STANDS and before["reason"] == PropagatedReason.WAITING_FOR_GROUP
+
+
 def _trouble(shares: Sequence[Share]) -> tuple[PropagatedReason, list[str]] | None:
     """The worst reason that is known, and each sentence about it."""
-    problems = [_problem(o) for share in shares if (o := share.outcome) and o.reason is not None]
-    problems = problems or [
+    known = [_problem(o) for share in shares if (o := share.outcome) and o.reason is not None]
+    held = [each for each in known if each[0] is PropagatedReason.WAITING_FOR_GROUP]
+    away = [
         (PropagatedReason.CLUSTER_UNREACHABLE, share.seen.trouble)
         for share in shares
         if share.word is Word.AWAY
     ]
+    # A group may wait for the very cluster that is away: that says more.
+    problems = [each for each in known if each not in held] or away or held
     if not problems:
         return None
     order = list(PropagatedReason)

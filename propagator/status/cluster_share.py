@@ -212,6 +212,8 @@ def _state(
     if readiness is None:
         begun = ShareState.CREATING if told in _BEGUN else ShareState.PENDING
         return begun, f"the propagator is connecting to {seen.name}"
+    if seen.main is not None and _held(seen):
+        return _standing(seen, readiness, before), ""
     if seen.outcome is not None and seen.outcome.reason is not None:
         lasting = seen.outcome.reason in LASTING
         return (ShareState.FAILED if lasting else ShareState.PENDING), seen.outcome.message
@@ -220,3 +222,16 @@ def _state(
     whole = word is not Word.ON_ITS_WAY and readiness.observed
     runs = whole and readiness.ready >= seen.wish.units
     return (ShareState.RUNNING if runs else ShareState.CREATING), ""
+
+
+def _held(seen: Seen) -> bool:
+    """Whether its group keeps the member as it is."""
+    outcome = seen.outcome
+    return outcome is not None and outcome.reason is PropagatedReason.WAITING_FOR_GROUP
+
+
+def _standing(seen: Seen, readiness: Readiness, before: Mapping[str, Any]) -> ShareState:
+    """How what was written earlier fares: it runs if that is what is asked for now."""
+    written = before.get("observedGeneration") == seen.wish.generation
+    runs = written and readiness.observed and readiness.ready >= seen.wish.units
+    return ShareState.RUNNING if runs else ShareState.CREATING

@@ -226,7 +226,11 @@ class Reporter:
 
 
 _BAD = (ShareState.FAILED.value, ShareState.UNREACHABLE.value)
-_BEGINNINGS = (PropagatedReason.PROPAGATING.value, PropagatedReason.NOT_REVIEWED.value)
+_BEGINNINGS = (
+    PropagatedReason.PROPAGATING.value,
+    PropagatedReason.NOT_REVIEWED.value,
+    PropagatedReason.WAITING_FOR_GROUP.value,
+)
 
 
 def _log_end(workload: Workload, members: Sequence[str]) -> None:

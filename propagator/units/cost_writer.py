@@ -32,6 +32,7 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.bounds import FOR_ONE_WORKLOAD
 from machinery.types.metadata import Key
 from propagator.execution.errors import says_no
+from propagator.groups.gates import Gates
 from propagator.hub.overrides import Costs
 from propagator.hub.workload_types import Workload
 from propagator.hub.workloads import UID_INDEX, HubWorkloads
@@ -76,11 +77,12 @@ class _Which(NamedTuple):
 class CostWriter:
     """See the module. Made for one term of leadership; it listens from then on, and `run` works."""
 
-    def __init__(self, ground: Ground, *, workloads: HubWorkloads) -> None:
+    def __init__(self, ground: Ground, *, workloads: HubWorkloads, gates: Gates) -> None:
         self._fleet = ground.fleet
         self._clock = ground.clock
         self._fresh = ground.fresh
         self._hub = workloads
+        self._gates = gates
         self._followed: WeakKeyDictionary[Link, FollowedPods] = WeakKeyDictionary()
         self._marks: dict[str, set[str]] = {}  # members that may have marked pods, by UID
         self._queues: dict[str, WorkQueue[Key]] = {}
@@ -102,6 +104,12 @@ class CostWriter:
                 member, queue = await self._begun.get()
                 tend = functools.partial(self._tend, member)
                 tasks.create_task(work(queue, tend, workers=1, log=LOG))
+
+    def look_at(self, workload: Workload) -> None:
+        """Its group's gate says something else of it now."""
+        marked = self._marks.get(workload.uid, set())
+        for member in {*workload.overrides.with_costs(), *marked}:
+            self._wake(member, workload)
 
     # --- who has to be looked at ------------------------------------------------------------------
 
@@ -193,6 +201,8 @@ class CostWriter:
             return None
         if not self._fresh():
             return STALE_SECONDS
+        if workload.groups and not self._gates.pushes(workload):
+            return None  # its costs are part of a decision that its group has not released
         costs = _wanted(workload, member)
         if costs is None or not (costs or pods.marked(workload.uid)):
             pods.leave(workload.uid)

@@ -41,7 +41,16 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
         return placed(m2=3)
 
     parts: dict[str, Any] = dict.fromkeys(
-        ("inventory", "identity", "namespaces", "gate", "workloads", "secrets", "finalizer"),
+        (
+            "inventory",
+            "identity",
+            "namespaces",
+            "gate",
+            "gates",
+            "workloads",
+            "secrets",
+            "finalizer",
+        ),
         SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare),
     )
     shares = Shares(

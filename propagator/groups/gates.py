@@ -1,0 +1,233 @@
+"""The gates of all gangs, as the hub has them: asked before each write, and telling who waits.
+
+Asked for a Workload (`verdict`), it answers by what is known at that moment, and remembers which
+answers were acted on. A group that changed, a Workload of it that is placed otherwise, and a
+cluster that came or went have the group reviewed: each of its Workloads whose answer is another one
+now is woken on all of its clusters. So an answer that stood for a moment only is corrected, too.
+
+The hub's view is as fresh as that of Workloads has to be: of a group that is not known yet, or was
+not heard of for long, nothing is concluded. A hub that does not serve the kind has no groups, and
+one that does not let us read them says so on the Workloads that name one. A Workload that names
+none costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from machinery import logs
+from machinery.api.resources import WORKLOAD_GROUPS
+from machinery.errors import NotFound
+from machinery.runtime.fair_queue import namespace_of
+from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.tasks import in_slices
+from machinery.types.metadata import Key
+from propagator.groups.rule import SILENT, Answer, Verdict, verdict_on
+from propagator.groups.starting import Contacts, Starting
+from propagator.groups.types import WorkloadGroup
+from propagator.hub.workload_types import Workload
+from propagator.hub.workloads import HubWorkloads
+from propagator.leadership import Ground
+
+LOG = logs.get(__name__)
+GROUP_INDEX = "group"
+"""The informer's index of Workloads by the groups that they name, `namespace/name`."""
+LOOK_SECONDS = 1.0
+"""Between two looks whether groups can be read, and whether a cluster takes too long to connect."""
+SLICE = 10
+"""Workloads of a review between two pauses: one may be placed on ten thousand clusters."""
+REVIEWED_PER_SECOND = 10_000
+"""Workloads: one of a group of thousands is told of by itself, and asks for all of them."""
+_REVIEWERS = 4
+
+
+class Gates:
+    """See the module. Made for one term; `wake` has a Workload looked at on all of its clusters."""
+
+    def __init__(
+        self, ground: Ground, *, workloads: HubWorkloads, wake: Callable[[Workload], None]
+    ) -> None:
+        self._clock = ground.clock
+        self._clusters = ground.clusters
+        self._workloads = workloads.informer
+        self._wake = wake
+        self._contacts = Contacts(ground)
+        self._given: dict[Key, set[Verdict]] = {}  # what was answered since the last review
+        self._starting: dict[Key, Starting] = {}
+        self._due: dict[Key, float] = {}
+        self._obstacle: str | None = ""
+        self._queue: WorkQueue[Key] = WorkQueue(
+            name="groups", clock=ground.clock, flow=namespace_of, seats=_REVIEWERS
+        )
+        self.informer: Informer[WorkloadGroup] = Informer(
+            ground.hub, WORKLOAD_GROUPS, WorkloadGroup, clock=ground.clock
+        )
+        self.informer.add_handler(self._group_changed)
+        self._workloads.add_index(GROUP_INDEX, lambda each: ["/".join(k) for k in _groups(each)])
+        self._workloads.add_handler(self._workload_changed)
+        ground.fleet.on_change(self._member_changed)
+
+    async def run(self) -> None:
+        """Follow the groups, and wake who waits for them, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.informer.run())
+            tasks.create_task(self._look())
+            tasks.create_task(self._work())
+
+    def verdict(self, workload: Workload) -> Verdict:
+        """What members are to do with a Workload that has placements, by what is known now."""
+        verdict = self._judge(workload)
+        if workload.groups:
+            self._given.setdefault(workload.metadata.key, set()).add(verdict)
+        return verdict
+
+    def pushes(self, workload: Workload) -> bool:
+        """Whether these placements may be written to members now."""
+        return self.verdict(workload).answer is Answer.PUSH
+
+    def _judge(self, workload: Workload) -> Verdict:
+        names = workload.groups
+        obstacle = self._unread() if names else None
+        if obstacle is not None:
+            return Verdict(Answer.HOLD, obstacle)
+        key = _groups(workload)[0] if len(names) == 1 else None
+        group = self.informer.get(key) if key is not None else None
+        verdict = verdict_on(workload, group)
+        if group is None or group.ran or verdict.answer is not Answer.PUSH:
+            return verdict
+        starting = self._starting.get(group.metadata.key)
+        if starting is None:  # who is placed where is put together first
+            self._mark(group.metadata.key)
+            return SILENT
+        return starting.verdict
+
+    def _unread(self) -> str | None:
+        """Why groups are not known, empty where that passes by itself; None while they are."""
+        fault = self.informer.last_error
+        if isinstance(fault, NotFound):
+            return "the hub serves no WorkloadGroups: run `stowage install` on it again"
+        if self.informer.trusted:
+            return None
+        return f"WorkloadGroups cannot be read: {fault}" if fault is not None else ""
+
+    # --- who has to be asked again ----------------------------------------------------------------
+
+    def _group_changed(self, old: WorkloadGroup | None, new: WorkloadGroup | None) -> None:
+        known = new or old
+        if known is None or (old is not None and new is not None and old.status == new.status):
+            return
+        key = known.metadata.key
+        starting = self._starting.get(key)
+        if starting and not (new and _starts(new) and starting.released == new.released):
+            del self._starting[key]
+        self._mark(key)
+
+    def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        known = new or old
+        if known is None or not (known.groups or (old is not None and old.groups)):
+            return
+        if new is None or (old is not None and old.uid != new.uid):
+            self._given.pop(known.metadata.key, None)
+        if old is not None and new is not None and _stand_alike(old, new):
+            return
+        for each in (old, new):
+            for key in _groups(each) if each is not None else ():
+                if self._starting.pop(key, None) is not None:
+                    self._mark(key)
+
+    def _member_changed(self, name: str, key: Key | None) -> None:
+        """A cluster came or went: told are the gangs that start there."""
+        if key is not None:
+            return
+        for group, starting in self._starting.items():
+            if name in starting.clusters:
+                self._take_note(starting, name)
+                self._conclude(group, starting)
+
+    def _mark(self, group: Key) -> None:
+        self._queue.add_after(group, self._due.get(group, 0.0) - self._clock.monotonic())
+
+    async def _look(self) -> None:
+        """What nobody tells: that groups can be read, or no longer, and that time passes."""
+        await self._clusters.wait_synced()
+        while True:
+            obstacle, before = self._unread(), self._obstacle
+            if obstacle != before:
+                self._obstacle = obstacle
+                self._mark_all()
+            for group, starting in self._starting.items():
+                if starting.missing:
+                    self._conclude(group, starting)
+            await self._clock.sleep(LOOK_SECONDS)
+
+    def _mark_all(self) -> None:
+        asked = (self._workloads.get(key) for key in self._given)
+        for key in {key for each in asked if each is not None for key in _groups(each)}:
+            self._mark(key)
+
+    # --- one group --------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        await self._clusters.wait_synced()
+        await work(self._queue, self._review, workers=_REVIEWERS, log=LOG)
+
+    async def _review(self, key: Key) -> None:
+        """Wake each Workload of a group that was answered otherwise than it would be now."""
+        group = self.informer.get(key)
+        if group is not None and _starts(group) and key not in self._starting:
+            await self._gather(group)
+        members = self._workloads.by_index(GROUP_INDEX, "/".join(key))
+        self._due[key] = self._clock.monotonic() + len(members) / REVIEWED_PER_SECOND
+        async for member in in_slices(members, size=SLICE):
+            workload = self._workloads.get(member.metadata.key)
+            if workload is not None and workload.placements:
+                self._correct(workload)
+        if group is None and not members:
+            self._due.pop(key, None)
+
+    def _correct(self, workload: Workload) -> None:
+        key, now = workload.metadata.key, self._judge(workload)
+        if self._given.get(key, {now}) != {now}:
+            self._given[key] = {now}
+            self._wake(workload)
+
+    async def _gather(self, group: WorkloadGroup) -> None:
+        """Know which clusters the released Workloads are placed on, and which are not connected."""
+        key, clusters = group.metadata.key, set[str]()
+        starting = Starting(group.released, clusters)
+        self._starting[key] = starting  # a change meanwhile takes it away, and marks the group
+        members = self._workloads.by_index(GROUP_INDEX, "/".join(key))
+        async for workload in in_slices(members, size=SLICE):
+            if workload.uid in group.released:
+                clusters.update(workload.placements)
+        async for name in in_slices(clusters):
+            self._take_note(starting, name)
+        starting.known = True
+        self._conclude(key, starting)
+
+    def _take_note(self, starting: Starting, name: str) -> None:
+        if self._contacts.connected(name):
+            starting.missing.discard(name)
+        else:
+            starting.missing.add(name)
+
+    def _conclude(self, group: Key, starting: Starting) -> None:
+        before, starting.verdict = starting.verdict, self._contacts.verdict(starting, group)
+        if starting.verdict != before:
+            self._mark(group)
+
+
+def _starts(group: WorkloadGroup) -> bool:
+    return group.open and not group.ran
+
+
+def _groups(workload: Workload) -> list[Key]:
+    return [(workload.metadata.namespace, name) for name in workload.groups]
+
+
+def _stand_alike(old: Workload, new: Workload) -> bool:
+    return (
+        old.uid == new.uid and old.groups == new.groups and dict(old.placements) == new.placements
+    )

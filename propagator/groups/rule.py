@@ -1,0 +1,90 @@
+"""What a gang's gate means for one of its Workloads: push, hold, or leave. Pure.
+
+Placements stand in many Workloads, and the group's status is the one place that says which of them
+may reach members: no unit of a gang is written anywhere before it says so, and what it does not say
+removes nothing. Who wrote the placements is of no importance.
+
+Until its quorum has run once a gang starts on all of its clusters or on none: while one of them is
+away nothing of it is pushed. Which cluster that is, is told as ClusterUnreachable, so that the
+controller takes all of it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from crds.names import LABEL_GROUP
+from crds.workload import PropagatedReason
+from machinery.types.metadata import Key
+from propagator.groups.types import WorkloadGroup
+from propagator.hub.workload_types import Workload
+
+
+class Answer(Enum):
+    """What members are to do with a Workload that has placements."""
+
+    PUSH = "push"
+    """As with every other Workload."""
+    HOLD = "hold"
+    """Nothing is written, and nothing is removed."""
+    LEAVE = "leave"
+    """Everything of it goes, from the clusters that it is placed on as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer, and what is told of it; no message where what was told before stands."""
+
+    answer: Answer
+    message: str = ""
+    reason: PropagatedReason = PropagatedReason.WAITING_FOR_GROUP
+
+
+PUSH = Verdict(Answer.PUSH)
+SILENT = Verdict(Answer.HOLD)
+"""Too little is known for a moment: whoever comes to know more asks again."""
+
+
+def verdict_on(workload: Workload, group: WorkloadGroup | None) -> Verdict:
+    """What the gate says of these placements; `group` is the one that the Workload names, if any.
+
+    Whether the gang's clusters can be reached is not asked here. A Workload that is in no group is
+    pushed.
+    """
+    names = workload.groups
+    if not names:
+        return PUSH
+    if len(names) > 1:
+        return _hold(
+            f"its labels name several WorkloadGroups ({', '.join(names)}), and it can be in one "
+            "only: remove the others"
+        )
+    label = label_of((workload.metadata.namespace, names[0]))
+    if group is None:
+        return _hold(f"{label} not found: create it, or remove the label {LABEL_GROUP}")
+    if group.closed:
+        return Verdict(
+            Answer.LEAVE, f"{label} took all of its units back from the clusters, to try again"
+        )
+    if not group.open:
+        return _hold(f"{label} has not released any of its units yet: it waits for its quorum")
+    return _released(workload, group, label)
+
+
+def label_of(group: Key) -> str:
+    """How messages name a group."""
+    return f"WorkloadGroup {'/'.join(group)}"
+
+
+def _released(workload: Workload, group: WorkloadGroup, label: str) -> Verdict:
+    decision = group.released.get(workload.uid)
+    if decision is None:
+        return _hold(f"{label} has not released this Workload yet")
+    if decision != workload.decision:
+        return _hold(f"{label} has released other placements, and not the present ones yet")
+    return PUSH
+
+
+def _hold(message: str) -> Verdict:
+    return Verdict(Answer.HOLD, message)

@@ -1,0 +1,89 @@
+"""A gang that starts: whether each of the clusters that it goes to can be reached, as far as known.
+
+Before its quorum has run once, a gang is pushed to all of its clusters or to none. So while one of
+them is away nothing is pushed, and that is told at once. One that is being connected is waited for
+in silence, as after each start of this process; but not for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from crds.workload import PropagatedReason
+from machinery.clock import Clock
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key
+from propagator.groups.rule import PUSH, SILENT, Answer, Verdict, label_of
+from propagator.hub.cluster_types import MemberCluster
+from propagator.leadership import Ground
+from propagator.members.health import Contact
+from propagator.members.registry import MemberFleet
+
+PATIENCE_SECONDS = 20.0
+"""For so long a cluster may be connecting until that is told as one that cannot be reached."""
+
+
+@dataclass(slots=True)
+class Starting:
+    """The clusters that a gang's released Workloads are placed on."""
+
+    released: Mapping[str, str]
+    clusters: Collection[str]
+    missing: set[str] = field(default_factory=set)
+    """Those of them that are not connected."""
+    known: bool = False
+    """Whether `clusters` are all of them, and `missing` too."""
+    verdict: Verdict = SILENT
+    """What the gang has to do; nothing until that is so."""
+
+
+class Contacts:
+    """How clusters can be reached, by the sessions of this process. One for a term."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._fleet: MemberFleet = ground.fleet
+        self._clusters: Informer[MemberCluster] = ground.clusters
+        self._clock: Clock = ground.clock
+        self._since: dict[str, float] = {}  # clusters that are connecting
+
+    def connected(self, name: str) -> bool:
+        """Whether that cluster answers now; one that does not is watched for how long."""
+        contact, _ = self._of(name)
+        if contact is Contact.CONNECTING:
+            self._since.setdefault(name, self._clock.monotonic())
+        else:
+            self._since.pop(name, None)
+        return contact is Contact.SERVING
+
+    def verdict(self, starting: Starting, group: Key) -> Verdict:
+        """What a gang has to do that may start, as far as its clusters are concerned."""
+        if not starting.known:
+            return SILENT
+        if not starting.missing:
+            return PUSH
+        trouble = next(filter(None, map(self._trouble, sorted(starting.missing))), "")
+        if not trouble:
+            return SILENT
+        return Verdict(
+            Answer.HOLD,
+            f"{label_of(group)} starts on all of its clusters or on none: {trouble}",
+            PropagatedReason.CLUSTER_UNREACHABLE,
+        )
+
+    def _trouble(self, name: str) -> str:
+        """Why a cluster cannot be reached; empty while it is not known yet that it cannot be."""
+        contact, trouble = self._of(name)
+        if contact is not Contact.CONNECTING:
+            return "" if contact is Contact.SERVING else trouble
+        since = self._since.get(name, self._clock.monotonic())
+        late = self._clock.monotonic() - since >= PATIENCE_SECONDS
+        return f"{name}: not connected after {PATIENCE_SECONDS:.0f} s" if late else ""
+
+    def _of(self, name: str) -> tuple[Contact, str]:
+        session = self._fleet.get(name)
+        if session is not None:
+            return session.contact, session.message
+        if self._clusters.synced and self._clusters.get(("", name)) is None:
+            return Contact.AWAY, f"{name}: there is no MemberCluster of this name"
+        return Contact.CONNECTING, ""

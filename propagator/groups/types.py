@@ -1,0 +1,56 @@
+"""WorkloadGroups as the propagator reads them: the gate, and nothing else of the object.
+
+What stands there was written by the controller, or by anybody who may write the status: a gate
+of another word is none, and of two entries for one Workload the last counts.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+
+from crds.groups.gate import GateState
+from machinery.types.metadata import Object
+
+
+class Released(msgspec.Struct, frozen=True, gc=False):
+    """A Workload that may stand on members, at one decision."""
+
+    name: str = ""
+    uid: str = ""
+    decision: str = ""
+
+
+class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What the controller has decided about the whole of it."""
+
+    gate: str | None = None
+    released: list[Released] = []
+    quorum_time: str | None = None
+
+
+class WorkloadGroup(Object, frozen=True, dict=True):
+    """Workloads that start together or not at all."""
+
+    status: GroupStatus = GroupStatus()
+
+    @property
+    def open(self) -> bool:
+        """Whether what is released may go to members."""
+        return self.status.gate == GateState.OPEN
+
+    @property
+    def closed(self) -> bool:
+        """Whether everything of it has to leave them."""
+        return self.status.gate == GateState.CLOSED
+
+    @property
+    def ran(self) -> bool:
+        """Whether its quorum has run once: from then on each Workload goes its own way."""
+        return self.status.quorum_time is not None
+
+    @cached_property
+    def released(self) -> dict[str, str]:
+        """The released decisions, by the Workloads' UIDs. Made once: there may be thousands."""
+        return {each.uid: each.decision for each in self.status.released}

@@ -1,0 +1,213 @@
+"""What a gang's gate means for one Workload: pure, with each case of the rule once."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from crds.groups.gate import decision_of
+from crds.names import GROUP_ALIASES, LABEL_GROUP
+from crds.workload import PropagatedReason
+from propagator.groups.rule import PUSH, SILENT, Answer, verdict_on
+from propagator.groups.starting import PATIENCE_SECONDS, Contacts, Starting
+from propagator.groups.types import WorkloadGroup
+from propagator.hub.workload_types import Workload, workload_of
+from propagator.leadership import Ground
+from propagator.members.health import Contact
+from tests.fakeclock import FakeClock
+
+PLACED = {"m1": 2, "m2": 1}
+DECISION = decision_of(PLACED)
+QUORUM = "2026-01-02T03:04:05Z"
+Labels = dict[str, str]
+
+
+def gang_member(
+    labels: Labels | None = None,
+    *,
+    template: dict[str, Any] | None = None,
+    placed: dict[str, int] = PLACED,
+    uid: str = "u1",
+) -> Workload:
+    placements = [{"cluster": name, "replicas": units} for name, units in placed.items()]
+    return workload_of(
+        {
+            "metadata": {"namespace": "shop", "name": "w", "uid": uid, "labels": labels or {}},
+            "spec": {"template": template or {"apiVersion": "apps/v1", "kind": "Deployment"}},
+            "status": {"placements": placements},
+        }
+    )
+
+
+def group(**status: Any) -> WorkloadGroup:
+    metadata = {"namespace": "shop", "name": "batch", "uid": "g1"}
+    return msgspec.convert({"metadata": metadata, "status": status}, WorkloadGroup)
+
+
+def released(decision: str = DECISION, uid: str = "u1") -> list[dict[str, str]]:
+    return [{"name": "w", "uid": uid, "decision": decision}]
+
+
+@pytest.mark.proves("G10", "G18", "G24")
+@pytest.mark.parametrize(
+    ("stored", "answer", "words"),
+    [
+        (None, Answer.HOLD, "not found"),
+        (group(), Answer.HOLD, "waits for its quorum"),
+        (group(gate="Ajar", released=released()), Answer.HOLD, "waits for its quorum"),
+        (group(quorumTime=QUORUM, released=released()), Answer.HOLD, "waits for its quorum"),
+        (group(gate="Open"), Answer.HOLD, "not released this Workload"),
+        (group(gate="Open", released=released(uid="u0")), Answer.HOLD, "not released this"),
+        (group(gate="Open", released=released("0" * 16)), Answer.HOLD, "other placements"),
+        (group(gate="Open", released=released()), Answer.PUSH, ""),
+        (group(gate="Open", quorumTime=QUORUM, released=released()), Answer.PUSH, ""),
+        (group(gate="Open", quorumTime=QUORUM), Answer.HOLD, "not released this Workload"),
+        (group(gate="Closed"), Answer.LEAVE, "took all of its units back"),
+        (group(gate="Closed", released=released()), Answer.LEAVE, "took all of its units back"),
+    ],
+)
+def test_only_what_an_open_gate_names_is_pushed(
+    stored: WorkloadGroup | None, answer: Answer, words: str
+) -> None:
+    verdict = verdict_on(gang_member({LABEL_GROUP: "batch"}), stored)
+    assert verdict.answer is answer
+    assert words in verdict.message
+    assert bool(words) == bool(verdict.message)
+    assert not words or "WorkloadGroup shop/batch" in verdict.message
+    assert verdict_on(gang_member(), stored) == PUSH, "of no group: none holds it"
+
+
+@pytest.mark.proves("G24")
+@pytest.mark.parametrize(
+    "placed", [{"m1": 2}, {"m1": 2, "m2": 2}, {"m1": 2, "m2": 1, "m3": 0}, {"m1": 1, "m2": 2}]
+)
+def test_other_placements_of_whoever_are_held(placed: dict[str, int]) -> None:
+    stored = group(gate="Open", released=released())
+    assert verdict_on(gang_member({LABEL_GROUP: "batch"}, placed=placed), stored).answer is (
+        Answer.HOLD
+    )
+    back = dict(reversed(PLACED.items()))
+    assert verdict_on(gang_member({LABEL_GROUP: "batch"}, placed=back), stored) == PUSH
+
+
+@pytest.mark.proves("G2")
+def test_one_that_names_several_groups_is_held_and_told_so() -> None:
+    workload = gang_member({LABEL_GROUP: "b", GROUP_ALIASES[0]: "a"})
+    verdict = verdict_on(workload, None)
+    assert verdict.answer is Answer.HOLD
+    assert "several WorkloadGroups (a, b)" in verdict.message
+
+
+def template(kind: str, *, own: Labels, pods: Labels) -> dict[str, Any]:
+    pod = {"metadata": {"labels": pods}}
+    spec = {"jobTemplate": {"spec": {"template": pod}}} if kind == "CronJob" else {"template": pod}
+    return {"apiVersion": "x/v1", "kind": kind, "metadata": {"labels": own}, "spec": spec}
+
+
+@pytest.mark.proves("G2")
+@pytest.mark.parametrize("key", [LABEL_GROUP, *GROUP_ALIASES])
+@pytest.mark.parametrize(
+    ("kind", "read"),
+    [*((each, True) for each in ("Deployment", "Job", "DaemonSet", "CronJob")), ("Odd", False)],
+)
+def test_a_group_is_named_by_workload_template_or_pods(key: str, kind: str, read: bool) -> None:
+    named = {key: "batch"}
+    assert gang_member(named).groups == ("batch",)
+    assert gang_member(template=template(kind, own=named, pods={})).groups == ("batch",)
+    of_pods = gang_member(template=template(kind, own={}, pods=named))
+    assert of_pods.groups == (("batch",) if read else ())
+    both = gang_member({key: "one"}, template=template(kind, own={}, pods=named))
+    assert both.groups == (("batch", "one") if read else ("one",))
+
+
+@pytest.mark.proves("G2")
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": None},
+        {"labels": {LABEL_GROUP: None}},
+        {"labels": {LABEL_GROUP: 7}},
+        {"labels": {LABEL_GROUP: ""}},
+        {"labels": [LABEL_GROUP]},
+        {"annotations": {LABEL_GROUP: "batch"}},
+        {"name": LABEL_GROUP},
+        None,
+        [LABEL_GROUP],
+    ],
+)
+def test_what_is_no_label_names_no_group(metadata: Any) -> None:
+    body = {"kind": "Deployment", "metadata": metadata, "spec": {"template": [LABEL_GROUP]}}
+    assert gang_member(template=body).groups == ()
+
+
+def test_a_template_of_no_group_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked through for each report of ours."""
+    monkeypatch.setattr("propagator.groups.membership._decoder", None)
+    body = template("Deployment", own={"app": "web"}, pods={"app": "web"})
+    assert gang_member(template=body).groups == ()
+    assert LABEL_GROUP not in json.dumps(body)
+
+
+class Fleet:
+    """Sessions of which nothing but the contact is asked."""
+
+    def __init__(self, **contacts: Contact) -> None:
+        self.contacts = contacts
+
+    def get(self, name: str) -> Any:
+        contact = self.contacts.get(name)
+        return contact and SimpleNamespace(contact=contact, message=f"{name}: gone fishing")
+
+
+def contacts_of(fleet: Fleet, clock: FakeClock, *, registered: str = "") -> Contacts:
+    clusters = SimpleNamespace(synced=True, get=lambda key: key[1] == registered or None)
+    ground = SimpleNamespace(fleet=fleet, clusters=clusters, clock=clock)
+    return Contacts(cast("Ground", ground))
+
+
+def started(contacts: Contacts, *names: str) -> Starting:
+    starting = Starting({}, names, known=True)
+    starting.missing = {name for name in names if not contacts.connected(name)}
+    return starting
+
+
+@pytest.mark.proves("G24")
+async def test_a_gang_starts_where_all_of_its_clusters_are_connected() -> None:
+    clock, fleet = FakeClock(), Fleet(m1=Contact.SERVING, m2=Contact.SERVING)
+    contacts = contacts_of(fleet, clock, registered="m4")
+    key = ("shop", "batch")
+    assert contacts.verdict(started(contacts, "m1", "m2"), key) == PUSH
+    assert contacts.verdict(Starting({}, ()), key) == SILENT, "who is placed where is not known"
+    unregistered = contacts.verdict(started(contacts, "m1", "m3"), key)
+    assert unregistered.answer is Answer.HOLD
+    assert unregistered.reason is PropagatedReason.CLUSTER_UNREACHABLE
+    assert "m3: there is no MemberCluster" in unregistered.message
+    assert contacts.verdict(started(contacts, "m4"), key) == SILENT, "its session comes"
+    fleet.contacts["m2"] = Contact.AWAY
+    away = contacts.verdict(started(contacts, "m1", "m2"), key)
+    assert away.reason is PropagatedReason.CLUSTER_UNREACHABLE
+    assert away.message == (
+        "WorkloadGroup shop/batch starts on all of its clusters or on none: m2: gone fishing"
+    )
+
+
+@pytest.mark.proves("G24")
+async def test_a_cluster_that_connects_is_waited_for_in_silence_but_not_for_ever() -> None:
+    clock, fleet = FakeClock(), Fleet(m1=Contact.SERVING, m2=Contact.CONNECTING)
+    contacts, key = contacts_of(fleet, clock), ("shop", "batch")
+    starting = started(contacts, "m1", "m2")
+    assert contacts.verdict(starting, key) == SILENT
+    await clock.advance(PATIENCE_SECONDS - 1)
+    assert contacts.verdict(starting, key) == SILENT
+    await clock.advance(1)
+    late = contacts.verdict(starting, key)
+    assert late.reason is PropagatedReason.CLUSTER_UNREACHABLE
+    assert "m2: not connected after 20 s" in late.message
+    fleet.contacts["m2"] = Contact.SERVING
+    assert contacts.connected("m2")
+    fleet.contacts["m2"] = Contact.CONNECTING
+    assert contacts.verdict(started(contacts, "m1", "m2"), key) == SILENT, "it counts anew"

@@ -1,0 +1,397 @@
+"""Gangs on real members: nothing of one stands there but as its group's gate says.
+
+A test plays the schedulers, the group's controller, and the kubelets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from crds.groups.gate import decision_of
+from crds.names import LABEL_GROUP
+from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
+from stowage.playground.controlplanes import Cluster
+from tests.patience import until
+
+from .conftest import QUICK
+from .stage import (
+    CONFIGMAPS,
+    DEPLOYMENTS,
+    MakeStage,
+    Stage,
+    changes,
+    configmap,
+    deployment,
+    settled,
+)
+
+QUORUM = "2026-01-02T03:04:05Z"
+NAMES = ("driver", "worker")
+
+
+async def found(stage: Stage, *, name: str = "batch") -> None:
+    """A WorkloadGroup that nothing was said of yet."""
+    await stage.hub.create(
+        WORKLOAD_GROUPS,
+        {
+            "apiVersion": WORKLOAD_GROUPS.api_version,
+            "kind": WORKLOAD_GROUPS.kind,
+            "metadata": {"name": name, "namespace": stage.namespace},
+            "spec": {"minMember": 3},
+        },
+    )
+
+
+async def join(stage: Stage, name: str, *, group: str = "batch", **spec: Any) -> None:
+    """A Workload of that group, whoever schedules it."""
+    await stage.hub.create(
+        WORKLOADS,
+        {
+            "apiVersion": WORKLOADS.api_version,
+            "kind": "Workload",
+            "metadata": {
+                "name": name,
+                "namespace": stage.namespace,
+                "labels": {LABEL_GROUP: group},
+            },
+            "spec": {"schedulerName": "the-test", "targetDeployment": deployment(name), **spec},
+        },
+    )
+
+
+async def gate(stage: Stage, *released: str, state: str | None = "Open", **more: Any) -> None:
+    """What the group's controller writes: these Workloads at their present placements."""
+    entries = [await entry(stage, name) for name in released]
+    status = {"gate": state, "released": entries or None, **more}
+    await stage.hub.merge_patch(
+        WORKLOAD_GROUPS,
+        "batch",
+        {"status": status},
+        namespace=stage.namespace,
+        subresource="status",
+    )
+
+
+async def entry(stage: Stage, name: str) -> dict[str, str]:
+    found = await stage.workload(name)
+    assert found is not None
+    placed = {each["cluster"]: each["replicas"] for each in found["status"]["placements"]}
+    return {"name": name, "uid": found["metadata"]["uid"], "decision": decision_of(placed)}
+
+
+async def gang(stage: Stage, *, group: bool = True, **shares: Mapping[str, int]) -> None:
+    """A driver on m1, workers on both, placed by somebody and released by nobody."""
+    if group:
+        await found(stage)
+    for name, placed in (shares or {"driver": {"m1": 1}, "worker": {"m1": 1, "m2": 2}}).items():
+        await join(stage, name)
+        await stage.place(name, **placed)
+
+
+async def held(stage: Stage, *names: str, words: str = "WorkloadGroup") -> None:
+    """Wait until that is told of all of them."""
+    for name in names or NAMES:
+        said: dict[str, Any] = {}
+
+        async def so(name: str = name, said: dict[str, Any] = said) -> bool:
+            said.update(await stage.condition(name, "Propagated"))
+            return said.get("reason") == "WaitingForGroup" and words in said["message"]
+
+        await until(so, what=lambda said=said: said)
+
+
+async def standing(stage: Stage) -> Counter[str]:
+    """Objects of the tenant on each member, of the kinds that these tests write."""
+    there: Counter[str] = Counter()
+    for member, client in stage.members.items():
+        for kind in (DEPLOYMENTS, CONFIGMAPS):
+            listed = await client.list(kind, namespace=stage.namespace)
+            names = [each["metadata"]["name"] for each in listed["items"]]
+            there[member] += len([name for name in names if name != "kube-root-ca.crt"])
+    return there
+
+
+async def stand(stage: Stage, **number: int) -> None:
+    """Wait until exactly so many objects are on the members."""
+    wanted = Counter(number)
+
+    async def so() -> bool:
+        return +(await standing(stage)) == +wanted
+
+    await until(so)
+
+
+@pytest.mark.proves("G4", "G24")
+async def test_a_gang_is_on_no_member_until_its_gate_opens_and_then_on_all(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await gang(stage)
+        await held(stage, words="waits for its quorum")
+        for name in NAMES:
+            status = await stage.status(name)
+            assert status["state"] == "Scheduled"
+            assert {each["state"] for each in status["clusters"]} == {"Pending"}
+            assert all(each["scheduled"] == 0 for each in status["clusters"]), "in flight still"
+        assert not +(await standing(stage))
+        await gate(stage, *NAMES)
+        for name in NAMES:
+            await stage.propagated(name)
+        await stand(stage, m1=2, m2=1)
+
+
+@pytest.mark.proves("G24")
+async def test_what_is_held_is_told_once_and_costs_the_members_nothing(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.push("other")
+        before = {name: await changes(client) for name, client in stage.members.items()}
+        await gang(stage)
+        await held(stage)
+        await settled(stage)
+        versions = [(await stage.workload(name))["metadata"] for name in NAMES]
+        assert not any("stowage.dev/clusters" in e.get("annotations", {}) for e in versions)
+        await gate(stage, state=None, running=1)
+        await asyncio.sleep(2)
+        await settled(stage)
+        after = [(await stage.workload(name))["metadata"] for name in NAMES]
+        assert [e["resourceVersion"] for e in after] == [e["resourceVersion"] for e in versions]
+        for name, client in stage.members.items():
+            assert await changes(client) == before[name]
+
+
+@pytest.mark.proves("G18", "G24")
+async def test_without_its_group_a_workload_waits_and_goes_on_once_there_is_one(
+    stage_on: MakeStage,
+):
+    async with stage_on() as stage:
+        await gang(stage, group=False)
+        await held(stage, words="not found")
+        assert not +(await standing(stage))
+        await found(stage)
+        await held(stage)
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+
+
+@pytest.mark.proves("G24")
+async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
+    stage_on: MakeStage,
+):
+    """Also what another one left on a member that no Workload is placed on."""
+    async with stage_on() as stage:
+        await gang(stage)
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+        await stage.place("worker", m1=3)
+        await held(stage, "worker", words="other placements")
+        await stand(stage, m1=2, m2=1)
+        await gate(stage, state="Closed")
+        await stand(stage)
+        await held(stage, words="took all of its units back")
+        for name in NAMES:
+            assert (await stage.status(name))["placements"]
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2)
+
+
+@pytest.mark.proves("G24")
+async def test_another_decision_changes_nothing_on_members_until_it_is_released(
+    stage_on: MakeStage,
+):
+    async with stage_on() as stage:
+        await gang(stage, worker={"m1": 1, "m2": 2})
+        await gate(stage, "worker", quorumTime=QUORUM)
+        await stage.propagated("worker")
+        for member in ("m1", "m2"):
+            await stage.make_ready(member, "worker")
+        await stage.place("worker", m1=5)
+        await held(stage, "worker", words="other placements")
+        await settled(stage)
+        assert await stage.on("m2", "worker"), "a share that left stays, too"
+        assert (await stage.on("m1", "worker"))["spec"]["replicas"] == 1
+        share = await stage.share("worker", "m1")
+        assert (share["state"], share["replicas"]) == ("Creating", 5)
+        await gate(stage, "worker", quorumTime=QUORUM)
+        await stage.becomes("m1", "worker", 5, "replicas")
+        await stage.make_ready("m1", "worker")
+        await stage.goes("m2", "worker")
+
+
+@pytest.mark.proves("G24")
+async def test_an_edit_is_held_with_everything_else_of_it(stage_on: MakeStage):
+    """Neither is the new one written, nor what it no longer wants taken away."""
+    async with stage_on() as stage:
+        await found(stage)
+        await join(stage, "worker", manifests=[configmap("old")])
+        await stage.place("worker", m1=1)
+        await gate(stage, "worker", quorumTime=QUORUM)
+        await stage.propagated("worker")
+        await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
+        await held(stage, "worker", words="not found")
+        await stage.patch("worker", {"spec": {"manifests": [configmap("new")]}})
+        await settled(stage)
+        assert await stage.on("m1", "old", kind=CONFIGMAPS)
+        assert await stage.on("m1", "new", kind=CONFIGMAPS) is None
+        await found(stage)
+        await gate(stage, "worker")
+        await stage.appears("m1", "new", kind=CONFIGMAPS)
+        await stage.goes("m1", "old", kind=CONFIGMAPS)
+
+
+@pytest.mark.proves("G24")
+async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await gang(stage)
+        await gate(stage, *NAMES, quorumTime=QUORUM)
+        await stand(stage, m1=2, m2=1)
+        for member, name in (("m1", "driver"), ("m1", "worker"), ("m2", "worker")):
+            await stage.make_ready(member, name)
+        await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
+        await held(stage, words="not found")
+        await settled(stage)
+        assert await standing(stage) == {"m1": 2, "m2": 1}
+        assert (await stage.status("worker"))["state"] == "Running"
+        assert (await stage.condition("worker", "Ready"))["status"] == "True"
+
+
+@pytest.mark.proves("G24")
+async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await gang(stage)
+        await held(stage)
+        await stage.delete("driver")
+        await stage.gone("driver")
+        await gate(stage, "worker", quorumTime=QUORUM)
+        await stand(stage, m1=1, m2=1)
+        await gate(stage, state=None)
+        await held(stage, "worker")
+        await stage.patch("worker", {"status": {"placements": []}}, subresource="status")
+        await stand(stage)
+        await stage.delete("worker")
+        await stage.gone("worker")
+
+
+@pytest.mark.proves("G2", "G10")
+async def test_who_leaves_a_group_or_was_never_in_one_is_pushed(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await gang(stage)
+        await gate(stage, state="Closed")
+        await stage.push("alone")
+        await held(stage)
+        await stage.patch("driver", {"metadata": {"labels": {LABEL_GROUP: None}}})
+        await stage.propagated("driver")
+        assert await stage.on("m1", "driver")
+        assert await stage.on("m1", "worker") is None
+
+
+@pytest.mark.proves("G24")
+async def test_nothing_starts_while_one_of_its_clusters_is_away(stage_on: MakeStage, m2: Cluster):
+    """The cluster that is away is told of on each of its Workloads, and soon."""
+    async with stage_on(sessions=QUICK) as stage:
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await gang(stage)
+            await gate(stage, *NAMES)
+            for name in NAMES:
+                message = await stage.refused(name, "ClusterUnreachable", within=10)
+                assert "m2" in message
+            await settled(stage)
+            assert await stage.on("m1", "driver") is None
+            assert await stage.on("m1", "worker") is None
+            assert (await stage.share("worker", "m2"))["state"] == "Unreachable"
+        finally:
+            m2.thaw()
+        await stand(stage, m1=2, m2=1)
+
+
+@pytest.mark.proves("G24")
+async def test_a_gang_that_has_run_goes_on_without_a_cluster(stage_on: MakeStage, m2: Cluster):
+    async with stage_on(sessions=QUICK) as stage:
+        await gang(stage)
+        await gate(stage, *NAMES, quorumTime=QUORUM)
+        await stand(stage, m1=2, m2=1)
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await stage.place("driver", m1=4)
+            await gate(stage, *NAMES, quorumTime=QUORUM)
+            await stage.becomes("m1", "driver", 4, "replicas")
+        finally:
+            m2.thaw()
+
+
+@pytest.mark.proves("G24")
+async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
+    stage_on: MakeStage, m2: Cluster
+):
+    """Nothing is left on the others meanwhile, and a killed process knows it as well."""
+    async with stage_on(sessions=QUICK) as stage:
+        await gang(stage)
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await stage.refused("worker", "ClusterUnreachable", within=10)
+            await gate(stage, state="Closed")
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+            await stage.restart()
+        finally:
+            m2.thaw()
+        await stand(stage)
+
+
+@pytest.mark.proves("G24")
+async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
+    stage_on: MakeStage, m2: Cluster
+):
+    """One member stands still with the first writes under way; they must not be found there."""
+    async with stage_on(sessions=QUICK) as stage:
+        await gang(stage)
+        m2.freeze()
+        try:
+            await gate(stage, *NAMES)
+            await stage.appears("m1", "driver")
+            await stage.refused("worker", "ClusterUnreachable", within=20)
+            await gate(stage, state="Closed")
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+        finally:
+            m2.thaw()
+        await stage.ready()
+        await held(stage, words="took all of its units back")
+        await settled(stage)
+        assert not +(await standing(stage))
+
+
+@pytest.mark.proves("G24")
+async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await gang(stage)
+        await held(stage)
+        for turn in ("held", "open", "run", "closed"):
+            if turn == "open":
+                await gate(stage, *NAMES)
+            if turn == "run":
+                await gate(stage, *NAMES, quorumTime=QUORUM)
+            if turn == "closed":
+                await gate(stage, state="Closed")
+                await held(stage, words="took all")
+            for name in NAMES if turn in ("open", "run") else ():
+                await stage.propagated(name)
+            await settled(stage)
+            before = [(await stage.workload(name))["metadata"] for name in NAMES]
+            there = await standing(stage)
+            await stage.restart()
+            await stage.ready()
+            await asyncio.sleep(1)
+            await settled(stage)
+            after = [(await stage.workload(name))["metadata"] for name in NAMES]
+            told = [[each["resourceVersion"] for each in seen] for seen in (before, after)]
+            assert told[0] == told[1], turn
+            assert await standing(stage) == there
