@@ -10,13 +10,19 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
 
 from controller.features.reservation.feature import Reservations
+from controller.features.workloadgroup.feature import WorkloadGroups
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadspread.feature import WorkloadSpreads
 from controller.hosting.feature import Feature
 from controller.hosting.registry import Registry, loaded
 from controller.plugins.defaults import BUILTIN, DEFAULTS
 
-FEATURES: Sequence[Callable[[], Feature]] = (WorkloadPolicies, WorkloadSpreads, Reservations)
+FEATURES: Sequence[Callable[[], Feature]] = (
+    WorkloadPolicies,
+    WorkloadSpreads,
+    Reservations,
+    WorkloadGroups,
+)
 ENTRY_POINTS = "stowage.features"
 
 
