@@ -90,7 +90,9 @@ def explain(
     plugins: tuple[str, ...],
     output: str,
 ) -> None:
-    """Say why a Workload, or a Reservation (rsv/NAME), is where it is, and what would be now.
+    """Say why a Workload is where it is, and what would be now.
+
+    Also of a Reservation (rsv/NAME) or of a WorkloadGroup (wg/NAME): what it needs and lacks.
 
     The rule of each unit is that of the decision that placed it, read from the hub.
     """
@@ -100,10 +102,13 @@ def explain(
     if url and (files or fleet):
         raise click.UsageError("--controller knows nothing of files: leave -f and --fleet out")
     if files or fleet:
-        from stowage.planning import explain as planned  # noqa: PLC0415 - see stowage.cli
+        from stowage.planning import explain as one  # noqa: PLC0415 - see stowage.cli
+        from stowage.planning import explain_group as gang  # noqa: PLC0415
+        from stowage.planning import gangs  # noqa: PLC0415
 
         where = where_of(kubeconfig, context, namespace, fleet, config_file, plugins)
-        planned.show(about, where, files=files, form=output, everything=everything)
+        show = gang.show if about.resource.kind == gangs.KIND else one.show
+        show(about, where, files=files, form=output, everything=everything)
         return
     from stowage.reading import explain as reading  # noqa: PLC0415 - see stowage.cli
 

@@ -55,10 +55,14 @@ class Inventory:
 
 @dataclass(slots=True)
 class Asked:
-    """What files ask for: Workloads by key, and the keys of all that is placed, in their order."""
+    """What files ask for: Workloads by key, and the keys of all that is placed, in their order.
+
+    `beside` are the kinds and keys of the other objects.
+    """
 
     workloads: dict[Key, Workload] = field(default_factory=dict)
     keys: list[Key] = field(default_factory=list)
+    beside: list[tuple[str, Key]] = field(default_factory=list)
 
 
 def of_hub(api: Reader) -> Inventory:
@@ -153,6 +157,8 @@ def to_apply(
             if kind.placed is not None:
                 key = admission.key_of(document, namespace)
                 found.keys.append(placed_key(kind.placed.resource, *key))
+            else:
+                found.beside.append((document.kind, admission.key_of(document, namespace)))
             now += timedelta(microseconds=1)
         else:
             others.append(document)

@@ -1,7 +1,7 @@
-"""Kinds that get clusters, as the command line names them: `wl/demo`, `rsv/pool`.
+"""Kinds that the command line names: `wl/demo`, `rsv/pool`, and groups of Workloads, `wg/batch`.
 
-Workloads have their names alone as keys, objects of other kinds `<plural>/<name>`; people read and
-write the short name that kubectl has for the kind.
+Among what gets clusters Workloads have their names alone as keys, objects of other kinds
+`<plural>/<name>`; people read and write the short name that kubectl has for the kind.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from machinery.api.resources import RESERVATIONS, WORKLOADS, Resource
+from machinery.api.resources import RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS, Resource
 from machinery.types.metadata import Key
 
-SHORT: Mapping[str, Resource] = {"wl": WORKLOADS, "rsv": RESERVATIONS}
+SHORT: Mapping[str, Resource] = {"wl": WORKLOADS, "rsv": RESERVATIONS, "wg": WORKLOAD_GROUPS}
 _BY_PLURAL = {resource.plural: short for short, resource in SHORT.items()}
 
 
@@ -25,7 +25,7 @@ class Reference:
     name: str
 
     def key(self, namespace: str) -> Key:
-        """Its key among everything that is placed."""
+        """Its key among everything that is placed, or has others placed."""
         plain = self.resource == WORKLOADS
         return (namespace, self.name if plain else f"{self.resource.plural}/{self.name}")
 

@@ -7,7 +7,7 @@ that differs from what happens means that the world has changed in between.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,12 @@ from controller.scheduling.decision import Decision
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
 from machinery.config.member_kubeconfig import Connection
+from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
-from stowage.planning import inventory, manifests, words
+from stowage.planning import gangs, inventory, manifests, words
+from stowage.planning.gangs import GroupPlan
 from stowage.planning.inventory import Inventory
 from stowage.planning.kinds import titled, told
 from stowage.planning.simulator import Rehearsal
@@ -69,12 +71,21 @@ class Plan:
 
     planned: Sequence[Planned]
     notes: Sequence[str]
+    groups: Sequence[GroupPlan] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """What `-o json` prints."""
-        return {"workloads": [each.to_dict() for each in self.planned]}
+        return {
+            "workloads": [each.to_dict() for each in self.planned],
+            "groups": [each.to_dict() for each in self.groups],
+        }
 
     def table(self) -> str:
+        """The Workloads, and below them their groups."""
+        parts = [self._workloads()] if self.planned or not self.groups else []
+        return "\n\n".join((*parts, *([gangs.table(self.groups)] if self.groups else ())))
+
+    def _workloads(self) -> str:
         """One row a Workload; below it what hooks changed, whose room it is in, why it waits."""
         head, *rows = output.table([_row(each) for each in self.planned], COLUMNS).splitlines()
         lines = [head]
@@ -169,7 +180,29 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
     theirs = [
         left(everybody[key], profiles) for key in asked.keys if key not in made and key in everybody
     ]
-    return Plan(planned, [*present.notes, *theirs])
+    groups = _groups(rehearsal, present, asked, [each.decision.unit.key for each in planned])
+    return Plan(planned, [*present.notes, *theirs], groups)
+
+
+def _groups(
+    rehearsal: Rehearsal, present: Inventory, asked: inventory.Asked, planned: Iterable[Key]
+) -> list[GroupPlan]:
+    """The groups of the files, in their order, and those that Workloads of the plan name."""
+    found = dict.fromkeys(key for kind, key in asked.beside if kind == gangs.KIND)
+    found |= dict.fromkeys(
+        (unit.namespace, unit.groups[0])
+        for unit in map(rehearsal.unit, planned)
+        if unit is not None and len(unit.groups) == 1
+    )
+    return [
+        gangs.judged(
+            key,
+            present.objects.get((gangs.KIND, key)),
+            rehearsal.members(key),
+            rehearsal.judged.get(key),
+        )
+        for key in found
+    ]
 
 
 def left(workload: Workload, profiles: Mapping[str, Profile]) -> str:

@@ -24,7 +24,7 @@ from controller.model.objects import MemberCluster, ReservedShare, Workload
 from controller.model.unit import Unit
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
-from controller.scheduling.sets import Others
+from controller.scheduling.sets import Batch, Others
 from controller.scheduling.steps import at_once
 from machinery import logs
 from machinery.api.resources import WORKLOADS
@@ -70,6 +70,8 @@ class Rehearsal:
         self._units: dict[Key, Unit] = {}
         self.decisions: dict[Key, Decision] = {}
         """The last decision of each Workload that changed anything, or the last one at all."""
+        self.judged: dict[Key, Batch] = {}
+        """The last decisions on those that a plugin gathers, by what gathers them."""
         for cluster in clusters:
             self._world.cluster_changed(None, cluster)
             self._tell(cluster)
@@ -126,10 +128,26 @@ class Rehearsal:
 
     def once(self, key: Key) -> Decision | None:
         """What would be decided of one Workload now; None where it is not ours to decide."""
-        if key not in self._units:
-            return None
-        decisions = self._decide(self._units[key])
-        return next(each for each in decisions if each.unit.key == key)
+        batch = self.together(key)
+        return batch.of(key) if batch is not None else None
+
+    def together(self, key: Key) -> Batch | None:
+        """The same with those that are decided with it."""
+        return self._decide(self._units[key]) if key in self._units else None
+
+    def unit(self, key: Key) -> Unit | None:
+        """A Workload with the shares that it has by now; None where it is not ours to decide."""
+        return self._units.get(key)
+
+    def members(self, group: Key) -> list[Unit]:
+        """The Workloads of a group, by name, with the shares that they have by now."""
+        space, name = group
+        found = [
+            unit
+            for unit in self._units.values()
+            if unit.groups == (name,) and unit.namespace == space and not unit.booked
+        ]
+        return sorted(found, key=lambda unit: unit.name)
 
     def _in_order(self, keys: Iterable[Key]) -> list[Key]:
         return sorted(keys, key=lambda key: self._world.rank(self._units[key]))
@@ -144,18 +162,21 @@ class Rehearsal:
         for key in turns:
             if key in placed:
                 continue
-            for decision in self._decide(self._units[key]):
+            batch = self._decide(self._units[key])
+            if batch.conclusion is not None:
+                self.judged[batch.conclusion.gathering.key] = batch
+            for decision in batch.decisions:
                 moved |= dict(decision.placements) != dict(decision.unit.present)
                 placed.add(decision.unit.key)
                 self._count(decision)
         return moved
 
-    def _decide(self, unit: Unit) -> list[Decision]:
+    def _decide(self, unit: Unit) -> Batch:
         """As the controller does, of the same world."""
         fault = self._faults.get(unit.key, "")
         others = Others(partner=self._sound.__contains__)
         steps = decide_set(self._world, unit, self._profiles, self._now, fault=fault, others=others)
-        return at_once(steps).decisions
+        return at_once(steps)
 
     def _count(self, decision: Decision) -> None:
         """As if it were written and read back."""

@@ -1,4 +1,4 @@
-"""`stowage explain wl/NAME` on a hub: what the status kept, and beside it what would be now.
+"""`stowage explain` on a hub: what the status kept, and beside it what would be now.
 
 The first part is read from the object alone and printed at once: the rule of each unit, as it was
 when it was placed. The second part is computed with the controller's own code from the hub's
@@ -19,18 +19,21 @@ import msgspec
 
 from controller.model.why import RuleCount, ShareSteps, Why, of_status
 from controller.planner.reasons import title_in_words
-from machinery.api.resources import RESERVATIONS
+from machinery.api.resources import RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, Forbidden, StowageError
 from stowage.console import output
 from stowage.console.terminal import say
+from stowage.hub.connection import reader
 from stowage.planning.kinds import Reference, titled
 from stowage.planning.words import count, inside
-from stowage.reading import rooms, words
+from stowage.reading import gangs, membership, rooms, words
 from stowage.reading.history import stored
+from stowage.reading.membership import Belongs, Gang
 
 if TYPE_CHECKING:
     from stowage.planning.explain import Explanation
+    from stowage.planning.explain_group import GroupExplanation
 
 _NO_FAILURE = (ConfigurationError, Forbidden)
 """Why the second part is not told although all went well: no right, or not ours to decide."""
@@ -57,16 +60,16 @@ def show(asked: Asked, *, form: str, everything: bool) -> None:
 
     Whatever happens to the second part, the first one is printed.
     """
-    found = stored(asked.hub, asked.namespace, asked.about)
+    found, beside = _read(asked)
     if form == "table":
-        say(text(asked, found, everything=everything))
+        say(text(asked, found, beside, everything=everything))
     now, fault = _now(asked)
     remark = f"what would be decided now is not told: {fault}"
     if form != "table":
         about = asked.about
         head = {"namespace": asked.namespace, "name": about.name, "kind": about.resource.kind}
         told = now.to_dict() if now else {**head, "remarks": [remark]}
-        output.show({**told, "recorded": recorded(asked.about, found)}, form, text="")
+        output.show({**told, "recorded": recorded(asked.about, found, beside)}, form, text="")
     elif now is not None:
         say("\n" + now.beside(everything=everything))
     if fault is not None and not isinstance(fault, _NO_FAILURE):
@@ -75,19 +78,35 @@ def show(asked: Asked, *, form: str, everything: bool) -> None:
         say(f"note: {remark}", err=True)
 
 
-def _now(asked: Asked) -> tuple[Explanation | None, StowageError | None]:
+def _read(asked: Asked) -> tuple[dict[str, Any], Gang | Belongs]:
+    """The object, and what it has to do with a group: its Workloads, or whose member it is."""
+    with reader(asked.hub) as api:
+        found = stored(api, asked.namespace, asked.about)
+        if asked.about.resource == WORKLOAD_GROUPS:
+            return found, membership.gang(api, asked.namespace, found)
+        if asked.about.resource == WORKLOADS:
+            return found, membership.belongs(api, asked.namespace, found)
+    return found, Belongs()
+
+
+def _now(asked: Asked) -> tuple[Explanation | GroupExplanation | None, StowageError | None]:
     """What would be decided now, or why that is not told."""
-    from stowage.planning import explain, plan  # noqa: PLC0415 - slow: the controller's code
+    from stowage.planning import explain, explain_group, plan  # noqa: PLC0415 - slow: they decide
 
     where = plan.Where(asked.namespace, (), asked.hub, asked.config_file, asked.plugins)
+    about = asked.about
     try:
-        return explain.explained(asked.about, where, asked.controller), None
+        if about.resource == WORKLOAD_GROUPS:
+            return explain_group.explained(about, where, asked.controller), None
+        return explain.explained(about, where, asked.controller), None
     except StowageError as e:
         return None, e
 
 
-def recorded(about: Reference, found: Mapping[str, Any]) -> dict[str, Any]:
+def recorded(about: Reference, found: Mapping[str, Any], beside: Gang | Belongs) -> dict[str, Any]:
     """What the status keeps, for programs."""
+    if isinstance(beside, Gang):
+        return gangs.recorded(beside)
     status = found.get("status") or {}
     why, keys = of_status(status), ("state", "desired", "assigned", "pending")
     steps = {each.cluster: msgspec.to_builtins(each.steps) for each in why.reasons}
@@ -102,6 +121,7 @@ def recorded(about: Reference, found: Mapping[str, Any]) -> dict[str, Any]:
         "reasonCounts": msgspec.to_builtins(why.reason_counts),
         "plugins": status.get("plugins") or {},
         **_room(about, found),
+        "group": gangs.belonging(beside),
     }
 
 
@@ -112,8 +132,12 @@ def _room(about: Reference, found: Mapping[str, Any]) -> dict[str, Any]:
     return {"reservations": (found.get("status") or {}).get("reservations") or []}
 
 
-def text(asked: Asked, found: Mapping[str, Any], *, everything: bool) -> str:
-    """The head, what it has to do with Reservations, and why each share is what it is."""
+def text(
+    asked: Asked, found: Mapping[str, Any], beside: Gang | Belongs, *, everything: bool
+) -> str:
+    """The head, whose room it is in, whose member it is, and why each share is what it is."""
+    if isinstance(beside, Gang):
+        return gangs.text(beside, datetime.now(UTC), everything=everything)
     status = found.get("status") or {}
     shares = {each["cluster"]: each["replicas"] for each in status.get("placements") or []}
     parts = [f"{titled(asked.about.key(asked.namespace))}: {_head(status, shares)}"]
@@ -121,6 +145,8 @@ def text(asked: Asked, found: Mapping[str, Any], *, everything: bool) -> str:
         parts.append(rooms.text(found, datetime.now(UTC), everything=everything))
     elif whose := inside(status.get("reservations") or (), asked.namespace):
         parts[0] += f"\n{whose}"
+    if member := gangs.line(beside, found, datetime.now(UTC)):
+        parts[0] += f"\n{member}"
     if shares:
         parts.append(_table(of_status(status), shares, everything=everything))
     if told := status.get("plugins"):

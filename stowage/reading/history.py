@@ -9,29 +9,38 @@ from typing import Any
 import msgspec
 
 from controller.model.why import Change, Move, Untold, of_status
+from machinery.api.resources import WORKLOAD_GROUPS
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound
 from stowage.console import output
 from stowage.hub.connection import reader
+from stowage.hub.reader import Reader
 from stowage.planning.kinds import Reference, titled
 from stowage.reading import words
 
 NOTHING = "no change of placement is recorded: it has no place yet, or was placed before they were"
 
+GROUPLESS = (
+    "a WorkloadGroup has no placement of its own: ask stowage history wl/NAME of its Workloads, "
+    "or stowage explain wg/NAME"
+)
 
-def stored(hub: Connection, namespace: str, about: Reference) -> dict[str, Any]:
+
+def stored(api: Reader, namespace: str, about: Reference) -> dict[str, Any]:
     """The object as the hub has it. Raises ConfigurationError where there is none."""
-    with reader(hub) as api:
-        try:
-            found: dict[str, Any] = api.read(about.resource, about.name, namespace, dict[str, Any])
-        except NotFound as e:
-            raise ConfigurationError(about.missing(namespace)) from e
+    try:
+        found: dict[str, Any] = api.read(about.resource, about.name, namespace, dict[str, Any])
+    except NotFound as e:
+        raise ConfigurationError(about.missing(namespace)) from e
     return found
 
 
 def show(hub: Connection, namespace: str, about: Reference, form: str) -> None:
     """Print the changes, the newest last. Raises ConfigurationError, TransportError."""
-    found = stored(hub, namespace, about)
+    if about.resource == WORKLOAD_GROUPS:
+        raise ConfigurationError(GROUPLESS)
+    with reader(hub) as api:
+        found = stored(api, namespace, about)
     history = of_status(found.get("status") or {}).history
     head = {"namespace": namespace, "name": about.name, "kind": about.resource.kind}
     data = {**head, "history": msgspec.to_builtins(history)}

@@ -1,4 +1,4 @@
-"""How what is placed is named on the command line, as kubectl has it."""
+"""How objects are named on the command line, as kubectl has it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def reference(given: Sequence[str]) -> Reference:
     resource = _KINDS.get(kind.partition(".")[0].lower())
     if resource is None or not re.fullmatch("[^/]+", name):
         raise ValueError(
-            "name a Workload as wl/NAME or wl NAME, a Reservation as rsv/NAME or rsv NAME"
+            "name a Workload as wl/NAME or wl NAME, a Reservation as rsv/NAME, a WorkloadGroup as "
+            "wg/NAME"
         )
     return Reference(resource, name)

@@ -1,0 +1,183 @@
+"""`stowage explain wg/NAME`: what would become of a gang now, by member, and what would help.
+
+Computed as that of a Workload is, from files or from the hub's objects, with the controller's own
+code. A controller that is named adds what it alone knows: what it holds, and until when it does not
+try the gang again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from controller.explain.remedies import remedies
+from controller.scheduling.decision import Decision
+from controller.scheduling.sets import Batch
+from machinery.clock import SystemClock
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import ConfigurationError, TransportError
+from machinery.types.metadata import Key
+from stowage.console import output
+from stowage.console.terminal import say
+from stowage.hub.reader import Reader
+from stowage.planning import gangs, plan, words
+from stowage.planning.explain import CONTROLLER_SECONDS
+from stowage.planning.gangs import KIND, GroupPlan
+from stowage.planning.kinds import Reference
+from stowage.planning.simulator import Rehearsal
+
+NAMED = 3
+"""Members whose pending units are explained beside a gang that runs."""
+
+Live = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExplanation:
+    """What becomes of a gang; `live` is what a controller says of it, `moves` who would move."""
+
+    group: GroupPlan
+    moves: Sequence[str] = ()
+    remarks: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    live: Live = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What `-o json` prints."""
+        beside = {"notes": list(self.notes)} if self.notes else {}
+        controller = {"controller": dict(self.live)} if self.live else {}
+        return {**self.group.to_dict(), "remarks": list(self.remarks), **beside, **controller}
+
+    def text(self, *, everything: bool) -> str:
+        """What a plan says of it."""
+        del everything  # a gang is told as a whole
+        needs = "?" if self.group.least is None else self.group.least
+        of = words.count(self.group.desired, "unit")
+        head = f"{self.group.title}: {self.group.assigned} of {of} placed, {needs} needed"
+        return self._text("\n".join((f"{head} ({self.group.outcome})", *self.remarks)))
+
+    def beside(self, *, everything: bool) -> str:
+        """The same below what the hub's objects say."""
+        del everything
+        head = "Decided now, every unit would stay where it is:"
+        if self.moves:
+            head = f"Decided now, other shares for {', '.join(self.moves)}:"
+        elif self.group.outcome == gangs.WAITS and self.group.held:
+            units = words.count(self.group.held, "unit")
+            head = f"Decided now, {units} would be held until more of them fit:"
+        elif self.group.outcome != gangs.PLACED:
+            head = "Decided now, nothing more of it would be placed:"
+        return self._text("\n".join((*self._live(), *self.remarks, head)))
+
+    def _text(self, head: str) -> str:
+        parts = [head]
+        if self.group.members:
+            parts.append(gangs.members(self.group))
+        why = [f"{self.group.reason}: {self.group.message}"] if self.group.reason else []
+        helps = [f"  {text}" for text in self.group.helps]
+        parts += ["\n".join((*why, *(["What would help:", *helps] if helps else [])))]
+        return "\n\n".join(filter(None, parts))
+
+    def _live(self) -> Iterator[str]:
+        if not self.live:
+            return
+        assigned, held = self.live["assigned"], self.live["waiting"]
+        yield f"The controller counts {words.count(assigned, 'unit')}, {held} of them held."
+        if until := self.live.get("deniedUntil"):
+            yield f"It does not try again before {until}: {self.live.get('message') or ''}"
+
+
+def show(
+    about: Reference, where: plan.Where, *, files: Sequence[str], form: str, everything: bool
+) -> None:
+    """Print why, of a plan or of a fleet in files. Raises ConfigurationError, TransportError."""
+    found = planned(about, files, where) if files else recomputed(about, where)
+    output.show(found.to_dict(), form, text=found.text(everything=everything))
+
+
+def planned(about: Reference, files: Sequence[str], where: plan.Where) -> GroupExplanation:
+    """What a plan of these files makes of it. ConfigurationError where that has no such group."""
+    made = plan.make(files, where, clock=SystemClock())
+    for each in made.groups:
+        if each.key == (where.namespace, about.name):
+            return GroupExplanation(each, remarks=("This is a plan: nothing is applied.",))
+    raise ConfigurationError(
+        f"the plan of these files decides nothing of {where.namespace}/wg/{about.name}"
+    )
+
+
+def explained(
+    about: Reference, where: plan.Where, controller: Connection | None
+) -> GroupExplanation:
+    """What the hub's objects, or the files of a fleet, come to; and what a controller adds to it.
+
+    Raises ConfigurationError, TransportError.
+    """
+    found = recomputed(about, where)
+    if controller is None:
+        return found
+    try:
+        return replace(found, live=_asked((where.namespace, about.name), controller))
+    except (TransportError, msgspec.DecodeError) as e:
+        note = f"no answer of a controller at {controller.server} ({e})"
+        say(f"note: {note}", err=True)
+        return replace(found, notes=(note,))
+
+
+def recomputed(about: Reference, where: plan.Where) -> GroupExplanation:
+    """What would be decided now of each of its members."""
+    key, present = (where.namespace, about.name), where.present()
+    rehearsal = Rehearsal(
+        where.profiles(),
+        clusters=present.clusters,
+        workloads=present.workloads.values(),
+        objects=present.objects.values(),
+        now=SystemClock().now(),
+        handle=where.handle,
+    )
+    stored, units = present.objects.get((KIND, key)), rehearsal.members(key)
+    if stored is None and not units:
+        raise ConfigurationError(about.missing(where.namespace))
+    decided = {each.unit.key: each for batch in _batches(rehearsal, key) for each in batch}
+    after = [u.with_present(decided[u.key].placements) if u.key in decided else u for u in units]
+    found = gangs.judged(key, stored, after, rehearsal.judged.get(key))
+    moves = [
+        f"{each.unit.name} ({words.change(each.unit.present, each.placements)})"
+        for each in decided.values()
+        if each.moves
+    ]
+    if found.outcome == gangs.PLACED:
+        found = replace(found, helps=[*_left_over(list(decided.values()))])
+    return GroupExplanation(found, moves)
+
+
+def _batches(rehearsal: Rehearsal, group: Key) -> Iterator[list[Decision]]:
+    """The decisions on its members: those of one pass together, the others each by itself."""
+    seen: set[Key] = set()
+    for unit in rehearsal.members(group):
+        if unit.key in seen:
+            continue
+        batch = rehearsal.together(unit.key) or Batch([])
+        if batch.conclusion is not None:
+            rehearsal.judged[batch.conclusion.gathering.key] = batch
+        own = [each for each in batch.decisions if each.unit.groups == unit.groups]
+        seen.update(each.unit.key for each in own)
+        yield own
+
+
+def _left_over(decisions: Sequence[Decision]) -> Iterator[str]:
+    """What would help units that are pending beside a quorum that is met."""
+    short = [each for each in decisions if each.pending > 0]
+    for each in short[:NAMED]:
+        for note in remedies(each):
+            yield f"{each.unit.name}: {note.text}"
+
+
+def _asked(key: Key, controller: Connection) -> Live:
+    path = f"/apis/v1/plugins/Coscheduling/gang/{key[0]}/{key[1]}"
+    with Reader(controller, timeout=CONTROLLER_SECONDS) as api:
+        found: Live = msgspec.json.decode(api.get(path), type=dict)
+    return found

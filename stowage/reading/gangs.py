@@ -1,0 +1,196 @@
+"""What `stowage explain` tells of a WorkloadGroup: its quorum, its gate, and who holds what where.
+
+All of it stands on the hub: in the group, and in the Workloads that name it by a label. Of a
+Workload that is a member, what concerns it alone is told in a line or two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from crds.groups.gate import GateState
+from stowage.console import output
+from stowage.planning.words import count, shares
+from stowage.reading import words
+from stowage.reading.advice import GROUPS
+from stowage.reading.membership import (
+    Belongs,
+    Gang,
+    Json,
+    Member,
+    mapping,
+    member,
+    released_of,
+    scheduled_of,
+    status_of,
+)
+
+SHOWN = 20
+"""Workloads in the table, unless all are asked for."""
+COLUMNS = ("workload", "units", "placed", "clusters", "released", "ready", "says")
+DEFAULT_TIMEOUT = 60
+
+
+def recorded(told: Gang) -> dict[str, Any]:
+    """The same for programs."""
+    spec, status = told.found["spec"], status_of(told.found)
+    keys = ("scheduled", "waiting", "running", "succeeded", "failed", "failures")
+    times = ("scheduleStartTime", "quorumTime", "retryTime", "lastFailureTime")
+    said = scheduled_of(status)
+    return {
+        "phase": status.get("phase") or "",
+        "min": spec.get("minMember"),
+        "desired": status.get("desired") or 0,
+        **{key: status.get(key) or 0 for key in keys},
+        "gate": status.get("gate"),
+        **{key: status.get(key) for key in times},
+        "reason": said.get("reason") or "",
+        "message": said.get("message") or "",
+        "workloads": [each.to_dict() for each in told.members],
+        "ambiguous": list(told.unclear),
+    }
+
+
+def belonging(told: Belongs) -> dict[str, Any] | None:
+    """Of a member for programs: its group, as far as it could be read; None for no member."""
+    if not told.names:
+        return None
+    spec, status = mapping(told.found.get("spec")), status_of(told.found)
+    said = scheduled_of(status)
+    return {
+        "names": list(told.names),
+        "found": bool(told.found),
+        "phase": status.get("phase") or "",
+        "min": spec.get("minMember"),
+        "scheduled": status.get("scheduled") or 0,
+        "waiting": status.get("waiting") or 0,
+        "gate": status.get("gate"),
+        "reason": said.get("reason") or "",
+        "message": said.get("message") or "",
+    }
+
+
+def line(told: Belongs, workload: Json, now: datetime) -> str:
+    """A line or two below the head of a Workload; empty for one that is in no group."""
+    if not told.names:
+        return ""
+    if len(told.names) > 1:
+        return f"its labels name several groups, so it is in none: {', '.join(told.names)}"
+    where = f"in wg/{told.names[0]}"
+    if told.unread:
+        return f"{where}, {told.unread}"
+    own = member(workload, released_of(told.found))
+    units = "its units are released" if own.released else "its units are not released"
+    told_own = f", {units}" if own.placements else ""
+    lines = [f"{where}: {_head(told.found)}{told_own}"]
+    return "\n".join((*lines, *(f"  {each}" for each in _lacks(told.found, now))))
+
+
+def text(told: Gang, now: datetime, *, everything: bool) -> str:
+    """The quorum, the gate, what it lacks, and a row for each member."""
+    title = f"{told.namespace}/wg/{told.name}"
+    lines = [f"{title}: {_head(told.found)}", *_counts(told), *_gate(told, now)]
+    lines += [*_terms(told.found["spec"]), *_lacks(told.found, now, helps=True)]
+    if told.unclear:
+        named = ", ".join(told.unclear[:SHOWN])
+        lines.append(f"In no group, as they name several: {named}")
+    theirs = str(scheduled_of(status_of(told.found)).get("message") or "")
+    rows = [_row(each, theirs) for each in _ranked(told.members)]
+    shown = rows if everything else rows[:SHOWN]
+    if shown:
+        columns = [each for each in COLUMNS if each != "says" or any(row["says"] for row in shown)]
+        lines += ["", output.table(shown, columns)]
+    if len(rows) > len(shown):
+        lines.append(f"… {len(rows) - len(shown)} more (--all shows them)")
+    return "\n".join(lines)
+
+
+def _head(found: Json) -> str:
+    """`Scheduling, 3 of the 4 units that it needs have a cluster`."""
+    status, least = status_of(found), found["spec"].get("minMember")
+    placed, held = status.get("scheduled") or 0, status.get("waiting") or 0
+    phase = status.get("phase") or "Undecided"
+    have = "has a cluster" if least == 1 else "have a cluster"
+    text = f"{phase}, {placed} of the {count(least, 'unit')} that it needs {have}"
+    return f"{text}, {held} held" if held else text
+
+
+def _counts(told: Gang) -> Iterator[str]:
+    status = status_of(told.found)
+    wanted = sum(each.desired or 0 for each in told.members)
+    ran = [f"{status.get(key) or 0} {key}" for key in ("running", "succeeded", "failed")]
+    of = count(len(told.members), "Workload")
+    yield f"{count(wanted, 'unit')} wanted by {of}; {', '.join(ran)}"
+
+
+def _gate(told: Gang, now: datetime) -> Iterator[str]:
+    """What may stand on members, and what would take it away."""
+    status = status_of(told.found)
+    if status.get("gate") == GateState.CLOSED:
+        failures = count(status.get("failures") or 0, "failure")
+        again = _again(status, now)
+        yield f"Gate closed after {failures} in a row: all of it leaves the members{again}"
+    elif status.get("gate") == GateState.OPEN:
+        released = sum(each.released for each in told.members)
+        yield f"Gate open: {released} of {count(len(told.members), 'Workload')} released"
+        if ran := status.get("quorumTime"):
+            since = words.moment(ran, now)
+            yield f"The quorum ran at {since}: no failure takes the others away any more"
+        else:
+            yield "The quorum has not run yet: a failure before that takes all of it away again"
+    else:
+        yield "Gate shut: nothing of it goes to a member before the quorum is placed"
+
+
+def _again(status: Json, now: datetime) -> str:
+    at = words.time(status.get("retryTime") or "")
+    if at is None:
+        return ""
+    left = (at - now).total_seconds()
+    if left < 1:
+        return "; tried again as soon as it has"
+    return f"; tried again at {words.moment(at.isoformat(), now)} (in {words.seconds(left)})"
+
+
+def _terms(spec: Json) -> Iterator[str]:
+    """What else it asks for."""
+    if topology := spec.get("topology"):
+        mode = topology.get("mode") or "Required"
+        within = "in one domain" if mode == "Required" else "in one domain, or few"
+        yield f"All of it {within} of {topology['topologyKey']} ({mode})"
+
+
+def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
+    """What the controller says that it lacks, and the first thing to try."""
+    status = status_of(found)
+    said = scheduled_of(status)
+    if said.get("status") != "False":
+        return
+    age = words.age(said.get("lastTransitionTime") or "", now)
+    yield f"{said.get('reason')} since {age}: {said.get('message') or ''}"
+    if status.get("waiting"):
+        longest = found["spec"].get("scheduleTimeoutSeconds") or DEFAULT_TIMEOUT
+        yield f"Held for {longest} s at most: then the room is given back, and it is tried again"
+    if helps and (cure := GROUPS.get(str(said.get("reason")), "")):
+        yield f"What helps: {cure}"
+
+
+def _ranked(members: Iterable[Member]) -> list[Member]:
+    """Those that lack units first."""
+    return sorted(members, key=lambda m: ((m.desired or 0) <= m.placed, m.name))
+
+
+def _row(member: Member, theirs: str) -> dict[str, Any]:
+    """`theirs` is what the group says itself: no member has to say it again."""
+    says = f"{member.reason}: {member.message}" if member.message not in theirs else member.reason
+    return {
+        "workload": member.name,
+        "units": "?" if member.desired is None else member.desired,
+        "placed": member.placed,
+        "clusters": shares(member.placements),
+        "released": "-" if not member.placements else "yes" if member.released else "no",
+        "ready": member.ready,
+        "says": says,
+    }

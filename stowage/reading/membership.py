@@ -1,0 +1,165 @@
+"""Who is a member of a WorkloadGroup, read from the hub's objects: what `stowage explain` tells of.
+
+A decision is released where the group's status names the digest of the placements that the
+Workload has now, as the propagator sees it, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from crds.groups.gate import GateState, decision_of
+from crds.groups.membership import groups_named
+from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
+from machinery.errors import Forbidden, NotFound
+from stowage.hub.reader import Reader
+from stowage.reading import words
+
+_WITH_PODS = ("apps/", "batch/")
+
+Json = Mapping[str, Any]
+
+
+def names_of(workload: Json) -> tuple[str, ...]:
+    """The groups that a Workload names: of the labels of itself, of its template and of its pods.
+
+    As `controller.model.unit.Unit.groups` has it, without all that decides.
+    """
+    spec = mapping(workload.get("spec"))
+    template = mapping(spec.get("targetDeployment") or spec.get("template"))
+    labels = [_labels(workload), _labels(template)]
+    if str(template.get("apiVersion")).startswith(_WITH_PODS):
+        body = mapping(template.get("spec"))
+        if template.get("kind") == "CronJob":
+            body = mapping(mapping(body.get("jobTemplate")).get("spec"))
+        labels.append(_labels(mapping(body.get("template"))))
+    return groups_named(*labels)
+
+
+def mapping(value: Any) -> Json:
+    """What is an object; an empty one for anything else that stands there."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _labels(body: Json) -> dict[str, str]:
+    found = mapping(mapping(body.get("metadata")).get("labels"))
+    return {key: value for key, value in found.items() if isinstance(value, str)}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A Workload of a group: what of it has a cluster, and whether that is released."""
+
+    name: str
+    desired: int | None
+    placements: Mapping[str, int]
+    released: bool
+    ready: int
+    reason: str
+    message: str
+
+    @property
+    def placed(self) -> int:
+        """Units that have a cluster."""
+        return words.units(self.placements)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "name": self.name,
+            "desired": self.desired,
+            "assigned": self.placed,
+            "placements": [{"cluster": c, "replicas": n} for c, n in self.placements.items()],
+            "released": self.released,
+            "ready": self.ready,
+            "reason": self.reason,
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A group as it stands on the hub, and the Workloads that name it and it alone.
+
+    `unclear` name other groups beside it, and are no members of any.
+    """
+
+    namespace: str
+    name: str
+    found: Json
+    members: Sequence[Member]
+    unclear: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Belongs:
+    """The groups that a Workload names; its group, or why that is not read."""
+
+    names: tuple[str, ...] = ()
+    found: Json = field(default_factory=dict)
+    unread: str = ""
+
+
+def gang(api: Reader, namespace: str, found: Json) -> Gang:
+    """That group with its members: one list of the Workloads of its namespace."""
+    name, released = found["metadata"]["name"], released_of(found)
+    members: list[Member] = []
+    unclear: list[str] = []
+    for body in api.each(WORKLOADS, dict[str, Any], namespace):
+        named = names_of(body)
+        if named == (name,):
+            members.append(member(body, released))
+        elif name in named:
+            unclear.append(body["metadata"]["name"])
+    return Gang(namespace, name, found, members, unclear)
+
+
+def belongs(api: Reader, namespace: str, workload: Json) -> Belongs:
+    """The group of a Workload, which may name one that is not there, or not be ours to read."""
+    names = names_of(workload)
+    if len(names) != 1:
+        return Belongs(names)
+    try:
+        found = api.read(WORKLOAD_GROUPS, names[0], namespace, dict[str, Any])
+    except NotFound:
+        return Belongs(names, unread="which is not there: nothing of it is placed until it is")
+    except Forbidden:
+        return Belongs(names, unread="which you may not read")
+    return Belongs(names, found)
+
+
+def released_of(found: Json) -> dict[str, str]:
+    """The decision that is released of each Workload, by uid; none while the gate is not open."""
+    status = status_of(found)
+    entries = status.get("released") or [] if status.get("gate") == GateState.OPEN else []
+    return {each["uid"]: each["decision"] for each in entries}
+
+
+def member(body: Json, released: Mapping[str, str]) -> Member:
+    """A Workload as a member; `released` are the decisions that are."""
+    status, meta = status_of(body), body["metadata"]
+    placements = {each["cluster"]: each["replicas"] for each in status.get("placements") or []}
+    said = scheduled_of(status)
+    good = said.get("status") == "True"
+    return Member(
+        name=meta["name"],
+        desired=status.get("desired"),
+        placements=placements,
+        released=bool(placements) and released.get(meta.get("uid", "")) == decision_of(placements),
+        ready=status.get("ready") or 0,
+        reason="" if good else str(said.get("reason") or ""),
+        message="" if good else str(said.get("message") or ""),
+    )
+
+
+def status_of(found: Json) -> Json:
+    """The status of an object."""
+    return mapping(found.get("status"))
+
+
+def scheduled_of(status: Json) -> Json:
+    """The condition Scheduled of a status; empty without one."""
+    conditions = status.get("conditions") or []
+    return next((each for each in conditions if each.get("type") == "Scheduled"), {})

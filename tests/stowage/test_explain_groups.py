@@ -1,0 +1,299 @@
+"""`stowage explain` of WorkloadGroups and of their members: from the hub's objects alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from controller.model.objects import Workload
+from controller.model.unit import compile_unit
+from crds.groups.gate import decision_of
+from crds.names import GROUP_LABELS
+from machinery.clock import timestamp
+from stowage.cli import cli
+from stowage.reading import advice, gangs, membership
+from tests.stowage.plain_hub import Answer, serving
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+DENIED = "WorkloadGroup shop/batch is denied for 3 s: resource gap: cpu 3 more"
+
+pytestmark = pytest.mark.proves("U3", "G5")
+
+
+class Hub:
+    """A group and its Workloads, and nothing else that may be read."""
+
+    def __init__(self) -> None:
+        self.group = group()
+        self.workloads = [
+            workload("driver", 1, {"a": 1}),
+            workload("worker", 5, {"a": 1, "b": 1}),
+            workload("stranger", 1, {"a": 1}, group="another"),
+        ]
+        self.missing: set[str] = set()
+        self.forbidden: set[str] = set()
+
+    def answer(self, path: str, query: dict[str, list[str]]) -> Answer:
+        kind, _, name = path.partition("/namespaces/shop/")[2].partition("/")
+        if not kind or kind in self.forbidden:
+            return 403, {"reason": "Forbidden", "message": "may not"}
+        if kind == "workloads" and not name:
+            return 200, {"items": self.workloads, "metadata": {}}
+        objects = [*self.workloads] if kind == "workloads" else [self.group]
+        for each in objects:
+            if each["metadata"]["name"] == name and name not in self.missing:
+                return 200, each
+        return 404, {"reason": "NotFound", "message": "none"}
+
+
+def group(**status: Any) -> dict[str, Any]:
+    told = {"phase": "Scheduling", "scheduled": 3, "waiting": 0, "desired": 6, **status}
+    return {
+        "metadata": {"name": "batch", "namespace": "shop", "uid": "g"},
+        "spec": {"minMember": 4},
+        "status": told,
+    }
+
+
+def workload(
+    name: str, desired: int, shares: dict[str, int], *, group: str = "batch", **status: Any
+) -> dict[str, Any]:
+    placements = [{"cluster": c, "replicas": n} for c, n in shares.items()]
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": f"uid-{name}",
+            "labels": {"stowage.dev/workload-group": group},
+        },
+        "spec": {},
+        "status": {"desired": desired, "placements": placements, **status},
+    }
+
+
+def said(reason: str, message: str, status: str = "False") -> dict[str, Any]:
+    since = timestamp(NOW - timedelta(seconds=90))
+    known = {"reason": reason, "message": message, "lastTransitionTime": since}
+    return {"conditions": [{"type": "Scheduled", "status": status, **known}]}
+
+
+def released(*of: dict[str, Any]) -> dict[str, Any]:
+    entries = [
+        {
+            "name": each["metadata"]["name"],
+            "uid": each["metadata"]["uid"],
+            "decision": decision_of(
+                {s["cluster"]: s["replicas"] for s in each["status"]["placements"]}
+            ),
+        }
+        for each in of
+    ]
+    return {"gate": "Open", "released": entries}
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[tuple[Hub, Path]]:
+    made = Hub()
+    with serving(made.answer, tmp_path) as file:
+        yield made, file
+
+
+def run(file: Path, *args: str) -> Result:
+    result = CliRunner().invoke(cli, [*args, "-n", "shop", "--kubeconfig", str(file)])
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def lines(result: Result) -> list[str]:
+    return [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.proves("G11", "G13")
+def test_a_group_tells_its_quorum_who_holds_what_and_what_it_lacks(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.group["status"] |= said("GroupDenied", DENIED)
+    there.workloads[1]["status"] |= said("GroupDenied", DENIED)
+    told = lines(run(file, "explain", "wg/batch"))
+    assert told[0] == "shop/wg/batch: Scheduling, 3 of the 4 units that it needs have a cluster"
+    assert told[1] == "6 units wanted by 2 Workloads; 0 running, 0 succeeded, 0 failed"
+    assert told[2] == "Gate shut: nothing of it goes to a member before the quorum is placed"
+    assert told[3].startswith("GroupDenied since ")
+    assert told[3].endswith(DENIED)
+    assert told[4] == f"What helps: {advice.GROUPS['GroupDenied']}"
+    assert told[6:] == [
+        "WORKLOAD UNITS PLACED CLUSTERS RELEASED READY SAYS",
+        "worker 5 2 a=1,b=1 no 0 GroupDenied",
+        "driver 1 1 a=1 no 0",
+    ]
+
+
+@pytest.mark.proves("G24")
+def test_the_gate_is_told_with_who_is_released(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    driver, worker, _ = there.workloads
+    there.group["status"] |= {"phase": "Scheduled", **released(driver, worker)}
+    worker["status"]["placements"][0]["replicas"] = 3
+    told = lines(run(file, "explain", "wg/batch"))
+    assert told[2] == "Gate open: 1 of 2 Workloads released"
+    assert told[3] == "The quorum has not run yet: a failure before that takes all of it away again"
+    assert told[-2:] == ["worker 5 4 a=3,b=1 no 0", "driver 1 1 a=1 yes 0"]
+    there.group["status"] |= {"quorumTime": timestamp(NOW)}
+    told = lines(run(file, "explain", "wg/batch"))
+    assert told[3].endswith("no failure takes the others away any more")
+    data = json.loads(run(file, "explain", "wg/batch", "-o", "json").stdout)["recorded"]
+    assert {each["name"]: each["released"] for each in data["workloads"]} == {
+        "driver": True,
+        "worker": False,
+    }
+    assert (data["min"], data["scheduled"], data["gate"]) == (4, 3, "Open")
+
+
+@pytest.mark.proves("G24")
+def test_one_that_was_taken_away_says_when_it_is_tried_again(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.group["status"] |= {
+        "gate": "Closed",
+        "failures": 2,
+        "retryTime": timestamp(datetime.now(UTC) + timedelta(seconds=15.5)),
+    } | said("PropagationFailed", "worker is Unreachable on b")
+    told = lines(run(file, "explain", "wg/batch"))
+    assert told[2].startswith("Gate closed after 2 failures in a row: all of it leaves the members")
+    assert " (in 1" in told[2]
+    there.group["status"]["retryTime"] = timestamp(NOW)
+    assert "tried again as soon as it has" in lines(run(file, "explain", "wg/batch"))[2]
+
+
+@pytest.mark.proves("G6", "G16")
+def test_what_is_held_is_told_with_its_time_out() -> None:
+    found = group(waiting=3, scheduled=0, **said("WaitingForGroup", "one unit is missing"))
+    found["spec"] |= {
+        "scheduleTimeoutSeconds": 10,
+        "topology": {"topologyKey": "topology.kubernetes.io/zone"},
+    }
+    told = gangs.text(membership.Gang("shop", "batch", found, []), NOW, everything=False)
+    assert told.splitlines() == [
+        "shop/wg/batch: Scheduling, 0 of the 4 units that it needs have a cluster, 3 held",
+        "0 units wanted by 0 Workloads; 0 running, 0 succeeded, 0 failed",
+        "Gate shut: nothing of it goes to a member before the quorum is placed",
+        "All of it in one domain of topology.kubernetes.io/zone (Required)",
+        "WaitingForGroup since 90s: one unit is missing",
+        "Held for 10 s at most: then the room is given back, and it is tried again",
+        f"What helps: {advice.GROUPS['WaitingForGroup']}",
+    ]
+
+
+def test_very_many_workloads_are_shown_in_part_those_that_lack_units_first() -> None:
+    full = [membership.Member(f"w{n:04}", 1, {"a": 1}, True, 1, "", "") for n in range(4000)]
+    lacks = membership.Member("zz", 3, {"a": 1}, False, 0, "InsufficientCapacity", "no room")
+    gang = membership.Gang("shop", "batch", group(), [*full, lacks])
+    told = gangs.text(gang, NOW, everything=False).splitlines()
+    assert told[5].split()[:3] == ["zz", "3", "1"]
+    assert told[-1] == "… 3981 more (--all shows them)"
+    assert len(told) < 30
+    assert len(gangs.text(gang, NOW, everything=True).splitlines()) > 4000
+
+
+def test_a_member_tells_its_group_in_a_line_or_two(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    driver, worker, _ = there.workloads
+    there.group["status"] |= said("GroupDenied", DENIED)
+    told = lines(run(file, "explain", "wl/worker"))
+    assert told[1] == (
+        "in wg/batch: Scheduling, 3 of the 4 units that it needs have a cluster,"
+        " its units are not released"
+    )
+    assert told[2].startswith("GroupDenied since ")
+    there.group["status"] |= released(driver, worker) | said("Scheduled", "", "True")
+    told = lines(run(file, "explain", "wl/worker"))
+    assert told[1].endswith("its units are released")
+    assert told[2] == ""
+    data = json.loads(run(file, "explain", "wl/worker", "-o", "json").stdout)["recorded"]
+    assert data["group"]["names"] == ["batch"]
+    assert (data["group"]["min"], data["group"]["gate"]) == (4, "Open")
+
+
+def test_a_group_that_is_not_there_or_not_ours_to_read_is_said(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    told = lines(run(file, "explain", "wl/stranger"))
+    assert told[1] == "in wg/another, which is not there: nothing of it is placed until it is"
+    there.forbidden = {"workloadgroups"}
+    assert lines(run(file, "explain", "wl/worker"))[1] == "in wg/batch, which you may not read"
+    alias = {"pod-group.scheduling.sigs.k8s.io": "second"}
+    there.workloads[0]["metadata"]["labels"] |= alias
+    told = lines(run(file, "explain", "wl/driver"))
+    assert told[1] == "its labels name several groups, so it is in none: batch, second"
+    there.forbidden = set()
+    told = lines(run(file, "explain", "wg/batch"))
+    assert "In no group, as they name several: driver" in told
+    del there.workloads[0]["metadata"]["labels"]
+    told = lines(run(file, "explain", "wl/driver"))
+    assert not any("group" in line for line in told)
+    data = json.loads(run(file, "explain", "wl/driver", "-o", "json").stdout)["recorded"]
+    assert data["group"] is None
+
+
+def test_a_group_that_nobody_has_decided_yet(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    del there.group["status"]
+    for each in there.workloads:
+        del each["status"]
+    told = lines(run(file, "explain", "wg/batch"))
+    assert told[0] == "shop/wg/batch: Undecided, 0 of the 4 units that it needs have a cluster"
+    assert told[-2:] == ["driver ? 0 - - 0", "worker ? 0 - - 0"]
+
+
+def test_history_of_a_group_names_who_has_one(hub: tuple[Hub, Path]) -> None:
+    _, file = hub
+    result = CliRunner().invoke(
+        cli, ["history", "wg/batch", "-n", "shop", "--kubeconfig", str(file)]
+    )
+    assert result.exit_code == 1
+    assert "a WorkloadGroup has no placement of its own" in str(result.exception)
+
+
+@pytest.mark.proves("G2")
+@pytest.mark.parametrize("key", GROUP_LABELS)
+@pytest.mark.parametrize("kind", ["Deployment", "Job", "CronJob", "DaemonSet", "Train"])
+@pytest.mark.parametrize("place", ["itself", "template", "pods"])
+def test_membership_is_read_as_the_controller_reads_it(key: str, kind: str, place: str) -> None:
+    labels = {"metadata": {"labels": {key: "batch"}}}
+    pods: dict[str, Any] = {"template": {"spec": {}, **(labels if place == "pods" else {})}}
+    if kind == "CronJob":
+        pods = {"jobTemplate": {"spec": pods}}
+    version = {"Job": "batch/v1", "CronJob": "batch/v1", "Train": "ai.example/v1"}
+    template = {"apiVersion": version.get(kind, "apps/v1"), "kind": kind, "spec": pods}
+    template |= labels if place == "template" else {}
+    metadata = {"name": "w", **(labels["metadata"] if place == "itself" else {})}
+    body = {"metadata": metadata, "spec": {"template": template}}
+    unit = compile_unit(msgspec.convert(body, Workload))
+    assert membership.names_of(body) == unit.groups
+    assert (unit.groups == ("batch",)) is not (kind == "Train" and place == "pods")
+
+
+def test_what_stands_where_labels_belong_is_no_fault() -> None:
+    for wrong in ("text", ["a"], None, 7, {"labels": "text"}, {"labels": {"a": 1}}):
+        template = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": wrong, "spec": wrong}
+        body = {"metadata": {"name": "w", "labels": {}}, "spec": {"template": template}}
+        assert membership.names_of(body) == ()
+    assert membership.names_of({"metadata": {"name": "w"}, "spec": {"template": "text"}}) == ()
+
+
+def test_membership_of_all_examples_is_that_of_the_controller() -> None:
+    seen = 0
+    for file in sorted((ROOT / "examples").glob("*.yaml")):
+        for body in yaml.safe_load_all(file.read_text()):
+            if body and body.get("kind") == "Workload":
+                seen += 1
+                assert membership.names_of(body) == (
+                    compile_unit(msgspec.convert(body, Workload)).groups
+                )
+    assert seen > 15
