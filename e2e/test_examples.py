@@ -269,6 +269,47 @@ def test_an_autoscaler_scales_the_workload_of_a_spread(demo: Playground) -> None
         demo.hub("-n", NAMESPACE, "delete", "hpa", "elastic")
 
 
+def group(demo: Playground, name: str) -> dict[str, Any]:
+    """What the status of a WorkloadGroup says."""
+    status: dict[str, Any] = demo.hub.json("-n", NAMESPACE, "get", "wg", name).get("status", {})
+    return status
+
+
+@pytest.mark.proves("G1", "G2", "G25", "G26")
+def test_a_training_run_starts_with_its_last_member_and_ends(demo: Playground) -> None:
+    gang, driver, workers = load(EXAMPLES / "21-workload-group.yaml")
+    demo.hub.apply(gang)
+    demo.hub.apply(driver)
+    waits = demo.until_condition(NAMESPACE, "driver", "Scheduled", reason="WaitingForGroup")
+    assert "has 1 unit in all its Workloads, minMember is 4" in waits["message"]
+    assert not demo.placements(NAMESPACE, "driver")
+    assert group(demo, "training")["phase"] == "Pending"
+    demo.hub.apply(workers)
+    wait("all its units", lambda: group(demo, "training").get("scheduled") == 7)
+    assert sum(demo.placements(NAMESPACE, "workers").values()) == 6
+    wait("its end", lambda: group(demo, "training").get("phase") == "Finished", timeout=120)
+    head, row = demo.hub("-n", NAMESPACE, "get", "wg", "training").splitlines()
+    assert head.split() == ["NAME", "PHASE", "MINMEMBER", "RUNNING", "SUCCEEDED", "FAILED", "AGE"]
+    assert row.split()[:6] == ["training", "Finished", "4", "0", "7", "0"]
+
+
+@pytest.mark.proves("G2", "G25")
+def test_a_gang_is_in_one_zone_whatever_label_names_it(demo: Playground) -> None:
+    apply(demo, "22-workload-group-zone.yaml")
+    (home,) = clusters(demo, "coordinator")
+    assert clusters(demo, "shards") == {home}
+    wait("its phase", lambda: group(demo, "search").get("phase") == "Running")
+    told = group(demo, "search")
+    assert (told["workloads"], told["desired"], told["scheduled"], told["running"]) == (2, 5, 5, 5)
+    for name, version, kind, units in (
+        ("coordinator", "apps/v1", "Deployment", 1),
+        ("shards", "apps/v1", "StatefulSet", 4),
+    ):
+        seen = demo.seen(home, NAMESPACE, name, version=version, kind=kind)
+        assert seen
+        assert seen["spec"]["replicas"] == units
+
+
 def reservation(demo: Playground, name: str) -> dict[str, Any]:
     """What the status of a Reservation says."""
     status: dict[str, Any] = demo.hub.json("-n", NAMESPACE, "get", "rsv", name).get("status", {})

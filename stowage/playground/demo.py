@@ -35,7 +35,11 @@ _LOOK_SECONDS = 0.5
 _MANY = re.compile(r"(eplicas: (?:[5-9]|[1-9][0-9]))0$", re.MULTILINE)
 """Fifty units and more."""
 _NO_ROOM = frozenset(
-    {ScheduledReason.INSUFFICIENT_CAPACITY.value, ScheduledReason.FAILED_TO_SCHEDULE.value}
+    {
+        ScheduledReason.INSUFFICIENT_CAPACITY.value,
+        ScheduledReason.FAILED_TO_SCHEDULE.value,
+        ScheduledReason.GROUP_DENIED.value,
+    }
 )
 
 
@@ -113,6 +117,8 @@ def _show(directory: Path, out: Callable[[str], object]) -> None:
     out(_kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "workloads"))
     out("Room that is held for Workloads, and how many use it:")
     out(_kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "reservations", "-o", "wide"))
+    out("Workloads that start together:")
+    out(_kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "workloadgroups"))
     for name in sorted(p.stem for p in directory.glob("member-*.kubeconfig")):
         out(f"On {name}:")
         out(_kubectl(directory, name, "-n", NAMESPACE, "get", "deployments", "--ignore-not-found"))

@@ -22,6 +22,15 @@ CROWDED = {
         }
     ],
 }  # fmt: skip
+DENIED = {
+    "state": "Pending",
+    "conditions": [
+        {
+            "type": "Scheduled", "status": "False", "reason": "GroupDenied",
+            "message": "WorkloadGroup demo/training is denied for 3 s: resource gap: cpu 1 more",
+        }
+    ],
+}  # fmt: skip
 WITHOUT_NODE = {
     "state": "Creating",
     "conditions": [{"type": "Scheduled", "status": "True", "reason": "Scheduled", "message": ""}],
@@ -85,6 +94,7 @@ def test_all_run_and_it_says_so(shown):
     ("status", "told"),
     [
         (CROWDED, "  b: InsufficientCapacity: 0/3 clusters have room for 4 units"),
+        (DENIED, f"  b: GroupDenied: {DENIED['conditions'][0]['message']}"),
         (WITHOUT_NODE, "  b: its units find no node: 2 on member-1"),
     ],
 )
@@ -189,6 +199,7 @@ def _workloads(path):
 
 
 def _asked(workload):
-    template = workload["spec"]["targetDeployment"]["spec"]["template"]["spec"]
+    spec = workload["spec"]
+    template = (spec.get("targetDeployment") or spec["template"])["spec"]["template"]["spec"]
     requests = [each["resources"]["requests"] for each in template["containers"]]
     return tuple(sum(exact(each[what]) for each in requests) for what in ("cpu", "memory"))
