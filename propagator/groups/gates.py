@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from crds.names import LABEL_GROUP
 from machinery import logs
 from machinery.api.resources import WORKLOAD_GROUPS
 from machinery.errors import NotFound
@@ -107,7 +108,10 @@ class Gates:
         """Why groups are not known, empty where that passes by itself; None while they are."""
         fault = self.informer.last_error
         if isinstance(fault, NotFound):
-            return "the hub serves no WorkloadGroups: run `stowage install` on it again"
+            return (
+                "the hub serves no WorkloadGroups: run `stowage install` on it again, or remove "
+                f"the label {LABEL_GROUP}"
+            )
         if self.informer.trusted:
             return None
         return f"WorkloadGroups cannot be read: {fault}" if fault is not None else ""

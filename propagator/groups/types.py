@@ -17,7 +17,6 @@ from machinery.types.metadata import Object
 class Released(msgspec.Struct, frozen=True, gc=False):
     """A Workload that may stand on members, at one decision."""
 
-    name: str = ""
     uid: str = ""
     decision: str = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from propagator.execution.shares import Shares
@@ -64,3 +65,47 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
     session: Any = SimpleNamespace(name="m1")
     assert await shares.push(session, placed(m1=units, m2=3)) is None
     assert not told
+
+
+@pytest.mark.proves("G24")
+@pytest.mark.parametrize("waves", [0, 1, 2])
+async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int) -> None:
+    """The hub is asked a lot before the first write, and each wave waits for the one before it."""
+    workload = placed(m1=2)
+    spec = {"targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"}}
+    for kind in ("ConfigMap", "Service"):
+        one = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "w"}}
+        spec.setdefault("manifests", []).append(one)  # type: ignore[attr-defined] # a list
+    body = {"metadata": {"namespace": "shop", "name": "w", "uid": "u1"}, "spec": spec}
+    workload = msgspec.structs.replace(workload, spec=workload_of(body).spec)
+    written: list[str] = []
+    open_for = iter([True] * waves + [False])
+    told: list[Outcome | None] = []
+
+    async def answer(*_: Any) -> Any:
+        return workload
+
+    async def write(_session: Any, _workload: Any, piece: Any) -> None:
+        written.append(piece.kind)
+
+    parts: dict[str, Any] = dict.fromkeys(
+        ("inventory", "namespaces", "gate", "workloads", "secrets", "finalizer", "doubts"),
+        SimpleNamespace(admit=answer, shown=answer, prepare=answer),
+    )
+    shares = Shares(
+        SimpleNamespace(clock=FakeClock()),  # type: ignore[arg-type] # as much as is asked
+        **parts,
+        identity=SimpleNamespace(uid=_no_mark),  # type: ignore[arg-type] # as much as is asked
+        gates=SimpleNamespace(pushes=lambda _: next(open_for)),  # type: ignore[arg-type] # as well
+        writer=SimpleNamespace(write=write),  # type: ignore[arg-type] # as well
+        pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
+        note=lambda _key, _member, outcome: told.append(outcome),
+    )
+    session: Any = SimpleNamespace(name="m1")
+    assert await shares.push(session, workload) == 0.0, "it is looked at again at once"
+    assert written == ["ConfigMap", "Service"][:waves]
+    assert not told
+
+
+async def _no_mark() -> str:
+    return ""

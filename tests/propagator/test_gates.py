@@ -1,0 +1,311 @@
+"""Who is woken when a gate says something else, and what holds while groups cannot be read.
+
+The informers are real and told by hand what a hub would show; a clock is moved by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from crds.groups.gate import decision_of
+from crds.groups.workloadgroup import MOST_WORKLOADS
+from crds.names import LABEL_GROUP
+from machinery.api.client import ApiClient
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import Forbidden, NotFound, TransportError
+from machinery.runtime.informer import Informer
+from machinery.tasks import end
+from machinery.types.metadata import Key
+from propagator.groups.gates import LOOK_SECONDS, REVIEWED_PER_SECOND, SLICE, Gates
+from propagator.groups.rule import Answer
+from propagator.groups.starting import PATIENCE_SECONDS
+from propagator.groups.types import WorkloadGroup
+from propagator.hub.cluster_types import MemberCluster
+from propagator.hub.workload_types import Workload, workload_of
+from propagator.hub.workloads import HubWorkloads
+from propagator.leadership import Ground
+from propagator.members.health import Contact
+from tests.fakeclock import FakeClock, settle
+
+QUORUM = "2026-01-02T03:04:05Z"
+FORBIDDEN = Forbidden(code=403, reason="Forbidden", message="grant list on workloadgroups")
+MISSING = NotFound(code=404, reason="NotFound", message="no such kind")
+
+
+class Sessions:
+    """A fleet of which nothing but contacts is asked."""
+
+    def __init__(self) -> None:
+        self.contacts = dict.fromkeys(("m1", "m2", "m3"), Contact.SERVING)
+        self._listeners: list[Any] = []
+
+    def get(self, name: str) -> Any:
+        contact = self.contacts.get(name)
+        return contact and SimpleNamespace(contact=contact, message=f"{name}: gone fishing")
+
+    def on_change(self, listener: Any) -> None:
+        self._listeners.append(listener)
+
+    def becomes(self, name: str, contact: Contact) -> None:
+        self.contacts[name] = contact
+        for listener in self._listeners:
+            listener(name, None)
+
+
+class Hub:
+    """The gates of one term, what they are told, and whom they woke."""
+
+    def __init__(self) -> None:
+        self.clock, self.fleet = FakeClock(), Sessions()
+        self.woken: list[str] = []
+        self._version = 0
+        client = ApiClient(Connection(server="http://127.0.0.1:1"), clock=self.clock)
+        clusters = SimpleNamespace(synced=True, get=lambda key: None, wait_synced=self._at_once)
+        ground = SimpleNamespace(
+            hub=client,
+            fleet=self.fleet,
+            clusters=cast("Informer[MemberCluster]", clusters),
+            clock=self.clock,
+        )
+        self.workloads = HubWorkloads(cast("Ground", ground))
+        wake = lambda each: self.woken.append(each.metadata.name)  # noqa: E731 - one line
+        self.gates = Gates(cast("Ground", ground), workloads=self.workloads, wake=wake)
+
+    async def _at_once(self) -> None:
+        return None
+
+    def listed(self, fault: TransportError | None = None) -> None:
+        """The groups have been read, or cannot be."""
+        self.gates.informer.last_error = fault
+        if fault is None:
+            self.gates.informer._synced.set()
+            self.gates.informer._heard()
+
+    def _meta(self, name: str, uid: str, **more: Any) -> dict[str, Any]:
+        self._version += 1
+        version = str(self._version)
+        return {"namespace": "shop", "name": name, "uid": uid, "resourceVersion": version, **more}
+
+    def group(self, name: str = "batch", **status: Any) -> None:
+        metadata = self._meta(name, f"g-{name}")
+        stored = msgspec.convert({"metadata": metadata, "status": status}, WorkloadGroup)
+        self.gates.informer.observe(stored)
+
+    def place(self, name: str, group: str | None = "batch", **placed: int) -> Workload:
+        placements = [{"cluster": each, "replicas": units} for each, units in placed.items()]
+        labels = {LABEL_GROUP: group} if group else {}
+        workload = workload_of(
+            {
+                "metadata": self._meta(name, f"u-{name}", labels=labels),
+                "spec": {"template": {"kind": "Deployment"}},
+                "status": {"placements": placements},
+            }
+        )
+        self.workloads.informer.observe(workload)
+        return workload
+
+    def seen(self, name: str) -> Workload:
+        workload = self.workloads.informer.get(("shop", name))
+        assert workload is not None
+        return workload
+
+    def ask(self, *names: str) -> list[Answer]:
+        return [self.gates.verdict(self.seen(name)).answer for name in names]
+
+    def told(self, name: str) -> str:
+        return self.gates.verdict(self.seen(name)).message
+
+    async def wakes(self) -> list[str]:
+        """Who was woken since the last time, each once."""
+        for _ in range(3):
+            await self.clock.advance(0.01)
+        woken, self.woken = sorted(set(self.woken)), []
+        return woken
+
+
+def entry(name: str, **placed: int) -> dict[str, str]:
+    return {"uid": f"u-{name}", "decision": decision_of(placed)}
+
+
+@pytest.fixture
+async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
+    async def nothing(_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Informer, "run", nothing)
+    made = Hub()
+    running = asyncio.create_task(made.gates.run())
+    await settle()
+    yield made
+    await end([running])
+
+
+BOTH = [entry("a", m1=1), entry("b", m2=1)]
+NOBODY: list[Key] = []
+
+
+async def gang(hub: Hub, **status: Any) -> None:
+    """Two Workloads, asked for once, and one of no group."""
+    hub.listed()
+    hub.group(**status)
+    hub.place("a", m1=1)
+    hub.place("b", m2=1)
+    hub.place("alone", None, m1=1)
+    await hub.wakes()
+    hub.ask("a", "b", "alone")
+    await hub.wakes()
+
+
+@pytest.mark.proves("G24")
+async def test_an_open_gate_wakes_those_that_it_names(hub: Hub):
+    await gang(hub)
+    hub.group(gate="Open", released=BOTH[:1], quorumTime=QUORUM)
+    assert await hub.wakes() == ["a", "b"], "what is told of b is another thing now"
+    assert hub.ask("a", "b", "alone") == [Answer.PUSH, Answer.HOLD, Answer.PUSH]
+    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
+    assert await hub.wakes() == ["b"]
+    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM, running=7)
+    assert await hub.wakes() == NOBODY
+    hub.group("other", gate="Closed")
+    assert await hub.wakes() == NOBODY
+
+
+@pytest.mark.proves("G24")
+async def test_an_answer_that_stood_for_a_moment_only_is_corrected(hub: Hub):
+    """Closed, open, closed before anybody is looked at again: who was pushed meanwhile must go."""
+    await gang(hub, gate="Closed")
+    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
+    assert hub.ask("a") == [Answer.PUSH]
+    hub.group(gate="Closed")
+    assert hub.ask("a") == [Answer.LEAVE], "on another cluster"
+    assert await hub.wakes() == ["a"]
+    assert hub.ask("a", "b") == [Answer.LEAVE, Answer.LEAVE]
+
+
+@pytest.mark.proves("G24")
+async def test_a_start_waits_for_all_clusters_and_is_woken_by_them(hub: Hub):
+    await gang(hub)
+    hub.fleet.becomes("m2", Contact.AWAY)
+    hub.group(gate="Open", released=BOTH)
+    assert await hub.wakes() == ["a", "b"]
+    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert "m2: gone fishing" in hub.told("a")
+    hub.fleet.becomes("m3", Contact.AWAY)
+    assert await hub.wakes() == NOBODY, "none of it goes there"
+    hub.fleet.becomes("m2", Contact.SERVING)
+    assert await hub.wakes() == ["a", "b"]
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    hub.place("b", m3=1)
+    hub.group(gate="Open", released=[BOTH[0], entry("b", m3=1)])
+    await hub.wakes()
+    assert "m3: gone fishing" in hub.told("a")
+    hub.group(gate="Open", released=[BOTH[0], entry("b", m3=1)], quorumTime=QUORUM)
+    assert await hub.wakes() == ["a", "b"]
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+
+
+@pytest.mark.proves("G24")
+async def test_nothing_is_pushed_before_it_is_known_who_is_placed_where(hub: Hub):
+    await gang(hub)
+    hub.fleet.becomes("m2", Contact.CONNECTING)
+    hub.group(gate="Open", released=BOTH)
+    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    await hub.wakes()
+    assert hub.told("a") == "", "it passes by itself"
+    await hub.clock.advance(PATIENCE_SECONDS + LOOK_SECONDS)
+    assert await hub.wakes() == ["a", "b"]
+    assert "m2: not connected after 20 s" in hub.told("b")
+
+
+@pytest.mark.proves("G18", "G24")
+async def test_who_changes_groups_is_judged_by_the_new_one(hub: Hub):
+    await gang(hub, gate="Closed")
+    hub.group("other", gate="Open", released=[entry("a", m1=1)], quorumTime=QUORUM)
+    hub.place("a", "other", m1=1)
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.LEAVE]
+    hub.place("a", None, m1=1)
+    assert hub.ask("a") == [Answer.PUSH]
+    hub.place("a", "gone", m1=1)
+    assert hub.ask("a") == [Answer.HOLD]
+    await hub.wakes()
+    hub.group("gone", gate="Closed")
+    assert await hub.wakes() == ["a"]
+
+
+@pytest.mark.proves("G24", "R11")
+@pytest.mark.parametrize(
+    ("fault", "words"), [(MISSING, "serves no WorkloadGroups"), (FORBIDDEN, "grant list")]
+)
+async def test_of_groups_that_cannot_be_read_nothing_is_concluded(
+    hub: Hub, fault: TransportError, words: str
+):
+    hub.place("a", m1=1)
+    hub.place("alone", None, m1=1)
+    assert hub.ask("a", "alone") == [Answer.HOLD, Answer.PUSH]
+    assert hub.told("a") == "", "they are being listed"
+    hub.listed(fault)
+    await hub.clock.advance(LOOK_SECONDS)
+    assert await hub.wakes() == ["a"]
+    assert words in hub.told("a")
+    hub.listed()
+    await hub.clock.advance(LOOK_SECONDS)
+    assert await hub.wakes() == ["a"]
+    assert "not found" in hub.told("a")
+
+
+@pytest.mark.proves("G24", "R11")
+async def test_a_gate_that_was_not_heard_of_for_long_holds_in_silence(hub: Hub):
+    """Closed or open: another one may have been written since."""
+    await gang(hub, gate="Closed")
+    assert hub.ask("a") == [Answer.LEAVE]
+    await hub.clock.advance(600)
+    assert await hub.wakes() == ["a", "b"]
+    assert hub.ask("a", "alone") == [Answer.HOLD, Answer.PUSH]
+    assert hub.told("a") == ""
+    hub.listed()
+    await hub.clock.advance(LOOK_SECONDS)
+    assert await hub.wakes() == ["a", "b"]
+    assert hub.ask("a") == [Answer.LEAVE]
+
+
+@pytest.mark.proves("G24")
+async def test_a_group_of_thousands_is_woken_in_steps_and_only_where_it_changed(hub: Hub):
+    hub.listed()
+    names = [f"w{number}" for number in range(MOST_WORKLOADS)]
+    for name in names:
+        hub.place(name, m1=1)
+    hub.ask(*names)
+    counts = [0]
+    hub.group(gate="Open", released=[entry(name, m1=1) for name in names], quorumTime=QUORUM)
+    for _ in range(MOST_WORKLOADS):
+        await asyncio.sleep(0)
+        counts.append(len(hub.woken))
+    assert counts[-1] == MOST_WORKLOADS, "each once"
+    assert max(after - before for before, after in pairwise(counts)) <= 2 * SLICE
+    hub.woken.clear()
+    hub.ask(*names)
+    hub.group(gate="Open", released=[entry(name, m1=1) for name in names[1:]], quorumTime=QUORUM)
+    await hub.clock.advance(MOST_WORKLOADS / REVIEWED_PER_SECOND)
+    for _ in range(MOST_WORKLOADS):
+        await asyncio.sleep(0)
+    assert hub.woken == names[:1]
+
+
+async def test_nothing_is_kept_of_what_went(hub: Hub):
+    await gang(hub, gate="Open", released=BOTH)
+    for name in ("a", "b", "alone"):
+        hub.workloads.informer.give_up(("shop", name), hub.seen(name))
+    stored = hub.gates.informer.get(("shop", "batch"))
+    assert stored is not None
+    hub.gates.informer.give_up(("shop", "batch"), stored)
+    await hub.wakes()
+    await hub.clock.advance(LOOK_SECONDS)
+    kept = (hub.gates._given, hub.gates._starting, hub.gates._due)
+    assert not any(kept), kept
