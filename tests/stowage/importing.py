@@ -14,6 +14,8 @@ from click.testing import CliRunner, Result
 from stowage.cli import cli
 
 KRUISE = "apps.kruise.io/v1alpha1"
+POD_GROUPS = "scheduling.x-k8s.io"
+POD_GROUP_LABEL = f"{POD_GROUPS}/pod-group"
 
 
 def run(*args: object, **how: Any) -> Result:
@@ -204,3 +206,18 @@ def controlled(kind: str, name: str, *, version: str = "apps/v1", **more: Any) -
     """The owners that this one controls, in shop."""
     ref = {"apiVersion": version, "kind": kind, "name": name, "namespace": "shop"}
     return {"controller": {**ref, **more}}
+
+
+def pod_group(*, of: str = POD_GROUPS, annotations: Any = None, **spec: Any) -> dict[str, Any]:
+    """A PodGroup of scheduler-plugins, of four units."""
+    metadata = {"name": "batch", "namespace": "shop"}
+    metadata |= {"annotations": annotations} if annotations else {}
+    spec = {"minMember": 4, **spec}
+    spec = {key: value for key, value in spec.items() if value is not None}
+    return {"apiVersion": f"{of}/v1alpha1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def ganged(label: str = POD_GROUP_LABEL, **parts: Any) -> dict[str, Any]:
+    """A Deployment of six that names it, for the scheduler of scheduler-plugins."""
+    parts = {"replicas": 6, "schedulerName": "scheduler-plugins-scheduler", **parts}
+    return deployment(labels={label: "batch"}, **parts)

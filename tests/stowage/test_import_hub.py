@@ -15,6 +15,8 @@ from tests.stowage.importing import (
     clone_set,
     controlled,
     deployment,
+    ganged,
+    pod_group,
     policy,
     reservation,
     runs,
@@ -68,8 +70,21 @@ CUSTOM = runs("kubeflow.org/v1", "TFJob", replicas=4)
         (reservation(ttl="36h", allocateOnce=False), deployment()),
         (reservation(controlled("ReplicaSet", "web-5d4fbc8c7"), expires="2050-01-01T00:00:00Z"),),
         (reservation(controlled("Job", "a", version="batch/v1"), ELSEWHERE),),
+        (pod_group(minResources={"cpu": 4}, scheduleTimeoutSeconds=3600), ganged()),
     ],
-    ids=["kosmos", "both", "elastic", "zones", "stateful", "job", "custom", "room", "until", "two"],
+    ids=[
+        "kosmos",
+        "both",
+        "elastic",
+        "zones",
+        "stateful",
+        "job",
+        "custom",
+        "room",
+        "until",
+        "two",
+        "gang",
+    ],
 )
 def test_a_hub_takes_it_and_changes_nothing(
     hub: Cluster, tmp_path: Path, given: tuple[Any, ...]

@@ -9,11 +9,15 @@ import pytest
 import yaml
 
 from tests.stowage.importing import (
+    POD_GROUP_LABEL,
+    POD_GROUPS,
     Files,
     bound,
     clone_set,
     deployment,
+    ganged,
     pod,
+    pod_group,
     policy,
     run,
     runs,
@@ -23,8 +27,8 @@ from tests.stowage.importing import (
 
 pytestmark = pytest.mark.proves("G1", "G2")
 ROOT = Path(__file__).parents[2]
-PRESENT, OLDER = "scheduling.x-k8s.io", "scheduling.sigs.k8s.io"
-LABEL, OLDER_LABEL = f"{PRESENT}/pod-group", f"pod-group.{OLDER}"
+OLDER = "scheduling.sigs.k8s.io"
+OLDER_LABEL = f"pod-group.{OLDER}"
 OURS = "stowage.dev/workload-group"
 GANG = "gang.scheduling.koordinator.sh"
 WITHIN = {"topologyKey": "stowage.dev/cluster", "mode": "Required"}
@@ -35,19 +39,6 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-def group(*, of: str = PRESENT, annotations: Any = None, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": "batch", "namespace": "shop"}
-    metadata |= {"annotations": annotations} if annotations else {}
-    spec = {"minMember": 4, **spec}
-    spec = {key: value for key, value in spec.items() if value is not None}
-    return {"apiVersion": f"{of}/v1alpha1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
-
-
-def member(label: str = LABEL, **parts: Any) -> dict[str, Any]:
-    parts = {"replicas": 6, "schedulerName": "scheduler-plugins-scheduler", **parts}
-    return deployment(labels={label: "batch"}, **parts)
-
-
 def made(files: Files, *objects: Any, lossy: bool = False) -> dict[str, Any]:
     return files.imported(*objects, lossy=lossy)["WorkloadGroup/batch"]["spec"]
 
@@ -55,9 +46,9 @@ def made(files: Files, *objects: Any, lossy: bool = False) -> dict[str, Any]:
 # --- the group ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("of", [PRESENT, OLDER])
+@pytest.mark.parametrize("of", [POD_GROUPS, OLDER])
 def test_a_pod_group_of_either_api_group_becomes_a_workload_group(files: Files, of: str) -> None:
-    given = group(of=of, minResources={"cpu": "12", "memory": "1Gi"}, scheduleTimeoutSeconds=10)
+    given = pod_group(of=of, minResources={"cpu": "12", "memory": "1Gi"}, scheduleTimeoutSeconds=10)
     given["status"] = {"phase": "Running", "running": 4}
     given["metadata"]["labels"] = {"team": "a"}
     found = files.imported(given)
@@ -94,7 +85,7 @@ def test_a_pod_group_of_either_api_group_becomes_a_workload_group(files: Files, 
 def test_the_time_is_one_that_units_may_be_held(
     files: Files, given: int | None, seconds: int | None, said: str
 ) -> None:
-    given_group = group(scheduleTimeoutSeconds=given)
+    given_group = pod_group(scheduleTimeoutSeconds=given)
     assert made(files, given_group).get("scheduleTimeoutSeconds") == seconds
     notes = [note for note in files.notes(given_group) if "spec.scheduleTimeoutSeconds" in note]
     assert len(notes) == bool(said)
@@ -103,7 +94,7 @@ def test_the_time_is_one_that_units_may_be_held(
 
 @pytest.mark.parametrize("number", [None, 0])
 def test_a_group_that_waits_for_nobody_waits_for_one(files: Files, number: int | None) -> None:
-    given = group(minMember=number)
+    given = pod_group(minMember=number)
     assert made(files, given)["minMember"] == 1
     assert any("spec.minMember: 0, or none, waits for nobody" in n for n in files.notes(given))
 
@@ -120,11 +111,11 @@ def test_a_group_that_waits_for_nobody_waits_for_one(files: Files, number: int |
     ],
 )
 def test_what_is_wrong_is_an_error_at_its_field(files: Files, spec: Any, text: str) -> None:
-    assert text in files.refusal(group(**spec))
+    assert text in files.refusal(pod_group(**spec))
 
 
 def test_a_name_that_no_label_can_give_is_an_error(files: Files) -> None:
-    given = group()
+    given = pod_group()
     given["metadata"]["name"] = "g" * 64
     assert "metadata.name: at most 63 characters" in files.refusal(given)
 
@@ -142,10 +133,10 @@ def test_a_name_that_no_label_can_give_is_an_error(files: Files) -> None:
 def test_fields_of_other_systems_are_lost_by_name(
     files: Files, field: str, value: Any, text: str
 ) -> None:
-    [lost] = files.losses(group(**{field: value}))
+    [lost] = files.losses(pod_group(**{field: value}))
     assert lost.startswith(f"lost: PodGroup batch: spec.{field}: ")
     assert text in lost
-    assert made(files, group(**{field: value}), lossy=True) == made(files, group())
+    assert made(files, pod_group(**{field: value}), lossy=True) == made(files, pod_group())
 
 
 @pytest.mark.parametrize(
@@ -161,39 +152,39 @@ def test_fields_of_other_systems_are_lost_by_name(
 def test_what_koordinator_decides_otherwise_is_lost(
     files: Files, key: str, value: str, loss: bool
 ) -> None:
-    given = group(of=OLDER, annotations={f"{GANG}/{key}": value})
+    given = pod_group(of=OLDER, annotations={f"{GANG}/{key}": value})
     assert (files.result(given).exit_code == 1) == loss
     assert any(f"{GANG}/{key}" in note for note in files.notes(given)) == loss
 
 
 def test_other_annotations_of_koordinator_stay_with_a_note(files: Files) -> None:
-    given = group(annotations={f"{GANG}/total-number": "6", "team": "a"})
+    given = pod_group(annotations={f"{GANG}/total-number": "6", "team": "a"})
     kept = files.imported(given)["WorkloadGroup/batch"]["metadata"]["annotations"]
     assert kept == {f"{GANG}/total-number": "6", "team": "a"}
     assert any("only Koordinator reads it; it stays" in note for note in files.notes(given))
 
 
 def test_groups_of_one_name_in_both_api_groups_are_an_error(files: Files) -> None:
-    assert "a PodGroup of that name is in " in files.refusal(group(), group(of=OLDER))
+    assert "a PodGroup of that name is in " in files.refusal(pod_group(), pod_group(of=OLDER))
 
 
 def test_an_unknown_version_is_an_error(files: Files) -> None:
-    given = group() | {"apiVersion": f"{PRESENT}/v1beta9"}
+    given = pod_group() | {"apiVersion": f"{POD_GROUPS}/v1beta9"}
     assert "of scheduler-plugins, v1alpha1 are known" in files.refusal(given)
 
 
 def test_other_kinds_of_the_api_group_have_no_counterpart(files: Files) -> None:
-    quota = group() | {"kind": "ElasticQuota"}
-    [lost] = files.losses(group(), member(), quota)
+    quota = pod_group() | {"kind": "ElasticQuota"}
+    [lost] = files.losses(pod_group(), ganged(), quota)
     assert "ElasticQuota has no counterpart on its own" in lost
 
 
 # --- its members ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("label", [LABEL, OLDER_LABEL])
+@pytest.mark.parametrize("label", [POD_GROUP_LABEL, OLDER_LABEL])
 def test_a_deployment_is_a_member_by_either_label(files: Files, label: str) -> None:
-    found = files.imported(group(), member(label))
+    found = files.imported(pod_group(), ganged(label))
     assert list(found) == ["WorkloadGroup/batch", "Workload/web"]
     workload = found["Workload/web"]
     assert workload["metadata"]["labels"] == {OURS: "batch"}
@@ -202,7 +193,7 @@ def test_a_deployment_is_a_member_by_either_label(files: Files, label: str) -> N
     inner = spec["targetDeployment"]["spec"]["template"]
     assert inner["metadata"]["labels"] == {"app": "web"}
     assert "schedulerName" not in inner["spec"]
-    notes = files.notes(group(), member(label))
+    notes = files.notes(pod_group(), ganged(label))
     assert any(f"{label} is the label {OURS} of the Workload now" in note for note in notes)
 
 
@@ -217,8 +208,8 @@ def test_a_deployment_is_a_member_by_either_label(files: Files, label: str) -> N
 def test_other_kinds_that_run_pods_are_members(
     files: Files, version: str, kind: str, number: str
 ) -> None:
-    given = runs(version, kind, template=pod(labels={LABEL: "batch"}), **{number: 6})
-    found = files.imported(group(), given)["Workload/web"]
+    given = runs(version, kind, template=pod(labels={POD_GROUP_LABEL: "batch"}), **{number: 6})
+    found = files.imported(pod_group(), given)["Workload/web"]
     assert found["metadata"]["labels"] == {OURS: "batch"}
     assert found["spec"]["template"]["kind"] == kind
     left = found["spec"]["template"]["spec"].get(number, found["spec"].get("replicas"))
@@ -226,19 +217,19 @@ def test_other_kinds_that_run_pods_are_members(
 
 
 def test_a_clone_set_of_openkruise_is_a_member(files: Files) -> None:
-    given = clone_set(template=pod(labels={LABEL: "batch"}))
-    spec = files.imported(group(), given, lossy=True)["Workload/web"]["spec"]
+    given = clone_set(template=pod(labels={POD_GROUP_LABEL: "batch"}))
+    spec = files.imported(pod_group(), given, lossy=True)["Workload/web"]["spec"]
     assert spec["targetDeployment"]["kind"] == "Deployment"
 
 
 def test_the_label_on_the_object_alone_makes_it_a_member_too(files: Files) -> None:
     given = deployment()
-    given["metadata"]["labels"] = {LABEL: "batch", "team": "a"}
-    found = files.imported(group(), given)["Workload/web"]
+    given["metadata"]["labels"] = {POD_GROUP_LABEL: "batch", "team": "a"}
+    found = files.imported(pod_group(), given)["Workload/web"]
     assert found["metadata"]["labels"] == {OURS: "batch"}
     assert found["spec"]["targetDeployment"]["metadata"]["labels"] == {"team": "a"}
     text = "scheduler-plugins reads this label from pods alone"
-    assert any(text in note for note in files.notes(group(), given))
+    assert any(text in note for note in files.notes(pod_group(), given))
 
 
 def test_labels_that_select_pods_stay(files: Files) -> None:
@@ -246,37 +237,37 @@ def test_labels_that_select_pods_stay(files: Files) -> None:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"selector": {LABEL: "batch"}},
+        "spec": {"selector": {POD_GROUP_LABEL: "batch"}},
     }
-    by_service = files.imported(group(), member(), service)["Workload/web"]["spec"]
+    by_service = files.imported(pod_group(), ganged(), service)["Workload/web"]["spec"]
     assert by_service["targetService"]["metadata"]["name"] == "web"
-    own = member()
-    own["spec"]["selector"] = {"matchLabels": {LABEL: "batch"}}
-    by_selector = files.imported(group(), own)["Workload/web"]["spec"]
+    own = ganged()
+    own["spec"]["selector"] = {"matchLabels": {POD_GROUP_LABEL: "batch"}}
+    by_selector = files.imported(pod_group(), own)["Workload/web"]["spec"]
     for spec in (by_service, by_selector):
         labels = spec["targetDeployment"]["spec"]["template"]["metadata"]["labels"]
-        assert labels[LABEL] == "batch"
+        assert labels[POD_GROUP_LABEL] == "batch"
 
 
 def test_two_groups_on_one_object_are_an_error(files: Files) -> None:
-    given = deployment(labels={LABEL: "batch", OLDER_LABEL: "other"})
-    assert "labels: name several PodGroups: batch, other" in files.refusal(group(), given)
-    same = deployment(labels={LABEL: "batch", OLDER_LABEL: "batch"})
-    assert "Workload/web" in files.imported(group(), same)
+    given = deployment(labels={POD_GROUP_LABEL: "batch", OLDER_LABEL: "other"})
+    assert "labels: name several PodGroups: batch, other" in files.refusal(pod_group(), given)
+    same = deployment(labels={POD_GROUP_LABEL: "batch", OLDER_LABEL: "batch"})
+    assert "Workload/web" in files.imported(pod_group(), same)
 
 
 def test_what_names_no_group_is_no_member(files: Files) -> None:
-    other = deployment(labels={LABEL: ""})
-    assert list(files.imported(group(), other)) == ["WorkloadGroup/batch"]
-    notes = files.notes(group(), other)
+    other = deployment(labels={POD_GROUP_LABEL: ""})
+    assert list(files.imported(pod_group(), other)) == ["WorkloadGroup/batch"]
+    notes = files.notes(pod_group(), other)
     assert any("no policy, spread or group here names it" in note for note in notes)
 
 
 def test_a_group_of_another_namespace_is_another_one(files: Files) -> None:
-    other = member()
+    other = ganged()
     other["metadata"]["namespace"] = "elsewhere"
-    assert any("no PodGroup batch is among the files" in n for n in files.notes(group(), other))
-    assert not any("no PodGroup batch" in n for n in files.notes(group(), member()))
+    assert any("no PodGroup batch is among the files" in n for n in files.notes(pod_group(), other))
+    assert not any("no PodGroup batch" in n for n in files.notes(pod_group(), ganged()))
 
 
 @pytest.mark.parametrize(
@@ -290,7 +281,7 @@ def test_a_group_of_another_namespace_is_another_one(files: Files) -> None:
 def test_a_scheduler_that_reads_gangs_is_not_asked_any_more(
     files: Files, name: str, kept: bool, text: str
 ) -> None:
-    given = group(), member(schedulerName=name)
+    given = pod_group(), ganged(schedulerName=name)
     spec = files.imported(*given)["Workload/web"]["spec"]
     inner = spec["targetDeployment"]["spec"]["template"]["spec"]
     assert inner.get("schedulerName") == (name if kept else None)
@@ -301,7 +292,7 @@ def test_a_scheduler_that_reads_gangs_is_not_asked_any_more(
 
 
 def test_the_priority_of_pods_is_not_that_of_the_queue(files: Files) -> None:
-    notes = files.notes(group(), member(priorityClassName="high"))
+    notes = files.notes(pod_group(), ganged(priorityClassName="high"))
     assert any("spec.priority of the Workload is for the queue of the hub" in n for n in notes)
 
 
@@ -315,20 +306,20 @@ def test_the_priority_of_pods_is_not_that_of_the_queue(files: Files) -> None:
     ],
 )
 def test_a_member_of_another_kind_is_lost(files: Files, kind: str, version: str, text: str) -> None:
-    named = {"metadata": {"labels": {LABEL: "batch"}}}
+    named = {"metadata": {"labels": {POD_GROUP_LABEL: "batch"}}}
     spec = {"jobTemplate": {"spec": {"template": named}}} if kind == "CronJob" else {}
     spec |= {"template": named} if kind == "DaemonSet" else {}
-    own = {"labels": {LABEL: "batch"}} if not spec else {}
+    own = {"labels": {POD_GROUP_LABEL: "batch"}} if not spec else {}
     other = {
         "apiVersion": version,
         "kind": kind,
         "metadata": {"name": "x", "namespace": "shop", **own},
         "spec": spec,
     }
-    [lost] = files.losses(group(), member(), other)
+    [lost] = files.losses(pod_group(), ganged(), other)
     assert f"is of the PodGroup batch, and a {kind} cannot be imported" in lost
     assert text in lost
-    assert list(files.imported(group(), member(), other, lossy=True)) == [
+    assert list(files.imported(pod_group(), ganged(), other, lossy=True)) == [
         "WorkloadGroup/batch",
         "Workload/web",
     ]
@@ -337,37 +328,48 @@ def test_a_member_of_another_kind_is_lost(files: Files, kind: str, version: str,
 def test_what_another_object_of_the_files_makes_does_not_count_twice(files: Files) -> None:
     """As `kubectl get all -o yaml` prints them."""
     refs = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}]
-    replica_set = runs("apps/v1", "ReplicaSet", template=pod(labels={LABEL: "batch"}), replicas=6)
+    replica_set = runs(
+        "apps/v1", "ReplicaSet", template=pod(labels={POD_GROUP_LABEL: "batch"}), replicas=6
+    )
     replica_set["metadata"] |= {"name": "web-5d4fbc8c7", "ownerReferences": refs}
     of_it = [{**refs[0], "kind": "ReplicaSet", "name": "web-5d4fbc8c7"}]
     single = {"apiVersion": "v1", "kind": "Pod", "spec": {}}
     single["metadata"] = {
-        "name": "web-1", "namespace": "shop", "labels": {LABEL: "batch"}, "ownerReferences": of_it,
+        "name": "web-1", "namespace": "shop", "labels": {POD_GROUP_LABEL: "batch"}, "ownerReferences": of_it,
     }  # fmt: skip
-    given = group(), member(), replica_set, single
+    given = pod_group(), ganged(), replica_set, single
     assert list(files.imported(*given)) == ["WorkloadGroup/batch", "Workload/web"]
     told = [note for note in files.notes(*given) if "makes it, and is among the files" in note]
     assert len(told) == 2
-    alone = files.result(group(), replica_set, lossy=True)
+    alone = files.result(pod_group(), replica_set, lossy=True)
     assert "kind: ReplicaSet" in alone.stdout
 
 
 def test_a_gang_may_have_a_policy_and_a_spread_as_well(files: Files) -> None:
     both = bound()
-    both["spec"]["template"]["metadata"]["labels"][LABEL] = "batch"
-    found = files.imported(group(), policy(), both)["Workload/web"]
+    both["spec"]["template"]["metadata"]["labels"][POD_GROUP_LABEL] = "batch"
+    found = files.imported(pod_group(), policy(), both)["Workload/web"]
     assert found["metadata"]["labels"] == {
         "stowage.dev/workload-policy": "two-to-three",
         OURS: "batch",
     }
-    spread_out = files.imported(group(), spread(subset("a")), member())
+    spread_out = files.imported(pod_group(), spread(subset("a")), ganged())
     assert "WorkloadSpread/web-spread" in spread_out
     assert spread_out["Workload/web"]["metadata"]["labels"] == {OURS: "batch"}
 
 
+def test_a_custom_kind_that_a_spread_names_is_a_member(files: Files) -> None:
+    """By the spread it is known where it keeps its number."""
+    custom = runs("kubeflow.org/v1", "TFJob", replicas=4)
+    custom["metadata"]["labels"] = {POD_GROUP_LABEL: "batch"}
+    found = files.imported(pod_group(), spread(subset("a"), target=custom), custom)
+    assert found["Workload/web"]["metadata"]["labels"] == {OURS: "batch"}
+    assert found["Workload/web"]["spec"]["replicasPath"] == "spec.replicas"
+
+
 def test_two_workloads_of_one_name_are_an_error(files: Files) -> None:
-    job = runs("batch/v1", "Job", template=pod(labels={LABEL: "batch"}), parallelism=2)
-    refused = files.refusal(group(), member(), job)
+    job = runs("batch/v1", "Job", template=pod(labels={POD_GROUP_LABEL: "batch"}), parallelism=2)
+    refused = files.refusal(pod_group(), ganged(), job)
     assert "as Workload web it is refused: the name is that of the Deployment in " in refused
 
 
