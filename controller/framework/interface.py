@@ -232,7 +232,7 @@ class Bounds(Plugin, Protocol):
 
 @runtime_checkable
 class Settle(Plugin, Protocol):
-    """A plugin at Assign that knows more of a unit than its Workload says.
+    """A plugin at Assign, or one that gathers, that knows more of a unit than its Workload says.
 
     What clusters have made of the shares that they were given, or what another object says of it.
     """

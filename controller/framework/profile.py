@@ -72,13 +72,15 @@ class Profile:
     assigners: Sequence[interface.Assign] = field(init=False, repr=False)
     """The Assign plugins that answer with shares."""
     learning: Sequence[interface.Settle] = field(init=False, repr=False)
-    """The plugins that learn from what clusters make of their shares."""
+    """The plugins that learn from what clusters make of their shares, or look again at a gathering.
+    """
     gathering: Sequence[Gathers] = field(init=False, repr=False)
     """The plugins that want Workloads decided together."""
 
     def __post_init__(self) -> None:
         """Look at each plugin once: what a protocol asks of it costs microseconds."""
         plugins = {plugin.name: plugin for plugin in self.every_plugin()}
+        gathers = [p for p in self.pre_filter if isinstance(p, Gathers)]
         found = {
             "plugins": plugins,
             "telling": [p for p in plugins.values() if isinstance(p, explains.TellsStatus)],
@@ -88,8 +90,8 @@ class Profile:
             },
             "bounds": [p for p in self.assign if isinstance(p, interface.Bounds)],
             "assigners": [p for p in self.assign if isinstance(p, interface.Assign)],
-            "learning": [p for p in self.assign if isinstance(p, interface.Settle)],
-            "gathering": [p for p in self.pre_filter if isinstance(p, Gathers)],
+            "learning": [p for p in (*self.assign, *gathers) if isinstance(p, interface.Settle)],
+            "gathering": gathers,
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)

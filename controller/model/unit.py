@@ -78,7 +78,7 @@ class Unit:
     `reservations` are the units that are in the room of others, as its status tells. `controller`
     is who controls the object (apiVersion, kind, name, uid; empty without), `template_name` the
     name that its template has. `groups` are the names that its labels give of what it is one of:
-    more than one is a mistake of the user's.
+    more than one is a mistake of the user's. `runs` says that some cluster reports pods of it.
     """
 
     namespace: str
@@ -124,6 +124,7 @@ class Unit:
     controller: tuple[str, str, str, str] = NO_CONTROLLER
     template_name: str = ""
     groups: tuple[str, ...] = ()
+    runs: bool = False
 
     @property
     def key(self) -> Key:
@@ -232,6 +233,7 @@ def compile_unit(workload: Workload) -> Unit:
         controller=_controller(meta),
         template_name=podtemplate.name_of(template),
         groups=groups_named(meta.labels, podtemplate.labels_of(template), labels),
+        runs=any(c.current or c.ready or c.scheduled for c in workload.status.clusters),
     )
 
 

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from controller.features.workloadgroup.turns import Turns
+from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
+
+_LOOSE = timedelta(seconds=10)
+"""What was given back and is held again by then has been held all the time: an event has woken it,
+and a wait that began anew with each would never end."""
 
 
 class Seen(NamedTuple):
@@ -34,6 +40,7 @@ class Denial:
     seconds: int
     why: str
     seen: Seen
+    reason: ScheduledReason = ScheduledReason.GROUP_DENIED
 
     @property
     def until(self) -> datetime:
@@ -45,7 +52,9 @@ class Denial:
 class _Group:
     denial: Denial | None = None
     asked: bool = False
+    due: datetime | None = None
     held: datetime | None = None
+    loose: datetime | None = None
     failure: str = ""
 
 
@@ -55,6 +64,8 @@ class Memory:
 
     epoch: int = 0
     """Another one after each change of a cluster that might help somebody."""
+    turns: Turns = field(default_factory=Turns)
+    """Who gives way for whom."""
     _groups: dict[Key, _Group] = field(default_factory=dict)
 
     def deny(self, key: Key, denial: Denial) -> None:
@@ -66,36 +77,52 @@ class Memory:
         """The denial that holds now, of what is seen; without that, of what was seen then."""
         group = self._groups.get(key)
         denial = None if group is None else group.denial
-        if denial is None or now >= denial.until:
+        if denial is None or now >= denial.until or denial.seen.epoch != self.epoch:
             return None
         return denial if seen is None or seen == denial.seen else None
 
     def ask(self, key: Key) -> None:
-        """Somebody was turned away by the denial: what he came for is looked at when it is over."""
+        """Somebody was turned away for now: what he came for is looked at when that is over."""
         self._of(key).asked = True
 
-    def again(self, key: Key, now: datetime) -> float | None:
-        """Seconds until a denial is over by which somebody was turned away; None without one."""
-        group = self._groups.get(key)
-        if group is None or group.denial is None or not group.asked:
-            return None
-        return max((group.denial.until - now).total_seconds(), 0.0)
+    def due(self, key: Key, until: datetime) -> bool:
+        """Whether somebody was turned away and nobody is to come back by then; now somebody is.
 
-    def hold(self, key: Key, now: datetime) -> datetime:
-        """Units are held from now on; since when they are, if they were before."""
+        Whoever is told comes back for all members.
+        """
+        group = self._groups.get(key)
+        if group is None or not group.asked:
+            return False
+        group.asked = False
+        if group.due is not None and group.due >= until:
+            return False
+        group.due = until
+        return True
+
+    def hold(self, key: Key, now: datetime) -> None:
+        """Units are held from now on, or still."""
         group = self._of(key)
-        group.held = group.held or now
-        return group.held
+        group.held, group.loose = self.held_since(key, now) or now, None
 
-    def held_since(self, key: Key) -> datetime | None:
-        """When the group's first wait began; None where nothing is held."""
+    def give_back(self, key: Key, now: datetime) -> None:
+        """What was held is given back; it may be held again in a moment."""
         group = self._groups.get(key)
-        return None if group is None else group.held
+        if group is not None and group.held is not None:
+            group.loose = now
+        self.turns.given_back(key)
+
+    def held_since(self, key: Key, now: datetime | None = None) -> datetime | None:
+        """When the wait began that goes on; None where there is none, `now` where that is given."""
+        group = self._groups.get(key)
+        if group is None:
+            return None
+        over = now is not None and group.loose is not None and now - group.loose > _LOOSE
+        return None if over else group.held
 
     def not_held(self, key: Key) -> None:
         """Nothing is held any more: a later wait is a first one."""
         if (group := self._groups.get(key)) is not None:
-            group.held = None
+            group.held = group.loose = None
 
     def fail(self, key: Key, moment: str) -> None:
         """An attempt has failed then."""
@@ -106,10 +133,16 @@ class Memory:
         group = self._groups.get(key)
         return "" if group is None else group.failure
 
-    def clear_denied(self, key: Key) -> None:
-        """It may be tried at once."""
+    def succeed(self, key: Key) -> None:
+        """Units of it are written: what has failed before is past."""
         if (group := self._groups.get(key)) is not None:
-            group.denial, group.asked = None, False
+            group.denial, group.failure = None, ""
+
+    def clear_denied(self, key: Key) -> None:
+        """It is changed: it may be tried at once."""
+        if (group := self._groups.get(key)) is not None:
+            group.denial = None
+        self.turns.over(key)
 
     def cluster_changed(self) -> None:
         """Every denial is void."""
@@ -118,10 +151,12 @@ class Memory:
     def forget(self, key: Key) -> None:
         """The group is gone."""
         self._groups.pop(key, None)
+        self.turns.over(key)
 
     def rest(self) -> None:
         """The term is over."""
         self._groups.clear()
+        self.turns.rest()
 
     def _of(self, key: Key) -> _Group:
         return self._groups.setdefault(key, _Group())

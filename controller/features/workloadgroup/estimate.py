@@ -1,0 +1,162 @@
+"""What a gang lacks: before anything is tried, by columns over all clusters, and after an attempt.
+
+The resource gap is a lower bound: where it says that something is short, no pass could place the
+quorum, nor so much of it that it were held for the rest. What is looked at is what a pass would
+find at best (`reach`), so a gang that has no gap may still come to nothing. With spec.minResources
+the amounts that it names are looked for, whatever units ask for. What a WorkloadSpread's patch
+makes of a unit is not known here: whoever asks leaves such gangs out.
+
+What is said of an attempt is the same at each one that comes to the same, so that no status is
+written twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import numpy as np
+
+from controller.cache.columns import Mask
+from controller.cache.inflight import NO_FLIGHTS
+from controller.cache.saturating import sums, times
+from controller.cache.snapshot import Fleet
+from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.ledger import Member
+from controller.features.workloadgroup.reach import MOST_CLASSES, Class, Reach, classes, usable
+from controller.framework.explains import either
+from controller.framework.gathering import Tried
+from controller.framework.room import room
+from controller.model.unit import Unit
+from machinery.clock import timestamp
+from machinery.types import hostports, quantities
+from machinery.types.bounds import clean
+from machinery.types.metadata import Key
+
+_NAMED = 3
+"""Workloads that a message names."""
+_DETAIL = 512
+"""Characters of what stands in the way of one of them."""
+
+
+def gap(group: Group, members: Collection[Member], fleet: Fleet) -> str:
+    """What is short for the quorum, and by how much; empty where nothing is as far as one can tell.
+
+    `members` are all that could have units, with those that they have.
+    """
+    assigned = sum(member.assigned for member in members)
+    need = group.min_member - assigned
+    units = [member.unit for member in members if member.open or member.unit.everywhere]
+    if need <= 0 or not units:
+        return ""
+    if group.min_resources:
+        short = _short_of_amounts(group.min_resources, members, units, fleet)
+        return _words(short, "for spec.minResources of the group") if short else ""
+    fits = Reach.of(units, fleet).places()
+    if fits >= need or keeps_waiting(group, assigned + fits):
+        return ""
+    found = [each for each in classes(units) if each.wanted]
+    short = _short_of_units(found[:MOST_CLASSES], need, fleet)
+    return _words(short or _together(found), f"{max(fits, 0)} of {need} units have room")
+
+
+def _short_of_units(found: Sequence[Class], need: int, fleet: Fleet) -> dict[str, int]:
+    """What is missing of each resource by itself, at least: so many units, each with the least."""
+    fleet = replace(fleet, holds=NO_FLIGHTS, merged={})
+    open_ = [usable(each.unit, fleet) for each in found]
+    short = {}
+    for resource in sorted({r for each in found for r in each.unit.request}):
+        fits = sum(
+            min(int(room(each.unit, fleet, only=resource)[there].sum()), _wanted(each, fleet))
+            for each, there in zip(found, open_, strict=True)
+        )
+        least = min(n for n in (each.unit.request.get(resource, 0) for each in found) if n)
+        if fits < need:
+            short[resource] = (need - fits) * least
+    return short
+
+
+def _wanted(each: Class, fleet: Fleet) -> int:
+    return each.wanted * len(fleet) if each.unit.everywhere else each.wanted
+
+
+def _together(found: Sequence[Class]) -> dict[str, int]:
+    """What one more unit asks for, where no resource is short by itself: all of it in one place."""
+    first = min(found, key=lambda each: sorted(each.unit.request.items()))
+    return dict(first.unit.request)
+
+
+def _short_of_amounts(
+    wanted: Mapping[str, int], members: Collection[Member], units: Sequence[Unit], fleet: Fleet
+) -> dict[str, int]:
+    """What is missing of these amounts, those that members have by now taken off."""
+    fleet = replace(fleet, holds=NO_FLIGHTS, merged={})
+    open_ = np.zeros(len(fleet), dtype=np.bool_)
+    for each in classes(units)[:MOST_CLASSES]:
+        open_ |= usable(each.unit, fleet)
+    if (fleet.virtual & open_).any():
+        return {}
+    short = {}
+    for resource, amount in sorted(wanted.items()):
+        has = sum(each.assigned * each.unit.request.get(resource, 0) for each in members)
+        if (missing := amount - has - _free(resource, fleet, open_)) > 0:
+            short[resource] = missing
+    return short
+
+
+def _free(resource: str, fleet: Fleet, open_: Mask) -> int:
+    """What is free of a resource on these clusters together."""
+    groups, size = fleet.groups, len(fleet)
+    free = sums(groups.cluster, times(groups.room(resource), groups.count), size)
+    left = np.where(open_, np.maximum(free - fleet.coming(resource), 0), 0)
+    return int(sums(np.zeros(size, dtype=np.int64), left, 1)[0])
+
+
+def _words(short: Mapping[str, int], why: str) -> str:
+    """As `resource gap: cpu 3 more, memory 2Gi more (1 of 4 units have room)`."""
+    lacks = (f"{hostports.words(r)} {quantities.render(r, n)} more" for r, n in short.items())
+    return f"resource gap: {', '.join(lacks)} ({why})"
+
+
+def keeps_waiting(group: Group, found: int) -> bool:
+    """Whether so few of the quorum are missing that the others are held for them: a tenth."""
+    return 0 < found < group.min_member and (group.min_member - found) * 10 <= group.min_member
+
+
+def waits(group: Group, found: int, until: datetime) -> str:
+    """What is said of units that are held; the same for as long as they are."""
+    missing = group.min_member - found
+    return (
+        f"{group} has a cluster for {found} of {group.min_member} units (minMember): they are held "
+        f"until {timestamp(until)} for {missing} more"
+    )
+
+
+def timed_out(group: Group) -> str:
+    """What is said when they were held for too long."""
+    return (
+        f"{group} was held for {group.timeout} s (scheduleTimeoutSeconds) and its quorum did not "
+        "come together: what was held is given back"
+    )
+
+
+def rejected(group: Group, found: int, tried: Sequence[Tried], left_out: Sequence[Key]) -> str:
+    """What is said of an attempt that came to too little: who failed, how much is there, and why.
+
+    `left_out` are members that took no part, as they are refused themselves.
+    """
+    short = next((each for each in tried if each.assigned < each.desired), None)
+    named = short.unit.name if short is not None else group.name
+    said = [
+        f"{group} gets rejected due to Pod {named} is unschedulable even after PostFilter",
+        f"{found} of {group.min_member} units (minMember) have a cluster",
+    ]
+    if short is not None:
+        said.append(f"{named}: {clean(short.message, _DETAIL)}")
+    if left_out:
+        names = sorted(name for _, name in left_out)
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        listed = either(names[:_NAMED], "and") if not more else ", ".join(names[:_NAMED])
+        said.append(f"without {listed}{more}: see why in their own conditions")
+    return "; ".join(said)

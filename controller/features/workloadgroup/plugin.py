@@ -1,0 +1,248 @@
+"""The plugin Coscheduling: a gang is placed as one, held for its last few units, or not placed.
+
+What is decided of a gang says `controller.features.workloadgroup.together`. Here stand the points
+of the passes that this takes, and what is said to members that come alone: before their group can
+be tried, and, once its quorum has clusters, as further units. A Workload without a group is never
+touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from pydantic import Field
+
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.features.workloadgroup import estimate
+from controller.features.workloadgroup.answers import Answers
+from controller.features.workloadgroup.ledger import Groups
+from controller.features.workloadgroup.together import NAME, SLACK, Together, Told
+from controller.features.workloadgroup.topology import Within, standing
+from controller.features.workloadgroup.turns import PATIENCE_SECONDS
+from controller.framework.events import (
+    MEMBER_CLUSTER,
+    WORKLOAD,
+    Action,
+    EventHint,
+    namespace_of,
+    on,
+)
+from controller.framework.gathering import Attempt
+from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused, Unplaced
+from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.framework.waiting import Waiting
+from controller.hosting.arguments import Args
+from controller.hosting.handle import Handle
+from controller.hosting.services import Route
+from controller.model.objects import MemberCluster, Workload
+from controller.model.unit import Unit
+from crds.groups.gate import GateState
+from crds.workload import ScheduledReason
+from machinery.api.resources import WORKLOAD_GROUPS
+from machinery.types.metadata import Key
+
+__all__ = ["NAME", "Coscheduling", "CoschedulingArgs"]
+
+DENIED_SECONDS = 3
+_MANY = 2**20
+"""Clusters that there may ever be, for who only asks whether units could be enough."""
+_PASSING = frozenset({ScheduledReason.GROUP_DENIED, ScheduledReason.SCHEDULE_TIMEOUT})
+"""Reasons that end by themselves."""
+_SOON = 1.0
+"""Seconds until another look at one that has slipped between two answers."""
+
+
+class CoschedulingArgs(Args):
+    """How long gangs wait, in seconds.
+
+    `denied_seconds`: one that could not be placed is not tried again for so long.
+    `patience_seconds`: one that has waited for longer has its turn before later ones; 0 for never.
+    """
+
+    denied_seconds: Annotated[int, Field(strict=True, ge=1, le=900)] = DENIED_SECONDS
+    patience_seconds: Annotated[int, Field(strict=True, ge=0, le=10**6)] = PATIENCE_SECONDS
+
+
+class Coscheduling(Together):
+    """Gangs at QueueSort, PreFilter, Filter, PostFilter, Reserve, Permit and PostBind.
+
+    In a process the feature gives every instance the same `memory`.
+    """
+
+    ignored_during_execution = True
+
+    def __init__(self, args: CoschedulingArgs, handle: Handle) -> None:
+        super().__init__(handle=handle, denied=args.denied_seconds, patience=args.patience_seconds)
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """Its group, a sibling that comes or gets units, a cluster that takes some."""
+        cluster = (
+            Action.ADDED | Action.LABELS | Action.TAINTS | Action.SPEC | Action.READY | Action.ROOM
+        )
+        return (
+            on(WORKLOAD_GROUPS.kind, Action.every(), about=_own_group),
+            on(WORKLOAD, Action.every(), self._sibling, namespace_of),
+            on(MEMBER_CLUSTER, cluster, _takes_units),
+        )
+
+    def routes(self) -> Sequence[Route]:
+        """What each gang needs, has and waits for."""
+        now = self._handle.clock.now
+        return Answers(
+            ledger=self._groups, memory=lambda: self.memory, held=self._waiting, now=now
+        ).routes()
+
+    def _waiting(self) -> Iterable[Waiting]:
+        waiting = () if self._room is None else self._room.iterate()
+        return (each for each in waiting if NAME in each.plugins)
+
+    def pre_filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Status:
+        """Pass who has no group, who is decided with it, and who comes when it is complete."""
+        if not unit.groups or unit.booked or NAME in state.data:
+            return SUCCESS
+        groups, key = bound.ledger(Groups), Groups.group_of(unit)
+        if key is None:
+            return _ambiguous(unit)
+        group = groups.get(key)
+        if group is None:
+            return _not_found(key)
+        if group.fault:
+            text = f"{group}: {group.fault}; correct the group"
+            return unschedulable(NAME, text, reason=ScheduledReason.INVALID_GROUP)
+        status = self._held_back(group, groups, len(fleet), self._handle.clock.now())
+        if status is None and groups.assigned(key) >= group.min_member:
+            return SUCCESS
+        if status is None or (status.reason in _PASSING and group.gate != GateState.CLOSED):
+            self.memory.ask(key)
+        if status is not None:
+            return status
+        # What kept the group from being tried has ended since it was asked: it comes again at once.
+        text = f"{group} is decided with all its Workloads together, in a moment"
+        return unschedulable(NAME, text, reason=ScheduledReason.WAITING_FOR_GROUP)
+
+    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Refused:
+        """The clusters outside of the domains that are tried, or that a placed gang is in."""
+        if not unit.groups:
+            return NOTHING_REFUSED
+        attempt = state.data.get(NAME)
+        if isinstance(attempt, Attempt) and isinstance(attempt.told, Told):
+            within, behind = attempt.told.within, attempt.told.behind
+        else:
+            within, behind = self._stands(unit, fleet, bound), None
+        refused = [] if within is None else within.outside(fleet)
+        return Refused([*refused, *([behind.outside(fleet)] if behind is not None else [])])
+
+    def post_filter(
+        self, state: CycleState, unit: Unit, _fleet: Fleet, _unplaced: Unplaced
+    ) -> Status:
+        """Units beyond the quorum wait alone, and say that the others need not wait for them."""
+        groups, key = self._groups(), Groups.group_of(unit)
+        group = None if key is None or NAME in state.data else groups.get(key)
+        if group is None or groups.assigned(group.key) < group.min_member:
+            return SUCCESS
+        text = f"{group} has its minMember of {group.min_member} without them"
+        return Status(reasons=(text,), plugin=NAME)
+
+    def reserve(self, _state: CycleState, _unit: Unit, _placements: Mapping[str, int]) -> Status:
+        """Nothing beside the units themselves, which are counted already."""
+        return SUCCESS
+
+    def unreserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
+        """What was held is given back: to be decided anew at once, or as its time is over."""
+        groups, now = self._groups(), self._handle.clock.now()
+        key = Groups.group_of(unit)
+        since = None if key is None else self.memory.held_since(key, now)
+        group = None if key is None else groups.get(key)
+        if key is None or since is None:
+            return
+        self.memory.give_back(key, now)
+        if group is not None and now - since >= timedelta(seconds=group.timeout) - SLACK:
+            self.memory.not_held(key)
+            text, reason = estimate.timed_out(group), ScheduledReason.SCHEDULE_TIMEOUT
+            self._deny(group, self._seen(group, groups), text, now, reason)
+
+    def permit(self, _state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+        """NotSpecified passes, NotFound takes no more units; Wait is what `judge` has said."""
+        if not unit.groups or unit.booked:
+            return SUCCESS
+        more, key = sum(placements.values()) > sum(unit.present.values()), Groups.group_of(unit)
+        if more and key is not None and self._groups().get(key) is None:
+            return _not_found(key)
+        return SUCCESS
+
+    def post_bind(self, _state: CycleState, unit: Unit, placements: Mapping[str, int]) -> None:
+        """Units of it are written: the attempt has succeeded, and the failure before it is past."""
+        key = Groups.group_of(unit)
+        if key is not None and any(placements.values()):
+            self.memory.succeed(key)
+
+    def settled(self, unit: Unit, _now: datetime, _bound: Index) -> Unit:
+        """Nothing is learnt of a unit."""
+        return unit
+
+    def next_look(self, unit: Unit, now: datetime) -> float | None:
+        """When the time is over for which its gang is not tried, if somebody came meanwhile.
+
+        Also when the turn of another gang is over. One member comes for all.
+        """
+        if (key := Groups.group_of(unit)) is None:
+            return None
+        looks = [self._after_turn(key, unit, now)]
+        group, denial = self._groups().get(key), self.memory.denied(key, now)
+        ends = [denial.until if denial is not None else now, group.retry if group else None]
+        until = max(end for end in ends if end is not None)
+        if self.memory.due(key, until):
+            looks.append(max((until - now).total_seconds(), _SOON))
+        return min((look for look in looks if look is not None), default=None)
+
+    def _after_turn(self, key: Key, unit: Unit, now: datetime) -> float | None:
+        first = next(iter(self._groups().members(key)), None)
+        return self.memory.turns.again(key, now) if first == unit.key else None
+
+    def _stands(self, unit: Unit, fleet: Fleet, bound: Index) -> Within | None:
+        """The domains that a placed gang keeps to."""
+        groups, key = bound.ledger(Groups), Groups.group_of(unit)
+        group = None if key is None else groups.get(key)
+        if group is None or not (group.topology_key and group.topology_required):
+            return None
+        return standing(group, fleet, groups)
+
+    def _sibling(self, unit: Unit, old: Workload | None, new: Workload | None) -> bool:
+        """Whether another member comes, changes or gets units, and there can be enough of them."""
+        key, groups = Groups.group_of(unit), self._groups()
+        found = [each for each in (old, new) if each is not None and each.unit is not None]
+        if key is None or all(Groups.group_of(each.unit) != key for each in found):
+            return False
+        if old is not None and new is not None and _same(old.unit, new.unit):
+            return sum(new.placements.values()) > sum(old.placements.values())
+        group = groups.get(key)
+        return group is not None and groups.desired(key, _MANY) >= group.min_member
+
+
+def _same(old: Unit, new: Unit) -> bool:
+    """Whether a Workload is one that it was before, but for its shares."""
+    return old.hash == new.hash and old.groups == new.groups
+
+
+def _own_group(unit: Unit) -> str | Key:
+    """For `about`: its group, or all of its namespace where its labels name several."""
+    return Groups.group_of(unit) or unit.namespace
+
+
+def _takes_units(_unit: Unit, _old: MemberCluster | None, new: MemberCluster | None) -> bool:
+    open_ = new is not None and not new.spec.unschedulable and not new.metadata.deleting
+    return new is not None and open_ and new.ready
+
+
+def _ambiguous(unit: Unit) -> Status:
+    names = f"{', '.join(unit.groups[:-1])} and {unit.groups[-1]}"
+    text = f"labels name the WorkloadGroups {names}: a Workload is in one of them at most"
+    return unschedulable(NAME, text, reason=ScheduledReason.AMBIGUOUS_GROUP)
+
+
+def _not_found(key: Key) -> Status:
+    text = f"WorkloadGroup not found: create {'/'.join(key)}, or take the label away"
+    return unschedulable(NAME, text, reason=ScheduledReason.GROUP_NOT_FOUND)

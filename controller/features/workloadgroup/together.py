@@ -1,0 +1,334 @@
+"""Who of a gang is decided together, what becomes of it, and what the next decision must know.
+
+With the quorum everything that fits is placed; where at most a tenth of it is missing, the units
+are held in our books for as long as the group says; else nothing is placed, and the gang is denied
+for a moment, which a new member, an edit of the group or a cluster that changes ends at once.
+
+Members that others decide, that are held, or that are refused themselves take no part: what they
+have counts, and what they lack does not come. What is not asked for by who leads changes nothing,
+but for notes of who came in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.features.workloadgroup import estimate, rivals
+from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.ledger import Groups, Member
+from controller.features.workloadgroup.memory import Denial, Memory, Seen
+from controller.features.workloadgroup.topology import Within, attempts_of, no_domain
+from controller.features.workloadgroup.turns import Asked, Behind
+from controller.framework import runtime
+from controller.framework.gathering import PLACE, Attempt, Gathering, Outcome, Tried, Verdict
+from controller.framework.status import Code, Status, unschedulable
+from controller.framework.waiting import WaitingRoom
+from controller.hosting.handle import Handle
+from controller.model.unit import Unit
+from crds.groups.gate import GateState
+from crds.groups.workloadgroup import MOST_WORKLOADS
+from crds.workload import ScheduledReason
+from machinery.clock import microtime, timestamp
+from machinery.types.metadata import Key
+
+NAME = "Coscheduling"
+SLACK = timedelta(seconds=0.5)
+"""A time-out is kept on another clock than the one that tells times."""
+_DENIED, _WAITING = ScheduledReason.GROUP_DENIED, ScheduledReason.WAITING_FOR_GROUP
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a gathering is about: the gang, what a denial would be found on, whose turn it is.
+
+    `tries` says that an attempt is due: a refusal of it denies the gang.
+    """
+
+    asked: Asked
+    seen: Seen
+    behind: Behind | None = None
+    tries: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What Filter finds in an attempt: the domains that are tried, and whose turn it is."""
+
+    within: Within | None
+    behind: Behind | None
+
+
+class Together:
+    """Coscheduling as one that gathers; see `controller.framework.gathering.Gathers`."""
+
+    name = NAME
+
+    def __init__(self, *, handle: Handle, denied: int, patience: int) -> None:
+        self.denied_seconds = denied
+        self.patience_seconds = patience
+        self.memory = Memory()
+        self._handle = handle
+        self._room: WaitingRoom | None = None
+        self._estimates = handle.metrics.counter(
+            "stowage_group_estimates", "Estimates of what a WorkloadGroup lacks, one an attempt"
+        )
+
+    def use_waiting_room(self, room: WaitingRoom) -> None:
+        """Those whose units are held wait there."""
+        self._room = room
+
+    def rank(self, unit: Unit) -> tuple[Any, ...]:
+        """Priority descending, age of the group or else of the Workload, name of that.
+
+        A group that could not be placed counts from then on, so that it keeps nobody waiting.
+        """
+        key = Groups.group_of(unit)
+        group = None if key is None else self._groups().get(key)
+        if group is None:
+            since, own = unit.created, unit.key
+        else:
+            failed = max(_bare(self.memory.last_failure(group.key)), _bare(group.last_failure))
+            since, own = failed or group.created, group.key
+        return (-unit.priority, _bare(since), "/".join(own), unit.key)
+
+    # --- one pass for all -------------------------------------------------------------------------
+
+    def gathering(self, unit: Unit, fleet: Fleet, bound: Index, now: datetime) -> Gathering | None:
+        """All members that are ours and not held; None where nothing is to be tried of them.
+
+        Who comes while they are denied is refused by itself, in the words of that denial.
+        """
+        if not unit.groups:
+            return None
+        groups, key = bound.ledger(Groups), Groups.group_of(unit)
+        group = None if key is None else groups.get(key)
+        if group is None or group.fault:
+            return None
+        status = self._held_back(group, groups, len(fleet), now)
+        if status is None and groups.assigned(group.key) >= group.min_member:
+            return None
+        if status is not None and self.memory.denied(group.key, now, self._seen(group, groups)):
+            return Gathering(key=group.key, members=(unit.key,), refusal=status)
+        members = self._members(unit, groups.members(group.key))
+        emptied = _emptied(group, members) if status is not None else frozenset[Key]()
+        if status is not None and not emptied:
+            return None
+        order = sorted(members, key=lambda k: (-members[k].unit.priority, k))
+        about = self._about(group, members[order[0]].unit, fleet, groups, now)
+        if status is None:
+            status = self._lacks(group, groups, fleet, bound, now)
+            emptied = emptied if status is None else _emptied(group, members)
+        else:
+            about = replace(about, tries=False)
+        return Gathering(
+            key=group.key, members=tuple(order), refusal=status, emptied=emptied, about=about
+        )
+
+    def attempts(
+        self, gathering: Gathering, units: Sequence[Unit], fleet: Fleet, bound: Index
+    ) -> Iterator[Attempt]:
+        """Inside one domain, in few, or anywhere, as the group says, and not where others wait."""
+        about: About = gathering.about
+        kept = None if about.behind is None else about.behind.kept(fleet)
+        for each in attempts_of(about.asked.group, units, fleet, bound.ledger(Groups), kept):
+            yield replace(each, told=Told(each.told, about.behind))
+
+    def judge(
+        self,
+        gathering: Gathering,
+        tried: Sequence[Tried],
+        _fleet: Fleet,
+        bound: Index,
+        now: datetime,
+    ) -> Verdict:
+        """The quorum counts what it has found, and what members have that took no part."""
+        about: About = gathering.about
+        group, groups = about.asked.group, bound.ledger(Groups)
+        members = groups.members(group.key)
+        mine = {t.unit.key: members[t.unit.key] for t in tried if t.unit.key in members}
+        before = sum(member.assigned for member in mine.values())
+        new = sum(each.assigned for each in tried)
+        found = groups.assigned(group.key) - before + new
+        if found >= group.min_member:
+            return PLACE
+        left_out = [key for key in gathering.members if key not in mine]
+        if not estimate.keeps_waiting(group, found):
+            text = estimate.rejected(group, found, tried, left_out)
+            return _refused(group, mine, _DENIED, text)
+        since = self.memory.held_since(group.key, now) or now
+        until = since + timedelta(seconds=group.timeout)
+        if until - now <= SLACK:
+            text = estimate.timed_out(group)
+            return _refused(group, mine, ScheduledReason.SCHEDULE_TIMEOUT, text)
+        if (other := self.memory.turns.for_whom(about.asked, tried)) is not None:
+            text = f"{group} {rivals.words(other)}: {found} of {group.min_member} units would wait"
+            return _refused(group, mine, _DENIED, text)
+        text = estimate.waits(group, found, until)
+        if new <= before and self._held(members):  # the others go on holding what there is
+            return Verdict(Outcome.REFUSE, unschedulable(NAME, text, reason=_WAITING))
+        seconds = (until - now).total_seconds()
+        return Verdict(Outcome.WAIT, Status(Code.WAIT, (text,), NAME, _WAITING, seconds))
+
+    def concluded(
+        self, gathering: Gathering, verdict: Verdict, tried: Sequence[Tried], now: datetime
+    ) -> None:
+        """Remember it, answer for those that are held, and ask later gangs to give way."""
+        about: About | None = gathering.about
+        key, reason = gathering.key, verdict.status.reason
+        if about is None:
+            self.memory.ask(key)
+            return
+        text, outcome = "; ".join(verdict.status.reasons), verdict.outcome
+        if outcome is Outcome.WAIT:
+            self.memory.hold(key, now)
+        elif outcome is Outcome.PLACE or reason is not _WAITING:
+            self.memory.not_held(key)
+            self._answer(key, "" if outcome is Outcome.PLACE else text)
+        if outcome is Outcome.REFUSE and about.tries and reason is not _WAITING:
+            self._deny(about.asked.group, about.seen, text, now, reason)
+        later = self.memory.turns.concluded(
+            replace(about.asked, now=now, behind=about.behind), outcome, tried, for_room=about.tries
+        )
+        for other in later:
+            self._answer(other, rivals.words(key))
+        self._look_at_news()
+
+    # --- what is remembered -----------------------------------------------------------------------
+
+    def _deny(
+        self, group: Group, seen: Seen, text: str, now: datetime, reason: ScheduledReason
+    ) -> None:
+        why = text.removeprefix(self._denial(group)).removeprefix(f"{group} ")
+        self.memory.fail(group.key, microtime(now))
+        self.memory.deny(group.key, Denial(now, self.denied_seconds, why, seen, reason))
+
+    def _denial(self, group: Group) -> str:
+        return f"{group} is denied for {self.denied_seconds} s: "
+
+    def _answer(self, key: Key, objection: str) -> None:
+        """Members that are held may be written; with an objection they are given back."""
+        for each in self._held(self._groups().members(key)):
+            assert self._room is not None  # noqa: S101 - nobody is held without one
+            if objection:
+                self._room.reject(each, NAME, objection)
+            else:
+                self._room.allow(each, NAME)
+
+    def _look_at_news(self) -> None:
+        """Groups for whom somebody made way: one member comes for all."""
+        for key in self.memory.turns.news():
+            self._handle.look(list(self._groups().members(key))[:1])
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    def _groups(self) -> Groups:
+        return self._handle.index().ledger(Groups)
+
+    def _seen(self, group: Group, groups: Groups) -> Seen:
+        return Seen(self.memory.epoch, group.uid, group.generation, groups.version(group.key))
+
+    def _about(
+        self, group: Group, first: Unit, fleet: Fleet, groups: Groups, now: datetime
+    ) -> About:
+        asked = Asked(
+            group=group,
+            units=[member.unit for member in groups.members(group.key).values()],
+            order=self.rank(first),
+            fleet=fleet,
+            ledger=groups,
+            now=now,
+            patience=self.patience_seconds,
+        )
+        return About(asked, self._seen(group, groups), self.memory.turns.behind(asked))
+
+    def _held_back(
+        self, group: Group, groups: Groups, clusters: int, now: datetime
+    ) -> Status | None:
+        """Why no attempt is made now; None also where the quorum has its clusters."""
+        key = group.key
+        if (number := len(groups.members(key))) > MOST_WORKLOADS:
+            text = f"{group} has {number} Workloads, {MOST_WORKLOADS} at most: make several groups"
+            return unschedulable(NAME, text, reason=ScheduledReason.INVALID_GROUP)
+        if group.gate == GateState.CLOSED:
+            text = f"{group} is taken away from all clusters, as units failed before its quorum ran"
+            return unschedulable(NAME, text, reason=_DENIED)
+        if groups.assigned(key) >= group.min_member:
+            return None
+        if (units := groups.desired(key, clusters)) < group.min_member:
+            text = f"{group} has {units} units in all its Workloads, minMember is "
+            return unschedulable(NAME, f"{text}{group.min_member}", reason=_WAITING)
+        if group.retry is not None and group.retry > now:
+            text = f"{group} failed before its quorum ran: it is tried again at "
+            return unschedulable(NAME, f"{text}{timestamp(group.retry)}", reason=_DENIED)
+        denial = self.memory.denied(key, now, self._seen(group, groups))
+        if denial is None:
+            return None
+        text = f"{group} is denied for {denial.seconds} s: {denial.why}"
+        return unschedulable(NAME, text, reason=denial.reason)
+
+    def _members(self, unit: Unit, members: Mapping[Key, Member]) -> dict[Key, Member]:
+        """Those that our schedulers decide and that are not held; the one asked about is."""
+        profiles, room = self._handle.configuration.profiles, self._room
+        found = {
+            key: member
+            for key, member in members.items()
+            if (not profiles or member.unit.scheduler_name in profiles)
+            and (room is None or room.get(key) is None)
+        }
+        return {**found, unit.key: members.get(unit.key) or Member(unit, unit.present)}
+
+    def _held(self, members: Iterable[Key]) -> list[Key]:
+        """Those that are held in the waiting room."""
+        room = self._room
+        return [] if room is None else [key for key in members if room.get(key) is not None]
+
+    def _lacks(
+        self, group: Group, groups: Groups, fleet: Fleet, bound: Index, now: datetime
+    ) -> Status | None:
+        """Why an attempt would be in vain, by columns alone."""
+        members = groups.members(group.key).values()
+        self._estimates.inc()
+        text = no_domain(group, fleet) or estimate.gap(group, members, fleet)
+        if not text or self._patched(members, bound, now):
+            return None
+        text = self._denial(group) + text.removeprefix(f"{group} ")
+        return unschedulable(NAME, text, reason=_DENIED)
+
+    def _patched(self, members: Iterable[Member], bound: Index, now: datetime) -> bool:
+        """Whether something beside a member divides its units: they may ask for less then."""
+        profiles = self._handle.configuration.profiles
+        for unit in (member.unit for member in members if member.open):
+            profile = profiles.get(unit.scheduler_name)
+            if profile is not None and runtime.settled(profile, unit, now, bound).divided:
+                return True
+        return False
+
+
+def _bare(moment: str) -> str:
+    """A time that compares as text: with a fraction of a second it is later than without."""
+    return moment.rstrip("Z")
+
+
+def _refused(
+    group: Group, tried: Mapping[Key, Member], reason: ScheduledReason, text: str
+) -> Verdict:
+    status = unschedulable(NAME, text, reason=reason)
+    return Verdict(Outcome.REFUSE, status, _emptied(group, tried))
+
+
+def _emptied(group: Group, members: Mapping[Key, Member]) -> frozenset[Key]:
+    """Members whose placements are taken back: nothing of them was ever released.
+
+    While the gate is closed that is all of them. Whoever has units on clusters without a release
+    ran before the group was there, and keeps them.
+    """
+    placed = {key: member.unit for key, member in members.items() if member.unit.present}
+    if group.gate == GateState.CLOSED:
+        return frozenset() if group.released else frozenset(placed)
+    never = (k for k, unit in placed.items() if unit.uid not in group.released and not unit.runs)
+    return frozenset(never)
