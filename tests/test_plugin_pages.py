@@ -18,7 +18,15 @@ from controller.app import RESYNC_SECONDS
 from controller.binding.refusals import RETRY_SECONDS
 from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.framework import explains, interface, ledger, percluster, statuswriter, waiting
+from controller.framework import (
+    explains,
+    gathering,
+    interface,
+    ledger,
+    percluster,
+    statuswriter,
+    waiting,
+)
 from controller.framework.calling.guard import RESTS_SECONDS
 from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS
 from controller.framework.runtime import PRE_BIND_SECONDS
@@ -69,7 +77,7 @@ def sections(text: str) -> Mapping[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-POINTS = [each for each in protocols(interface, explains) if members(each)]
+POINTS = [each for each in protocols(interface, explains, gathering) if members(each)]
 
 
 def test_the_protocols_are_found() -> None:

@@ -143,7 +143,7 @@ def recomputed(about: Reference, where: plan.Where) -> GroupExplanation:
         raise ConfigurationError(about.missing(where.namespace))
     decided = {each.unit.key: each for batch in _batches(rehearsal, key) for each in batch}
     after = [u.with_present(decided[u.key].placements) if u.key in decided else u for u in units]
-    found = gangs.judged(key, stored, after, rehearsal.judged.get(key))
+    found = gangs.judged(key, stored, after, [*decided.values()], rehearsal.judged.get(key))
     moves = [
         f"{each.unit.name} ({words.change(each.unit.present, each.placements)})"
         for each in decided.values()

@@ -16,7 +16,8 @@ import msgspec
 from controller.framework.explains import either
 from controller.framework.gathering import Outcome, Tried
 from controller.model.unit import Unit
-from controller.scheduling.sets import Batch
+from controller.scheduling.decision import Decision
+from controller.scheduling.sets import Batch, Conclusion
 from crds.workload import ScheduledReason
 from machinery.types import quantities
 from machinery.types.metadata import Key, Object
@@ -108,33 +109,46 @@ class GroupPlan:
 
 
 def judged(
-    key: Key, stored: Object | None, units: Sequence[Unit], batch: Batch | None
+    key: Key,
+    stored: Object | None,
+    units: Sequence[Unit],
+    decided: Sequence[Decision],
+    batch: Batch | None,
 ) -> GroupPlan:
     """What becomes of a group, whose members these are with the shares that they would have.
 
-    `batch` are the last decisions that a plugin has judged.
+    `decided` are the decisions on them, `batch` those that a plugin has judged together, if any.
     """
     least, conclusion = _least(stored), batch.conclusion if batch else None
     tried = {each.unit.key: each for each in conclusion.tried} if conclusion else {}
     members = [_found(unit, tried.get(unit.key)) for unit in units]
     if least is not None and sum(each.assigned for each in members) >= least:
         return GroupPlan(key, least, PLACED, members)
-    if batch is None or conclusion is None:
-        why = "no Workload names it" if not units else "nothing of it is decided here"
-        return GroupPlan(
-            key, least, WAITS, members, reason=ScheduledReason.WAITING_FOR_GROUP.value, message=why
-        )
-    status, waits = conclusion.verdict.status, conclusion.verdict.outcome is Outcome.WAIT
+    reason, message = _why(decided, conclusion)
+    held = 0
+    if conclusion is not None and conclusion.verdict.outcome is Outcome.WAIT:
+        held = sum(each.assigned for each in conclusion.tried)
     return GroupPlan(
         key,
         least,
-        WAITS if waits else REFUSED,
+        WAITS if reason is ScheduledReason.WAITING_FOR_GROUP else REFUSED,
         members,
-        held=sum(each.assigned for each in conclusion.tried) if waits else 0,
-        reason=status.reason.value,
-        message="; ".join(status.reasons),
+        held=held,
+        reason=reason.value,
+        message=message,
         helps=[*_helps(least, units, batch)],
     )
+
+
+def _why(decided: Sequence[Decision], conclusion: Conclusion | None) -> tuple[ScheduledReason, str]:
+    """What its members say, or the plugin of all of them."""
+    if conclusion is not None:
+        status = conclusion.verdict.status
+        return status.reason, "; ".join(status.reasons)
+    for each in decided:
+        if not each.scheduled:
+            return each.reason, each.message
+    return ScheduledReason.WAITING_FOR_GROUP, "no Workload that is decided here names it"
 
 
 def _least(stored: Object | None) -> int | None:
@@ -155,15 +169,15 @@ def _found(unit: Unit, tried: Tried | None) -> Found:
     return Found(unit.name, tried.desired, unit.present, tried.placements, message)
 
 
-def _helps(least: int | None, units: Sequence[Unit], batch: Batch) -> Iterator[str]:
+def _helps(least: int | None, units: Sequence[Unit], batch: Batch | None) -> Iterator[str]:
     """What would, each by itself, let the quorum in; nothing where nobody was tried."""
-    tried = batch.conclusion.tried if batch.conclusion else ()
+    tried = batch.conclusion.tried if batch and batch.conclusion else ()
     wanted = sum(unit.replicas for unit in units)
     if least is not None and wanted < least and not any(unit.everywhere for unit in units):
         more = count(least - wanted, "more unit")
         yield f"{more} in its Workloads, or one more Workload; minMember: {wanted} is met now"
         return
-    if least is None or not tried:
+    if least is None or batch is None or not tried:
         return
     found = sum(each.assigned for each in tried)
     names = batch.decisions[0].fleet.names

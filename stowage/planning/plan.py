@@ -22,7 +22,7 @@ from controller.scheduling.decision import Decision
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
 from machinery.config.member_kubeconfig import Connection
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Object
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
@@ -194,15 +194,13 @@ def _groups(
         for unit in map(rehearsal.unit, planned)
         if unit is not None and len(unit.groups) == 1
     )
-    return [
-        gangs.judged(
-            key,
-            present.objects.get((gangs.KIND, key)),
-            rehearsal.members(key),
-            rehearsal.judged.get(key),
-        )
-        for key in found
-    ]
+    return [_judged(rehearsal, key, present.objects.get((gangs.KIND, key))) for key in found]
+
+
+def _judged(rehearsal: Rehearsal, key: Key, stored: Object | None) -> GroupPlan:
+    units, known = rehearsal.members(key), rehearsal.decisions
+    decided = [known[unit.key] for unit in units if unit.key in known]
+    return gangs.judged(key, stored, units, decided, rehearsal.judged.get(key))
 
 
 def left(workload: Workload, profiles: Mapping[str, Profile]) -> str:

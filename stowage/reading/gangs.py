@@ -130,7 +130,7 @@ def _gate(told: Gang, now: datetime) -> Iterator[str]:
     status = status_of(told.found)
     if status.get("gate") == GateState.CLOSED:
         failures = count(status.get("failures") or 0, "failure")
-        again = _again(status, now)
+        again = _again(status, now) or "; tried again as soon as it has"
         yield f"Gate closed after {failures} in a row: all of it leaves the members{again}"
     elif status.get("gate") == GateState.OPEN:
         released = sum(each.released for each in told.members)
@@ -141,16 +141,16 @@ def _gate(told: Gang, now: datetime) -> Iterator[str]:
         else:
             yield "The quorum has not run yet: a failure before that takes all of it away again"
     else:
-        yield "Gate shut: nothing of it goes to a member before the quorum is placed"
+        shut = "Gate shut: nothing of it goes to a member before the quorum is placed"
+        yield f"{shut}{_again(status, now)}"
 
 
 def _again(status: Json, now: datetime) -> str:
+    """When it is tried anew; empty where nothing but itself keeps it from that."""
     at = words.time(status.get("retryTime") or "")
-    if at is None:
+    left = (at - now).total_seconds() if at else 0.0
+    if at is None or left < 1:
         return ""
-    left = (at - now).total_seconds()
-    if left < 1:
-        return "; tried again as soon as it has"
     return f"; tried again at {words.moment(at.isoformat(), now)} (in {words.seconds(left)})"
 
 

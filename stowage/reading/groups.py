@@ -110,11 +110,11 @@ def _waiting(each: Group, now: datetime) -> Matter | None:
 
 def _again(each: Group, now: datetime) -> str:
     """When one that was taken away from the members is tried anew."""
-    if each.status.gate != "Closed":
-        return ""
     at = words.time(each.status.retry_time)
     left = (at - now).total_seconds() if at else 0.0
-    return f"tried again in {words.seconds(left)}" if left >= 1 else "tried again when all is gone"
+    if left >= 1:
+        return f"tried again in {words.seconds(left)}"
+    return "tried again when all is gone" if each.status.gate == "Closed" else ""
 
 
 def _units(each: Group) -> str:

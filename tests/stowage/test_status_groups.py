@@ -108,12 +108,15 @@ def test_one_that_was_taken_away_says_why_and_when_it_is_tried_again(
     there.groups = [
         group("batch", conditions=why, gate="Closed", failures=1, retryTime=soon),
         group("going", conditions=why, gate="Closed", failures=1, retryTime=ago(5)),
+        group("gone", conditions=why, failures=1, retryTime=soon),
+        group("again", conditions=said("GroupDenied"), failures=1, retryTime=ago(5)),
     ]
     result = run(file)
     assert result.exit_code == 1
     told = "\n".join(rows(result))
-    assert "worker is Unreachable on member-2; tried again in 9" in told
+    assert told.count("worker is Unreachable on member-2; tried again in 9") == 2
     assert "worker is Unreachable on member-2; tried again when all is gone" in told
+    assert told.count("; tried again ") == 3
     assert advice.GROUPS["PropagationFailed"] in told
 
 
