@@ -18,6 +18,9 @@ from crds.fields.template import REPLICAS_PATHS
 from crds.groups.membership import groups_named
 from crds.names import GROUP_LABELS
 
+IN_EACH_KEY = "-group"
+"""Looked for first: one pass instead of three."""
+_SIGN = IN_EACH_KEY.encode()
 _KEYS = tuple(f'"{key}"'.encode() for key in GROUP_LABELS)
 _NOTHING: Mapping[str, Any] = {}
 
@@ -28,7 +31,7 @@ def groups_of(labels: Mapping[str, str], template: msgspec.Raw) -> tuple[str, ..
     A template that cannot be read names none: nothing of it can be rendered either.
     """
     raw = bytes(template)
-    if not any(key in raw for key in _KEYS):
+    if _SIGN not in raw or not any(key in raw for key in _KEYS):
         return groups_named(labels)
     found: Any = _NOTHING
     with suppress(ValueError, RecursionError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,8 +9,9 @@ import msgspec
 import pytest
 
 from crds.groups.gate import decision_of
-from crds.names import GROUP_ALIASES, LABEL_GROUP
+from crds.names import GROUP_ALIASES, GROUP_LABELS, LABEL_GROUP
 from crds.workload import PropagatedReason
+from propagator.groups.membership import IN_EACH_KEY
 from propagator.groups.rule import PUSH, SILENT, Answer, verdict_on
 from propagator.groups.starting import PATIENCE_SECONDS, Contacts, Starting
 from propagator.groups.types import WorkloadGroup
@@ -149,7 +149,9 @@ def test_a_template_of_no_group_is_not_taken_apart(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("propagator.groups.membership._decoder", None)
     body = template("Deployment", own={"app": "web"}, pods={"app": "web"})
     assert gang_member(template=body).groups == ()
-    assert LABEL_GROUP not in json.dumps(body)
+    body["metadata"]["annotations"] = {"note": "of no-group at all"}
+    assert gang_member(template=body).groups == ()
+    assert all(IN_EACH_KEY in key for key in GROUP_LABELS)
 
 
 class Fleet:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crds.groups.gate import decision_of
 from crds.names import LABEL_GROUP
-from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
+from machinery.api.resources import CRDS, WORKLOAD_GROUPS, WORKLOADS, Resource
+from machinery.errors import AlreadyExists
 from stowage.playground.controlplanes import Cluster
 from tests.patience import until
 
@@ -29,6 +32,7 @@ from .stage import (
     deployment,
     settled,
 )
+from .test_kills import outside
 
 QUORUM = "2026-01-02T03:04:05Z"
 NAMES = ("driver", "worker")
@@ -105,10 +109,12 @@ async def held(stage: Stage, *names: str, words: str = "WorkloadGroup") -> None:
         await until(so, what=lambda said=said: said)
 
 
-async def standing(stage: Stage) -> Counter[str]:
+async def standing(stage: Stage, *, only: str = "") -> Counter[str]:
     """Objects of the tenant on each member, of the kinds that these tests write."""
     there: Counter[str] = Counter()
     for member, client in stage.members.items():
+        if only not in ("", member):
+            continue
         for kind in (DEPLOYMENTS, CONFIGMAPS):
             listed = await client.list(kind, namespace=stage.namespace)
             names = [each["metadata"]["name"] for each in listed["items"]]
@@ -395,3 +401,135 @@ async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(stage_
             told = [[each["resourceVersion"] for each in seen] for seen in (before, after)]
             assert told[0] == told[1], turn
             assert await standing(stage) == there
+
+
+@pytest.mark.proves("G24")
+async def test_a_process_killed_at_any_moment_goes_on_by_what_the_gate_says(
+    stage_on: MakeStage, hub: Cluster, m2: Cluster, tmp_path: Path
+):
+    """Killed while it is held, in the midst of a start, and while everything leaves."""
+    async with stage_on() as stage, outside(stage, hub, tmp_path) as process:
+        await gang(stage)
+        await held(stage)
+        process.kill()
+        await gate(stage, *NAMES)
+        await stand(stage, m1=1)  # the Workload that showed the process at work
+        m2.freeze()
+        try:
+            await process.start()
+            await stage.refused("driver", "ClusterUnreachable", within=60)
+            process.kill()
+            assert +(await standing(stage, only="m1")) == Counter(m1=1), "m2 was never connected"
+        finally:
+            m2.thaw()
+        await process.start()
+        await stage.appears("m2", "worker")
+        process.kill()
+        await gate(stage, state="Closed")
+        m2.freeze()
+        try:
+            await process.start()
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+            process.kill()
+            await gate(stage, state="Closed", failures=1)
+        finally:
+            m2.thaw()
+        await process.start()
+        await stand(stage, m1=1)
+
+
+JOBS = Resource("batch", "v1", "jobs", "Job")
+RUNS = Resource("gangs.dev", "v1", "runs", "Run")
+RUN_DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "runs.gangs.dev"},
+    "spec": {
+        "group": "gangs.dev",
+        "names": {"kind": "Run", "plural": "runs", "singular": "run"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
+                },
+            }
+        ],
+    },
+}
+
+
+def job(name: str) -> dict[str, Any]:
+    pods = {"containers": [{"name": "main", "image": "pause"}], "restartPolicy": "Never"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": pods}},
+    }
+
+
+async def ends(stage: Stage, kind: Resource, name: str, **status: Any) -> None:
+    """What the controllers of m1 say of it."""
+    await stage.members["m1"].merge_patch(
+        kind, name, {"status": status}, namespace=stage.namespace, subresource="status"
+    )
+
+
+async def counts(stage: Stage, name: str, **numbers: int | None) -> None:
+    """Wait until its share on m1 tells so."""
+    share: dict[str, Any] = {}
+
+    async def so() -> bool:
+        share.clear()
+        share.update(await stage.share(name, "m1"))
+        return {field: share.get(field) for field in numbers} == numbers
+
+    await until(so, what=lambda: share)
+
+
+@pytest.mark.proves("G25", "G26")
+async def test_jobs_and_a_custom_kind_are_a_gang_and_tell_how_they_end(stage_on: MakeStage):
+    async with stage_on() as stage:
+        with suppress(AlreadyExists):
+            await stage.members["m1"].create(CRDS, RUN_DEFINITION)
+        await found(stage)
+        custom = {"apiVersion": "gangs.dev/v1", "kind": "Run", "metadata": {"name": "run"}}
+        for name in ("good", "bad"):
+            await join(stage, name, targetDeployment=None, template=job(name), replicas=3)
+        await join(
+            stage,
+            "run",
+            targetDeployment=None,
+            template={**custom, "spec": {}},
+            replicasPath="spec.units",
+            replicas=2,
+        )
+        names = {"good": 3, "bad": 3, "run": 2}
+        for name, units in names.items():
+            await stage.place(name, m1=units)
+        await held(stage, *names)
+        for name in names:
+            assert await stage.on("m1", name, kind=RUNS if name == "run" else JOBS) is None
+        await gate(stage, *names)
+        for name in names:
+            await stage.propagated(name)
+        nothing = {"succeeded": None, "failed": None, "finished": 0}
+        for name in names:
+            await counts(stage, name, **nothing)
+        begun = {"startTime": QUORUM, "active": 1, "ready": 1}
+        await ends(stage, JOBS, "good", **begun, succeeded=2, failed=1)
+        await counts(stage, "good", ready=3, succeeded=2, failed=None, finished=2)
+        over = [{"type": each, "status": "True"} for each in ("FailureTarget", "Failed")]
+        await ends(stage, JOBS, "bad", startTime=QUORUM, succeeded=1, failed=4, conditions=over)
+        await counts(stage, "bad", succeeded=1, failed=2, finished=3)
+        await ends(stage, RUNS, "run", phase="Succeeded")
+        await counts(stage, "run", succeeded=2, failed=None, finished=2)
