@@ -15,6 +15,7 @@ import yaml
 
 from crds.admission import validation
 from crds.groups.membership import groups_named
+from crds.groups.workloadgroup import WorkloadGroup
 from crds.names import GROUP_ALIASES, LABEL_GROUP, NORMALISED_PREFIX
 
 HERE = Path(__file__).parent
@@ -276,3 +277,15 @@ def test_the_examples_are_taken(hub, example):
     body = example | {"metadata": {"name": "demo", "namespace": "default"}}
     assert dry(hub, body).endswith(CREATED)
     assert validation.group_violations(body) == []
+
+
+@pytest.mark.proves("G1")
+def test_what_its_page_shows_would_be_taken():
+    page = (ROOT / "docs" / "gangs.md").read_text()
+    blocks = [block.partition("```")[0] for block in page.split("```yaml")[1:]]
+    shown = [each for block in blocks for each in yaml.safe_load_all(block)]
+    wholes = [each for each in shown if each.get("kind") == "WorkloadGroup"]
+    assert wholes
+    for whole in wholes:
+        assert validation.group_violations(whole) == []
+        assert WorkloadGroup.model_validate(whole).spec.topology
