@@ -14,7 +14,7 @@ SECONDS ?= 300
 LANES ?= 1
 RUNS ?= 1
 
-.PHONY: demo demo-down test test-long lint e2e chaos bench figures crds
+.PHONY: demo demo-down test test-long lint e2e chaos chaos-gangs bench figures crds
 .NOTPARALLEL:
 
 demo: .venv/synced
@@ -50,6 +50,11 @@ e2e: .venv/synced
 chaos: .venv/synced
 	$(RUN) python -m stowage.toolchain.build
 	$(RUN) python -m e2e.chaos --seconds $(SECONDS) --runs $(RUNS) $(if $(SEED),--seed $(SEED))
+
+# Forty gangs, each with its quorum on the members or with nothing; SEED and RUNS as above.
+chaos-gangs: .venv/synced
+	$(RUN) python -m stowage.toolchain.build
+	$(RUN) python -m e2e.chaos.gangs --runs $(RUNS) $(if $(SEED),--seed $(SEED))
 
 bench: .venv/synced
 	@for each in $$(grep -l '^if __name__' benchmarks/*.py); do \

@@ -19,8 +19,6 @@ UNIT = 3000
 SPARE = 500
 """What each node offers beside the room for whole units."""
 NODES = 3
-WHOLE = 8000
-"""Of each node, as it comes."""
 KINDS = "deployments,statefulsets,replicasets,jobs,pods,services,configmaps,secrets"
 
 
@@ -43,19 +41,15 @@ class Yard:
         """Room for so many units on each of its nodes, and a rest of `spare` on each."""
         self._allocatable(member, [UNIT * each + spare for each in units])
 
-    def whole(self) -> None:
-        """All the room again that members come with."""
-        for member in MEMBERS:
-            self._allocatable(member, [WHOLE] * NODES)
-
     def _allocatable(self, member: str, cpu: list[int]) -> None:
-        api = self.stage.members[member]
+        api = self.stage.members[member].api()
         for number, amount in enumerate(cpu):
-            patch = json.dumps({"status": {"allocatable": {"cpu": f"{amount}m"}}})
-            api(
-                "patch", "node", f"{member}-{number}", "--subresource=status", "--type=merge",
-                "-p", patch,
-            )  # fmt: skip
+            answer = api.patch(
+                url=f"nodes/{member}-{number}/status",
+                data=json.dumps({"status": {"allocatable": {"cpu": f"{amount}m"}}}),
+                headers={"Content-Type": "application/merge-patch+json"},
+            )
+            answer.raise_for_status()
         wait(f"{cpu} of {member} to be known", lambda: self.known(member) == sum(cpu))
 
     def known(self, member: str) -> int:
@@ -132,10 +126,9 @@ class Yard:
         self.hub("-n", self.space, "delete", kind, name, timeout=120)
 
     def clear(self) -> None:
-        """Delete all of this namespace's Workloads and groups, and give the members their room."""
+        """Delete all of this namespace's Workloads and groups."""
         for kind in ("wl", "wg"):
             self.hub("-n", self.space, "delete", kind, "--all", timeout=180)
-        self.whole()
 
     # --- what is told -----------------------------------------------------------------------------
 

@@ -10,11 +10,16 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from crds.names import OWNER_PREFIX
 from e2e.chaos import judgement, promises, wishes
 from e2e.chaos.faults import Faults
+from e2e.chaos.gangs import run as gangs
+from e2e.chaos.gangs import watch as gangwatch
+from e2e.chaos.gangs.users import ROOM, Gang
+from e2e.chaos.gangs.watch import HALF_SECONDS, Gauge, findings_of
 from e2e.chaos.judgement import Whole
 from e2e.chaos.stage import MEMBERS
 from e2e.chaos.watchman import Watchman
@@ -251,6 +256,105 @@ async def test_a_fault_of_a_question_is_no_silence() -> None:
 
     scene.watchman._ask(wrong())
     assert "the test itself" in (await scene.found())[0]
+
+
+# --- gangs ----------------------------------------------------------------------------------------
+
+
+def gang_status(**status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "g1"},
+        "spec": {"minMember": 3},
+        "status": {"phase": "Running", "gate": "Open", "scheduled": 3, **status},
+    }
+
+
+def test_a_gang_that_stays_half_is_found_once() -> None:
+    gauge = Gauge()
+    assert not gauge.look("g1", {"member-1": 2}, 3, 10)
+    assert not gauge.look("g1", {"member-1": 2}, 3, 10 + HALF_SECONDS)
+    assert gauge.look("g1", {"member-1": 1}, 3, 10.1 + HALF_SECONDS)
+    assert not gauge.look("g1", {"member-1": 1}, 3, 99 + HALF_SECONDS), "it was told"
+    assert gauge.halves == 1
+    assert gauge.longest > HALF_SECONDS
+
+
+def test_a_gang_that_was_pushed_or_removed_meanwhile_is_none() -> None:
+    for whole in ({}, {"member-1": 1, "member-2": 2}):
+        gauge = Gauge()
+        assert not gauge.look("g1", {"member-1": 2}, 3, 10)
+        assert not gauge.look("g1", whole, 3, 20)
+        assert not gauge.look("g1", {"member-1": 2}, 3, 11 + HALF_SECONDS)
+        assert gauge.halves == 2
+        assert gauge.longest == 0
+
+
+def test_a_group_that_tells_of_units_that_are_not_there_is_found() -> None:
+    there = {"g1-0": {"member-1": 1, "member-2": 2}}
+    assert not findings_of(gang_status(), there)
+    assert findings_of(gang_status(scheduled=4), there)
+    assert findings_of(gang_status(phase="Scheduled"), there)
+    assert findings_of(gang_status(), {"g1-0": {}})
+    nothing = gang_status(phase="Pending", gate=None, scheduled=0)
+    assert not findings_of(nothing, {"g1-0": {}})
+    assert findings_of(nothing, {"g1-0": {"member-1": 2}})
+    assert findings_of({**nothing, "status": {"waiting": 2}}, {"g1-0": {}})
+
+
+def test_a_gang_that_waits_though_it_fits_is_found() -> None:
+    def gang(units: int) -> Gang:
+        return Gang((units,), units, "3.1")
+
+    many = {f"g{n}": gang(ROOM // 4) for n in range(1, 5)}
+    told = {name: {**gang_status(scheduled=ROOM // 4), "metadata": {"name": name}} for name in many}
+    there = {f"{name}-0": {"member-1": ROOM // 4} for name in many}
+    wanted, waits = many | {"g5": gang(2)}, gang_status(phase="Pending", gate=None, scheduled=0)
+    waits["metadata"] = {"name": "g5"}
+    assert gangs.judged(wanted, told | {"g5": waits}, there) == len(many)
+    del wanted["g4"], told["g4"], there["g4-0"]
+    with pytest.raises(promises.Broken, match="g5 waits"):
+        gangs.judged(wanted, told | {"g5": waits}, there)
+
+
+def test_half_a_gang_is_held_against_who_can_mend_it() -> None:
+    servers = {name: Server() for name in ("member-1", "member-2")}
+    stage: Any = SimpleNamespace(hub=Server(), members=servers)
+    users: Any = SimpleNamespace(wanted={"g1": Gang((3,), 3, "3.1")}, busy=set())
+    watchman = gangwatch.GangWatchman(stage, users, lambda _: frozenset())
+    there = copy(ready=0)
+    there.spec["replicas"] = 2
+    meta = msgspec.structs.replace(there.metadata, namespace="gangs", name="g1-0")
+    watchman._copies["member-1"].observe(msgspec.structs.replace(there, metadata=meta))
+    assert watchman._held_against("g1", frozenset()) == {"member-1": 2}
+    assert not watchman._held_against("g1", frozenset({"member-1"})), "nobody can empty it"
+    assert watchman._held_against("g1", frozenset({"member-2"}))
+    watchman.ran.add("g1")
+    assert watchman._held_against("g1", frozenset())
+    watchman.removing("member-1")
+    assert not watchman._held_against("g1", frozenset()), "its units there went with the member"
+    watchman.ran.clear()
+    users.busy.add("g1")
+    assert not watchman._held_against("g1", frozenset())
+
+
+async def test_what_comes_to_a_member_unreleased_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gangwatch, "_RELEASED_SECONDS", 0.3)
+    servers = {name: Server() for name in ("member-1", "member-2")}
+    stage: Any = SimpleNamespace(hub=Server(), members=servers)
+    watchman = gangwatch.GangWatchman(stage, SimpleNamespace(), lambda _: frozenset())  # type: ignore[arg-type] # never asked
+    arrived = watchman._handler("member-1")
+    group = Whole(metadata=Meta(name="g1", resource_version="1"), spec={"minMember": 1})
+    group.status.update(gate="Open", released=[{"name": "g1-0", "uid": "u1", "decision": "d"}])
+    arrived(None, copy(ready=0))
+    watchman._group_changed(None, group)  # the hub's stream was behind
+    await watchman.judged()
+    assert not watchman.findings
+    stranger = msgspec.structs.replace(
+        copy(ready=0), metadata=Meta(name="g2-0", annotations={f"{OWNER_PREFIX}u2": "gangs/g2-0"})
+    )
+    arrived(None, stranger)
+    await watchman.judged()
+    assert len(watchman.findings) == 1
 
 
 # --- the faults -----------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def only_local(provider: str) -> None:
 
 @pytest.fixture
 def yard(running: Stage, space: str) -> Iterator[Yard]:
-    """The members in this test's hands; afterwards they are empty and whole again."""
+    """The members in this test's hands; afterwards they are empty again."""
     made = Yard(running, space)
     yield made
     made.clear()

@@ -47,7 +47,7 @@ class Broken(AssertionError):
 
 async def settled(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
     """Return when all is as wanted. Raises Broken with what is not, after that time."""
-    await _until(lambda: _whole(stage, churn.wanted), seconds)
+    await until_held(lambda: _whole(stage, churn.wanted), seconds)
 
 
 async def quiet(stage: ChaosStage) -> None:
@@ -61,7 +61,7 @@ async def quiet(stage: ChaosStage) -> None:
         if moved or written:
             raise Broken(f"nothing changes, but {written:.0f} writes on members, new: {moved}")
 
-    await _until(same, _NOISE)
+    await until_held(same, _NOISE)
 
 
 async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
@@ -81,7 +81,7 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
         if (reasons := await _reasons(stage)) != told:
             raise Broken(f"after a restart {reasons} are the reasons, before it {told}")
 
-    await _until(for_the_same_reasons, _NOISE)
+    await until_held(for_the_same_reasons, _NOISE)
     moved = [key for key in _differing(before, after) if key not in told]
     if moved:
         raise Broken(f"a restart in which nothing changed wrote {moved}")
@@ -104,7 +104,7 @@ def _differing(before: Mapping[Any, str], after: Mapping[Any, str]) -> list[Any]
 
 async def cleared(stage: ChaosStage, *, seconds: float) -> None:
     """Return when no Workload and no object of ours is left. Raises Broken after that time."""
-    await _until(lambda: _empty(stage), seconds)
+    await until_held(lambda: _empty(stage), seconds)
 
 
 async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
@@ -329,7 +329,7 @@ async def _versions(stage: ChaosStage) -> dict[Any, str]:
     return versions
 
 
-async def _until(check: Any, seconds: float) -> None:
+async def until_held(check: Any, seconds: float) -> None:
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         try:

@@ -198,7 +198,7 @@ class ChaosStage:
         kinds = "deployments,statefulsets,replicasets,pods,configmaps,nodes"
         for name in ("hub", *MEMBERS):
             what = (
-                "workloads,memberclusters,workloadpolicies,workloadspreads,reservations"
+                "workloads,memberclusters,workloadpolicies,workloadspreads,reservations,workloadgroups"
                 if name == "hub"
                 else kinds
             )

@@ -1,0 +1,183 @@
+"""Who looks at the members themselves: a gang has nothing there, or at least its quorum.
+
+Objects cannot appear on three API servers in one instant, nor go: a gang may be half there while it
+is pushed or removed, and no longer than `HALF_SECONDS`. Members that are stopped, or were a moment
+ago, cannot be emptied by anybody; what lies on those alone is not held against anybody. And nothing
+may come to a member at all before the group on the hub has released it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from crds.names import LABEL_MANAGED
+from e2e.chaos.gangs.users import NAMESPACE, Users, gang_of
+from e2e.chaos.judgement import Whole, owners
+from e2e.chaos.stage import ChaosStage
+from e2e.chaos.watchman import KINDS
+from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
+from machinery.runtime.informer import Informer
+
+HALF_SECONDS = 30.0
+"""A push or a removal may take that long: it may need another controller, another propagator, and
+the word that a member does not answer, each of which takes up to ten seconds."""
+RETURN_SECONDS = 20.0
+"""So long after it goes on or is registered again, a member may not have been emptied yet."""
+_RELEASED_SECONDS = 5.0
+"""So much later than a member the hub may show what came before: each has a stream of its own."""
+_LOOK_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class Gauge:
+    """How long each gang has been half there, without a pause. Pure: the time is given."""
+
+    longest: float = 0.0
+    """Seconds of the longest time that ended well, or still lasts."""
+    halves: int = 0
+    """How often a gang was half there."""
+    _since: dict[str, float] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+
+    def look(self, gang: str, units: Mapping[str, int], least: int, now: float) -> str:
+        """A finding, once for a gang: `units` by member, of those that can be emptied or filled."""
+        if not 0 < sum(units.values()) < least:
+            self._since.pop(gang, None)
+            return ""
+        if gang not in self._since:
+            self.halves += 1
+        lasted = now - self._since.setdefault(gang, now)
+        self.longest = max(self.longest, lasted)
+        if lasted <= HALF_SECONDS or gang in self._told:
+            return ""
+        self._told.add(gang)
+        return f"{gang}: {dict(units)} of {least} units on members for {lasted:.1f} s"
+
+
+class GangWatchman:
+    """What it finds is in `findings`. `away` tells which members are stopped or removed now."""
+
+    def __init__(
+        self, stage: ChaosStage, users: Users, away: Callable[[float], frozenset[str]]
+    ) -> None:
+        self.findings: list[str] = []
+        self.gauge = Gauge()
+        self.looks = 0
+        self.arrivals = 0
+        self.ran: set[str] = set()
+        """Gangs that have ever run: one that goes takes nobody with it from then on."""
+        self.removed: set[str] = set()
+        """Gangs that had units on a member when that was removed."""
+        self._users = users
+        self._away = away
+        self._least: dict[str, int] = {}
+        self._released: set[str] = set()
+        self._questions: set[asyncio.Task[None]] = set()
+        self._groups = Informer(stage.hub, WORKLOAD_GROUPS, Whole)
+        self._workloads = Informer(stage.hub, WORKLOADS, Whole)
+        self._copies = {
+            member: Informer(
+                client, KINDS["Deployment"], Whole, label_selector=f"{LABEL_MANAGED}=true"
+            )
+            for member, client in stage.members.items()
+        }
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        self._groups.add_handler(self._group_changed)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._groups.run())
+            tasks.create_task(self._workloads.run())
+            for member, informer in self._copies.items():
+                informer.add_handler(self._handler(member))
+                tasks.create_task(informer.run())
+            tasks.create_task(self._look())
+
+    async def judged(self) -> None:
+        """Return when each question that came up is answered."""
+        while self._questions:
+            await asyncio.wait(self._questions)
+
+    def units(self, gang: str) -> Counter[str]:
+        """What the members have of a gang, by member."""
+        found: Counter[str] = Counter()
+        for member, informer in self._copies.items():
+            for copy in informer.values():
+                here = copy.metadata.namespace == NAMESPACE and not copy.metadata.deleting
+                if here and gang_of(copy.metadata.name) == gang:
+                    found[member] += copy.spec["replicas"]
+        return +found
+
+    def removing(self, member: str) -> None:
+        """That member is about to be removed."""
+        names = (copy.metadata.name for copy in self._copies[member].values())
+        self.removed |= {gang_of(name) for name in names}
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            self.looks += 1
+            now = asyncio.get_running_loop().time()
+            away = self._away(RETURN_SECONDS)
+            for gang, least in list(self._least.items()):
+                if said := self.gauge.look(gang, self._held_against(gang, away), least, now):
+                    self.findings.append(said)
+
+    def _held_against(self, gang: str, away: frozenset[str]) -> dict[str, int]:
+        """Its units by member; none where something else than a gate decides that they are few."""
+        if gang not in self._users.wanted or gang in self._users.busy:
+            return {}  # its user takes it away, or is about to say what it is
+        if gang in self.ran and gang in self.removed:
+            return {}
+        there = self.units(gang)
+        return dict(there) if there.keys() - away else {}
+
+    def _group_changed(self, _old: Whole | None, new: Whole | None) -> None:
+        if new is None:
+            return
+        name, status = new.metadata.name, new.status
+        self._least[name] = new.spec["minMember"]
+        if status.get("quorumTime"):
+            self.ran.add(name)
+        if status.get("gate") == "Open":
+            self._released |= {each["uid"] for each in status.get("released", ())}
+
+    def _handler(self, member: str) -> Callable[[Whole | None, Whole | None], None]:
+        def changed(old: Whole | None, new: Whole | None) -> None:
+            if old is not None or new is None:
+                return
+            for uid in owners(new.metadata.annotations):
+                self.arrivals += 1
+                asked = asyncio.create_task(self._was_released(member, uid, new.metadata.name))
+                self._questions.add(asked)
+                asked.add_done_callback(self._questions.discard)
+
+        return changed
+
+    async def _was_released(self, member: str, uid: str, name: str) -> None:
+        """The hub's stream may be behind the member's by a moment."""
+        for _ in range(int(_RELEASED_SECONDS / _LOOK_SECONDS)):
+            if uid in self._released:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
+        self.findings.append(f"{name} ({uid}) came to {member}, and its group never released it")
+
+
+def findings_of(group: Mapping[str, Any], units: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """What a group tells at rest that its members do not have. `units`: by Workload and member."""
+    name, status = group["metadata"]["name"], group.get("status", {})
+    total = sum(sum(each.values()) for each in units.values())
+    said = []
+    if status.get("scheduled", 0) != total:
+        said.append(f"{name} tells of {status.get('scheduled')} units, the members have {units}")
+    if total and total < group["spec"]["minMember"] and not status.get("quorumTime"):
+        said.append(f"{name} has {total} units of {group['spec']['minMember']} on members")
+    if total >= group["spec"]["minMember"] and status.get("phase") != "Running":
+        said.append(f"{name} runs {total} units, and is {status.get('phase')}")
+    if not total and (status.get("gate") == "Open" or status.get("waiting")):
+        said.append(f"{name} has no unit on members: {status}")
+    return said
