@@ -87,12 +87,15 @@ class Reach:
     """What fits where.
 
     `able` are the units of each class that fit on each cluster, shape (classes, n), `any_units`
-    those that fit of whatever class, shape (n,), `wanted` the units of each class.
+    those that fit of whatever class, shape (n,), `wanted` the units of each class. `wholes` are the
+    members of a class each of which goes to one cluster, with as many units as fit there; 0 for
+    other classes.
     """
 
     able: Sequence[Ints]
     any_units: Ints
     wanted: Ints
+    wholes: Sequence[int]
 
     @staticmethod
     def of(
@@ -116,7 +119,8 @@ class Reach:
         able += [room.open()] * max(len(found) - MOST_CLASSES, 0)
         somewhere = np.any([np.zeros(len(fleet), dtype=np.int64), *able], axis=0)
         wanted = np.array([_wanted(each, fleet) for each in found], dtype=np.int64)
-        return Reach(able, np.where(somewhere, room.any_units(found), 0), wanted)
+        wholes = [each.members if _goes_whole(each) else 0 for each in found]
+        return Reach(able, np.where(somewhere, room.any_units(found), 0), wanted, wholes)
 
     def places(self) -> int:
         """Units of the gang that may fit over all clusters, at most."""
@@ -124,10 +128,24 @@ class Reach:
 
     def places_in(self, domain: Ints, domains: int) -> Ints:
         """Units of the gang that may fit in each domain, at most; `domain` of each cluster."""
-        total = np.zeros(domains, dtype=np.int64)
-        for able, wanted in zip(self.able, self.wanted.tolist(), strict=True):
-            total += np.minimum(sums(domain, able, domains), wanted)
-        return np.minimum(total, sums(domain, self.any_units, domains))
+        able = np.minimum(self.able_in(domain, domains), self.wanted[:, np.newaxis])
+        each: Ints = able.sum(axis=0)
+        return np.minimum(each, sums(domain, self.any_units, domains))
+
+    def able_in(self, domain: Ints, domains: int) -> Ints:
+        """The units of each class that may fit in each domain, shape (classes, domains)."""
+        able = np.zeros((len(self.able), domains), dtype=np.int64)
+        for row, fits, members in zip(able, self.able, self.wholes, strict=True):
+            row[:] = sums(domain, fits, domains)
+            if members:
+                most = np.zeros(domains, dtype=np.int64)
+                np.maximum.at(most, domain, fits)
+                np.minimum(row, times(most, members), out=row)
+        return able
+
+
+def _goes_whole(each: Class) -> bool:
+    return each.unit.whole and not each.unit.present
 
 
 def _wanted(each: Class, fleet: Fleet) -> int:
@@ -205,15 +223,15 @@ class _Room:
         return self._kept_out(np.full(len(self.fleet), UNLIMITED, dtype=np.int64))
 
     def able(self, each: Class) -> Ints:
-        """The units of a class that fit; whole Workloads only, where they are whole."""
+        """The units of a class that fit."""
         unit, fits = each.unit, room(each.unit, self.fleet)
         if self.given is not None and unit.counted:
             more = self._freed(unit.request, unit.node_selector, unit.pod_tolerations, self.given)
             fits = np.maximum(fits, more)
         if unit.everywhere:
             fits = np.where(fits >= unit.replicas, unit.replicas * each.members, 0)
-        elif unit.whole and not unit.present:
-            fits = fits // max(unit.replicas, 1) * unit.replicas
+        elif _goes_whole(each):
+            fits = np.minimum(fits, each.wanted)
         return self._kept_out(np.where(usable(unit, self.fleet), fits, 0))
 
     def any_units(self, found: Sequence[Class]) -> Ints:

@@ -198,8 +198,7 @@ class _Domains:
         column = fleet.column(group.topology_key)
         codes, at = np.unique(column.codes, return_inverse=True)
         reach = Reach.of(units, fleet, kept)
-        able = np.array([sums(at, each, len(codes)) for each in reach.able], dtype=np.int64)
-        able = able.reshape(len(reach.able), len(codes))
+        able = reach.able_in(at, len(codes))
         there = codes != ABSENT
         values = [str(column.vocabulary.values[code]) for code in codes[there]]
         need = max(group.min_member - ledger.assigned(group.key), 1)
