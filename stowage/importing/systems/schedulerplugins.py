@@ -8,6 +8,7 @@ Koordinator reads the same PodGroups, and more of their annotations.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
@@ -35,6 +36,15 @@ _SAME = ((f"{_KOORDINATOR}/mode", "Strict"), (f"{_KOORDINATOR}/match-policy", "o
 """With these values it does not."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What the files have beside the members, by namespace."""
+
+    groups: Collection[tuple[str, str]]
+    services: Collection[tuple[str, str]]
+    """The labels that name a group and by which Services select pods."""
+
+
 def convert(into: Conversion) -> None:
     """The PodGroups, and the Workloads of what names one of them."""
     groups: dict[tuple[str, str], Source] = {}
@@ -46,9 +56,10 @@ def convert(into: Conversion) -> None:
                 place = before.document.place
                 raise source.document.error(f"metadata.name: a PodGroup of that name is in {place}")
             into.add(source, _group(into, source))
+    beside = _Beside(groups, _services(into))
     for source in into.bundle.sources:
         if source in into.workloads.made or not (source.taken or _is_made(into, source)):
-            _look_at(into, source, groups)
+            _look_at(into, source, beside)
 
 
 # --- the group ------------------------------------------------------------------------------------
@@ -117,12 +128,21 @@ def _said(part: Part, metadata: dict[str, Any]) -> None:
 # --- its members ----------------------------------------------------------------------------------
 
 
-def _look_at(into: Conversion, source: Source, groups: Collection[tuple[str, str]]) -> None:
+def _look_at(into: Conversion, source: Source, beside: _Beside) -> None:
     if (source.group, source.kind) in into.workloads.forms or source in into.workloads.made:
         if name := binding.named(source, GROUP_ALIASES, "PodGroups"):
-            _member(into, source, name, there=(source.namespace, name) in groups)
+            _member(into, source, name, beside)
     else:
         _no_member(into, source)
+
+
+def _services(into: Conversion) -> set[tuple[str, str]]:
+    found = set()
+    for source in into.bundle.of("", "Service"):
+        selector = dig(source.document.body, "spec", "selector")
+        keys = selector if isinstance(selector, dict) else ()
+        found |= {(source.namespace, key) for key in GROUP_ALIASES if key in keys}
+    return found
 
 
 def _is_made(into: Conversion, source: Source) -> bool:
@@ -145,21 +165,17 @@ def _names(source: Source) -> Iterator[str]:
         yield from (str(labels[key]) for key in GROUP_ALIASES if labels.get(key))
 
 
-def _member(into: Conversion, source: Source, name: str, *, there: bool) -> None:
+def _member(into: Conversion, source: Source, name: str, beside: _Beside) -> None:
     made, notes = into.workloads.of(source), into.notes
-    services = [
-        dig(each.document.body, "spec", "selector")
-        for each in into.bundle.of("", "Service")
-        if each.namespace == source.namespace
-    ]
-    selectors = (made.template["spec"].get("selector"), *services)
+    services = [key for key in GROUP_ALIASES if (source.namespace, key) in beside.services]
+    selectors = (made.template["spec"].get("selector"), services)
     binding.bind(notes, made, LABEL_GROUP, name, GROUP_ALIASES, selectors)
     on_pods = binding.labels_of(source, "spec", "template")
     if not any(on_pods.get(key) for key in GROUP_ALIASES):
         text = "binds the Workload; scheduler-plugins reads this label from pods alone"
         notes.note(source.document, "metadata.labels", text)
     _scheduler(into, made)
-    if not there:
+    if (source.namespace, name) not in beside.groups:
         text = f"no PodGroup {name} is among the files: bring it, or the units wait for it"
         notes.note(source.document, "", text)
 
