@@ -277,6 +277,8 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     capacity_version: int = 0
     """The version of the cluster that counts `scheduled` first; 0 where that is not told."""
     finished: int = 0
+    succeeded: int = 0
+    failed: int = 0
     ready: int = 0
     current: int = 0
     """Pods that exist, ending ones included; 0 where that is not told."""

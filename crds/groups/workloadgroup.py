@@ -87,6 +87,9 @@ class GroupEventReason(StrEnum):
     """Reasons of the events on a WorkloadGroup."""
 
     SCHEDULED = "Scheduled"
+    """Enough units have a cluster, and go there."""
+    WAITING_FOR_GROUP = "WaitingForGroup"
+    """Units are held until more of them fit."""
     FAILED_SCHEDULING = "FailedScheduling"
     SCHEDULE_TIMEOUT = "ScheduleTimeout"
     PROPAGATION_FAILED = "PropagationFailed"

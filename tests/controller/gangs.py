@@ -1,0 +1,149 @@
+"""A gang without a hub: what is stored of it, and its status as look after look writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from controller.cache.cache import known
+from controller.features.groupgate.gate import (
+    NO_DOUBTS,
+    Doubts,
+    Gate,
+    Standing,
+    gate_of,
+    standing_of,
+)
+from controller.features.groupgate.status import Facts, Look, differs, look
+from controller.features.workloadgroup.compiled import Group, compile_group
+from controller.features.workloadgroup.objects import WorkloadGroup
+from controller.model.objects import Workload
+from crds.groups.workloadgroup import WorkloadGroupStatus
+
+from . import make
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+@dataclass
+class Stored:
+    """A member as the hub has it."""
+
+    name: str
+    replicas: int = 2
+    uid: str = ""
+    ours: bool = True
+    placements: dict[str, int] = field(default_factory=dict)
+    clusters: list[dict[str, Any]] = field(default_factory=list)
+    conditions: list[dict[str, Any]] = field(default_factory=list)
+
+    def workload(self) -> Workload:
+        """As the informer keeps it."""
+        made = make.workload(self.name, replicas=self.replicas, present=self.placements)
+        status = msgspec.convert(
+            {
+                "placements": [{"cluster": c, "replicas": n} for c, n in self.placements.items()],
+                "clusters": self.clusters,
+                "conditions": self.conditions,
+            },
+            type(made.status),
+        )
+        meta = msgspec.structs.replace(
+            made.metadata, uid=self.uid or f"uid-{self.name}", generation=1
+        )
+        return known(msgspec.structs.replace(made, metadata=meta, status=status))
+
+    def reports(self, state: str = "Running", **counts: int) -> None:
+        """Each of its clusters is in that state; all units are ready where that is Running."""
+        ready = {"ready": None} if state == "Running" and not counts else {}
+        self.clusters = [
+            {"name": c, "replicas": n, "state": state, **counts, **dict.fromkeys(ready, n)}
+            for c, n in self.placements.items()
+        ]
+
+
+class Gang:
+    """The group shop/batch and its members, and a status that each look brings up to date."""
+
+    def __init__(self, *members: Stored, least: Any = 4, **spec: Any) -> None:
+        self.members = {each.name: each for each in members}
+        self.spec = {"minMember": least, **spec}
+        self.status: dict[str, Any] = {}
+        self.uid = "1"
+        self.now = START
+        self.told: list[str] = []
+        self.writes = 0
+        self.facts: dict[str, Any] = {}
+
+    @property
+    def stored(self) -> WorkloadGroup:
+        """As the informer keeps it."""
+        meta = {"name": "batch", "namespace": "shop", "uid": self.uid, "generation": 1}
+        body = {"metadata": meta, "spec": self.spec, "status": self.status}
+        return msgspec.convert(body, WorkloadGroup)
+
+    @property
+    def group(self) -> Group:
+        """As decisions read it."""
+        return compile_group(self.stored)
+
+    def standings(self) -> list[Standing]:
+        """The members as the books read them."""
+        return [standing_of(each.workload(), ours=each.ours) for each in self.members.values()]
+
+    def gate(self, doubts: Doubts = NO_DOUBTS) -> Gate:
+        """What the gate is to be by now."""
+        return gate_of(self.group, self.standings(), self.now, doubts)
+
+    def seen(self, doubts: Doubts = NO_DOUBTS, **facts: Any) -> Look:
+        """What a look finds, unwritten."""
+        desired = sum(each.replicas for each in self.members.values())
+        given = {"members": self.standings(), "workloads": len(self.members), "desired": desired}
+        about = Facts(**{**given, **self.facts, **facts})
+        return look(self.stored, self.group, self.gate(doubts), about, self.now)
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        """As a merge patch does; the hub's own schema is asked."""
+        merged = {**self.status, **fields}
+        self.status = {name: value for name, value in merged.items() if value is not None}
+        WorkloadGroupStatus.model_validate(self.status)
+        self.writes += 1
+
+    def look(self, doubts: Doubts = NO_DOUBTS, **facts: Any) -> Look:
+        """A look that is written, where there is anything to write."""
+        found = self.seen(doubts, **facts)
+        if differs(found.fields, self.stored):
+            self.write(found.fields)
+            self.told += [each.reason.value for each in found.events]
+        return found
+
+    def after(self, seconds: float, doubts: Doubts = NO_DOUBTS, **facts: Any) -> Look:
+        """A look so many seconds later."""
+        self.now += timedelta(seconds=seconds)
+        return self.look(doubts, **facts)
+
+    def place(self, **placements: Mapping[str, int]) -> None:
+        """The scheduler writes these placements."""
+        for name, shares in placements.items():
+            self.members[name].placements = dict(shares)
+            self.members[name].clusters = []
+
+    def run(self, *names: str) -> None:
+        """All units of these members run, or of all."""
+        for name in names or self.members:
+            self.members[name].reports()
+
+    @property
+    def open(self) -> dict[str, str]:
+        """{name: decision} of what is released."""
+        return {each["name"]: each["decision"] for each in self.status.get("released", [])}
+
+    @property
+    def said(self) -> tuple[str, str, str]:
+        """(status, reason, message) of Scheduled."""
+        found = self.status["conditions"][0]
+        return found["status"], found["reason"], found["message"]

@@ -1,0 +1,698 @@
+"""The gate of a gang from what is stored alone, and what its status says. By hand, no server."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from controller.features.groupgate.gate import (
+    NO_DOUBTS,
+    Doubts,
+    Gate,
+    Standing,
+    failure_of,
+    gate_of,
+)
+from controller.features.groupgate.status import Facts, differs, look, words_alone
+from crds.groups.gate import GateState, decision_of
+from machinery.clock import timestamp
+from tests.examples import examples
+
+from .gangs import START, Gang, Stored
+
+WRITING = Doubts(writing=True)
+FRESH = Doubts(fresh=True)
+
+
+@pytest.fixture
+def gang() -> Gang:
+    """A driver of one unit and a worker of five, of which four must run."""
+    return Gang(Stored("driver", replicas=1), Stored("worker", replicas=5))
+
+
+def placed(gang: Gang) -> Gang:
+    gang.place(driver={"m1": 1}, worker={"m1": 1, "m2": 2})
+    return gang
+
+
+def running(gang: Gang) -> Gang:
+    placed(gang)
+    gang.look()
+    gang.run()
+    gang.look()
+    assert gang.status["phase"] == "Running"
+    return gang
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G3", "G4")
+def test_it_opens_at_the_quorum_and_not_below(gang: Gang):
+    gang.place(driver={"m1": 1}, worker={"m1": 2})
+    gang.look()
+    assert "gate" not in gang.status
+    assert not gang.open
+    gang.place(worker={"m1": 1, "m2": 2})
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    assert gang.open == {
+        "driver": decision_of({"m1": 1}),
+        "worker": decision_of({"m1": 1, "m2": 2}),
+    }
+    assert gang.status["phase"] == "Scheduled"
+
+
+@pytest.mark.proves("G3")
+def test_one_write_releases_all_whose_placements_are_on_their_way(gang: Gang):
+    gang.members["late"] = Stored("late")
+    placed(gang)
+    assert gang.gate(WRITING).waits
+    gang.look(WRITING)
+    assert "gate" not in gang.status
+    gang.place(late={"m2": 2})
+    gang.look()
+    assert set(gang.open) == {"driver", "worker", "late"}
+
+
+def test_a_member_without_placements_is_not_released(gang: Gang):
+    gang.place(worker={"m1": 5})
+    gang.look()
+    assert set(gang.open) == {"worker"}
+
+
+def test_a_share_of_no_units_is_released_as_well(gang: Gang):
+    """Its objects are there, and a Workload that is scaled to nothing must reach them."""
+    running(gang)
+    gang.place(worker={"m1": 0})
+    gang.look()
+    assert gang.open["worker"] == decision_of({"m1": 0})
+
+
+@pytest.mark.proves("G3")
+def test_what_changes_and_who_comes_later_is_released_at_once(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.place(worker={"m2": 3})
+    gang.members["late"] = Stored("late", placements={"m3": 2})
+    gang.look(WRITING)
+    assert gang.open["worker"] == decision_of({"m2": 3})
+    assert gang.open["late"] == decision_of({"m3": 2})
+    del gang.members["late"]
+    gang.look()
+    assert set(gang.open) == {"driver", "worker"}
+
+
+def test_a_member_that_is_made_anew_has_an_entry_of_its_own(gang: Gang):
+    running(gang)
+    before = gang.status["released"]
+    gang.members["driver"].uid = "another"
+    gang.look()
+    assert gang.status["released"] != before
+    assert {"another", "uid-worker"} == {each["uid"] for each in gang.status["released"]}
+
+
+@pytest.mark.proves("G3")
+def test_placements_of_any_writer_count_and_are_released(gang: Gang):
+    for each in gang.members.values():
+        each.ours = False
+    placed(gang)
+    gang.look()
+    assert set(gang.open) == {"driver", "worker"}
+
+
+def test_a_group_that_makes_no_sense_releases_nothing():
+    gang = Gang(Stored("driver", placements={"m1": 9}), least="many")
+    gang.look()
+    assert "gate" not in gang.status
+    assert gang.said[:2] == ("False", "InvalidGroup")
+    assert "minMember" in gang.said[2]
+
+
+@pytest.mark.proves("G18")
+def test_a_group_that_is_made_anew_adopts_those_that_run(gang: Gang):
+    running(gang)
+    gang.status, gang.uid, gang.told = {}, "2", []
+    gang.look(WRITING)
+    assert gang.status["gate"] == "Open"
+    assert gang.status["phase"] == "Running"
+    assert "quorumTime" in gang.status
+
+
+@pytest.mark.proves("G18")
+def test_it_adopts_those_that_have_begun_though_others_are_being_written(gang: Gang):
+    placed(gang)
+    gang.members["worker"].reports("Creating")
+    gang.look(WRITING)
+    assert gang.status["gate"] == "Open"
+    assert gang.status["phase"] == "Scheduled"
+
+
+@pytest.mark.proves("G18", "G24")
+def test_what_runs_is_adopted_though_one_cluster_does_not_answer(gang: Gang):
+    running(gang)
+    gang.members["worker"].clusters[1] |= {"state": "Unreachable"}
+    gang.status = {}
+    gang.look()
+    assert gang.status["gate"] == "Open"
+
+
+# --- closing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G24")
+@pytest.mark.parametrize("state", ["Failed", "Unreachable"])
+def test_a_failure_before_the_quorum_runs_closes_it(gang: Gang, state: str):
+    placed(gang)
+    gang.look()
+    gang.members["worker"].reports(state)
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+    assert not gang.open
+    assert gang.status["failures"] == 1
+    assert gang.status["retryTime"] == timestamp(START + timedelta(seconds=11))
+    assert gang.status["lastFailureTime"] == timestamp(START)
+    assert gang.said[:2] == ("False", "PropagationFailed")
+    assert f"Workload worker is {state} on m1" in gang.said[2]
+    assert gang.told[-1] == "PropagationFailed"
+
+
+@pytest.mark.proves("G24")
+@pytest.mark.parametrize(
+    ("reason", "closes"),
+    [
+        ("Rejected", True),
+        ("AlreadyExists", True),
+        ("NamespaceNotAllowed", True),
+        ("KindNotAllowed", True),
+        ("InvalidWorkload", True),
+        ("SecretNotFound", True),
+        ("ClusterUnreachable", True),
+        ("Propagating", False),
+        ("HubUnavailable", False),
+        ("WaitingForGroup", False),
+        ("NotReviewed", False),
+        ("Conflict", False),
+    ],
+)
+def test_reasons_that_close_it_and_those_that_are_waited_out(gang: Gang, reason: str, closes: bool):
+    placed(gang)
+    gang.look()
+    said = {"type": "Propagated", "status": "False", "reason": reason, "observedGeneration": 1}
+    gang.members["driver"].conditions = [said]
+    gang.look()
+    assert gang.status["gate"] == ("Closed" if closes else "Open")
+
+
+@pytest.mark.proves("G24")
+def test_what_is_said_of_another_generation_closes_nothing(gang: Gang):
+    placed(gang)
+    gang.look()
+    said = {"type": "Propagated", "status": "False", "reason": "Rejected"}
+    gang.members["driver"].conditions = [{**said, "observedGeneration": 7}, {}, {"type": 3}]
+    gang.look()
+    assert gang.status["gate"] == "Open"
+
+
+@pytest.mark.proves("G24")
+def test_a_cluster_that_was_left_and_does_not_answer_closes_nothing(gang: Gang):
+    placed(gang)
+    gang.look()
+    driver = gang.members["driver"]
+    driver.clusters = [{"name": "m9", "replicas": 0, "state": "Unreachable"}]
+    said = {"type": "Propagated", "status": "False", "observedGeneration": 1}
+    driver.conditions = [{**said, "reason": "ClusterUnreachable"}]
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    driver.conditions = [{**said, "reason": "Rejected"}]
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+
+
+@pytest.mark.proves("G24")
+def test_placements_that_fall_below_the_quorum_close_it(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.place(worker={"m1": 1})
+    gang.look(WRITING)
+    assert gang.status["gate"] == "Open", "another decision is on its way"
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+    assert "2 units are left, minMember is 4" in gang.said[2]
+
+
+@pytest.mark.proves("G24")
+def test_after_the_quorum_has_run_nothing_closes_it(gang: Gang):
+    running(gang)
+    since = gang.status["quorumTime"]
+    gang.members["worker"].reports("Unreachable")
+    gang.members["driver"].reports("Failed")
+    gang.after(60)
+    gang.place(driver={}, worker={"m2": 1})
+    gang.after(60)
+    assert gang.status["gate"] == "Open"
+    assert gang.status["quorumTime"] == since
+    assert gang.open == {"worker": decision_of({"m2": 1})}
+    assert gang.status.get("failures", 0) == 0
+
+
+@pytest.mark.proves("G24")
+def test_a_failure_told_before_it_opens_must_last(gang: Gang):
+    """It may be that of the try before, of which the report is not there yet."""
+    placed(gang)
+    gang.members["worker"].reports("Unreachable")
+    gang.look(FRESH)
+    assert "gate" not in gang.status
+    assert gang.gate(FRESH).waits
+    gang.look()
+    assert gang.status["gate"] == "Closed", "so that the scheduler looks for other clusters"
+
+
+@pytest.mark.proves("G24")
+def test_it_is_taken_away_once_nothing_of_ours_has_placements(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.members["worker"].reports("Failed")
+    gang.look()
+    gang.place(worker={})
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+    gang.place(driver={})
+    gang.look()
+    assert "gate" not in gang.status
+    assert gang.said[1] == "PropagationFailed", "it stands until there is a new try"
+    assert gang.status["phase"] == "Scheduling"
+
+
+@pytest.mark.proves("G24")
+def test_placements_of_others_hold_it_closed_until_nothing_is_there(gang: Gang):
+    for each in gang.members.values():
+        each.ours = False
+    placed(gang)
+    gang.look()
+    gang.members["worker"].reports("Failed")
+    gang.members["driver"].reports()
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+    gang.members["worker"].clusters = []
+    gang.look()
+    assert gang.status["gate"] == "Closed", "the driver still runs"
+    gang.members["driver"].reports("Pending", ready=0)
+    gang.look()
+    assert "gate" not in gang.status
+    gang.after(5)
+    assert "gate" not in gang.status, "not before it is tried again"
+    gang.after(6)
+    assert gang.status["gate"] == "Open"
+
+
+@pytest.mark.proves("G24")
+def test_the_next_try_comes_later_after_each_failure(gang: Gang):
+    waits = []
+    for _ in range(7):
+        placed(gang)
+        gang.now += timedelta(seconds=400)
+        gang.look()
+        assert gang.status["gate"] == "Open"
+        gang.members["worker"].reports("Failed")
+        gang.look()
+        waits.append(gang.group.retry - gang.now)
+        gang.place(driver={}, worker={})
+        gang.look()
+    assert [each.total_seconds() for each in waits] == [11, 21, 41, 81, 161, 301, 301]
+    placed(gang)
+    gang.after(400)
+    gang.run()
+    gang.look()
+    assert gang.status["failures"] == 0, "once it runs"
+    assert "retryTime" not in gang.status
+
+
+def test_a_group_that_all_have_left_begins_anew(gang: Gang):
+    running(gang)
+    gang.members.clear()
+    gang.look()
+    for name in ("gate", "quorumTime", "scheduleStartTime"):
+        assert name not in gang.status
+    assert gang.status["phase"] == "Pending"
+    assert not gang.open
+    assert "PropagationFailed" not in gang.told
+
+
+def test_who_closes_what_has_run_is_put_right(gang: Gang):
+    running(gang)
+    gang.status |= {"gate": "Closed", "released": []}
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    assert set(gang.open) == {"driver", "worker"}
+
+
+@pytest.mark.proves("G20")
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"released": []},
+        {"released": [{"name": "x", "uid": "y", "decision": "z"}]},
+        {"released": [{"name": "driver", "uid": "uid-driver", "decision": "0" * 16}]},
+        {"scheduled": 99, "running": -7, "phase": "Finished"},
+        {"gate": "Ajar"},
+        {"conditions": []},
+        {"conditions": [{"type": "Scheduled", "status": "Unknown"}]},
+        {"retryTime": "soon", "failures": 3},
+        {"waiting": 2**40, "observedGeneration": 9},
+    ],
+)
+def test_what_somebody_wrote_into_the_status_is_repaired(gang: Gang, wrong: dict[str, Any]):
+    placed(gang)
+    gang.look()
+    gang.run("worker")
+    gang.look()
+    right = {k: v for k, v in gang.status.items() if k not in ("conditions", "failures")}
+    gang.status |= wrong
+    gang.look()
+    found = {k: v for k, v in gang.status.items() if k not in ("conditions", "failures")}
+    assert found == right
+    assert gang.said[:2] == ("True", "Scheduled")
+
+
+def test_a_message_names_a_few_failures_and_no_more_than_it_can_hold():
+    many = [Standing(f"w{n:03}", f"u{n}", trouble=f"w{n:03} " + "x" * 2000) for n in range(100)]
+    text = failure_of(many)
+    assert text.startswith("w000")
+    assert text.endswith("; and 97 more Workloads")
+
+
+# --- phases, numbers, words -----------------------------------------------------------------------
+
+
+@pytest.mark.proves("G25")
+def test_each_phase_is_reached(gang: Gang):
+    gang.members["worker"].replicas = 1
+    phases = [gang.look().fields["phase"]]
+    gang.members["worker"].replicas = 5
+    gang.look(holders={"driver": 1}, until=START)
+    phases.append(gang.status["phase"])
+    placed(gang)
+    gang.look()
+    phases.append(gang.status["phase"])
+    gang.run()
+    gang.look()
+    phases.append(gang.status["phase"])
+    assert (gang.status["running"], gang.status["succeeded"]) == (4, 0)
+    gang.members["worker"].reports("Running", ready=1, succeeded=1)
+    gang.members["driver"].reports("Running", ready=1, succeeded=1)
+    gang.look()
+    assert gang.status["phase"] == "Running"
+    for share in gang.members["worker"].clusters:
+        share |= {"ready": share["replicas"], "succeeded": share["replicas"]}
+    gang.look()
+    phases.append(gang.status["phase"])
+    assert phases == ["Pending", "Scheduling", "Scheduled", "Running", "Finished"]
+    assert (gang.status["running"], gang.status["succeeded"]) == (0, 4)
+    assert gang.told == ["WaitingForGroup", "Scheduled", "Running", "Finished"]
+
+
+@pytest.mark.proves("G25")
+@pytest.mark.parametrize(("failed", "phase"), [(0, "Running"), (2, "Running"), (3, "Failed")])
+def test_it_has_failed_when_those_left_are_too_few(gang: Gang, failed: int, phase: str):
+    gang.place(driver={"m1": 1}, worker={"m1": 5})
+    gang.look()
+    gang.run()
+    gang.look()
+    gang.members["worker"].reports("Running", ready=0, failed=failed)
+    gang.look()
+    assert gang.status["phase"] == phase, "of six units four must run"
+    assert gang.status["failed"] == failed
+    assert gang.status["gate"] == "Open"
+
+
+@pytest.mark.proves("G25")
+def test_units_that_failed_and_may_be_replaced_fail_no_group(gang: Gang):
+    running(gang)
+    gang.members["worker"].reports("Running", ready=0, failed=1)
+    gang.look()
+    assert gang.status["phase"] == "Running", "two more want a cluster, so four may run yet"
+
+
+@pytest.mark.proves("G19")
+def test_numbers_are_counted_anew_and_a_restart_writes_nothing(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.run()
+    gang.look()
+    told = [gang.status[n] for n in ("workloads", "desired", "scheduled", "waiting", "running")]
+    assert told == [2, 6, 4, 0, 4]
+    writes = gang.writes
+    gang.after(3600)
+    gang.after(3600)
+    assert gang.writes == writes
+    gang.status["scheduled"] = 8
+    gang.look()
+    assert gang.status["scheduled"] == 4
+
+
+def test_reports_beyond_what_was_asked_count_no_more_than_that(gang: Gang):
+    placed(gang)
+    gang.members["worker"].reports("Running", ready=2**31 - 1, succeeded=2**31 - 1, failed=-4)
+    gang.members["driver"].clusters = [{"name": "elsewhere", "ready": 50, "state": "Running"}]
+    gang.look()
+    assert (gang.status["running"], gang.status["succeeded"], gang.status["failed"]) == (0, 3, 0)
+
+
+@pytest.mark.proves("G12")
+def test_too_few_siblings_are_told_with_both_numbers(gang: Gang):
+    gang.members["worker"].replicas = 2
+    gang.look()
+    assert gang.said == (
+        "False",
+        "WaitingForGroup",
+        "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4",
+    )
+
+
+@pytest.mark.proves("G16", "G5")
+def test_who_holds_what_until_when_and_what_is_short(gang: Gang):
+    until = START + timedelta(seconds=60)
+    gang.look(holders={"driver": 1, "worker": 2}, until=until)
+    status, reason, message = gang.said
+    assert (status, reason) == ("False", "WaitingForGroup")
+    assert f"3 of 6 units are held until {timestamp(until)} (driver 1, worker 2)" in message
+    assert "1 more are needed, as minMember is 4" in message
+    assert gang.status["waiting"] == 3
+    gang.look(holders={"driver": 1, "worker": 2}, until=until)
+    assert gang.told == ["WaitingForGroup"]
+
+
+@pytest.mark.proves("G6", "G17")
+@pytest.mark.parametrize("reason", ["GroupDenied", "ScheduleTimeout"])
+def test_why_the_last_try_was_in_vain_is_told_once(gang: Gang, reason: str):
+    said = {"type": "Scheduled", "status": "False", "reason": reason, "message": "no, as …"}
+    gang.members["worker"].conditions = [said]
+    gang.look()
+    assert gang.said[:2] == ("False", reason)
+    assert gang.said[2].endswith("no, as …")
+    assert gang.status["scheduleStartTime"] == timestamp(START)
+    writes, told = gang.writes, list(gang.told)
+    for second in range(50):
+        gang.after(1, last_failure=f"2026-01-02T03:05:{second:02}Z")
+    assert (gang.writes, gang.told) == (writes, told)
+    assert told == ["FailedScheduling" if reason == "GroupDenied" else reason]
+
+
+def test_words_that_change_alone_are_told_apart_from_all_else(gang: Gang):
+    said = {"type": "Scheduled", "status": "False", "reason": "GroupDenied", "message": "one"}
+    gang.members["worker"].conditions = [said]
+    gang.look()
+    gang.members["worker"].conditions = [{**said, "message": "two"}]
+    found = gang.seen()
+    assert differs(found.fields, gang.stored)
+    assert words_alone(found.fields, gang.stored)
+    gang.members["worker"].conditions = [{**said, "reason": "ScheduleTimeout"}]
+    assert not words_alone(gang.seen().fields, gang.stored)
+    placed(gang)
+    assert not words_alone(gang.seen().fields, gang.stored)
+
+
+def test_who_forgot_why_says_what_stands_there(gang: Gang):
+    said = {"type": "Scheduled", "status": "False", "reason": "GroupDenied", "message": "full"}
+    gang.members["worker"].conditions = [said]
+    gang.look()
+    gang.members["worker"].conditions = []
+    writes = gang.writes
+    gang.look()
+    assert gang.writes == writes
+    assert gang.said[1] == "GroupDenied"
+
+
+@pytest.mark.proves("G2")
+def test_too_many_workloads_are_a_condition(gang: Gang):
+    placed(gang)
+    gang.look(workloads=5000)
+    assert gang.said[:2] == ("False", "TooManyWorkloads")
+    assert "has 5000 Workloads, 4096 at most" in gang.said[2]
+    assert gang.told == ["Scheduled", "TooManyWorkloads"]
+
+
+def test_conditions_of_others_stay(gang: Gang):
+    other = {"type": "Other", "status": "True", "reason": "Mine", "message": "", "x": 1}
+    gang.status["conditions"] = [{k: v for k, v in other.items() if k != "x"}]
+    gang.status["conditions"][0]["lastTransitionTime"] = timestamp(START)
+    gang.look()
+    assert [each["type"] for each in gang.status["conditions"]] == ["Other", "Scheduled"]
+
+
+# --- whatever happens, in whatever order ----------------------------------------------------------
+
+NAMES = ("a", "b", "c")
+SHARES = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), st.integers(0, 3), max_size=3)
+
+
+class Lives(RuleBasedStateMachine):
+    """Schedulers, clusters, users and leaders at one group; leaders die, and write what is old."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gang = Gang(least=3)
+        self.uids = 0
+        self.version = 0
+        self.views: list[tuple[int, Any, list[Standing], Gate, Any]] = []
+
+    @initialize(ours=st.lists(st.booleans(), min_size=3, max_size=3))
+    def begin(self, ours: list[bool]) -> None:
+        for name, own in zip(NAMES, ours, strict=True):
+            self.create(name, own)
+
+    def create(self, name: str, ours: bool) -> None:
+        self.uids += 1
+        self.gang.members[name] = Stored(name, replicas=3, uid=f"u{self.uids}", ours=ours)
+
+    @rule(name=st.sampled_from(NAMES), shares=SHARES)
+    def place(self, name: str, shares: dict[str, int]) -> None:
+        if name in self.gang.members:
+            self.gang.place(**{name: shares})
+
+    @rule(name=st.sampled_from(NAMES), ours=st.booleans())
+    def make_anew(self, name: str, ours: bool) -> None:
+        self.create(name, ours)
+
+    @rule(name=st.sampled_from(NAMES))
+    def delete(self, name: str) -> None:
+        self.gang.members.pop(name, None)
+
+    @rule(
+        name=st.sampled_from(NAMES),
+        state=st.sampled_from(
+            ["Running", "Running", "Creating", "Pending", "Failed", "Unreachable"]
+        ),
+    )
+    def report(self, name: str, state: str) -> None:
+        if name in self.gang.members:
+            self.gang.members[name].reports(state)
+
+    @rule(least=st.integers(1, 9))
+    def edit(self, least: int) -> None:
+        self.gang.spec["minMember"] = least
+        self.version += 1
+
+    @rule()
+    def group_made_anew(self) -> None:
+        self.gang.status, self.gang.uid = {}, self.gang.uid + "1"
+        self.version += 1
+
+    @rule(seconds=st.integers(0, 400))
+    def wait(self, seconds: int) -> None:
+        self.gang.now += timedelta(seconds=seconds)
+
+    @rule(writing=st.booleans(), fresh=st.booleans())
+    def read(self, writing: bool, fresh: bool) -> None:
+        """A leader looks; whether it comes to write that, and when, is another question."""
+        gang, doubts = self.gang, Doubts(writing, fresh)
+        members, group = gang.standings(), gang.group
+        gate = gate_of(group, members, gang.now, doubts)
+        found = look(gang.stored, group, gate, Facts(members, len(members), 9), gang.now)
+        self.views.append((self.version, group, members, gate, found))
+
+    @rule(pick=st.integers(0, 5))
+    def write(self, pick: int) -> None:
+        """A leader writes what it has seen: a compare-and-swap, or nothing."""
+        if not self.views:
+            return
+        version, group, members, gate, found = self.views.pop(min(pick, len(self.views) - 1))
+        if version != self.version or not differs(found.fields, self.gang.stored):
+            return
+        before = dict(self.gang.status)
+        self.gang.write(found.fields)
+        self.version += 1
+        self.check_write(before, group, members, gate)
+
+    def check_write(
+        self, before: dict[str, Any], group: Any, members: list[Standing], gate: Gate
+    ) -> None:
+        after = self.gang.status
+        by_uid = {each.uid: each for each in members}
+        units = 0
+        for entry in after["released"]:
+            stored = by_uid[entry["uid"]]
+            assert (entry["name"], entry["decision"]) == (stored.name, stored.decision)
+            assert stored.placed
+            units += stored.units
+        opened = after.get("gate") == "Open" and before.get("gate") != "Open"
+        assert not opened or units >= group.min_member
+        if before.get("quorumTime"):
+            assert after.get("gate") != "Closed" or before.get("gate") == "Closed"
+            if before.get("gate") == "Open":
+                assert after.get("gate") == "Open" or not any(each.placed for each in members)
+        if before.get("gate") == "Closed" and "gate" not in after:
+            assert not any(each.units for each in members if each.ours)
+        assert after.get("gate") == "Open" or not after["released"]
+        assert gate.state is (GateState(after["gate"]) if "gate" in after else None)
+
+    @invariant()
+    def what_is_released_was_stored(self) -> None:
+        released = self.gang.status.get("released", [])
+        assert len({each["uid"] for each in released}) == len(released)
+        if self.gang.status.get("gate") != "Open":
+            assert not released
+
+    def teardown(self) -> None:
+        """Where nothing fails any more it opens, whatever was: with an honest scheduler of ours."""
+        gang = self.gang
+        gang.spec["minMember"] = 3
+        for name in NAMES:
+            self.create(name, True)
+        for _ in range(4):
+            gang.now += timedelta(seconds=400)
+            if gang.status.get("gate") == "Closed":
+                gang.place(**{name: {} for name in NAMES})
+            elif gang.status.get("gate") != "Open":
+                gang.place(**{name: {"m1": 1} for name in NAMES})
+            gang.look(NO_DOUBTS)
+        assert gang.status["gate"] == "Open"
+        gang.place(**{name: {"m1": 1} for name in NAMES})
+        gang.look()
+        assert set(gang.open) == set(NAMES)
+
+
+TestLives = Lives.TestCase
+TestLives.settings = examples(200, stateful_step_count=40)
+
+
+def test_a_look_at_the_largest_group_is_no_matter_of_long(gang: Gang):
+    """All its Workloads are looked at in one go."""
+    many = [
+        Standing(f"w{n:04}", f"u{n}", placed=True, units=1, decision="0" * 16, running=1)
+        for n in range(4096)
+    ]
+    group = replace(gang.group, min_member=4096, gate="Open", ran=True)
+    began = time.perf_counter()
+    gate = gate_of(group, many, START)
+    found = look(gang.stored, group, gate, Facts(many, 4096, 4096), START)
+    differs(found.fields, gang.stored)
+    assert len(gate.released) == 4096
+    assert time.perf_counter() - began < 0.2
