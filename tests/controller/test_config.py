@@ -140,7 +140,7 @@ class TestGood:
   pluginConfig: [{name: Picky, args: {seconds: 7}}]
 """
         ).profiles["stowage"]
-        assert found.post_bind[0].seconds == 7
+        assert found.post_bind[-1].seconds == 7
         affinity = next(p for p in found.filter if p.name == "ClusterAffinity")
         assert affinity in found.score
 
@@ -164,7 +164,7 @@ WRONG = {
         "profiles:\n- plugins:\n    queueSort:\n      enabled: [{name: Youngest}]\n",
         (
             "scheduler.yaml:5: profiles[0].plugins.queueSort: exactly one plugin must be enabled, "
-            "found: PrioritySort, Youngest"
+            "found: Coscheduling, Youngest"
         ),
     ),
     "no queue sort": (

@@ -294,6 +294,7 @@ async def test_they_are_chosen_by_name(
         "the controller WorkloadPolicy runs",
         "the controller WorkloadSpread runs",
         "the controller Reservation runs",
+        "the controller Coscheduling runs",
     }
 
 
@@ -301,10 +302,10 @@ async def test_they_are_chosen_by_name(
 @pytest.mark.parametrize(
     ("chosen", "runs"),
     [
-        ("*", ["WorkloadPolicy", "WorkloadSpread", "Reservation"]),
-        ("*,-WorkloadSpread", ["WorkloadPolicy", "Reservation"]),
+        ("*", ["WorkloadPolicy", "WorkloadSpread", "Reservation", "Coscheduling"]),
+        ("*,-WorkloadSpread", ["WorkloadPolicy", "Reservation", "Coscheduling"]),
         (" WorkloadSpread ", ["WorkloadSpread"]),
-        ("-WorkloadSpread,*,-Reservation", ["WorkloadPolicy"]),
+        ("-WorkloadSpread,*,-Reservation", ["WorkloadPolicy", "Coscheduling"]),
     ],
 )
 def test_what_features_run_is_chosen_in_the_same_way(chosen: str, runs: list[str]) -> None:
@@ -318,4 +319,4 @@ def test_a_name_without_controllers_is_an_error(chosen: str) -> None:
     text = f"--controller-plugins {chosen}: no plugin "
     with pytest.raises(ConfigurationError, match=re.escape(text)) as fault:
         Controllers(catalogue.features(), [], chosen, clock=FakeClock())
-    assert "known: Reservation, WorkloadPolicy, WorkloadSpread" in str(fault.value)
+    assert "known: Coscheduling, Reservation, WorkloadPolicy, WorkloadSpread" in str(fault.value)

@@ -2,8 +2,8 @@
 
 Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
 statuses. Whenever a group comes, changes or goes, and when somebody joins or leaves it, its
-Workloads are decided again; a denial that stood in their way is forgotten then, and whenever a
-cluster may have become more useful.
+Workloads are decided again, once for many changes; a denial that stood in their way is forgotten
+then, and whenever a cluster may have become more useful.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from controller.features.groupgate.controller import Books
 from controller.features.workloadgroup.compiled import Group, compile_group
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.memory import Memory
 from controller.features.workloadgroup.objects import WorkloadGroup
+from controller.features.workloadgroup.plugin import NAME, Coscheduling
 from controller.hosting.arguments import Factory
 from controller.hosting.feature import Enabled, Running, Term, Watch
 from controller.hosting.handle import Handle
@@ -28,41 +30,53 @@ from machinery.types.metadata import Key
 class WorkloadGroups:
     """The one instance of the feature in a process."""
 
-    defaults: tuple[Enabled, ...] = ()
+    defaults = (
+        Enabled("queueSort", NAME),
+        Enabled("preFilter", NAME),
+        Enabled("filter", NAME, before="ClusterResources"),
+        Enabled("postFilter", NAME),
+        Enabled("reserve", NAME),
+        Enabled("permit", NAME),
+        Enabled("postBind", NAME),
+    )
 
     def __init__(self) -> None:
         self.ledger = Groups()
         self.ledgers = (self.ledger,)
         self.memory = Memory()
-        self.plugins: Mapping[str, Factory] = {}
+        self.plugins: Mapping[str, Factory] = {NAME: Coscheduling}
         self.watches = (
             Watch(WORKLOAD_GROUPS, WorkloadGroup, self.group_changed),
             Watch(WORKLOADS, Workload, self.workload_changed),
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
+        self.books: Books | None = None
         self._handle: Handle | None = None
 
     def attach(self, handle: Handle) -> None:
-        """Begin to look at Workloads again."""
+        """Begin to look at Workloads again; all profiles remember the same of a group."""
         self._handle = handle
+        for each in handle.plugins:
+            if isinstance(each, Coscheduling):
+                each.memory = self.memory
 
-    def lead(self, term: Term) -> Running | None:
-        """Nothing is remembered of an earlier term."""
+    def lead(self, term: Term) -> Running:
+        """Write statuses; nothing is remembered of an earlier term."""
         self.memory.rest()
-        return None
+        assert self._handle is not None  # noqa: S101 - `attach` comes first
+        self.books = Books(term, ledger=self.ledger, memory=self.memory, handle=self._handle)
+        return self.books
 
     def rest(self) -> None:
         """The term is over."""
+        self.books = None
         self.memory.rest()
 
     def group_changed(self, old: WorkloadGroup | None, new: WorkloadGroup | None) -> None:
-        """An informer's handler."""
+        """An informer's handler, ahead of the scheduler's."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
-            key = old.metadata.key
-            self.ledger.drop_group(key)
-            self.memory.forget(key)
-            self._look(key)  # what they say of it is true no longer
+            self._gone(old.metadata.key)
             return
         group = compile_group(new)
         before = self.ledger.get(group.key)
@@ -71,26 +85,43 @@ class WorkloadGroups:
             self.memory.forget(group.key)
         elif before.generation != group.generation:
             self.memory.clear_denied(group.key)
+        if self.books is None:
+            return
         if before is None or _other(before) != _other(group):
-            self._look(group.key)
+            self.books.wake(group.key)
+        else:
+            self.books.look(group.key)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """An informer's handler: who is one of which group, and how he fares."""
         before, after = _group_of(old), _group_of(new)
-        if before == after:
+        known = new or old
+        if known is None or (before is None and after is None):
             return
-        for key in (before, after):
-            if key is not None:
-                self.memory.clear_denied(key)
-                self._look(key)
+        if self.books is not None:
+            self.books.saw(known.metadata.key, after)
+        if before != after:
+            for key in (before, after):
+                self._joined(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """An informer's handler: what was refused for want of room may fit now."""
         if new is not None and (old is None or _helps(old, new)):
             self.memory.cluster_changed()
 
-    def _look(self, key: Key) -> None:
-        """Its Workloads may be decided otherwise now."""
+    def _joined(self, key: Key | None) -> None:
+        """Somebody came to a group or left it, if it is one."""
+        if key is not None:
+            self.memory.clear_denied(key)
+            if self.books is not None:
+                self.books.wake(key)
+
+    def _gone(self, key: Key) -> None:
+        """What its Workloads say of it is true no longer."""
+        self.ledger.drop_group(key)
+        self.memory.forget(key)
+        if self.books is not None:
+            self.books.forget(key)
         if self._handle is not None:
             self._handle.look(tuple(self.ledger.members(key)))
 

@@ -28,7 +28,7 @@ from controller.framework import runtime
 from controller.framework.gathering import PLACE, Attempt, Gathering, Outcome, Tried, Verdict
 from controller.framework.status import Code, Status, unschedulable
 from controller.framework.waiting import WaitingRoom
-from controller.hosting.handle import Handle
+from controller.hosting.handle import Handle, switched_off
 from controller.model.unit import Unit
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import MOST_WORKLOADS
@@ -251,6 +251,9 @@ class Together:
     ) -> Status | None:
         """Why no attempt is made now; None also where the quorum has its clusters."""
         key = group.key
+        if not self._handle.controls(NAME):
+            text = f"{group} releases no units: {switched_off(NAME)}"
+            return unschedulable(NAME, text, reason=_DENIED)
         if (number := len(groups.members(key))) > MOST_WORKLOADS:
             text = f"{group} has {number} Workloads, {MOST_WORKLOADS} at most: make several groups"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_GROUP)
