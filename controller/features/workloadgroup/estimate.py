@@ -18,7 +18,7 @@ from datetime import datetime
 
 import numpy as np
 
-from controller.cache.columns import Mask
+from controller.cache.columns import Ints, Mask
 from controller.cache.inflight import NO_FLIGHTS
 from controller.cache.saturating import sums, times
 from controller.cache.snapshot import Fleet
@@ -28,7 +28,6 @@ from controller.features.workloadgroup.reach import MOST_CLASSES, Class, Reach, 
 from controller.framework.explains import either
 from controller.framework.gathering import Tried
 from controller.framework.room import room
-from controller.model.unit import Unit
 from machinery.clock import timestamp
 from machinery.types import hostports, quantities
 from machinery.types.bounds import clean
@@ -50,30 +49,68 @@ def gap(group: Group, members: Collection[Member], fleet: Fleet) -> str:
     units = [member.unit for member in members if member.open or member.unit.everywhere]
     if need <= 0 or not units:
         return ""
-    if group.min_resources:
-        short = _short_of_amounts(group.min_resources, members, units, fleet)
-        return _words(short, "for spec.minResources of the group") if short else ""
-    fits = Reach.of(units, fleet).places()
-    if fits >= need or keeps_waiting(group, assigned + fits):
-        return ""
-    found = [each for each in classes(units) if each.wanted]
-    short = _short_of_units(found[:MOST_CLASSES], need, fleet)
-    return _words(short or _together(found), f"{max(fits, 0)} of {need} units have room")
-
-
-def _short_of_units(found: Sequence[Class], need: int, fleet: Fleet) -> dict[str, int]:
-    """What is missing of each resource by itself, at least: so many units, each with the least."""
     fleet = replace(fleet, holds=NO_FLIGHTS, merged={})
-    open_ = [usable(each.unit, fleet) for each in found]
+    found = [each for each in classes(units) if each.wanted]
+    open_ = [usable(each.unit, fleet) for each in found[:MOST_CLASSES]]
+    there = np.any(open_ or [np.zeros(len(fleet), dtype=np.bool_)], axis=0)
+    there |= len(found) > MOST_CLASSES  # the others may be able to go anywhere
+    if group.min_resources:
+        short = _short_of_amounts(group.min_resources, members, there, fleet)
+        return _words(short, "for spec.minResources of the group") if short else ""
+    least = need - group.min_member // 10
+    if least <= 0:
+        return ""
+    fits, short = Reach.of(units, fleet).places(), _short_in_sum(found, there, least, need, fleet)
+    if fits >= least and not short:
+        return ""
+    if len(found) <= MOST_CLASSES:
+        short = _short_of_units(found, open_, need, fleet) | short
+    return _words(short or _together(found), f"{min(fits, need)} of {need} units have room")
+
+
+def _short_in_sum(
+    found: Sequence[Class], there: Mask, least: int, need: int, fleet: Fleet
+) -> dict[str, int]:
+    """What is missing of each resource for the smallest units, so many at least, in all clusters.
+
+    What is on its way is not taken off: some of it may lie where no unit could.
+    """
+    short: dict[str, int] = {}
+    if (fleet.virtual & there).any():
+        return short
+    for resource in sorted({r for each in found for r in each.unit.request}):
+        sizes = sorted(
+            (each.unit.request.get(resource, 0) if each.unit.counted else 0, _wanted(each, fleet))
+            for each in found
+        )
+        free = _total(_free(resource, fleet), there)
+        if _cost(sizes, least) > free:
+            short[resource] = _cost(sizes, need) - free
+    return short
+
+
+def _cost(sizes: Sequence[tuple[int, int]], units: int) -> int:
+    """What so many of the smallest ask for together; told are size and number, by size."""
+    cost = 0
+    for size, number in sizes:
+        taken = min(number, units)
+        cost, units = cost + taken * size, units - taken
+    return cost
+
+
+def _short_of_units(
+    found: Sequence[Class], open_: Sequence[Mask], need: int, fleet: Fleet
+) -> dict[str, int]:
+    """What is missing of each resource by itself, at least: so many units, each with the least."""
     short = {}
     for resource in sorted({r for each in found for r in each.unit.request}):
         fits = sum(
             min(int(room(each.unit, fleet, only=resource)[there].sum()), _wanted(each, fleet))
             for each, there in zip(found, open_, strict=True)
         )
-        least = min(n for n in (each.unit.request.get(resource, 0) for each in found) if n)
         if fits < need:
-            short[resource] = (need - fits) * least
+            asked = (each.unit.request.get(resource, 0) for each in found)
+            short[resource] = (need - fits) * min(n for n in asked if n)
     return short
 
 
@@ -88,29 +125,30 @@ def _together(found: Sequence[Class]) -> dict[str, int]:
 
 
 def _short_of_amounts(
-    wanted: Mapping[str, int], members: Collection[Member], units: Sequence[Unit], fleet: Fleet
+    wanted: Mapping[str, int], members: Collection[Member], there: Mask, fleet: Fleet
 ) -> dict[str, int]:
     """What is missing of these amounts, those that members have by now taken off."""
-    fleet = replace(fleet, holds=NO_FLIGHTS, merged={})
-    open_ = np.zeros(len(fleet), dtype=np.bool_)
-    for each in classes(units)[:MOST_CLASSES]:
-        open_ |= usable(each.unit, fleet)
-    if (fleet.virtual & open_).any():
+    if (fleet.virtual & there).any():
         return {}
     short = {}
     for resource, amount in sorted(wanted.items()):
         has = sum(each.assigned * each.unit.request.get(resource, 0) for each in members)
-        if (missing := amount - has - _free(resource, fleet, open_)) > 0:
+        free = np.maximum(_free(resource, fleet) - fleet.coming(resource), 0)
+        if (missing := amount - has - _total(free, there)) > 0:
             short[resource] = missing
     return short
 
 
-def _free(resource: str, fleet: Fleet, open_: Mask) -> int:
-    """What is free of a resource on these clusters together."""
-    groups, size = fleet.groups, len(fleet)
-    free = sums(groups.cluster, times(groups.room(resource), groups.count), size)
-    left = np.where(open_, np.maximum(free - fleet.coming(resource), 0), 0)
-    return int(sums(np.zeros(size, dtype=np.int64), left, 1)[0])
+def _free(resource: str, fleet: Fleet) -> Ints:
+    """What is free of a resource on each cluster, shape (n,)."""
+    groups = fleet.groups
+    return sums(groups.cluster, times(groups.room(resource), groups.count), len(fleet))
+
+
+def _total(amounts: Ints, there: Mask) -> int:
+    """Of these clusters together."""
+    row = np.zeros(len(amounts), dtype=np.int64)
+    return int(sums(row, np.where(there, amounts, 0), 1)[0])
 
 
 def _words(short: Mapping[str, int], why: str) -> str:

@@ -71,7 +71,7 @@ def classes(units: Iterable[Unit]) -> list[Class]:
     """The members by what a pass reads of them, in the order in which they come."""
     found: dict[Any, Class] = {}
     for unit in units:
-        alike = (unit.constraints, unit.load, unit.kind, unit.whole and unit.replicas)
+        alike = (unit.constraints, unit.shape, unit.kind, unit.whole and unit.replicas)
         own = unit.key if unit.present else None
         more = max(unit.replicas - sum(unit.present.values()), 0)
         before = found.get((own, alike))
@@ -116,11 +116,15 @@ class Reach:
         found = classes(units)
         room = _Room(replace(fleet, holds=NO_FLIGHTS, merged={}), kept, given)
         able = [room.able(each) for each in found[:MOST_CLASSES]]
-        able += [room.open()] * max(len(found) - MOST_CLASSES, 0)
+        wanted = [_wanted(each, fleet) for each in found]
+        if len(found) > MOST_CLASSES:  # the others as one
+            able.append(room.open())
+            wanted[MOST_CLASSES:] = [sum(wanted[MOST_CLASSES:])]
         somewhere = np.any([np.zeros(len(fleet), dtype=np.int64), *able], axis=0)
-        wanted = np.array([_wanted(each, fleet) for each in found], dtype=np.int64)
-        wholes = [each.members if _goes_whole(each) else 0 for each in found]
-        return Reach(able, np.where(somewhere, room.any_units(found), 0), wanted, wholes)
+        wholes = [each.members if _goes_whole(each) else 0 for each in found[:MOST_CLASSES]]
+        wholes += [0] * (len(able) - len(wholes))
+        any_units = np.where(somewhere, room.any_units(found), 0)
+        return Reach(able, any_units, np.array(wanted, dtype=np.int64), wholes)
 
     def places(self) -> int:
         """Units of the gang that may fit over all clusters, at most."""

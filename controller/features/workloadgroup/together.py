@@ -330,7 +330,7 @@ def _emptied(group: Group, members: Mapping[Key, Member]) -> frozenset[Key]:
     While the gate is closed that is all of them. Whoever has units on clusters without a release
     ran before the group was there, and keeps them.
     """
-    placed = {key: member.unit for key, member in members.items() if member.unit.present}
+    placed = {key: member.unit for key, member in members.items() if member.placements}
     if group.gate == GateState.CLOSED:
         return frozenset() if group.released else frozenset(placed)
     never = (k for k, unit in placed.items() if unit.uid not in group.released and not unit.runs)
