@@ -20,6 +20,9 @@ that come all the time could keep a big one waiting for ever. The rule against i
   end, and those before it in line, it starts within patience + 5 S, and patience + S for S up to
   an hour.
 
+- One that is refused where no gang takes anything any more lacks something that no column tells,
+  such as a node that is large enough: it has no turn for as long as a first one lasts.
+
 Never touched are Workloads without a group, gangs whose quorum has run, members that come later,
 and gangs on clusters which the one that has the turn cannot use. Room that others than gangs take
 is nobody's turn: if that is what lacks, the gang waits and keeps nobody out.
@@ -30,161 +33,23 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
-from controller.cache.snapshot import Fleet
-from controller.features.workloadgroup.compiled import Group, named
-from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.reach import Waiting, amounts
+from controller.cache.columns import Ints
+from controller.features.workloadgroup.claims import TURN, Asked, Behind, Claim, Order, moment, turn
+from controller.features.workloadgroup.reach import amounts
 from controller.features.workloadgroup.rivals import Hold, Rivals
 from controller.framework.gathering import Outcome, Tried
-from controller.model.unit import Unit
-from crds.groups.gate import GateState
 from machinery.types.metadata import Key
 
-PATIENCE_SECONDS: Final = 300
-TURN: Final = 12
-"""How many times the patience the first turn lasts."""
 _FRESH = timedelta(seconds=5)
 """Whether a gang would fit is looked at once in so long."""
 _LOOKS = 4
 """Gangs that are looked at for the decision on another one; the others wait for the next."""
 _LINE = 8
 """Gangs in line that are asked whether it is their turn."""
-_Order: TypeAlias = tuple[int, datetime, Key]
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A gang that would fit if others gave back what they take, and the clusters that it could use.
-
-    `order` is its place in line.
-    """
-
-    key: Key
-    order: _Order
-    clusters: frozenset[str]
-
-    @property
-    def since(self) -> datetime:
-        """Since when it waits."""
-        return self.order[1]
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """Whose turn it is, for one that stands behind it; `seconds` until the turn is over."""
-
-    claim: Claim
-    seconds: float
-
-    def kept(self, fleet: Fleet) -> Mask:
-        """The clusters that are for the other one, shape (n,)."""
-        mask = np.zeros(len(fleet), dtype=np.bool_)
-        mask[fleet.rows(self.claim.clusters)] = True
-        return mask
-
-    def outside(self, fleet: Fleet) -> tuple[Mask, str]:
-        """For a Filter: the same, with words that can be counted."""
-        return self.kept(fleet), f"kept for {self}"
-
-    def __str__(self) -> str:
-        """Behind whom, and since when."""
-        since = self.claim.since.strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"{named(self.claim.key)}, which waits since {since}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A gang that is decided, and what it is decided on.
-
-    Args:
-        group: it.
-        units: all of its members.
-        order: its place in the order of the queue.
-        fleet: the clusters, without what it takes itself if that is decided anew.
-        ledger: who is placed where.
-        now: the time of the decision.
-        patience: seconds after which a gang gets its turn; 0 for never.
-        behind: who has the turn and is ahead of it, where that is known.
-    """
-
-    group: Group
-    units: Sequence[Unit]
-    order: tuple[Any, ...]
-    fleet: Fleet
-    ledger: Groups
-    now: datetime
-    patience: float = PATIENCE_SECONDS
-    behind: Behind | None = None
-
-    @property
-    def key(self) -> Key:
-        """That of the group."""
-        return self.group.key
-
-    @property
-    def started(self) -> bool:
-        """Whether its quorum has clusters, or has run."""
-        return self.group.ran or self._need <= 0
-
-    @property
-    def failing(self) -> bool:
-        """Whether it would not be started though there were room."""
-        group = self.group
-        later = group.retry is not None and group.retry > self.now
-        return bool(group.fault) or group.gate == GateState.CLOSED or later
-
-    @property
-    def waiting(self) -> Waiting:
-        """It as one that lacks room."""
-        return Waiting(group=self.group, units=self.units, fleet=self.fleet, need=self._need)
-
-    def place(self) -> _Order | None:
-        """Its place in line; None where it is not complete, and where no time is told."""
-        since = waits_since(self.group, self.units, len(self.fleet))
-        if since is None:
-            return None
-        return (-max(unit.priority for unit in self.units), since, self.key)
-
-    def other(self, group: Group) -> Asked:
-        """Another group in the same world."""
-        units = [member.unit for member in self.ledger.members(group.key).values()]
-        return replace(self, group=group, units=units, order=(), behind=None)
-
-    @property
-    def _need(self) -> int:
-        return self.group.min_member - self.ledger.assigned(self.group.key)
-
-
-def waits_since(group: Group, units: Sequence[Unit], clusters: int = 1) -> datetime | None:
-    """Since when a gang could be placed: the group is there, and Workloads of the quorum are."""
-    wanted = 0
-    for unit in sorted(units, key=lambda unit: unit.created):
-        wanted += unit.replicas * (clusters if unit.everywhere else 1)
-        if wanted >= group.min_member:
-            here, there = _moment(group.created), _moment(unit.created)
-            return max(here, there) if here and there else None
-    return None
-
-
-def turn(waited: float, patience: float) -> float:
-    """Seconds that are left of the turn of one that has waited so long; 0 where it has none."""
-    first = TURN * patience
-    past = (waited - patience) / first if first else -1.0
-    if past < 0:
-        return 0.0
-    length = 1.0
-    while past >= 2 * length:  # a turn, and a rest that is as long
-        past -= 2 * length
-        length *= 2
-    return max(length - past, 0.0) * first
 
 
 class Turns:
@@ -203,8 +68,10 @@ class Turns:
         self._young: list[tuple[datetime, Key]] = []  # a heap: to be looked at once they are old
         self._coming: dict[Key, datetime] = {}  # the last entry of each there
         self._claims: dict[Key, Claim] = {}
-        self._line: list[tuple[_Order, Key]] = []
+        self._line: list[tuple[Order, Key]] = []
         self._looked: dict[Key, datetime] = {}
+        self._tried: dict[Key, datetime] = {}
+        self._hopeless: dict[Key, datetime] = {}  # until when
         self._behind: dict[Key, dict[Key, datetime]] = {}  # by whom it waits for: until when
         self._news: dict[Key, None] = {}
         self._seeded = False
@@ -215,7 +82,7 @@ class Turns:
         if not asked.patience or asked.started:
             return None
         self._look_at_old(asked)
-        own: _Order | None = None
+        own: Order | None = None
         for claim in self._in_line(asked):
             own = own or asked.place()
             if own is None or claim.order >= own:
@@ -252,7 +119,7 @@ class Turns:
             self._behind.setdefault(asked.behind.claim.key, {})[asked.key] = until
         if outcome is Outcome.WAIT:
             self._rivals.hold(Hold.of(asked.key, asked.order, tried, asked.fleet))
-        if tried and not any(_lacks_room(each) for each in tried):
+        if asked.behind is None and tried and not any(map(_lacks_room, tried)):
             for_room = False
         self._waits(asked, for_room=for_room)
         if not for_room or asked.behind is not None:
@@ -267,8 +134,8 @@ class Turns:
         """A group is changed or gone: what was known of it counts no more."""
         self._tell(self._rivals.release(key), *self._rivals.decided(key, placed=True))
         self._leave(key)
-        self._looked.pop(key, None)
-        self._coming.pop(key, None)
+        for known in (self._looked, self._tried, self._hopeless, self._coming):
+            known.pop(key, None)
 
     def news(self) -> list[Key]:
         """Groups whose members are to be looked at now, as somebody has made way for them."""
@@ -294,7 +161,7 @@ class Turns:
         """Look at a few that have become old since, the oldest first."""
         if not self._seeded:
             self._seeded = True
-            stored = ((_moment(each.created), each) for each in asked.ledger.values())
+            stored = ((moment(each.created), each) for each in asked.ledger.values())
             for at, each in stored:
                 if at is not None and not each.ran:
                     self._await(each.key, at)
@@ -326,19 +193,20 @@ class Turns:
             self._leave(asked.key)
             self._looked[asked.key] = asked.now
         elif asked.patience:
-            self._look(asked.key, asked)
+            self._look(asked.key, asked, tried=True)
 
-    def _look(self, key: Key, like: Asked) -> Claim | None:
+    def _look(self, key: Key, like: Asked, *, tried: bool = False) -> Claim | None:
         """See whether a gang waits for its turn; looked at once in a while."""
-        group, looked = like.ledger.get(key), self._looked.get(key)
+        seen = self._tried if tried else self._looked
+        group, looked = like.ledger.get(key), seen.get(key)
         if group is None or group.ran or like.ledger.assigned(key) >= group.min_member:
             self._leave(key)
             return None
         if looked is not None and looked <= like.now < looked + _FRESH:
             return self._claims.get(key)
-        self._looked[key] = like.now
+        seen[key] = like.now
         asked = like if key == like.key else like.other(group)
-        claim = self._claim(asked)
+        claim = self._claim(asked, tried=tried)
         before = self._claims.get(key)
         if before is not None and (claim is None or claim.order != before.order):
             self._leave(key)
@@ -349,20 +217,24 @@ class Turns:
                 insort(self._line, (claim.order, key))
         return claim
 
-    def _claim(self, asked: Asked) -> Claim | None:
-        """That of a gang that is old enough and would fit."""
-        order = asked.place()
-        if order is None or asked.failing:
+    def _claim(self, asked: Asked, *, tried: bool) -> Claim | None:
+        """That of a gang that is old enough and would fit; `tried` where it was just refused."""
+        order, key = asked.place(), asked.key
+        if order is None or asked.failing or self._hopeless.get(key, asked.now) > asked.now:
             return None
         if (asked.now - order[1]).total_seconds() < asked.patience:
-            self._await(asked.key, order[1])
+            self._await(key, order[1])
             return None
         given = self._given(asked)
         mask = asked.waiting.fitting(given)
-        if not any((column[mask] > 0).any() for column in given.values()):
-            return None  # what is free there was not enough
+        if not mask.any():
+            return None
+        if tried and not any((column[mask] > 0).any() for column in given.values()):
+            # Nobody can make way any more. Whatever it lacks, it is nothing that is counted here.
+            self._hopeless[key] = asked.now + timedelta(seconds=TURN * asked.patience)
+            return None
         names = frozenset(asked.fleet.names[row] for row in np.flatnonzero(mask).tolist())
-        return Claim(asked.key, order, names)
+        return Claim(key, order, names)
 
     def _given(self, asked: Asked) -> Mapping[str, Ints]:
         """What all gangs take, by resource and cluster."""
@@ -375,11 +247,3 @@ class Turns:
 def _lacks_room(tried: Tried) -> bool:
     """Whether more room could give it more units."""
     return tried.assigned < tried.desired and bool((tried.feasible | tried.crowded).any())
-
-
-def _moment(text: str) -> datetime | None:
-    """None for what is no moment, or has no zone."""
-    with suppress(ValueError):
-        found = datetime.fromisoformat(text)
-        return found if found.tzinfo is not None else None
-    return None

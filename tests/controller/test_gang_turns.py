@@ -1,0 +1,407 @@
+"""Gangs that want the same room: who gives way, whose turn it is, and that nobody starves."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from controller.features.workloadgroup.claims import TURN, turn
+from controller.framework.waiting import Waiting
+from controller.scheduling.decision import Decision
+from crds.workload import ScheduledReason
+
+from . import make
+from .ganging import NS, Yard, group, member, room
+
+pytestmark = pytest.mark.proves("G8", "G16")
+
+
+def at(seconds: float) -> str:
+    """A time of creation, so long before now."""
+    return (make.NOW - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def gang(yard: Yard, name: str, units: int, quorum: int, cpu: str = "1", **how: Any) -> None:
+    """A group of one Workload of that name."""
+    about = {k: how.pop(k) for k in ("topology", "minResources", "status") if k in how}
+    created = how.pop("created", at(10))
+    yard.group(group(name, quorum, created=created, **about))
+    yard.store(member(name, units, of=name, cpu=cpu, created=created, **how))
+
+
+def held(yard: Yard, name: str) -> Waiting | None:
+    return yard.room.get((NS, name))
+
+
+def rejected(yard: Yard, name: str) -> bool:
+    found = held(yard, name)
+    assert found is not None
+    return found.rejected
+
+
+def told(yard: Yard, name: str) -> Decision:
+    return yard.decide(name)[name]
+
+
+# --- who gives way --------------------------------------------------------------------------------
+
+
+def two_that_hold() -> Yard:
+    """Each holds nine of ten: `a`, the earlier, on one cluster, and `b` on one that came after."""
+    yard = Yard(room("c", "9"))
+    gang(yard, "a", 10, 10, created=at(60))
+    gang(yard, "b", 10, 10, created=at(30))
+    assert told(yard, "a").reason is ScheduledReason.WAITING_FOR_GROUP
+    yard.world.cluster_changed(None, room("d", "9"))
+    assert told(yard, "b").reason is ScheduledReason.WAITING_FOR_GROUP
+    assert held(yard, "a")
+    assert held(yard, "b")
+    return yard
+
+
+def test_of_two_that_hold_against_each_other_the_later_gives_way_at_once():
+    yard = two_that_hold()
+    yard.give_back("a")  # the new cluster has woken it
+    told(yard, "a")
+    found = held(yard, "b")
+    assert found is not None
+    assert (found.rejected, found.objection) == (True, "gives way to WorkloadGroup shop/a")
+    assert (NS, "b") in yard.woken
+    yard.give_back("b")
+    yard.give_back("a")
+    assert told(yard, "a").assigned == 10
+    assert told(yard, "b").assigned == 0
+
+
+def test_the_earlier_does_not_give_way_for_the_later():
+    yard = two_that_hold()
+    yard.give_back("b")
+    told(yard, "b")
+    found = held(yard, "a")
+    assert found is not None
+    assert not found.rejected
+
+
+def test_who_gave_way_holds_nothing_until_the_other_is_decided():
+    yard = two_that_hold()
+    yard.give_back("a")
+    told(yard, "a")
+    yard.give_back("b")
+    said = told(yard, "b").message  # it comes first
+    assert "WorkloadGroup shop/b gives way to WorkloadGroup shop/a" in said
+    assert held(yard, "b") is None
+    yard.give_back("a")
+    assert told(yard, "a").assigned == 10
+
+
+def test_an_earlier_one_that_is_refused_gets_what_a_later_one_merely_holds():
+    yard = Yard(room("c", "9"))
+    gang(yard, "a", 9, 9, created=at(60))
+    gang(yard, "b", 10, 10, created=at(30))
+    told(yard, "b")
+    assert "resource gap" in told(yard, "a").message
+    found = held(yard, "b")
+    assert found is not None
+    assert found.objection == "gives way to WorkloadGroup shop/a"
+    yard.give_back("b")
+    yard.later(4)
+    assert told(yard, "a").assigned == 9
+
+
+@pytest.mark.parametrize(
+    ("units", "how"),
+    [
+        (30, {}),
+        (4, {"clusterSelector": {"stowage.dev/cluster": "d"}}),
+        (4, {"created": at(20)}),
+    ],
+    ids=["would not fit even so", "may not go there", "is later"],
+)
+def test_holds_that_do_not_matter_are_left_alone(units, how):
+    yard = Yard(room("c", "9"), room("d", "1"))
+    gang(yard, "b", 11, 11, created=at(30))
+    told(yard, "b")
+    gang(yard, "a", units, units, **{"created": at(60), **how})
+    assert told(yard, "a").assigned == 0
+    found = held(yard, "b")
+    assert found is not None
+    assert not found.rejected
+
+
+def test_no_more_give_way_than_are_needed_and_the_latest_first():
+    yard = Yard(room("c", "9"))
+    gang(yard, "b", 10, 10, created=at(30))
+    told(yard, "b")
+    yard.world.cluster_changed(None, room("d", "9"))
+    gang(yard, "z", 10, 10, created=at(20))
+    told(yard, "z")
+    gang(yard, "a", 5, 5, created=at(60))
+    told(yard, "a")
+    first, second = held(yard, "b"), held(yard, "z")
+    assert first is not None
+    assert second is not None
+    assert (first.rejected, second.rejected) == (False, True)
+
+
+def test_nobody_begins_to_hold_where_an_earlier_one_may_find_what_it_lacks():
+    yard = Yard(room("c", "45"), room("d", "3700m"))
+    gang(yard, "a", 10, 10, cpu="5", created=at(60))
+    gang(yard, "b", 10, 10, cpu="400m", created=at(30))
+    told(yard, "a")
+    assert held(yard, "a")
+    assert "gives way to WorkloadGroup shop/a" in told(yard, "b").message
+    assert held(yard, "b") is None
+
+
+def test_who_gave_way_in_vain_is_not_asked_again():
+    """By columns it would fit, on the nodes it does not: else they would ask for ever."""
+    yard = Yard(room("c", "1", nodes=9))
+    gang(yard, "b", 10, 10, created=at(30))
+    told(yard, "b")
+    gang(yard, "a", 2, 2, cpu="3", created=at(60))
+    told(yard, "a")
+    assert rejected(yard, "b")
+    yard.give_back("b")
+    yard.later(4)
+    assert told(yard, "a").assigned == 0
+    yard.later(4)
+    told(yard, "b")
+    assert held(yard, "b")
+    yard.later(4)
+    assert told(yard, "a").assigned == 0
+    assert not rejected(yard, "b")
+
+
+# --- whose turn it is -----------------------------------------------------------------------------
+
+
+def crowded(waited: float = 400, **args: Any) -> Yard:
+    """A gang runs on half of the fleet; a big one waits for all but two cpu of it."""
+    yard = Yard(room("c", "10"), **args)
+    gang(yard, "runs", 4, 4, created=at(waited + 100))
+    assert told(yard, "runs").assigned == 4
+    gang(yard, "big", 8, 8, created=at(waited))
+    assert told(yard, "big").assigned == 0
+    return yard
+
+
+def test_a_small_gang_passes_a_big_one_that_cannot_be_placed():
+    yard = crowded(waited=100)
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == 2
+
+
+def test_later_gangs_stand_behind_one_that_has_waited_for_long():
+    yard = crowded()
+    gang(yard, "small", 2, 2, created=at(0))
+    said = told(yard, "small").message
+    since = at(400)
+    assert f"kept for WorkloadGroup shop/big, which waits since {since}" in said
+    assert not yard.groups.assigned((NS, "small"))
+    yard.delete("runs")
+    yard.later(4)
+    assert told(yard, "big").assigned == 8
+    assert told(yard, "small").assigned == 2
+
+
+@pytest.mark.parametrize(
+    ("patience", "waited", "starts"),
+    [(300, 299, 2), (300, 301, 0), (0, 10**6, 2), (30, 31, 0), (10**6, 10**5, 2)],
+)
+def test_the_patience_is_configured(patience, waited, starts):
+    yard = crowded(waited, patience_seconds=patience)
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == starts
+
+
+def test_earlier_ones_and_more_important_ones_go_ahead():
+    yard = crowded()
+    gang(yard, "old", 2, 2, created=at(401))
+    gang(yard, "urgent", 2, 2, created=at(0), priority=10)
+    assert told(yard, "old").assigned == 2
+    assert told(yard, "urgent").assigned == 2
+
+
+@pytest.mark.proves("G10")
+def test_workloads_without_a_group_and_gangs_that_run_go_on():
+    yard = crowded()
+    yard.store(member("alone", 1, labels={}, cpu="1"))
+    assert told(yard, "alone").assigned == 1
+    yard.store(member("more", 2, of="runs", cpu="1", created=at(0)))
+    assert told(yard, "more").assigned == 2
+
+
+def test_clusters_that_it_cannot_use_are_free_for_everybody():
+    yard = Yard(room("c", "10", labels={"tier": "gold"}), room("d", "10"))
+    gold = {"clusterSelector": {"tier": "gold"}}
+    gang(yard, "runs", 4, 4, created=at(500), **gold)
+    told(yard, "runs")
+    gang(yard, "big", 8, 8, created=at(400), **gold)
+    told(yard, "big")
+    gang(yard, "small", 2, 2, created=at(0))
+    assert dict(told(yard, "small").placements) == {"d": 2}
+
+
+def test_of_domains_only_those_where_it_could_fit_are_kept():
+    zones = [room(n, cpu, labels={make.ZONE: n}) for n, cpu in (("x", "10"), ("y", "5"))]
+    yard = Yard(*zones)
+    gang(yard, "runs", 4, 4, created=at(500), clusterSelector={make.ZONE: "x"})
+    told(yard, "runs")
+    gang(yard, "big", 8, 8, created=at(400), topology={"topologyKey": make.ZONE})
+    told(yard, "big")
+    gang(yard, "small", 2, 2, created=at(0))
+    assert dict(told(yard, "small").placements) == {"y": 2}
+
+
+def test_one_that_would_not_fit_even_so_keeps_nobody_out():
+    yard = Yard(room("c", "10"))
+    gang(yard, "runs", 4, 4, created=at(500))
+    told(yard, "runs")
+    gang(yard, "huge", 11, 11, created=at(400))
+    told(yard, "huge")
+    gang(yard, "dear", 2, 2, created=at(400), minResources={"cpu": "11"})
+    told(yard, "dear")
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == 2
+
+
+def test_one_that_no_node_is_large_enough_for_has_one_turn_and_no_other():
+    yard = Yard(room("c", "1", nodes=10))
+    gang(yard, "runs", 4, 4, created=at(500))
+    told(yard, "runs")
+    gang(yard, "big", 4, 4, cpu="2", created=at(400))
+    told(yard, "big")
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == 0
+    yard.delete("runs")
+    yard.later(6)
+    assert told(yard, "big").assigned == 0
+    assert told(yard, "small").assigned == 2
+    yard.later(6)
+    told(yard, "big")
+    gang(yard, "more", 2, 2, created=at(0))
+    assert told(yard, "more").assigned == 2
+
+
+def test_room_that_others_than_gangs_take_is_nobodys_turn():
+    yard = Yard(room("c", "10"))
+    yard.store(member("alone", 4, labels={}, cpu="1"))
+    told(yard, "alone")
+    gang(yard, "big", 8, 8, created=at(400))
+    told(yard, "big")
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == 2
+
+
+def test_room_of_gangs_that_have_ended_is_free_already():
+    yard = crowded()
+    yard.group(group("runs", 4, created=at(500), status={"phase": "Finished"}))
+    yard.later(6)
+    told(yard, "big")
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == 2
+
+
+def test_one_that_failed_on_members_keeps_nobody_out_until_it_is_tried_again():
+    yard = crowded()
+    retry = (yard.time.at + timedelta(seconds=60)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    yard.group(group("big", 8, created=at(400), status={"failures": 1, "retryTime": retry}))
+    yard.plugin.memory.clear_denied((NS, "big"))
+    yard.later(6)
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == 2
+
+
+def test_a_restart_forgets_nobody_though_the_later_one_comes_first():
+    yard = crowded()
+    yard.plugin.memory.rest()
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == 0
+
+
+def test_a_gang_waits_since_its_quorum_was_there():
+    yard = crowded(waited=400)
+    yard.delete("big")
+    yard.plugin.memory.clear_denied((NS, "big"))
+    yard.store(member("big", 4, of="big", cpu="1", created=at(400)))
+    yard.store(member("rest", 4, of="big", cpu="1", created=at(5)))
+    told(yard, "big")
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == 2
+
+
+def test_who_stands_behind_is_looked_at_when_the_turn_is_over():
+    yard = crowded()
+    gang(yard, "small", 2, 2, created=at(0))
+    told(yard, "small")
+    unit = yard.world.unit((NS, "small"))
+    seconds = yard.plugin.memory.turns.again((NS, "small"), yard.time.at)
+    assert seconds == pytest.approx(300 + TURN * 300 - 400)
+    assert yard.plugin.next_look(unit, yard.time.at) is not None
+
+
+def test_who_stands_behind_is_looked_at_when_the_other_is_placed_or_gone():
+    for end in ("placed", "gone"):
+        yard = crowded()
+        gang(yard, "small", 2, 2, created=at(0))
+        told(yard, "small")
+        turns = yard.plugin.memory.turns
+        if end == "gone":
+            yard.groups.drop_group((NS, "big"))
+            turns.over((NS, "big"))
+            assert turns.news() == [(NS, "small")]
+            continue
+        looked: list[Any] = []
+        yard.plugin._handle.look = looked.extend
+        yard.delete("runs")
+        yard.later(4)
+        told(yard, "big")
+        assert looked == [(NS, "small")]
+
+
+def test_after_its_turn_it_rests_for_as_long():
+    yard = crowded()
+    gang(yard, "small", 2, 2, created=at(0))
+    assert told(yard, "small").assigned == 0
+    yard.later(TURN * 300)
+    assert told(yard, "small").assigned == 2
+
+
+@pytest.mark.parametrize(
+    ("waited", "left"),
+    [
+        (299, 0),
+        (300, 3600),
+        (3899, 1),
+        (3900, 0),
+        (7499, 0),
+        (7500, 7200),
+        (14699, 1),
+        (14700, 0),
+        (21900, 14400),
+    ],
+)
+def test_turns_and_rests_double(waited, left):
+    assert turn(waited, 300) == pytest.approx(left)
+
+
+def test_a_gang_of_any_length_is_waited_out():
+    """Whenever S seconds are needed, a turn of at least S begins before patience + 4 S."""
+    for needed in (10, 3600, 5000, 36000, 10**6):
+        start = next(s for s in range(300, 10**8, 100) if turn(s, 300) >= needed)
+        assert start <= 300 + 4 * needed
+
+
+def test_one_has_the_turn_at_a_time_and_the_older_first():
+    yard = crowded()
+    gang(yard, "second", 9, 9, created=at(390))
+    said = told(yard, "second").message
+    assert "kept for WorkloadGroup shop/big" in said or "resource gap" in said
+    gang(yard, "small", 2, 2, created=at(0))
+    assert "kept for WorkloadGroup shop/big" in told(yard, "small").message
+    yard.delete("runs")
+    yard.later(6)
+    assert told(yard, "big").assigned == 8
+    assert "kept for WorkloadGroup shop/second" in told(yard, "small").message
