@@ -106,8 +106,7 @@ def test_an_earlier_one_that_is_refused_gets_what_a_later_one_merely_holds():
     assert found is not None
     assert found.objection == "gives way to WorkloadGroup shop/a"
     yard.give_back("b")
-    yard.later(4)
-    assert told(yard, "a").assigned == 9
+    assert told(yard, "a").assigned == 9, "it is denied no longer"
 
 
 @pytest.mark.parametrize(

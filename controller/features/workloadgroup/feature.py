@@ -85,6 +85,7 @@ class WorkloadGroups:
             self.memory.forget(group.key)
         elif before.generation != group.generation:
             self.memory.clear_denied(group.key)
+        self._let_pass()
         if self.books is None:
             return
         if before is None or _other(before) != _other(group):
@@ -113,6 +114,7 @@ class WorkloadGroups:
         """Somebody came to a group or left it, if it is one."""
         if key is not None:
             self.memory.clear_denied(key)
+            self._let_pass()
             if self.books is not None:
                 self.books.wake(key)
 
@@ -124,6 +126,13 @@ class WorkloadGroups:
             self.books.forget(key)
         if self._handle is not None:
             self._handle.look(tuple(self.ledger.members(key)))
+        self._let_pass()
+
+    def _let_pass(self) -> None:
+        """Those that stood behind one that is changed or gone are looked at."""
+        for key in self.memory.turns.news():
+            if self._handle is not None:
+                self._handle.look(tuple(self.ledger.members(key)))
 
 
 def _other(group: Group) -> tuple[Any, ...]:

@@ -144,6 +144,11 @@ class Memory:
             group.denial = None
         self.turns.over(key)
 
+    def lift(self, key: Key) -> None:
+        """Somebody has made way for it: it may be tried at once."""
+        if (group := self._groups.get(key)) is not None:
+            group.denial = None
+
     def cluster_changed(self) -> None:
         """Every denial is void."""
         self.epoch += 1

@@ -159,6 +159,7 @@ class Coscheduling(Together):
         if key is None or since is None:
             return
         self.memory.give_back(key, now)
+        self._look_at_news()
         if group is not None and now - since >= timedelta(seconds=group.timeout) - SLACK:
             self.memory.not_held(key)
             text, reason = estimate.timed_out(group), ScheduledReason.SCHEDULE_TIMEOUT

@@ -222,6 +222,7 @@ class Together:
     def _look_at_news(self) -> None:
         """Groups for whom somebody made way: one member comes for all."""
         for key in self.memory.turns.news():
+            self.memory.lift(key)
             self._handle.look(list(self._groups().members(key))[:1])
 
     # --- what is known ----------------------------------------------------------------------------
