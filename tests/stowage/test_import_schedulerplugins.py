@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -373,10 +374,22 @@ def test_two_workloads_of_one_name_are_an_error(files: Files) -> None:
     assert "as Workload web it is refused: the name is that of the Deployment in " in refused
 
 
-def test_the_example_is_kept_true(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.proves("G3")
+def test_the_example_is_kept_true(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In one cluster, as it was: five of its six workers find a place there, and that is enough."""
     monkeypatch.chdir(ROOT)
     result = run("import", "-f", "examples/import/schedulerplugins.yaml")
     assert result.exit_code == 0
     gang, *members = yaml.safe_load_all(result.stdout)
     assert gang["kind"] == "WorkloadGroup"
     assert [each["metadata"]["labels"] for each in members] == [{OURS: "training"}] * 2
+    ours = tmp_path / "ours.yaml"
+    ours.write_text(result.stdout)
+    fleet = "examples/fleet/three-zones.yaml"
+    plan = run("plan", "-f", str(ours), "--fleet", fleet, "-o", "json")
+    assert plan.exit_code == 0, plan.output
+    placed = {
+        workload["name"]: {each["cluster"]: each["replicas"] for each in workload["placements"]}
+        for workload in json.loads(plan.stdout)["workloads"]
+    }
+    assert placed == {"driver": {"member-1": 1}, "workers": {"member-1": 5}}

@@ -24,7 +24,7 @@ from tests.stowage import accounts
 from .conftest import listening
 
 ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-"
-STATES = {"web", "bounded", "kept-hold"}
+STATES = {"web", "bounded", "ganged", "kept-hold"}
 _ADMISSION = "admissionregistration.k8s.io"
 _MUTATING = "mutatingadmissionpolicies"
 RARE = {
@@ -215,14 +215,22 @@ def _rules_and_workloads():
             "owners": [{"object": {"name": "web"}}],
         },
     }
+    gang = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadGroup",
+        "metadata": {"name": "gang", "namespace": "rights"},
+        "spec": {"minMember": 1},
+    }
     kept = copy.deepcopy(reservation) | {"metadata": {"name": "kept", "namespace": "rights"}}
     kept["spec"] |= {"hold": "Member", "owners": [{"object": {"name": "nobody"}}]}
     return [
         policy,
         spread,
         reservation,
+        gang,
         kept,
         _workload("web", {}),
+        _workload("ganged", {"stowage.dev/workload-group": "gang"}),
         _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
     ]
 
