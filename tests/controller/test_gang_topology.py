@@ -56,7 +56,8 @@ def by_hand(where: Fleet, units: Sequence[Unit]) -> int:
 def alone(where: Fleet, unit: Unit) -> Mapping[str, int]:
     """Its shares; of one that goes to one cluster as many units as find a place there."""
     for number in range(unit.replicas, 0, -1) if unit.whole else (unit.replicas,):
-        found = decide(where, replace(unit, replicas=number), Index(), PROFILE, NOW).placements
+        lone = replace(unit, replicas=number, groups=())
+        found = decide(where, lone, Index(), PROFILE, NOW).placements
         if found:
             return found
     return {}
