@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.features.workloadgroup.claims import TURN, turn
+from controller.features.workloadgroup.rivals import TURN, turn
 from controller.framework.waiting import Waiting
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason

@@ -102,21 +102,26 @@ class WorkloadGroups:
         if self.books is not None:
             self.books.saw(known.metadata.key, after)
         if before != after:
-            for key in (before, after):
-                self._joined(key)
+            self._moved(before, left=True)
+            self._moved(after, left=False)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """An informer's handler: what was refused for want of room may fit now."""
         if new is not None and (old is None or _helps(old, new)):
             self.memory.cluster_changed()
 
-    def _joined(self, key: Key | None) -> None:
-        """Somebody came to a group or left it, if it is one."""
-        if key is not None:
-            self.memory.clear_denied(key)
-            self._let_pass()
-            if self.books is not None:
-                self.books.wake(key)
+    def _moved(self, key: Key | None, *, left: bool) -> None:
+        """Somebody came to a group or left it, if it is one.
+
+        Who comes is decided anyway, and all the others with him: looking at each of them for each
+        that comes would take squares. Where one has left, what the others have may be too little.
+        """
+        if key is None:
+            return
+        self.memory.clear_denied(key)
+        self._let_pass()
+        if self.books is not None:
+            (self.books.wake if left else self.books.look)(key)
 
     def _gone(self, key: Key) -> None:
         """What its Workloads say of it is true no longer."""

@@ -82,8 +82,13 @@ class Memory:
         return denial if seen is None or seen == denial.seen else None
 
     def ask(self, key: Key) -> None:
-        """Somebody was turned away for now: what he came for is looked at when that is over."""
-        self._of(key).asked = True
+        """Somebody was turned away for now: what he came for is looked at when that is over.
+
+        But for a gang that was held for too long: what it gave back itself has woken its members.
+        """
+        group = self._of(key)
+        own = ScheduledReason.SCHEDULE_TIMEOUT
+        group.asked = group.denial is None or group.denial.reason is not own
 
     def due(self, key: Key, until: datetime) -> bool:
         """Whether somebody was turned away and nobody is to come back by then; now somebody is.

@@ -18,8 +18,8 @@ from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup import estimate
 from controller.features.workloadgroup.answers import Answers
-from controller.features.workloadgroup.claims import PATIENCE_SECONDS
 from controller.features.workloadgroup.ledger import Groups
+from controller.features.workloadgroup.rivals import PATIENCE_SECONDS
 from controller.features.workloadgroup.together import NAME, SLACK, Together, Told
 from controller.features.workloadgroup.topology import Within, standing
 from controller.framework.events import (

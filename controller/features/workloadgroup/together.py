@@ -19,10 +19,10 @@ from typing import Any
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup import estimate, rivals
-from controller.features.workloadgroup.claims import Asked, Behind
 from controller.features.workloadgroup.compiled import Group
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import Denial, Memory, Seen
+from controller.features.workloadgroup.rivals import Asked, Behind
 from controller.features.workloadgroup.topology import Within, attempts_of, no_domain
 from controller.framework import runtime
 from controller.framework.gathering import PLACE, Attempt, Gathering, Outcome, Tried, Verdict

@@ -38,9 +38,18 @@ from datetime import datetime, timedelta
 import numpy as np
 
 from controller.cache.columns import Ints
-from controller.features.workloadgroup.claims import TURN, Asked, Behind, Claim, Order, moment, turn
 from controller.features.workloadgroup.reach import amounts
-from controller.features.workloadgroup.rivals import Hold, Rivals
+from controller.features.workloadgroup.rivals import (
+    TURN,
+    Asked,
+    Behind,
+    Claim,
+    Hold,
+    Order,
+    Rivals,
+    moment,
+    turn,
+)
 from controller.framework.gathering import Outcome, Tried
 from machinery.types.metadata import Key
 
