@@ -37,6 +37,8 @@ class Held:
     waits: dict[Key, Waiting]
     open: bool = False
     since: float = 0.0
+    late: str = ""
+    """What is said when its time is over, where a plugin has words for that."""
     again: bool = False
     """Somebody has it looked at again soon."""
 
@@ -61,6 +63,9 @@ class Held:
                 text = f"{waiting.objector} rejected the decision{about}: {waiting.objection}"
                 return Status(Code.UNSCHEDULABLE, (text,), waiting.objector)
             late = [name for name, at in waiting.plugins.items() if now >= at]
+            if late and self.late:
+                reason = ScheduledReason.SCHEDULE_TIMEOUT
+                return Status(Code.UNSCHEDULABLE, (self.late,), late[0], reason)
             if late:
                 spent = round(min(waiting.plugins.values()) - waiting.since)
                 text = f"{', '.join(late)} did not permit the decision{about} within {spent} s"
@@ -83,9 +88,15 @@ class Permits:
                 LOG.exception("plugin %s did not take the waiting room", plugin.name)
 
     def ask(
-        self, decisions: Sequence[Decision], waits: Mapping[str, Status] = NOBODY
+        self,
+        decisions: Sequence[Decision],
+        waits: Mapping[str, Status] = NOBODY,
+        *,
+        late: str = "",
     ) -> tuple[Status, Held | None]:
         """Reserve and permit these as one; `waits` are plugins that hold back all of them anyway.
+
+        `late` is what is said of a set whose time is over.
 
         SUCCESS without a set: write them. SUCCESS with a set: it waits. A refusal: everything that
         was reserved is given back.
@@ -103,7 +114,11 @@ class Permits:
                     runtime.unreserve(*self._about(each))
                 return status, None
         held = {key: found for key, each in asked.items() if (found := {**each, **waits})}
-        return SUCCESS, self._hold(decisions, held, open_=bool(waits)) if held else None
+        if not held:
+            return SUCCESS, None
+        set_ = self._hold(decisions, held, open_=bool(waits))
+        set_.late = late
+        return SUCCESS, set_
 
     def held(self, key: Key) -> Held | None:
         """The set that waits and that this Workload is one of."""

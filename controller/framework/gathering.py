@@ -102,12 +102,13 @@ class Verdict:
 
     `status` says why it waits (with `seconds`, from now on) or is refused: its reasons become the
     conditions' messages. `emptied` are members of a refused one whose present shares are taken
-    back; all others keep what they have.
+    back; all others keep what they have. `late` is said of one that has waited for too long.
     """
 
     outcome: Outcome
     status: Status = SUCCESS
     emptied: frozenset[Key] = frozenset()
+    late: str = ""
 
 
 PLACE = Verdict(Outcome.PLACE)

@@ -244,7 +244,9 @@ class Scheduler:
         """Reserve, permit and count in the same breath as the decision; then write, or wait."""
         if batch.conclusion is not None:
             batch.conclusion.note()
-        status, held = self._permits.ask(batch.held or batch.decisions, batch.waits)
+        status, held = self._permits.ask(
+            batch.held or batch.decisions, batch.waits, late=batch.late
+        )
         decisions = batch.held if held is not None and batch.held else batch.decisions
         if not status.ok:
             decisions = [untouched(d.unit, d.fleet, d.time, status) for d in decisions]

@@ -105,6 +105,11 @@ class Batch:
     held: Sequence[Decision] = ()
     waits: Mapping[str, Status] = field(default_factory=lambda: MappingProxyType({}))
 
+    @property
+    def late(self) -> str:
+        """What is said when that takes too long, in the plugin's words if it has any."""
+        return self.conclusion.verdict.late if self.conclusion is not None else ""
+
     def of(self, key: Key) -> Decision:
         """The decision of one of them."""
         return next(each for each in self.decisions if each.unit.key == key)

@@ -610,7 +610,11 @@ def test_who_was_held_for_too_long_is_denied_and_fails() -> None:
     assert made.plugin.memory.denied(BATCH, made.time.at).reason is ScheduledReason.SCHEDULE_TIMEOUT
     assert made.plugin.memory.last_failure(BATCH) == "2026-01-02T03:04:15.000000Z"
     made.later(4)
-    assert made.batch().conclusion.verdict.outcome is Outcome.WAIT  # the next one, from its start
+    again = made.batch().conclusion.verdict
+    assert (again.outcome, again.status.reason) == (
+        Outcome.REFUSE,
+        ScheduledReason.SCHEDULE_TIMEOUT,
+    ), "so many units are not held once more"
 
 
 @pytest.mark.proves("G17")

@@ -55,6 +55,8 @@ class _Group:
     due: datetime | None = None
     held: datetime | None = None
     loose: datetime | None = None
+    found: int = 0
+    vain: tuple[int, int, int] | None = None
     failure: str = ""
 
 
@@ -104,10 +106,27 @@ class Memory:
         group.due = until
         return True
 
-    def hold(self, key: Key, now: datetime) -> None:
-        """Units are held from now on, or still."""
+    def hold(self, key: Key, now: datetime, found: int = 0) -> None:
+        """Units are held from now on, or still: as many as were found."""
         group = self._of(key)
         group.held, group.loose = self.held_since(key, now) or now, None
+        group.found = found
+
+    def too_long(self, key: Key, seen: Seen) -> None:
+        """What was held was held for too long: so many units of these members are not held again.
+
+        Else a gang that nothing has helped would keep room from others nearly all the time.
+        """
+        group = self._of(key)
+        group.vain = (group.found, seen.generation, seen.members)
+
+    def in_vain(self, key: Key, found: int, seen: Seen) -> bool:
+        """Whether so many units were held for too long before, and nothing was edited since."""
+        group = self._groups.get(key)
+        if group is None or group.vain is None:
+            return False
+        before, *edits = group.vain
+        return found <= before and edits == [seen.generation, seen.members]
 
     def give_back(self, key: Key, now: datetime) -> None:
         """What was held is given back; it may be held again in a moment."""
@@ -141,7 +160,7 @@ class Memory:
     def succeed(self, key: Key) -> None:
         """Units of it are written: what has failed before is past."""
         if (group := self._groups.get(key)) is not None:
-            group.denial, group.failure = None, ""
+            group.denial, group.failure, group.vain = None, "", None
 
     def clear_denied(self, key: Key) -> None:
         """It is changed: it may be tried at once."""

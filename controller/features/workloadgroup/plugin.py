@@ -161,9 +161,10 @@ class Coscheduling(Together):
         self.memory.give_back(key, now)
         self._look_at_news()
         if group is not None and now - since >= timedelta(seconds=group.timeout) - SLACK:
+            text, seen = estimate.timed_out(group), self._seen(group, groups)
+            self.memory.too_long(key, seen)
             self.memory.not_held(key)
-            text, reason = estimate.timed_out(group), ScheduledReason.SCHEDULE_TIMEOUT
-            self._deny(group, self._seen(group, groups), text, now, reason)
+            self._deny(group, seen, text, now, ScheduledReason.SCHEDULE_TIMEOUT)
 
     def permit(self, _state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
         """NotSpecified passes, NotFound takes no more units; Wait is what `judge` has said."""

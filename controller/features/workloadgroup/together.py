@@ -151,8 +151,7 @@ class Together:
         group, groups = about.asked.group, bound.ledger(Groups)
         members = groups.members(group.key)
         mine = {t.unit.key: members[t.unit.key] for t in tried if t.unit.key in members}
-        before = sum(member.assigned for member in mine.values())
-        new = sum(each.assigned for each in tried)
+        before, new = _units(members, tried)
         found = groups.assigned(group.key) - before + new
         if found >= group.min_member:
             return PLACE
@@ -162,7 +161,7 @@ class Together:
             return _refused(group, mine, _DENIED, text)
         since = self.memory.held_since(group.key, now) or now
         until = since + timedelta(seconds=group.timeout)
-        if until - now <= SLACK:
+        if until - now <= SLACK or self.memory.in_vain(group.key, found, about.seen):
             text = estimate.timed_out(group)
             return _refused(group, mine, ScheduledReason.SCHEDULE_TIMEOUT, text)
         if (other := self.memory.turns.for_whom(about.asked, tried)) is not None:
@@ -172,7 +171,8 @@ class Together:
         if new <= before and self._held(members):  # the others go on holding what there is
             return Verdict(Outcome.REFUSE, unschedulable(NAME, text, reason=_WAITING))
         seconds = (until - now).total_seconds()
-        return Verdict(Outcome.WAIT, Status(Code.WAIT, (text,), NAME, _WAITING, seconds))
+        status = Status(Code.WAIT, (text,), NAME, _WAITING, seconds)
+        return Verdict(Outcome.WAIT, status, late=estimate.timed_out(group))
 
     def concluded(
         self, gathering: Gathering, verdict: Verdict, tried: Sequence[Tried], now: datetime
@@ -184,8 +184,12 @@ class Together:
             self.memory.ask(key)
             return
         text, outcome = "; ".join(verdict.status.reasons), verdict.outcome
+        if reason is ScheduledReason.SCHEDULE_TIMEOUT and self.memory.held_since(key) is not None:
+            self.memory.too_long(key, about.seen)
         if outcome is Outcome.WAIT:
-            self.memory.hold(key, now)
+            groups = self._groups()
+            before, new = _units(groups.members(key), tried)
+            self.memory.hold(key, now, groups.assigned(key) - before + new)
         elif outcome is Outcome.PLACE or reason is not _WAITING:
             self.memory.not_held(key)
             self._answer(key, "" if outcome is Outcome.PLACE else text)
@@ -316,6 +320,12 @@ class Together:
 def _bare(moment: str) -> str:
     """A time that compares as text: with a fraction of a second it is later than without."""
     return moment.rstrip("Z")
+
+
+def _units(members: Mapping[Key, Member], tried: Sequence[Tried]) -> tuple[int, int]:
+    """The units that those had which were tried, and that they would have."""
+    had = (members[each.unit.key] for each in tried if each.unit.key in members)
+    return sum(member.assigned for member in had), sum(each.assigned for each in tried)
 
 
 def _refused(
