@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
 
 from . import make
+from .gang_traffic import Arrival, Figures, InModel, InYard, run, traffic
 from .ganging import NS, Yard, group, member, room
 
 pytestmark = pytest.mark.proves("G8", "G16")
@@ -404,3 +406,70 @@ def test_one_has_the_turn_at_a_time_and_the_older_first():
     yard.later(6)
     assert told(yard, "big").assigned == 8
     assert "kept for WorkloadGroup shop/second" in told(yard, "small").message
+
+
+def test_of_two_gangs_that_each_need_more_than_half_one_runs_after_the_other():
+    yard = Yard(room("c", "8"), room("d", "8"))
+    gang(yard, "a", 9, 9, created=at(60))
+    gang(yard, "b", 9, 9, created=at(30))
+    assert told(yard, "a").assigned == 9
+    assert told(yard, "b").assigned == 0
+    assert held(yard, "b") is None, "nothing of it is held meanwhile"
+    yard.delete("a")
+    yard.later(4)
+    assert told(yard, "b").assigned == 9
+
+
+# --- ten thousand arrivals ------------------------------------------------------------------------
+
+CAPACITY = 64
+PATIENCE = 300
+LONGEST = 400
+"""Seconds that the longest gang runs."""
+
+
+def bound(arrival: Arrival, arrivals: Sequence[Arrival], started: Mapping[str, int]) -> int:
+    """Seconds within which it must start, by the rule as `controller...turns` tells it.
+
+    S is what those that run take to end, and those before it in line when it has become old.
+    """
+    old = arrival.at + PATIENCE
+    before = sum(each.at <= arrival.at and started[each.name] > old for each in arrivals)
+    needed = before * LONGEST + LONGEST
+    return PATIENCE + (needed if needed <= TURN * PATIENCE else 5 * needed)
+
+
+@pytest.mark.proves("G7", "G8")
+def test_in_ten_thousand_arrivals_nobody_starves_and_small_ones_pass(capsys):
+    arrivals = traffic(10_000, capacity=CAPACITY, every=11, large=0.01)
+    worlds = {
+        "with turns": InModel(CAPACITY, PATIENCE),
+        "first come, first served": InModel(CAPACITY, PATIENCE, fifo=True),
+        "no rule": InModel(CAPACITY, 0),
+    }
+    started = {name: run(world, arrivals) for name, world in worlds.items()}
+    found = {name: Figures.of(arrivals, each, CAPACITY) for name, each in started.items()}
+    with capsys.disabled():
+        print()
+        for name, figures in found.items():
+            print(f"{name:>26}: {figures}")
+    ours, fifo, none = found.values()
+    starts = started["with turns"]
+    for number, each in enumerate(arrivals):
+        if starts[each.name] - each.at > PATIENCE:  # nobody older than these still waits
+            near = arrivals[max(number - 2000, 0) : number]
+            assert starts[each.name] - each.at <= bound(each, near, starts), each
+    large = {each.name for each in arrivals if each.units > CAPACITY // 2}
+    assert len(large) > 50
+    passed = {big for big, _ in worlds["with turns"].passed}
+    assert len(passed & large) > 0.9 * len(large), "the others stood behind another large one"
+    assert none.worst_large > 20 * ours.worst_large, "without the rule they starve"
+    assert ours.mean < fifo.mean, "small ones need not wait for large ones"
+    assert ours.use > 0.99 * fifo.use
+    assert ours.use > none.use
+
+
+def test_the_model_of_the_traffic_starts_everybody_when_the_controller_does():
+    """Gangs of eight units at most, which never hold room: nine of ten is another number of ten."""
+    arrivals = traffic(150, capacity=8, every=35, large=0.05)
+    assert run(InModel(8, PATIENCE), arrivals) == run(InYard(8, PATIENCE), arrivals)
