@@ -21,10 +21,19 @@ from controller.framework.explains import Kind, Note, Shortage, Stop, Stops
 from controller.framework.interface import Plugin
 from controller.framework.room import room_of
 from controller.scheduling.decision import FITS, Decision
+from crds.workload import ScheduledReason
 from machinery import logs
 
 LOG = logs.get(__name__)
 T = TypeVar("T")
+WITHHELD = frozenset(
+    (
+        ScheduledReason.GROUP_DENIED,
+        ScheduledReason.WAITING_FOR_GROUP,
+        ScheduledReason.SCHEDULE_TIMEOUT,
+    )
+)
+"""Reasons of a Workload whose own verdicts do not matter: those it is decided with lack units."""
 
 
 def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
@@ -36,6 +45,8 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
         return []
     if not len(decision.fleet):
         return [Note(Kind.NO_CLUSTER, 0, "", "no cluster is registered")]
+    if decision.reason in WITHHELD:
+        return [Note(Kind.BOUND, 0, "", decision.message)]
     counts = np.bincount(decision.verdicts, minlength=len(decision.refusals) + 1).tolist()
     notes = [
         Note(Kind.REFUSED, number, each.plugin, f"{_clusters(number)}: {each.text}")

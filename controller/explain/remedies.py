@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from controller.cache.columns import Ints, Mask
-from controller.explain.pending import asked, shortage_of, stopped
+from controller.explain.pending import WITHHELD, asked, shortage_of, stopped
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import (
@@ -26,6 +26,7 @@ from controller.framework.explains import (
     TellsWhere,
     either,
 )
+from controller.framework.gathering import Gathers
 from controller.framework.room import needed, resources_of, room, room_of, variants_of
 from controller.model.unit import Unit
 from controller.scheduling.decision import Decision, Refusal
@@ -39,6 +40,8 @@ def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]
     if not len(decision.fleet):
         return [Note(Kind.NO_CLUSTER, 0, "", "a cluster that is registered: stowage join")]
     shortage = shortage or shortage_of(decision)
+    if decision.reason in WITHHELD:
+        return [*_of_set(decision, shortage)]
     if decision.refusals and not decision.masks:
         every = np.ones(len(decision.fleet), dtype=np.bool_)
         return [
@@ -50,6 +53,17 @@ def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]
     quotas = [note for note in offered if note.kind is Kind.QUOTA]
     others = [note for note in offered if note.kind is not Kind.QUOTA]
     return [*quotas, *_room(decision, blame), *others, *_lifts(blame)] or _several(blame)
+
+
+def _of_set(decision: Decision, shortage: Shortage) -> Iterator[Note]:
+    """What whoever decides it together with others says of all of them."""
+    every = np.ones(len(decision.fleet), dtype=np.bool_)
+    said = {*decision.shared_by, *(refusal.plugin for refusal in decision.refusals)}
+    for plugin in decision.plugins.values():
+        if isinstance(plugin, Gathers) and plugin.name in said:
+            refusal = Refusal(plugin.name, decision.message)
+            cure = _cure(shortage, decision.plugins, refusal, every)
+            yield Note(Kind.LIFT, len(every), plugin.name, cure)
 
 
 class _Blame:

@@ -45,6 +45,8 @@ class ChangeCause(StrEnum):
     """What a cluster was seen to run is doubted after a while, and more is tried."""
     RESCHEDULED = "Rescheduled"
     """A cluster left units without a node, and its subset of the spread takes no more for now."""
+    GROUP_WITHDRAWN = "GroupWithdrawn"
+    """Its WorkloadGroup did not come together, or units failed before it ran: all is taken back."""
     FLEET_CHANGED = "FleetChanged"
     """Something else in the fleet: a label, a taint, a Workload that it waits for."""
 

@@ -267,8 +267,8 @@ def _row(cluster: Record, place: int, fitting: int) -> dict[str, Any]:
 
 
 def _pending(record: Record) -> str:
-    units = words.count(record["pending"], "pending unit")
-    return _listed(f"In the way of the {units}:", record["pendingReasons"])
+    head = f"In the way of the {words.count(record['pending'], 'pending unit')}:"
+    return _listed(head, record["pendingReasons"])
 
 
 def _helpful(record: Record) -> str:

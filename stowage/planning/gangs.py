@@ -8,7 +8,7 @@ missing, what each of them asks for, where only room is lacking, and how many fi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -27,6 +27,13 @@ from stowage.planning.words import count, shares
 KIND = "WorkloadGroup"
 PLACED, WAITS, REFUSED = "placed", "waits", "refused"
 COLUMNS = ("group", "needs", "placed", "wanted", "workloads", "outcome")
+_IN_GENERAL: Mapping[ScheduledReason, Sequence[str]] = {
+    ScheduledReason.GROUP_DENIED: (
+        "that much more where its Workloads may go, smaller requests, or a smaller minMember",
+    ),
+    ScheduledReason.GROUP_NOT_FOUND: ("a WorkloadGroup of that name, or no label that names it",),
+}
+"""Where nobody was tried, so that no more can be told than what the reason says."""
 HELPED = 5
 """Members whose missing units are told one by one."""
 
@@ -123,7 +130,7 @@ def judged(
     tried = {each.unit.key: each for each in conclusion.tried} if conclusion else {}
     members = [_found(unit, tried.get(unit.key)) for unit in units]
     if least is not None and sum(each.assigned for each in members) >= least:
-        return GroupPlan(key, least, PLACED, members)
+        return GroupPlan(key, least, PLACED, [replace(each, found={}) for each in members])
     reason, message = _why(decided, conclusion)
     held = 0
     if conclusion is not None and conclusion.verdict.outcome is Outcome.WAIT:
@@ -136,7 +143,7 @@ def judged(
         held=held,
         reason=reason.value,
         message=message,
-        helps=[*_helps(least, units, batch)],
+        helps=[*_helps(least, units, batch)] or [*_IN_GENERAL.get(reason, ())],
     )
 
 
@@ -147,7 +154,8 @@ def _why(decided: Sequence[Decision], conclusion: Conclusion | None) -> tuple[Sc
         return status.reason, "; ".join(status.reasons)
     for each in decided:
         if not each.scheduled:
-            return each.reason, each.message
+            refused = each.refusals[0].text if each.refusals and not each.masks else ""
+            return each.reason, refused or each.message
     return ScheduledReason.WAITING_FOR_GROUP, "no Workload that is decided here names it"
 
 
@@ -199,7 +207,7 @@ def _more_room(tried: Tried, where: Sequence[str], missing: int) -> str:
     asks = [
         f"{name} {quantities.readable(name, amount)}"
         for name, amount in sorted(tried.unit.request.items())
-        if amount
+        if amount and name != "pods"
     ]
     each = " each" if units > 1 else ""
     needs = "needs" if units == 1 else "need"

@@ -95,8 +95,15 @@ class Plan:
                 lines.append(f"  {rooms}")
             lines += (f"  {line}" for line in words.hooks(hooks.told(each.decision)))
             if not each.decision.scheduled:
-                lines.append(f"  {each.decision.reason.value}: {each.decision.message}")
+                lines.append(f"  {each.decision.reason.value}: {self._why(each.decision)}")
         return "\n".join(lines)
+
+    def _why(self, decision: Decision) -> str:
+        """What a gang says as a whole is said once, with the gang."""
+        for each in self.groups:
+            if each.message and decision.message.endswith(each.message):
+                return f"as {each.title} says below"
+        return decision.message
 
 
 def _row(planned: Planned) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _CAUSES = {
     "LimitLearnt": "{name} was seen to run fewer",
     "Rescheduled": "{name} left units without a node",
     "LimitLifted": "{name} may run more again",
+    "GroupWithdrawn": "wg/{name} did not start, so all of it was taken back",
     "FleetChanged": "the fleet changed",
 }
 

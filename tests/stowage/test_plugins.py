@@ -180,7 +180,7 @@ def test_ours_are_told_apart_from_those_of_features_and_arguments_have_their_def
     assert args["WorkloadSpread"] == {"markSeconds": 300}
     assert args["Single"] == {}
     assert [each["name"] for each in found["unused"]] == [
-        "ClusterCost", "ClusterLatency", "ClusterReliability",
+        "ClusterCost", "ClusterLatency", "ClusterReliability", "PrioritySort",
     ]  # fmt: skip
 
 
@@ -191,17 +191,20 @@ def test_the_table_for_people() -> None:
     lines = [line.split() for line in above.splitlines()]
     assert lines[0] == ["Profile", "stowage:"]
     assert lines[1] == ["POINT", "PLUGIN", "WEIGHT", "FROM", "ARGS"]
-    assert lines[2] == ["queueSort", "PrioritySort", "-", "stowage", "-"]
+    assert lines[2][:5] == ["queueSort", "Coscheduling", "-", "feature", "workloadgroup"]
+    assert lines[2][5:] == ["deniedSeconds=3", "patienceSeconds=300"]
     assert ["score", "TaintToleration", "3", "stowage", "-"] in lines
     assert ["assign", "Divided", "-", "stowage", "unschedulableSeconds=60"] in lines
     *_, bare, limit = above.splitlines()
-    assert bare.startswith("No plugin at scoreHook, ")
+    assert bare == "No plugin at scoreHook."
     assert limit == "Each call of a plugin: at most 2000 ms."
     assert beside.splitlines()[0] == "Beside the points, once for all profiles:"
     rows = [line.split(maxsplit=2) for line in beside.splitlines()]
     room = "GET /apis/v1/plugins/ClusterResources/available/:name"
     assert ["ClusterResources", "routes", room] in rows
     assert ["WorkloadPolicy", "controllers", "WorkloadPolicy"] in rows
+    gang = "GET /apis/v1/plugins/Coscheduling/gang/:namespace/:name"
+    assert ["Coscheduling", "routes", gang] in rows
     assert below.splitlines()[0] == "Installed, and enabled by no profile:"
     assert ["ClusterCost", "stowage", "-"] in [line.split() for line in below.splitlines()]
 
@@ -267,9 +270,9 @@ def test_a_package_of_somebody_else_is_named_with_its_version(
         "origin": "package carbon-rules 2.1",
         "args": {"region": "eu", "gramsAtMost": 400, "hours": [8, 18]},
     }
-    assert plugins(found["profiles"][0], "postBind") == [
-        {"name": "CarbonNotes", "origin": "package carbon-rules 2.1", "args": {}}
-    ]
+    assert plugins(found["profiles"][0], "postBind")[-1] == {
+        "name": "CarbonNotes", "origin": "package carbon-rules 2.1", "args": {},
+    }  # fmt: skip
     text = """profiles:
 - plugins:
     score: {enabled: [{name: CarbonPrice, weight: 4}]}
@@ -283,7 +286,7 @@ def test_a_package_of_somebody_else_is_named_with_its_version(
     assert plugins(profile, "score")[-1] == {
         "name": "CarbonPrice", "origin": "package carbon-rules 2.1", "args": args, "weight": 4,
     }  # fmt: skip
-    assert names(profile, "postBind") == ["CarbonNotes", "CarbonPrice"]
+    assert names(profile, "postBind") == ["Coscheduling", "CarbonNotes", "CarbonPrice"]
     assert "CarbonPrice" not in [each["name"] for each in found["unused"]]
     assert 'region="north" gramsAtMost=400 hours=[8, 18]' in run("--config", file).stdout
 

@@ -14,9 +14,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from controller.cache.columns import Mask
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
-from controller.features.workloadgroup import estimate
+from controller.features.workloadgroup import cures, estimate
 from controller.features.workloadgroup.answers import Answers
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.rivals import PATIENCE_SECONDS
@@ -30,6 +31,7 @@ from controller.framework.events import (
     namespace_of,
     on,
 )
+from controller.framework.explains import Shortage
 from controller.framework.gathering import Attempt
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused, Unplaced
 from controller.framework.status import SUCCESS, Status, unschedulable
@@ -94,6 +96,10 @@ class Coscheduling(Together):
         return Answers(
             ledger=self._groups, memory=lambda: self.memory, held=self._waiting, now=now
         ).routes()
+
+    def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
+        """What lifts a refusal of clusters, or of the Workload as a whole."""
+        return cures.cure(shortage.unit, shortage.reason, text)
 
     def _waiting(self) -> Iterable[Waiting]:
         waiting = () if self._room is None else self._room.iterate()

@@ -1,0 +1,193 @@
+"""Plans with WorkloadGroups: who would start, wait or be refused, why, and what would help."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stowage.test_plan import Write, cluster, placed, plan, run, shares, workload, write
+
+__all__ = ["write"]
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+FLEET = EXAMPLES / "fleet" / "three-zones.yaml"
+LABEL = "stowage.dev/workload-group"
+
+
+def group(name: str = "batch", least: int = 4, **spec: Any) -> dict[str, Any]:
+    status = spec.pop("status", None)
+    metadata = {"name": name, "namespace": "shop", **spec.pop("metadata", {})}
+    body = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadGroup",
+        "metadata": metadata,
+        "spec": {"minMember": least, **spec},
+    }
+    return {**body, "status": status} if status else body
+
+
+def member(name: str, replicas: int, cpu: str = "3", of: str = "batch", **how: Any) -> Any:
+    made = workload(name, replicas=replicas, cpu=cpu, distribution="Divided", **how)
+    made["metadata"].setdefault("labels", {})[LABEL] = of
+    return made
+
+
+def groups(files: str, fleet: str) -> dict[str, Any]:
+    result = run("plan", "-f", files, "--fleet", fleet, "-o", "json")
+    assert result.exit_code == 0, result.output
+    return {each["name"]: each for each in json.loads(result.stdout)["groups"]}
+
+
+def table(*args: str) -> list[str]:
+    result = run(*args)
+    assert result.exit_code == 0, result.output
+    return [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.proves("G3")
+def test_with_room_for_the_quorum_everything_that_fits_is_placed(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a", cpu=6), cluster("b", cpu=6))
+    files = write("w.yaml", group(), member("worker", 6))
+    made = plan(files, fleet)
+    assert sum(shares(made["worker"]).values()) == 4
+    told = groups(files, fleet)["batch"]
+    assert (told["min"], told["assigned"], told["desired"]) == (4, 4, 6)
+    assert (told["outcome"], told["reason"], told["helps"]) == ("placed", "", [])
+    lines = table("plan", "-f", files, "--fleet", fleet)
+    assert lines[-2:] == [
+        "GROUP NEEDS PLACED WANTED WORKLOADS OUTCOME",
+        "shop/wg/batch 4 4 6 1 placed",
+    ]
+
+
+@pytest.mark.proves("G4", "G13")
+def test_without_it_nothing_is_and_the_plan_says_what_is_short(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a", cpu=6), cluster("b", cpu=3))
+    files = write("w.yaml", group(), member("driver", 1), member("worker", 5))
+    made = plan(files, fleet)
+    assert shares(made["driver"]) == shares(made["worker"]) == {}
+    told = groups(files, fleet)["batch"]
+    assert (told["outcome"], told["assigned"], told["held"]) == ("refused", 0, 0)
+    assert told["reason"] == "GroupDenied"
+    assert "resource gap: cpu 3 more" in told["message"]
+    assert told["helps"]
+    lines = table("plan", "-f", files, "--fleet", fleet)
+    assert lines.count("GroupDenied: as shop/wg/batch says below") == 2
+    [said] = [line for line in lines if "resource gap" in line]
+    assert said.startswith("GroupDenied: WorkloadGroup shop/batch is denied for 3 s: ")
+    assert lines[-1].startswith("what helps: ")
+
+
+@pytest.mark.proves("G16", "G17")
+def test_what_would_be_held_and_what_would_not_are_told_with_what_helps(write: Write) -> None:
+    files = write("w.yaml", group(least=10, minResources={"cpu": "1"}), member("worker", 10, "1"))
+    held = groups(files, write("nine.yaml", cluster("a", cpu=4), cluster("b", cpu=5)))["batch"]
+    assert (held["outcome"], held["held"], held["assigned"]) == ("waits", 9, 0)
+    assert held["helps"] == [
+        "1 more unit of worker needs cpu 1 on a or b",
+        "minMember: 9, as many as find a cluster now",
+    ]
+    [of] = held["workloads"]
+    assert sum(each["replicas"] for each in of["found"]) == 9
+    assert of["placements"] == []
+    eight = write("eight.yaml", cluster("a", cpu=4), cluster("b", cpu=4))
+    refused = groups(files, eight)["batch"]
+    assert (refused["outcome"], refused["held"]) == ("refused", 0)
+    assert refused["message"].startswith(
+        "WorkloadGroup shop/batch gets rejected due to Pod worker is unschedulable even after"
+        " PostFilter"
+    )
+    assert refused["helps"][0] == "2 more units of worker need cpu 1 each on a or b"
+    told = table("explain", "wg/batch", "-n", "shop", "-f", files, "--fleet", eight)
+    assert told[0] == "shop/wg/batch: 0 of 10 units placed, 10 needed (refused)"
+    assert told[1] == "This is a plan: nothing is applied."
+    assert "worker 10 - a=4,b=4" in told[4]
+    assert told[-3:] == ["What would help:", *refused["helps"]]
+
+
+@pytest.mark.proves("G12")
+def test_too_few_siblings_are_told_with_both_numbers(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a"))
+    files = write("w.yaml", group(), member("worker", 3), group("lonely"))
+    told = groups(files, fleet)
+    few = told["batch"]
+    assert (few["outcome"], few["reason"]) == ("waits", "WaitingForGroup")
+    assert (
+        few["message"]
+        == "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
+    )
+    assert few["helps"] == [
+        "1 more unit in its Workloads, or one more Workload; minMember: 3 is met now"
+    ]
+    assert told["lonely"]["message"] == "no Workload that is decided here names it"
+    explained = table("explain", "wl/worker", "-n", "shop", "-f", files, "--fleet", fleet)
+    assert sum(few["message"] in line for line in explained) == 2, "of the cluster, and in the way"
+    assert explained[-1] == (
+        "more units in the Workloads of WorkloadGroup shop/batch, or a smaller minMember"
+    )
+
+
+@pytest.mark.proves("G18")
+def test_a_label_without_a_group_is_told(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a"))
+    files = write("w.yaml", member("worker", 3))
+    told = groups(files, fleet)["batch"]
+    assert (told["min"], told["reason"]) == (None, "GroupNotFound")
+    assert told["message"].startswith("WorkloadGroup not found")
+    assert told["helps"] == ["a WorkloadGroup of that name, or no label that names it"]
+    lines = table("plan", "-f", files, "--fleet", fleet)
+    assert "shop/wg/batch ? 0 3 1 refused" in lines
+
+
+def test_a_group_of_the_fleet_counts_and_its_other_members_with_it(write: Write) -> None:
+    there = member("driver", 1, "1", status={"desired": 1})
+    fleet = write("fleet.yaml", cluster("a", cpu=4), group(), there)
+    files = write("w.yaml", member("worker", 3, "1"))
+    made = plan(files, fleet)
+    assert shares(made["driver"]) == {"a": 1}, "the member that waits is placed with the new one"
+    assert shares(made["worker"]) == {"a": 3}
+    told = groups(files, fleet)["batch"]
+    assert [each["name"] for each in told["workloads"]] == ["driver", "worker"]
+    assert told["outcome"] == "placed"
+    explained = table("explain", "wg/batch", "-n", "shop", "--fleet", fleet)
+    assert explained[0] == "shop/wg/batch: 0 of 1 unit placed, 4 needed (waits)"
+
+
+@pytest.mark.proves("G15")
+def test_a_gang_that_runs_and_has_pending_units_says_what_helps_these(write: Write) -> None:
+    names = {"uid": "u"}
+    runs = member("worker", 6, status={**placed(a=2, b=2), "desired": 6})
+    runs["metadata"] |= names
+    fleet = write("fleet.yaml", cluster("a", cpu=0), cluster("b", cpu=0), group(), runs)
+    told = table("explain", "wg/batch", "-n", "shop", "--fleet", fleet)
+    assert told[0] == "shop/wg/batch: 4 of 6 units placed, 4 needed (placed)"
+    assert told[-1].startswith("worker: 2 more units need")
+    assert groups(write("none.yaml", workload("other", replicas=0)), fleet) == {}
+
+
+def test_what_is_not_part_of_a_plan_is_said(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a"))
+    files = write("w.yaml", group(), member("worker", 4, "1"))
+    result = run("explain", "wg/none", "-n", "shop", "-f", files, "--fleet", fleet)
+    assert str(result.exception) == "the plan of these files decides nothing of shop/wg/none"
+    result = run("explain", "wg/none", "-n", "shop", "--fleet", fleet)
+    assert str(result.exception) == "there is no WorkloadGroup shop/none"
+
+
+@pytest.mark.proves("G1")
+def test_what_admission_refuses_of_it_is_refused_with_its_place(write: Write) -> None:
+    files = write("w.yaml", group(least=0))
+    result = run("plan", "-f", files, "--fleet", write("fleet.yaml", cluster("a")))
+    assert "document 1: WorkloadGroup batch: spec.minMember: " in str(result.exception)
+
+
+def test_the_examples_are_planned_as_their_pages_say() -> None:
+    told = groups(str(EXAMPLES / "21-workload-group.yaml"), str(FLEET))["training"]
+    assert (told["outcome"], told["assigned"], told["desired"]) == ("placed", 7, 7)
+    made = plan(str(EXAMPLES / "22-workload-group-zone.yaml"), str(FLEET))
+    assert shares(made["coordinator"]).keys() == shares(made["shards"]).keys()
+    assert len(shares(made["shards"])) == 1
