@@ -48,7 +48,7 @@ MEMBER_SECONDS = 0.00005
 WORDS_SECONDS = 10.0
 """Between two writes of a group in which nothing but words has changed."""
 WRITING_SECONDS = 10.0
-"""So long the gate stays shut for decisions that are on their way to the hub."""
+"""So long the gate stays shut for decisions on their way to the hub of which none arrives."""
 FRESH_SECONDS = 5.0
 """So long a failure must have been told that may be one of an earlier try."""
 SOON_SECONDS = 0.25
@@ -76,12 +76,13 @@ class _Known:
 class _Watch:
     """What is remembered of a group from look to look.
 
-    Since when decisions are on their way and since when a failure is told, on the monotonic clock,
-    as the last look and the last write; when its Workloads are to be decided again, and whether
-    that is now.
+    Since when none of the decisions on their way to the hub has arrived, how few there were, and
+    since when a failure is told, on the monotonic clock, as the last look and the last write; when
+    its Workloads are to be decided again, and whether that is now.
     """
 
     writing: float | None = None
+    left: int = 0
     failing: float | None = None
     looked: float | None = None
     written: float | None = None
@@ -280,10 +281,13 @@ class Books:
     def _doubts(self, key: Key, read: Iterable[_Known], facts: Facts, at: float) -> Doubts:
         """What may be otherwise in a moment: for so long only, as nobody may wait for ever."""
         watch = self._watched[key]
-        writing = not facts.held and bool(self._on_their_way(key, read))
+        left = 0 if facts.held else len(self._on_their_way(key, read))
+        if watch.writing is None or left < watch.left:  # they are written one after the other
+            watch.left, watch.writing = left, at
         failing = any(each.trouble for each in facts.members)
-        watch.writing = _since(watch.writing, at) if writing else None
-        watch.failing = _since(watch.failing, at) if failing else None
+        watch.writing = watch.writing if left else None
+        watch.failing = at if watch.failing is None else watch.failing
+        watch.failing = watch.failing if failing else None
         return Doubts(
             writing=watch.writing is not None and at - watch.writing < WRITING_SECONDS,
             fresh=watch.failing is not None and at - watch.failing < FRESH_SECONDS,
@@ -334,7 +338,3 @@ _NO_MATTER: Mapping[str, Any] = {
     "reason": "",
     "message": "",
 }
-
-
-def _since(before: float | None, now: float) -> float:
-    return now if before is None else before

@@ -113,7 +113,8 @@ class Look:
 def look(stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: datetime) -> Look:
     """What the status shall say by now."""
     retry = _retry(group, gate, now)
-    said = _said(stored, group, gate, facts, retry)
+    due = retry if retry is not None and retry > now else None
+    said = _said(stored, group, gate, facts, due)
     phase = phase_of(group, gate, facts)
     fields = {
         "observedGeneration": stored.metadata.generation,
@@ -172,9 +173,9 @@ def phase_of(group: Group, gate: Gate, facts: Facts) -> GroupPhase:
 
 
 def _said(
-    stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, retry: datetime | None
+    stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, due: datetime | None
 ) -> Said:
-    """The condition, the most pressing first."""
+    """The condition, the most pressing first; `due` is when it is tried anew, if that comes yet."""
     if group.fault:
         return Said(GroupScheduledReason.INVALID_GROUP, group.fault)
     if facts.workloads > MOST_WORKLOADS:
@@ -186,9 +187,9 @@ def _said(
     if gate.state is GateState.OPEN:
         return Said(GroupScheduledReason.SCHEDULED, _quorum(group, facts))
     if gate.failure:
-        return Said(GroupScheduledReason.PROPAGATION_FAILED, _failed(gate, retry))
-    before = _before(stored)
-    if gate.state is GateState.CLOSED and before.reason is GroupScheduledReason.PROPAGATION_FAILED:
+        return Said(GroupScheduledReason.PROPAGATION_FAILED, _failed(gate, due))
+    before, rests = _before(stored), due is not None or gate.state is GateState.CLOSED
+    if rests and before.reason is GroupScheduledReason.PROPAGATION_FAILED:
         return before
     return _waits(group, gate, facts, before)
 
@@ -243,8 +244,8 @@ def _holding(group: Group, facts: Facts) -> str:
     )
 
 
-def _failed(gate: Gate, retry: datetime | None) -> str:
-    again = f"; it is tried again after {timestamp(retry)}" if retry else ""
+def _failed(gate: Gate, due: datetime | None) -> str:
+    again = f"; it is tried again after {timestamp(due)}" if due else ""
     return f"{gate.failure}: everything of it is taken from its clusters{again}"
 
 

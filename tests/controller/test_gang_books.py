@@ -1,0 +1,523 @@
+"""The books of gangs in a whole controller on a hub in memory: gates, time, deaths, storms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.features.groupgate import controller as books
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
+from machinery.errors import Unreachable
+
+from .grouping import CONFIGURATION, Gangs
+from .live import condition
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Gangs:
+    """Two clusters with room for two units of 3 cpu each."""
+    made = Gangs(tmp_path)
+    made.cluster("m1", cpu="7")
+    made.cluster("m2", cpu="7")
+    return made
+
+
+def gang(stage: Gangs, **spec: Any) -> None:
+    """A driver of one unit and a worker of five, of which four must run."""
+    stage.group(**spec)
+    stage.member("driver", replicas=1)
+    stage.member("worker", replicas=5)
+
+
+async def opened(stage: Gangs) -> None:
+    gang(stage)
+    await stage.until(lambda: stage.released() == {"driver", "worker"})
+
+
+async def run(stage: Gangs) -> None:
+    await opened(stage)
+    for name in ("driver", "worker"):
+        stage.reports(name)
+    await stage.until(lambda: stage.phase() == "Running")
+
+
+def put(stage: Gangs, name: str, **units: int) -> None:
+    """Placements that somebody else writes."""
+    shares = [{"cluster": cluster, "replicas": n} for cluster, n in units.items()]
+    stage.hub.edit(WORKLOADS, name, {"status": {"placements": shares}}, status=True)
+
+
+def opens(stage: Gangs, gate: str = "Open") -> list[Any]:
+    """The writes that say that the gate is open."""
+    writes = stage.hub.writes("/workloadgroups/")
+    return [body["status"] for _, _, body in writes if body["status"].get("gate") == gate]
+
+
+def closes(stage: Gangs) -> list[Any]:
+    """Those that say that it is closed: what is ours is emptied in a moment, and it is over."""
+    return opens(stage, "Closed")
+
+
+def clears(stage: Gangs) -> None:
+    """Members have nothing any more of what has no placements."""
+
+    async def emptied(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and body.get("status", {}).get("placements") == []:
+            name = path.split("/")[-2]
+            stage.hub.edit(WORKLOADS, name, {"status": {"clusters": []}}, status=True)
+
+    stage.hub.after.append(emptied)
+
+
+# --- opening --------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G3", "G19")
+async def test_with_room_for_the_quorum_one_write_releases_all_of_it(stage: Gangs):
+    async with stage.led():
+        await opened(stage)
+        await stage.calm(5)
+        first = opens(stage)[0]
+        assert {each["name"] for each in first["released"]} == {"driver", "worker"}
+        status = stage.status()
+        assert (status["scheduled"], status["desired"], status["waiting"]) == (4, 6, 0)
+        assert stage.phase() == "Scheduled"
+        assert stage.tells()[:2] == ("True", "Scheduled")
+        assert sum(stage.placed("worker").values()) == 3
+        assert len(opens(stage)) == 1
+
+
+@pytest.mark.proves("G3")
+async def test_the_gate_waits_for_decisions_that_are_being_written(stage: Gangs):
+    """Seven units are permitted at once, of which four would do: one of the writes is slow."""
+    stage.cluster("m3", cpu="100")
+    slow = True
+
+    async def waits(method: str, path: str, _body: Any) -> None:
+        while slow and method == "PATCH" and path.endswith("/workloads/zero/status"):
+            await stage.clock.sleep(0.1)
+
+    stage.hub.faults.append(waits)
+    stage.group()
+    for name in ("first", "next", "zero"):
+        stage.member(name, replicas=3)
+    async with stage.led():
+        await stage.until(lambda: stage.placed("first") and stage.placed("next"))
+        await stage.calm(5)
+        assert not stage.gate()
+        slow = False
+        await stage.until(lambda: stage.released() == {"first", "next", "zero"}, seconds=5)
+        assert len(opens(stage)) == 1
+
+
+async def test_it_does_not_wait_for_ever_for_what_is_being_written(stage: Gangs):
+    stage.cluster("m3", cpu="100")
+
+    async def hangs(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and path.endswith("/workloads/zero/status"):
+            await stage.clock.sleep(1000)
+
+    stage.hub.faults.append(hangs)
+    stage.group()
+    for name in ("first", "next", "zero"):
+        stage.member(name, replicas=3)
+    async with stage.led():
+        await stage.until(
+            lambda: stage.released() == {"first", "next"}, seconds=books.WRITING_SECONDS + 5
+        )
+
+
+@pytest.mark.proves("G3", "G12")
+async def test_who_comes_later_and_who_moves_is_released_at_once(stage: Gangs):
+    async with stage.led():
+        await opened(stage)
+        stage.cluster("m3", cpu="100")
+        await stage.until(lambda: sum(stage.placed("worker").values()) == 5)
+        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=2)
+        stage.member("late", replicas=1)
+        await stage.until(lambda: "late" in stage.released(), seconds=3)
+        stage.hub.remove(WORKLOADS, "late")
+        await stage.until(lambda: len(stage.status()["released"]) == 2, seconds=3)
+
+
+@pytest.mark.proves("G12", "G18")
+async def test_a_missing_sibling_and_a_missing_group_are_told_and_mended_at_once(stage: Gangs):
+    async with stage.led():
+        stage.member("worker", replicas=3)
+        await stage.until(lambda: stage.says("worker")[1] == "GroupNotFound")
+        stage.group()
+        await stage.until(lambda: stage.says("worker")[1] == "WaitingForGroup", seconds=3)
+        text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
+        await stage.until(lambda: stage.tells() == ("False", "WaitingForGroup", text), seconds=3)
+        assert stage.phase() == "Pending"
+        stage.member("driver", replicas=1)
+        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=3)
+
+
+@pytest.mark.proves("G3")
+async def test_placements_of_another_scheduler_are_released(stage: Gangs):
+    async with stage.led():
+        stage.group(least=2)
+        stage.member("theirs", replicas=2, schedulerName="other")
+        put(stage, "theirs", m1=1)
+        await stage.calm(3)
+        assert not stage.gate()
+        put(stage, "theirs", m1=2)
+        await stage.until(lambda: stage.released() == {"theirs"}, seconds=2)
+        stage.reports("theirs", "Failed")
+        await stage.until(lambda: stage.gate() == "Closed", seconds=2)
+        stage.hub.edit(WORKLOADS, "theirs", {"status": {"clusters": []}}, status=True)
+        await stage.until(lambda: not stage.gate(), seconds=3)
+        assert stage.placed("theirs") == {"m1": 2}, "they are not ours to take"
+        await stage.until(lambda: stage.released() == {"theirs"}, seconds=15)
+
+
+# --- not enough -----------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G4", "G13", "G19")
+async def test_without_room_for_the_quorum_nothing_is_placed_and_few_writes_say_so(stage: Gangs):
+    stage.hub.edit(
+        MEMBER_CLUSTERS,
+        "m2",
+        {"status": {"nodeGroups": [{"count": 1, "free": {"cpu": "4", "memory": "1Gi"}}]}},
+        status=True,
+    )
+    async with stage.led():
+        gang(stage)
+        await stage.until(lambda: stage.tells()[1] == "GroupDenied")
+        assert "resource gap: cpu" in stage.tells()[2]
+        assert "0 of 6 units have a cluster, minMember is 4" in stage.tells()[2]
+        assert stage.phase() == "Scheduling"
+        await stage.calm(15)
+        before = stage.writes()
+        for _ in range(30):  # each looks as if it could help, and none does
+            for pods in ("50", "60"):
+                free = {"cpu": "4", "memory": "1Gi", "pods": pods}
+                status = {"nodeGroups": [{"count": 1, "free": free}]}
+                stage.hub.edit(MEMBER_CLUSTERS, "m2", {"status": status}, status=True)
+                await stage.calm(1)
+        assert stage.writes() - before <= 1, "no write for each try"
+        assert not stage.placed("driver")
+        assert not stage.placed("worker")
+        assert not stage.gate()
+        assert len(stage.told("FailedScheduling")) == 1
+        assert "series" not in stage.told("FailedScheduling")[0]
+
+
+@pytest.mark.proves("G5", "G6", "G16")
+async def test_units_are_held_told_and_given_back_at_the_time_out(stage: Gangs):
+    stage.cluster("m3", cpu="16")
+    async with stage.led():
+        stage.group(least=10, scheduleTimeoutSeconds=10)
+        stage.member("driver", replicas=2)
+        stage.member("worker", replicas=8)
+        await stage.until(lambda: stage.status().get("waiting") == 9)
+        status, reason, message = stage.tells()
+        assert (status, reason) == ("False", "WaitingForGroup")
+        assert "9 of 10 units are held until 2026-01-01T00:00:1" in message
+        assert "1 more are needed, as minMember is 10" in message
+        assert "driver 2, worker 7" in message
+        assert stage.phase() == "Scheduling"
+        assert not stage.gate()
+        await stage.until(lambda: stage.tells()[1] == "ScheduleTimeout", seconds=14)
+        assert stage.status()["waiting"] == 0
+        assert not stage.placed("driver")
+        assert len(stage.told("WaitingForGroup")) == 1
+        assert len(stage.told("ScheduleTimeout")) == 1
+
+
+@pytest.mark.proves("G16")
+async def test_what_is_held_is_released_in_one_write_when_the_last_unit_fits(stage: Gangs):
+    stage.cluster("m3", cpu="16")
+    async with stage.led():
+        stage.group(least=10)
+        stage.member("driver", replicas=2)
+        stage.member("worker", replicas=8)
+        await stage.until(lambda: stage.status().get("waiting") == 9)
+        stage.cluster("m4", cpu="7")
+        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=10)
+        assert len(opens(stage)) == 1
+        await stage.until(lambda: stage.status()["waiting"] == 0)
+
+
+# --- closing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G24")
+async def test_a_failure_before_the_quorum_takes_all_of_it_away_and_tries_anew(stage: Gangs):
+    stage.cluster("m3", cpu="7")
+    clears(stage)
+    async with stage.led():
+        await opened(stage)
+        stage.reports("driver")
+        stage.reports("worker", "Failed")
+        await stage.until(lambda: closes(stage), seconds=2)
+        assert not stage.released()
+        assert stage.tells()[1] == "PropagationFailed"
+        assert "Workload worker is Failed" in stage.tells()[2]
+        await stage.until(lambda: not stage.placed("driver") and not stage.placed("worker"))
+        await stage.until(lambda: not stage.gate(), seconds=3)
+        assert stage.status()["failures"] == 1
+        await stage.calm(5)
+        assert stage.tells()[1] == "PropagationFailed"
+        assert not stage.placed("worker"), "not before the time that it says"
+        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=15)
+        for name in ("driver", "worker"):
+            stage.reports(name)
+        await stage.until(lambda: stage.phase() == "Running")
+        assert stage.status()["failures"] == 0
+        assert len(stage.told("PropagationFailed")) == 1
+
+
+@pytest.mark.proves("G24")
+async def test_after_the_quorum_has_run_a_failure_tears_nothing_down(stage: Gangs):
+    async with stage.led():
+        await run(stage)
+        stage.reports("worker", "Unreachable", ready=0)
+        await stage.calm(30)
+        assert stage.gate() == "Open"
+        assert stage.released() == {"driver", "worker"}
+        assert stage.placed("worker")
+
+
+@pytest.mark.proves("G18")
+async def test_a_group_that_goes_and_comes_again_takes_nothing_away(stage: Gangs):
+    async with stage.led():
+        await run(stage)
+        before = {name: stage.placed(name) for name in ("driver", "worker")}
+        stage.hub.remove(WORKLOAD_GROUPS, "batch")
+        await stage.calm(5)
+        assert {name: stage.placed(name) for name in before} == before
+        stage.group()
+        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=3)
+        assert {name: stage.placed(name) for name in before} == before
+        assert stage.phase() == "Running"
+        assert not closes(stage)
+
+
+# --- who leads ------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G19")
+async def test_a_restart_in_which_nothing_happened_writes_nothing(stage: Gangs):
+    async with stage.led():
+        await run(stage)
+        await stage.calm(5)
+    before, writes = stage.status(), stage.writes()
+    async with stage.led("two"):
+        await stage.calm(20)
+        assert stage.status() == before
+        assert stage.writes() == writes
+
+
+@pytest.mark.proves("G19", "G24")
+@pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    "what", ["the first placements", "the last placements", "the gate opens", "the gate closes"]
+)
+async def test_whoever_leads_next_goes_on_from_there(stage: Gangs, what: str, answered: bool):
+    """The leader dies right before one write, or right after it; nothing stays half done."""
+    dead = False
+    written: list[str] = []
+
+    def fatal(path: str, body: Any) -> bool:
+        if path.endswith("/workloadgroups/batch/status"):
+            state = body["status"].get("gate")
+            return bool({"Open": "the gate opens", "Closed": "the gate closes"}.get(state) == what)
+        if "/workloads/" in path and body.get("status", {}).get("placements"):
+            written.append(path)
+            return what == ("the first placements", "the last placements")[len(written) > 1]
+        return False
+
+    async def dies(method: str, path: str, body: Any) -> None:
+        nonlocal dead
+        dead = dead or (method == "PATCH" and fatal(path, body))
+        if dead and method in ("PATCH", "POST", "PUT"):
+            raise Unreachable("the process is gone")
+
+    async def is_dead(method: str, _path: str, _body: Any) -> None:
+        if dead and method in ("PATCH", "POST", "PUT"):
+            raise Unreachable("the process is gone")
+
+    stage.hub.faults.append(is_dead if answered else dies)
+    if answered:
+        stage.hub.after.append(dies)
+    async with stage.led():
+        gang(stage)
+        if what == "the gate closes":
+            await stage.until(lambda: stage.gate() == "Open")
+            stage.reports("worker", "Failed")
+        await stage.until(lambda: dead)
+        await stage.calm(1)
+    stage.hub.faults.clear()
+    stage.hub.after.clear()
+    if what != "the gate closes":
+        assert stage.gate() == ("Open" if what == "the gate opens" and answered else "")
+    clears(stage)
+    async with stage.led("two"):
+        if what == "the gate closes":
+            await stage.until(lambda: stage.status().get("failures") == 1, seconds=60)
+        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=60)
+        assert sum(stage.placed("worker").values()) == 3
+
+
+@pytest.mark.proves("G20")
+async def test_who_writes_at_the_same_time_loses_nothing_and_nor_do_we(stage: Gangs):
+    theirs = {
+        "type": "Theirs",
+        "status": "True",
+        "reason": "Mine",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    done = False
+
+    async def between(method: str, path: str, body: Any) -> None:
+        nonlocal done
+        status = body["status"] if method == "PATCH" and path.endswith("/batch/status") else {}
+        if status.get("gate") == "Open" and not done:
+            done = True
+            patch = {"status": {"conditions": [*stage.status()["conditions"], theirs]}}
+            stage.hub.edit(WORKLOAD_GROUPS, "batch", patch, status=True)
+
+    stage.hub.faults.append(between)
+    async with stage.led():
+        await opened(stage)
+        await stage.calm(3)
+        assert done
+        assert condition(stage.status(), "Theirs")["reason"] == "Mine"
+        assert stage.tells()[:2] == ("True", "Scheduled")
+
+
+@pytest.mark.proves("G20")
+async def test_two_that_lead_at_once_write_one_status_together(stage: Gangs, tmp_path: Path):
+    """As where a leader does not know yet that it leads no more."""
+    alone = tmp_path / "alone.yaml"
+    alone.write_text(f"{CONFIGURATION}leaderElection:\n  leaderElect: false\n")
+    seen: list[dict[str, Any]] = []
+
+    async def follow(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and path.endswith("/batch/status"):
+            seen.append(stage.status())
+
+    stage.hub.after.append(follow)
+    clears(stage)
+    async with stage.configured(alone), stage.configured(alone, identity="two"):
+        gang(stage)
+        await stage.until(lambda: stage.released() == {"driver", "worker"})
+        for name in ("driver", "worker"):
+            stage.reports(name)
+        await stage.until(lambda: stage.phase() == "Running")
+        await stage.calm(10)
+    gates = [each.get("gate") for each in seen]
+    assert gates == sorted(gates, key=lambda gate: gate == "Open"), "once open it stays so"
+    assert stage.tells()[:2] == ("True", "Scheduled")
+    assert stage.status()["scheduled"] == 4
+    assert len(seen) <= 12
+
+
+# --- phases, neighbours, choices -------------------------------------------------------------------
+
+
+@pytest.mark.proves("G25")
+async def test_each_phase_is_reached_and_a_group_of_that_name_elsewhere_is_not_touched(
+    stage: Gangs,
+):
+    phases: list[str] = []
+
+    async def follow(_method: str, path: str, body: Any) -> None:
+        if path.endswith("/namespaces/shop/workloadgroups/batch/status") and body:
+            phase = str(body["status"].get("phase", ""))
+            if phase and phase not in phases[-1:]:
+                phases.append(phase)
+
+    stage.hub.after.append(follow)
+    for name in ("m1", "m2"):
+        stage.hub.edit(MEMBER_CLUSTERS, name, {"spec": {"unschedulable": True}})
+    async with stage.led():
+        stage.hub.put(
+            WORKLOAD_GROUPS,
+            {"metadata": {"name": "batch", "namespace": "other"}, "spec": {"minMember": 4}},
+        )
+        gang(stage)
+        await stage.until(lambda: stage.phase() == "Scheduling")
+        for name in ("m1", "m2"):
+            stage.hub.edit(MEMBER_CLUSTERS, name, {"spec": {"unschedulable": False}})
+        await stage.until(lambda: stage.phase() == "Scheduled")
+        stage.reports("driver")
+        stage.reports("worker")
+        await stage.until(lambda: stage.phase() == "Running")
+        for name in ("driver", "worker"):
+            shares = stage.hub.read(WORKLOADS, name)["status"]["clusters"]
+            ended = [{**each, "succeeded": each["replicas"]} for each in shares]
+            stage.hub.edit(WORKLOADS, name, {"status": {"clusters": ended}}, status=True)
+        await stage.until(lambda: stage.phase() == "Finished")
+        shares = stage.hub.read(WORKLOADS, "worker")["status"]["clusters"]
+        ended = [
+            {**each, "succeeded": 0, "ready": 0, "failed": each["replicas"]} for each in shares
+        ]
+        stage.hub.edit(WORKLOADS, "worker", {"status": {"clusters": ended}}, status=True)
+        await stage.until(lambda: stage.phase() == "Failed")
+        other = stage.hub.read(WORKLOAD_GROUPS, "batch", "other")["status"]
+        assert (other["phase"], other["workloads"]) == ("Pending", 0)
+    assert phases == ["Pending", "Scheduling", "Scheduled", "Running", "Finished", "Failed"]
+    told = [each["reason"] for each in stage.told() if each["regarding"]["namespace"] == "shop"]
+    for reason in ("Scheduled", "Running", "Finished", "Failed"):
+        assert told.count(reason) == 1
+
+
+@pytest.mark.proves("G2")
+async def test_of_too_many_workloads_the_first_stay_released(
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
+):
+    for module in (
+        "controller.features.groupgate.controller",
+        "controller.features.groupgate.status",
+        "controller.features.workloadgroup.together",
+    ):
+        monkeypatch.setattr(f"{module}.MOST_WORKLOADS", 3)
+    stage.cluster("m3", cpu="100")
+    async with stage.led():
+        stage.group(least=2)
+        for name in ("a", "b", "c"):
+            stage.member(name, replicas=1)
+        await stage.until(lambda: stage.released() == {"a", "b", "c"})
+        stage.member("0", replicas=1)
+        await stage.until(lambda: stage.tells()[1] == "TooManyWorkloads")
+        assert "has 4 Workloads, 3 at most" in stage.tells()[2]
+        assert stage.released() == {"a", "b", "c"}
+    async with stage.led("two"):
+        await stage.calm(10)
+        assert stage.released() == {"a", "b", "c"}, "whatever came first to this one"
+
+
+@pytest.mark.proves("E14")
+async def test_without_its_controller_members_say_why_nothing_is_released(stage: Gangs):
+    async with stage.led(controller_plugins="*,-Coscheduling"):
+        gang(stage)
+        await stage.until(lambda: "is switched off" in stage.says("worker")[2])
+        assert "--controller-plugins" in stage.says("driver")[2]
+        assert not stage.placed("worker")
+        assert stage.writes() == 0
+
+
+async def test_a_group_whose_status_the_hub_does_not_take_for_now_is_brought_up_to_date(
+    stage: Gangs,
+):
+    away = True
+
+    async def fails(method: str, path: str, _body: Any) -> None:
+        if away and method == "PATCH" and "/workloadgroups/" in path:
+            raise Unreachable("no route")
+
+    stage.hub.faults.append(fails)
+    async with stage.led():
+        gang(stage)
+        await stage.until(lambda: sum(stage.placed("worker").values()) == 3)
+        await stage.calm(5)
+        assert not stage.status()
+        away = False
+        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=70)
