@@ -1,0 +1,133 @@
+"""Whose turn it is, with a whole controller on a hub in memory: who is woken, and what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
+
+from .memory import Stage
+from .test_gang_waits import LABEL
+
+PATIENCE = 20
+pytestmark = pytest.mark.proves("G8", "G16")
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    found = tmp_path / "scheduler.yaml"
+    found.write_text(
+        "apiVersion: stowage.dev/v1alpha1\n"
+        "kind: SchedulerConfiguration\n"
+        "profiles:\n"
+        "- schedulerName: stowage\n"
+        f"  pluginConfig: [{{name: Coscheduling, args: {{patienceSeconds: {PATIENCE}}}}}]\n"
+    )
+    return found
+
+
+def gang(stage: Stage, name: str, units: int, quorum: int | None = None, **spec: object) -> None:
+    about = {"minMember": quorum or units, **spec}
+    meta = {"name": name, "namespace": "shop", "generation": 1}
+    stage.hub.put(WORKLOAD_GROUPS, {"metadata": meta, "spec": about})
+    stage.workload(name, replicas=units, labels={LABEL: name}, distribution="Divided")
+
+
+def units(stage: Stage, name: str) -> int:
+    return sum(stage.placed(name).values())
+
+
+def end(stage: Stage, name: str) -> None:
+    for resource in (WORKLOADS, WORKLOAD_GROUPS):
+        stage.hub.remove(resource, name)
+
+
+async def test_a_later_one_gives_up_what_it_holds_within_a_second(stage: Stage, file: Path) -> None:
+    stage.cluster("a", cpu="9")
+    gang(stage, "late", 10)
+    async with stage.configured(file):
+        await stage.until(lambda: stage.says("late")[1] == "WaitingForGroup")
+        meta = {"name": "early", "namespace": "shop", "generation": 1}
+        meta["creationTimestamp"] = "2020-01-01T00:00:00Z"
+        stage.hub.put(WORKLOAD_GROUPS, {"metadata": meta, "spec": {"minMember": 9}})
+        stage.workload("early", replicas=9, labels={LABEL: "early"}, distribution="Divided")
+        await stage.until(lambda: units(stage, "early") == 9, seconds=2)
+        await stage.until(lambda: stage.says("late")[1] != "WaitingForGroup", seconds=5)
+        assert units(stage, "late") == 0
+        await stage.calm(30)
+        assert units(stage, "early") == 9
+
+
+async def test_a_big_one_gets_its_turn_and_the_others_go_on_behind_it(
+    stage: Stage, file: Path
+) -> None:
+    stage.cluster("a", cpu="12")
+    async with stage.configured(file):
+        gang(stage, "runs", 6)
+        await stage.until(lambda: units(stage, "runs") == 6)
+        await stage.calm(1)
+        gang(stage, "big", 8)
+        await stage.until(lambda: stage.says("big")[0] == "False")
+        gang(stage, "first", 2)
+        await stage.until(lambda: units(stage, "first") == 2)
+        await stage.calm(PATIENCE + 1)
+        gang(stage, "small", 2)
+        await stage.until(lambda: "kept for WorkloadGroup shop/big" in stage.says("small")[2])
+        stage.workload("alone", replicas=1)
+        await stage.until(lambda: units(stage, "alone") == 1)
+        end(stage, "first")
+        await stage.calm(20)
+        assert (units(stage, "small"), units(stage, "big")) == (0, 0)
+        end(stage, "runs")
+        await stage.until(lambda: units(stage, "big") == 8, seconds=15)
+        await stage.until(lambda: units(stage, "small") == 2, seconds=15)
+
+
+async def test_those_behind_one_that_is_deleted_start(stage: Stage, file: Path) -> None:
+    stage.cluster("a", cpu="10")
+    async with stage.configured(file):
+        gang(stage, "runs", 6)
+        await stage.until(lambda: units(stage, "runs") == 6)
+        await stage.calm(1)
+        gang(stage, "big", 8)
+        await stage.until(lambda: stage.says("big")[0] == "False")
+        await stage.calm(PATIENCE + 1)
+        gang(stage, "small", 2)
+        await stage.until(lambda: "kept for WorkloadGroup shop/big" in stage.says("small")[2])
+        stage.hub.remove(WORKLOAD_GROUPS, "big")
+        await stage.until(lambda: units(stage, "small") == 2, seconds=10)
+
+
+async def test_a_restart_forgets_nobody(stage: Stage, file: Path) -> None:
+    stage.cluster("a", cpu="10")
+    async with stage.configured(file):
+        gang(stage, "runs", 6)
+        await stage.until(lambda: units(stage, "runs") == 6)
+        await stage.calm(1)
+        gang(stage, "big", 8)
+        await stage.until(lambda: stage.says("big")[0] == "False")
+        await stage.calm(PATIENCE + 1)
+    gang(stage, "small", 2)
+    async with stage.configured(file, identity="two"):
+        await stage.until(lambda: "kept for WorkloadGroup shop/big" in stage.says("small")[2])
+        await stage.calm(20)
+        assert units(stage, "small") == 0
+
+
+async def test_what_does_not_fit_in_one_preferred_domain_goes_elsewhere(
+    stage: Stage, file: Path
+) -> None:
+    zone = "topology.kubernetes.io/zone"
+    for name, cpu in (("a", "5"), ("b", "4")):
+        stage.cluster(name, cpu=cpu, **{zone: name})
+    async with stage.configured(file):
+        topology = {"topologyKey": zone, "mode": "Preferred"}
+        gang(stage, "crew", 7, 4, topology=topology)
+        await stage.until(lambda: stage.placed("crew") == {"a": 5, "b": 2}, seconds=10)
