@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import numpy as np
-from controller.features.workloadgroup.claims import Behind, Order
 
 from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup.compiled import Group
 from controller.features.workloadgroup.ledger import Taken
+from controller.features.workloadgroup.rivals import Behind, Order
 from controller.features.workloadgroup.turns import Turns
 from controller.framework.gathering import Outcome
 from machinery.types.metadata import Key
