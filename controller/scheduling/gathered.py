@@ -265,6 +265,7 @@ class _Work:
             message="; ".join(status.reasons),
             why=no_reasons,
             shared_by=tuple(sorted({*decision.shared_by, *kept_out_by, status.plugin})),
+            plugins=profile.plugins,
             fields=runtime.status_fields(profile, unit, kept, self.fleet, self.bound),
         )
 

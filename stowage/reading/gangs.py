@@ -108,13 +108,12 @@ def text(told: Gang, now: datetime, *, everything: bool) -> str:
 
 
 def _head(found: Json) -> str:
-    """`Scheduling, 3 of the 4 units that it needs have a cluster`."""
+    """`Scheduling, 3 units have a cluster, 4 are needed`."""
     status, least = status_of(found), found["spec"].get("minMember")
     placed, held = status.get("scheduled") or 0, status.get("waiting") or 0
-    phase = status.get("phase") or "Undecided"
-    have = "has a cluster" if least == 1 else "have a cluster"
-    text = f"{phase}, {placed} of the {count(least, 'unit')} that it needs {have}"
-    return f"{text}, {held} held" if held else text
+    have, are = ("has" if placed == 1 else "have"), ("is" if least == 1 else "are")
+    text = f"{status.get('phase') or 'Undecided'}, {count(placed, 'unit')} {have} a cluster"
+    return f"{text}, {f'{held} held, ' if held else ''}{least} {are} needed"
 
 
 def _counts(told: Gang) -> Iterator[str]:
@@ -174,7 +173,7 @@ def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
         longest = found["spec"].get("scheduleTimeoutSeconds") or DEFAULT_TIMEOUT
         yield f"Held for {longest} s at most: then the room is given back, and it is tried again"
     if helps and (cure := GROUPS.get(str(said.get("reason")), "")):
-        yield f"What helps: {cure}"
+        yield f"What helps: {cure.partition(';')[0]}"
 
 
 def _ranked(members: Iterable[Member]) -> list[Member]:

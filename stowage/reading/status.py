@@ -121,10 +121,10 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
         parts.insert(1, _processes(report.processes))
     for title, matters in (
         ("Clusters that are not ready:", report.clusters_not_ready),
+        ("Groups that wait, were taken away or have failed:", report.groups),
         ("Pending:", report.pending),
         ("Placed, and not running as they should:", report.failing),
         ("Spreads that are not followed, and subsets that take no unit:", report.spreads),
-        ("Groups that wait, were taken away or have failed:", report.groups),
         ("Reservations that wait, lack room or end soon:", report.reserved),
         ("Being moved:", report.moving),
         ("Being removed:", report.removing),

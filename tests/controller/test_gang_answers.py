@@ -37,11 +37,12 @@ class Here:
     def __init__(self) -> None:
         self.ledger, self.memory = Groups(), Memory()
         self.waiting: list[Waiting] = []
+        self.now = NOW
         answers = Answers(
             ledger=lambda: self.ledger,
             memory=lambda: self.memory,
             held=lambda: self.waiting,
-            now=lambda: NOW,
+            now=lambda: self.now,
         )
         self._routes = {route.path: route.answer for route in answers.routes()}
 
@@ -138,6 +139,9 @@ async def test_one_that_is_denied_says_until_when_and_why() -> None:
     told = await here.gang()
     assert told["deniedUntil"] == "2026-05-01T12:00:02Z"
     assert told["message"] == "resource gap: cpu 3 more"
+    here.now += timedelta(seconds=5)
+    told = await here.gang()
+    assert (told["deniedUntil"], told["message"]) == (None, "resource gap: cpu 3 more")
     here.memory.clear_denied(("shop", "batch"))
     told = await here.gang()
     assert (told["deniedUntil"], told["message"]) == (None, "")

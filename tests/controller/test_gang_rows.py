@@ -426,7 +426,7 @@ def test_what_is_short_only_together_is_named_together() -> None:
     made.group(group(min_member=2))
     made.store(member(replicas=2, pod=pod(cpu="2", memory="2Gi")))
     text = made.decide()["worker"].message
-    assert "resource gap: cpu 2 more, memory 2Gi more, pods 1 more (0 of 2 units have room)" in text
+    assert "resource gap: cpu 2 more, memory 2Gi more (0 of 2 units have room)" in text
 
 
 @pytest.mark.proves("G13")

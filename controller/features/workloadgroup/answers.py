@@ -103,7 +103,7 @@ class Answers:
             "failures": group.failures,
             "retryTime": timestamp(group.retry) if group.retry else None,
             "lastFailureTime": memory.last_failure(key) or group.last_failure or None,
-            "message": group.fault or (denial.why if denial else ""),
+            "message": group.fault or memory.why(key),
         }
 
 

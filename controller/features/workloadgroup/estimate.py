@@ -120,8 +120,8 @@ def _wanted(each: Class, fleet: Fleet) -> int:
 
 def _together(found: Sequence[Class]) -> dict[str, int]:
     """What one more unit asks for, where no resource is short by itself: all of it in one place."""
-    first = min(found, key=lambda each: sorted(each.unit.request.items()))
-    return dict(first.unit.request)
+    first = min(found, key=lambda each: sorted(each.unit.request.items())).unit.request
+    return {name: amount for name, amount in first.items() if name != "pods"} or dict(first)
 
 
 def _short_of_amounts(

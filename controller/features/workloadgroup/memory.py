@@ -83,6 +83,11 @@ class Memory:
             return None
         return denial if seen is None or seen == denial.seen else None
 
+    def why(self, key: Key) -> str:
+        """What the last refusal said, also when it holds no more; empty where there was none."""
+        group = self._groups.get(key)
+        return "" if group is None or group.denial is None else group.denial.why
+
     def ask(self, key: Key) -> None:
         """Somebody was turned away for now: what he came for is looked at when that is over.
 
