@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.explain.pending import WITHHELD
 from controller.explain.steps import Occasion
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
@@ -44,8 +43,6 @@ def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
     present = workload.placements
     if not present:
         return ChangeCause.PLACED, ""
-    if not decision.placements and decision.reason in WITHHELD and len(unit.groups) == 1:
-        return ChangeCause.GROUP_WITHDRAWN, unit.groups[0]
     gone = [c for c in present if c not in fleet.row or fleet.deleting[fleet.row[c]]]
     if gone and not decision.placements.keys() >= set(gone):
         return ChangeCause.CLUSTER_GONE, gone[0]

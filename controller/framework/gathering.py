@@ -60,8 +60,8 @@ class Attempt:
     """One way to place them.
 
     While it is tried, the plugin's own points find it under the plugin's name in the data of each
-    pass. `order` are members in another order, those that it leaves out behind them; `told` is the
-    plugin's own.
+    pass. Around the write of a member that is not placed they find the Gathering there. `order` are
+    members in another order, those that it leaves out behind them; `told` is the plugin's own.
     """
 
     order: tuple[Key, ...] = ()

@@ -254,8 +254,10 @@ class _Work:
         decision = found or untouched(unit, self.fleet, self.now, status)
         kept: Mapping[str, int] = {} if unit.key in emptied else unit.present
         profile = self.profiles[unit.scheduler_name]
+        data = {**decision.cycle_state.data, self.plugin.name: self.gathering}
         return replace(
             decision,
+            cycle_state=replace(decision.cycle_state, data=data),
             unit=unit,
             fleet=self.fleet,
             placements=kept,

@@ -1,4 +1,4 @@
-"""A gang that lacks its last few units: held for as long as the group says, and not again for nothing."""
+"""A gang that is held for its last few units, and one that is taken back from where it was."""
 
 from __future__ import annotations
 
@@ -6,9 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
+from machinery.api.resources import (
+    WORKLOAD_GROUPS,
+    WORKLOAD_POLICIES,
+    WORKLOAD_SPREADS,
+    WORKLOADS,
+)
 
 from .memory import Stage
+from .spreads import stored, subset
 
 LABEL = "stowage.dev/workload-group"
 
@@ -80,3 +86,58 @@ async def test_an_edit_lets_it_be_held_once_more(stage: Stage, file: Path) -> No
         stage.hub.edit(WORKLOADS, "one", {"metadata": {"generation": 2}, "spec": {"replicas": 9}})
         await stage.until(lambda: "minMember is 10" in stage.says("one")[2])
         assert int(controller.world.fleet().flights.units.sum()) == 0
+
+
+@pytest.mark.proves("G24")
+async def test_what_is_taken_back_counts_nowhere_any_more_and_history_says_so(
+    stage: Stage, file: Path
+) -> None:
+    """Also not against a policy, nor in the books of a spread."""
+    stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"minMember": 4}})
+    stage.hub.remove(WORKLOADS, "one")
+    group = {LABEL: "crew"}
+    policy = {"stowage.dev/workload-policy": "quota", "app": "bound"}
+    stage.hub.put(
+        WORKLOAD_POLICIES,
+        {
+            "metadata": {"name": "quota", "namespace": "shop", "generation": 1, "uid": "uid-quota"},
+            "spec": {
+                "topologyKey": "stowage.dev/cluster",
+                "labelSelector": {"matchLabels": {"app": "bound"}},
+                "allocationPolicy": [{"name": "a", "replicas": 2}],
+                "allocationType": "Required",
+            },
+        },
+    )
+    stage.hub.put(WORKLOAD_SPREADS, stored(subset("all", kind=""), target="spread"))
+    async with stage.configured(file) as controller:
+        await stage.until(lambda: stage.hub.read(WORKLOAD_SPREADS, "ws").get("status"))
+        stage.workload("spread", replicas=2, labels=group)
+        stage.workload("bound", replicas=2, labels={**group, **policy}, distribution="Divided")
+
+        def gate() -> str:
+            found: str = stage.hub.read(WORKLOAD_GROUPS, "crew")["status"].get("gate") or ""
+            return found
+
+        def counted() -> tuple[int, int]:
+            books = stage.hub.read(WORKLOAD_SPREADS, "ws")["status"]["subsetStatuses"][0]
+            quota = stage.hub.read(WORKLOAD_POLICIES, "quota")["status"]["allocated"][0]
+            return books["replicas"], quota["replicas"]
+
+        await stage.until(lambda: gate() == "Open")
+        assert (stage.placed("spread"), stage.placed("bound")) == ({"a": 2}, {"a": 2})
+        await stage.until(lambda: counted() == (2, 2))
+        away = {"clusters": [{"name": "a", "replicas": 2, "state": "Unreachable"}]}
+        stage.hub.edit(WORKLOADS, "spread", {"status": away}, status=True)
+        await stage.until(lambda: not stage.placed("spread") and not stage.placed("bound"))
+        assert int(controller.world.fleet().flights.units.sum()) == 0
+        for name in ("spread", "bound"):
+            (last,) = stage.hub.read(WORKLOADS, name)["status"]["history"][-1:]
+            assert (last["cause"], last["name"]) == ("GroupWithdrawn", "crew")
+        await stage.until(lambda: counted() == (0, 0))
+        stage.hub.edit(WORKLOADS, "spread", {"status": {"clusters": []}}, status=True)
+        await stage.until(lambda: gate() == "")
+        await stage.calm(5)
+        assert stage.placed("bound") == {}, "there is a pause before the next try"
+        await stage.until(lambda: gate() == "Open")
+        await stage.until(lambda: counted() == (2, 2))

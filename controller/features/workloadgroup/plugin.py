@@ -32,7 +32,7 @@ from controller.framework.events import (
     on,
 )
 from controller.framework.explains import Shortage
-from controller.framework.gathering import Attempt
+from controller.framework.gathering import Attempt, Gathering
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused, Unplaced
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.framework.waiting import Waiting
@@ -41,6 +41,7 @@ from controller.hosting.handle import Handle
 from controller.hosting.services import Route
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
+from crds.fields.why import ChangeCause
 from crds.groups.gate import GateState
 from crds.workload import ScheduledReason
 from machinery.api.resources import WORKLOAD_GROUPS
@@ -186,6 +187,15 @@ class Coscheduling(Together):
         key = Groups.group_of(unit)
         if key is not None and any(placements.values()):
             self.memory.succeed(key)
+
+    def cause(
+        self, _before: Mapping[str, int], after: Mapping[str, int], state: CycleState
+    ) -> tuple[str, str] | None:
+        """Shares that a gang must not keep are taken back: all of a member's at once."""
+        told = state.data.get(NAME)
+        if not isinstance(told, Gathering) or after:
+            return None
+        return ChangeCause.GROUP_WITHDRAWN, told.key[1]
 
     def settled(self, unit: Unit, _now: datetime, _bound: Index) -> Unit:
         """Nothing is learnt of a unit."""
