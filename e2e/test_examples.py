@@ -281,7 +281,7 @@ def test_a_training_run_starts_with_its_last_member_and_ends(demo: Playground) -
     demo.hub.apply(gang)
     demo.hub.apply(driver)
     waits = demo.until_condition(NAMESPACE, "driver", "Scheduled", reason="WaitingForGroup")
-    assert "has 1 unit in all its Workloads, minMember is 4" in waits["message"]
+    assert "has 1 units in all its Workloads, minMember is 4" in waits["message"]
     assert not demo.placements(NAMESPACE, "driver")
     assert group(demo, "training")["phase"] == "Pending"
     demo.hub.apply(workers)
