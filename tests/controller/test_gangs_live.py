@@ -1,0 +1,350 @@
+"""Gangs on a real hub: all of it or nothing, held, timed out, adopted, and told in phases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from crds.groups.gate import decision_of
+from crds.names import GROUP_ALIASES, LABEL_GROUP
+from machinery.api.resources import EVENTS, WORKLOAD_GROUPS
+from machinery.errors import Conflict
+from tests.patience import PATIENCE, until
+
+from .grouping import group
+from .live import World, condition, deciding, placements
+from .test_services import ask
+
+DRIVER, WORKER = "driver", "worker"
+BOTH = {DRIVER, WORKER}
+
+
+async def begin(world: World, name: str = "batch", least: int = 4, **spec: Any) -> None:
+    """Create a group of the world's namespace."""
+    body = group(name, least, **spec)
+    body["metadata"]["namespace"] = world.namespace
+    await world.client.create(WORKLOAD_GROUPS, body)
+
+
+async def member(
+    world: World, name: str, *, of: str = "batch", label: str = LABEL_GROUP, **how: Any
+) -> None:
+    """Create a Workload of a group, whose units of 3 cpu are divided."""
+    given = {"cpu": "3", "distribution": "Divided", "labels": {label: of}, **how}
+    await world.workload(name, **given)
+
+
+async def gang(world: World, **spec: Any) -> None:
+    """A driver of one unit and a worker of five, of which four must run."""
+    await begin(world, **spec)
+    await member(world, DRIVER, replicas=1)
+    await member(world, WORKER, replicas=5)
+
+
+async def told(world: World, name: str = "batch") -> dict[str, Any]:
+    """The status of a group."""
+    found = await world.client.get(WORKLOAD_GROUPS, name, namespace=world.namespace)
+    status: dict[str, Any] = found.get("status", {})
+    return status
+
+
+async def says(
+    world: World,
+    holds: Callable[[dict[str, Any]], Any],
+    name: str = "batch",
+    *,
+    seconds: float = 15,
+) -> dict[str, Any]:
+    """The status of a group, as soon as `holds(status)` is true."""
+    latest: dict[str, Any] = {}
+
+    async def true() -> bool:
+        nonlocal latest
+        latest = await told(world, name)
+        with suppress(KeyError):
+            return bool(holds(latest))
+        return False
+
+    await until(true, seconds=seconds, what=lambda: latest)
+    return latest
+
+
+async def released(world: World, *names: str, seconds: float = 15) -> dict[str, Any]:
+    """The status, as soon as these and no others are released at the placements they have."""
+    wanted = set(names) or BOTH
+    found: set[str] = set()
+
+    async def all_of_them() -> bool:
+        nonlocal found
+        status, found = await told(world), set()
+        for entry in status.get("released", []):
+            workload = await world.get(entry["name"])
+            present = decision_of(placements(workload))
+            if (entry["uid"], entry["decision"]) == (workload["metadata"]["uid"], present):
+                found.add(entry["name"])
+        return found == wanted and status.get("gate") == "Open"
+
+    await until(all_of_them, seconds=seconds, what=lambda: found)
+    return await told(world)
+
+
+async def report(world: World, name: str, state: str = "Running", **counts: int) -> None:
+    """What the propagator says of a Workload where it has units."""
+    entries = [
+        {
+            "name": cluster,
+            "replicas": units,
+            "state": state,
+            **({"ready": units} if state == "Running" else {}),
+            **{field: min(number, units) for field, number in counts.items()},
+        }
+        for cluster, units in placements(await world.get(name)).items()
+    ]
+    await world.edit(name, {"status": {"clusters": entries}}, status=True)
+
+
+async def events(world: World, reason: str) -> list[Mapping[str, Any]]:
+    """Events of that reason about the group batch, as it is now."""
+    found = await world.client.get(WORKLOAD_GROUPS, "batch", namespace=world.namespace)
+    uid = found["metadata"]["uid"]
+    items = (await world.client.list(EVENTS, namespace=world.namespace))["items"]
+    about = [each for each in items if each["regarding"].get("uid") == uid]
+    return [each for each in about if each["reason"] == reason]
+
+
+def reason(status: Mapping[str, Any]) -> str:
+    return str(condition(status, "Scheduled")["reason"])
+
+
+def message(status: Mapping[str, Any]) -> str:
+    return str(condition(status, "Scheduled")["message"])
+
+
+@pytest.fixture
+async def two(world: World) -> World:
+    """Two clusters with room for two units each."""
+    for name in ("m1", "m2"):
+        await world.cluster(name, cpu="7")
+    return world
+
+
+# --- enough, or not -------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G1", "G3", "G15", "G19")
+async def test_with_room_for_four_of_six_these_four_are_released_and_two_wait(two: World):
+    async with deciding(two):
+        await gang(two)
+        status = await released(two)
+        assert (status["scheduled"], status["desired"], status["waiting"]) == (4, 6, 0)
+        assert status["phase"] == "Scheduled"
+        assert (status["workloads"], status["observedGeneration"]) == (2, 1)
+        assert condition(status, "Scheduled")["status"] == "True"
+        worker = await two.until(WORKER, lambda each: each["pending"] == 2)
+        assert sum(placements(worker).values()) == 3
+        assert "minMember of 4 without them" in condition(worker["status"], "Scheduled")["message"]
+        await report(two, DRIVER)
+        await report(two, WORKER)
+        running = await says(two, lambda each: each["phase"] == "Running")
+        assert running["running"] == 4
+        assert running["quorumTime"]
+    before = await told(two)
+    async with deciding(two, identity="two"):
+        await asyncio.sleep(3)
+        assert await told(two) == before, "counted anew, and so the same"
+
+
+@pytest.mark.proves("G4", "G13")
+async def test_with_room_for_three_nothing_is_placed_and_nothing_released(world: World):
+    await world.cluster("m1", cpu="7")
+    await world.cluster("m2", cpu="4")
+    async with deciding(world):
+        await gang(world)
+        status = await says(world, lambda each: reason(each) == "GroupDenied")
+        assert "resource gap: cpu 1 more" in message(status)
+        assert status["phase"] == "Scheduling"
+        assert "gate" not in status
+        for name in BOTH:
+            assert not placements(await world.get(name))
+        assert (await world.get(WORKER))["status"]["pending"] == 5
+        await world.report("m2", cpu="7")
+        await released(world)
+
+
+@pytest.mark.proves("G5", "G6", "G16", "E7", "E9")
+async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World):
+    await world.cluster("m1", cpu="28")
+    async with deciding(world) as controller:
+        await begin(world, least=10, scheduleTimeoutSeconds=10)
+        await member(world, DRIVER, replicas=2)
+        await member(world, WORKER, replicas=8)
+        status = await says(world, lambda each: each["waiting"] == 9)
+        began = asyncio.get_running_loop().time()
+        assert reason(status) == "WaitingForGroup"
+        assert "1 more are needed, as minMember is 10" in message(status)
+        path = f"/apis/v1/plugins/Coscheduling/gang/{world.namespace}/batch"
+        code, shown = await ask(controller, path)
+        assert code == 200
+        assert (shown["assigned"], shown["waiting"], shown["min"]) == (9, 9, 10)
+        assert not placements(await world.get(WORKER))
+        about = controller.cluster("m1")
+        assert about is not None
+        assert about["remaining"]["cpu"] == "1"
+        status = await says(world, lambda each: reason(each) == "ScheduleTimeout", seconds=20)
+        assert 5 < asyncio.get_running_loop().time() - began < 10 + 3 * PATIENCE
+        assert status["waiting"] == 0
+        about = controller.cluster("m1")
+        assert about is not None
+        assert about["remaining"]["cpu"] in ("28", "1"), "free, or held by the next try"
+        assert len(await events(world, "ScheduleTimeout")) == 1
+
+
+@pytest.mark.proves("G12", "G18")
+async def test_a_label_without_a_group_says_so_and_the_group_mends_it(two: World):
+    async with deciding(two):
+        await member(two, WORKER, replicas=3, label=GROUP_ALIASES[0])
+        refused = await two.refused(WORKER, "GroupNotFound")
+        assert "WorkloadGroup not found" in refused["message"]
+        await begin(two)
+        refused = await two.refused(WORKER, "WaitingForGroup")
+        text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
+        assert text in refused["message"]
+        assert text in message(await says(two, lambda each: each["desired"] == 3))
+        await member(two, DRIVER, replicas=1, label=GROUP_ALIASES[1])
+        await released(two)
+
+
+@pytest.mark.proves("G18")
+async def test_a_group_that_is_made_anew_adopts_what_runs(two: World):
+    async with deciding(two):
+        await gang(two)
+        await released(two)
+        await report(two, DRIVER)
+        await report(two, WORKER)
+        await says(two, lambda each: each["phase"] == "Running")
+        before = {name: placements(await two.get(name)) for name in BOTH}
+        await two.client.delete(WORKLOAD_GROUPS, "batch", namespace=two.namespace)
+        await two.refused(WORKER, "GroupNotFound")
+        await begin(two)
+        status = await released(two)
+        await says(two, lambda each: each["phase"] == "Running")
+        assert "failures" not in status or not status["failures"]
+        assert {name: placements(await two.get(name)) for name in BOTH} == before
+
+
+# --- closing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G24")
+async def test_a_failure_before_the_quorum_runs_takes_the_others_away_and_is_tried_again(
+    two: World,
+):
+    await two.cluster("m3", cpu="7")
+    async with deciding(two):
+        await gang(two)
+        await released(two)
+        await report(two, WORKER, "Unreachable")
+        status = await says(two, lambda each: each["failures"] == 1)
+        assert reason(status) == "PropagationFailed"
+        assert "Workload worker is Unreachable on" in message(status)
+        for name in BOTH:
+            await two.until(name, lambda each: not each.get("placements"))
+            await two.edit(name, {"status": {"clusters": []}}, status=True)
+        status = await says(two, lambda each: "gate" not in each)
+        assert not status.get("released")
+        await released(two, seconds=25)
+        assert len(await events(two, "PropagationFailed")) == 1
+
+
+# --- who writes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G20")
+async def test_two_writers_lose_nothing_of_each_other(two: World):
+    """Somebody adds conditions as fast as he can; each of his and each word of ours stands."""
+    other = {"status": "True", "reason": "Mine", "message": ""}
+    at = {"lastTransitionTime": "2026-01-01T00:00:00Z"}
+    written: list[str] = []
+
+    async def write(number: int) -> None:
+        kind = f"Other{number}"
+        while kind not in written:
+            found = await two.client.get(WORKLOAD_GROUPS, "batch", namespace=two.namespace)
+            before = found.get("status", {}).get("conditions", [])
+            patch = {
+                "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
+                "status": {"conditions": [*before, {"type": kind, **other, **at}]},
+            }
+            with suppress(Conflict):
+                await two.client.merge_patch(
+                    WORKLOAD_GROUPS, "batch", patch, namespace=two.namespace, subresource="status"
+                )
+                written.append(kind)
+
+    async with deciding(two):
+        await begin(two)
+        writing = asyncio.gather(*(write(number) for number in range(20)))
+        await member(two, DRIVER, replicas=1)
+        await member(two, WORKER, replicas=5)
+        await released(two)
+        for name in BOTH:
+            await report(two, name)
+        await writing
+        status = await says(two, lambda each: each["phase"] == "Running")
+        kinds = {each["type"] for each in status["conditions"]}
+        assert kinds == {"Scheduled", *written}
+        assert len(written) == 20
+        assert (status["scheduled"], status["running"], status["gate"]) == (4, 4, "Open")
+
+
+# --- phases ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.proves("G25")
+async def test_each_phase_is_reached_and_a_group_of_that_name_elsewhere_is_another(two: World):
+    elsewhere = await two.space("elsewhere")
+    async with deciding(two):
+        await begin(elsewhere)
+        await begin(two)
+        await says(two, lambda each: each["phase"] == "Pending")
+        for name in ("m1", "m2"):
+            await two.edit_cluster(name, {"spec": {"unschedulable": True}})
+        await member(two, DRIVER, replicas=1)
+        await member(two, WORKER, replicas=3)
+        await says(two, lambda each: each["phase"] == "Scheduling")
+        for name in ("m1", "m2"):
+            await two.edit_cluster(name, {"spec": {"unschedulable": False}})
+        await says(two, lambda each: each["phase"] == "Scheduled")
+        await report(two, DRIVER)
+        await report(two, WORKER)
+        await says(two, lambda each: each["phase"] == "Running")
+        for name in BOTH:
+            await report(two, name, succeeded=3)
+        status = await says(two, lambda each: each["phase"] == "Finished")
+        assert (status["running"], status["succeeded"], status["failed"]) == (0, 4, 0)
+        await report(two, WORKER, ready=0, failed=3)
+        status = await says(two, lambda each: each["phase"] == "Failed")
+        assert status["failed"] == 3
+        assert status["gate"] == "Open"
+        other = await told(elsewhere)
+        assert (other["phase"], other["workloads"], other["desired"]) == ("Pending", 0, 0)
+        for each in ("Scheduled", "Running", "Finished", "Failed"):
+            assert len(await events(two, each)) == 1
+        columns = await table(two)
+        assert columns["PHASE"] == "Failed"
+        assert columns["MINMEMBER"] == "4"
+        assert columns["FAILED"] == "3"
+
+
+async def table(world: World) -> dict[str, str]:
+    """The row of a group, as kubectl shows it."""
+    path = WORKLOAD_GROUPS.path(world.namespace)
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    answer = msgspec.json.decode(await world.client.request("GET", path, accept=accept))
+    names = [each["name"].upper() for each in answer["columnDefinitions"]]
+    return dict(zip(names, map(str, answer["rows"][0]["cells"]), strict=True))
