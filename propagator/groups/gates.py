@@ -145,6 +145,7 @@ class Gates:
         """A cluster came or went: told are the gangs that start there."""
         if key is not None:
             return
+        self._contacts.connected(name)  # also where nobody waits for it: how long counts from now
         for group, starting in self._starting.items():
             if name in starting.clusters:
                 self._take_note(starting, name)

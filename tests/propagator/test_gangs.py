@@ -208,16 +208,20 @@ async def test_another_decision_changes_nothing_on_members_until_it_is_released(
     stage_on: MakeStage,
 ):
     async with stage_on() as stage:
-        await gang(stage, worker={"m1": 1, "m2": 2})
+        await gang(stage, worker={"m1": 2, "m2": 2})
         await gate(stage, "worker", quorumTime=QUORUM)
         await stage.propagated("worker")
         for member in ("m1", "m2"):
             await stage.make_ready(member, "worker")
-        await stage.place("worker", m1=5)
+        await stage.place("worker", m1=1)
         await held(stage, "worker", words="other placements")
+        share = await stage.share("worker", "m1")
+        assert (share["state"], share["replicas"]) == ("Running", 1)
         await settled(stage)
-        assert await stage.on("m2", "worker"), "a share that left stays, too"
-        assert (await stage.on("m1", "worker"))["spec"]["replicas"] == 1
+        assert await stage.on("m2", "worker"), "a share that left stays, though the other is ready"
+        assert (await stage.on("m1", "worker"))["spec"]["replicas"] == 2
+        await stage.place("worker", m1=5)
+        await settled(stage)
         share = await stage.share("worker", "m1")
         assert (share["state"], share["replicas"]) == ("Creating", 5)
         await gate(stage, "worker", quorumTime=QUORUM)
@@ -380,12 +384,16 @@ async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(stage_
     async with stage_on() as stage:
         await gang(stage)
         await held(stage)
-        for turn in ("held", "open", "run", "closed"):
+        for turn in ("held", "open", "run", "lost", "closed"):
             if turn == "open":
                 await gate(stage, *NAMES)
             if turn == "run":
                 await gate(stage, *NAMES, quorumTime=QUORUM)
+            if turn == "lost":
+                await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
+                await held(stage, words="not found")
             if turn == "closed":
+                await found(stage)
                 await gate(stage, state="Closed")
                 await held(stage, words="took all")
             for name in NAMES if turn in ("open", "run") else ():

@@ -224,6 +224,25 @@ async def test_nothing_is_pushed_before_it_is_known_who_is_placed_where(hub: Hub
     assert "m2: not connected after 20 s" in hub.told("b")
 
 
+@pytest.mark.proves("G24")
+async def test_for_how_long_a_cluster_connects_counts_anew_each_time(hub: Hub):
+    """A gang that is long gone has waited for it once."""
+    await gang(hub)
+    hub.fleet.becomes("m2", Contact.CONNECTING)
+    hub.group(gate="Open", released=BOTH)
+    await hub.wakes()
+    hub.group(gate="Closed")
+    await hub.wakes()
+    hub.fleet.becomes("m2", Contact.SERVING)
+    await hub.clock.advance(600)
+    hub.listed()
+    hub.fleet.becomes("m2", Contact.CONNECTING)
+    hub.group(gate="Open", released=BOTH)
+    await hub.wakes()
+    assert hub.ask("a") == [Answer.HOLD]
+    assert hub.told("a") == ""
+
+
 @pytest.mark.proves("G18", "G24")
 async def test_who_changes_groups_is_judged_by_the_new_one(hub: Hub):
     await gang(hub, gate="Closed")

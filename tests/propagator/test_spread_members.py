@@ -19,6 +19,7 @@ from tests.patience import until
 
 from .conftest import kubeconfig, token_for
 from .stage import KINDS, Stage, counted, deployment, settled, staged, swept
+from .test_gangs import QUORUM, found, gate, held, join
 
 Costs = dict[int, int]
 READER = "spread-reader"
@@ -406,3 +407,23 @@ async def test_a_member_that_lets_nobody_patch_its_pods_is_asked_once_and_runs_a
 async def _all_run(stage: Stage, units: int) -> bool:
     share = await stage.share("demo", "m")
     return bool(share.get("state") == "Running" and share["ready"] == units)
+
+
+@pytest.mark.proves("G24", "W14")
+async def test_costs_of_a_decision_that_its_group_holds_are_not_written(
+    hub: Cluster, running: Cluster
+) -> None:
+    async with stage_with(hub, m1=running) as stage:
+        await found(stage)
+        await join(stage, "web")
+        await say(stage, "web", {"m1": 2})
+        await gate(stage, "web", quorumTime=QUORUM)
+        await cost(stage, "m1", {None: 2})
+        writes = await patched_pods(stage, "m1")
+        await say(stage, "web", {"m1": 3}, override("all", m1={200: 2, -100: 1}))
+        await held(stage, "web", words="other placements")
+        await costs_settled(stage)
+        await cost(stage, "m1", {None: 2})
+        assert await patched_pods(stage, "m1") == writes
+        await gate(stage, "web", quorumTime=QUORUM)
+        await cost(stage, "m1", {200: 2, -100: 1})
