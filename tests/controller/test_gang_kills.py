@@ -274,6 +274,35 @@ async def uneven(both: Pair, taken: Mapping[str, int], held: int) -> str:
     return ""
 
 
+def seen(kind: str, version: int, **fields: Any) -> Stored:
+    """A state of the one Workload or the one group, as the hub shows it."""
+    meta = {"name": kind, "namespace": "shop", "uid": f"uid-{kind}"}
+    return msgspec.convert(
+        {"metadata": {**meta, "resourceVersion": str(version)}, **fields}, Stored
+    )
+
+
+async def test_a_release_of_half_a_gang_is_found() -> None:
+    def placed(units: int, version: int) -> Stored:
+        status = {"placements": [{"cluster": "a", "replicas": units}]}
+        return seen("workload", version, status=status)
+
+    def opened(units: int, version: int) -> Stored:
+        entry = {"uid": "uid-workload", "decision": decision_of({"a": units})}
+        status = {"gate": "Open", "released": [entry]}
+        return seen("group", version, spec={"minMember": 3}, status=status)
+
+    whole, half, early, left = History(), History(), History(), History()
+    for history, units, version in ((whole, 3, 1), (half, 2, 1), (early, 3, 3), (left, 3, 1)):
+        history.workload_changed(None, placed(units, version))
+        history.group_changed(None, opened(units, 2))
+    left.workload_changed(None, placed(2, 3))
+    assert not whole.half()
+    assert half.half()
+    assert early.half(), "it was released before it was stored"
+    assert not left.half(), "what a user took away later was there then"
+
+
 @pytest.mark.proves("G5", "G19", "G20", "G24")
 async def test_no_half_gang_is_released_however_often_the_leader_dies(
     world: World, tmp_path: Path
