@@ -98,12 +98,19 @@ class WorkloadGroups:
         before, after = _group_of(old), _group_of(new)
         known = new or old
         if known is None or (before is None and after is None):
+            self._buried(old, new)
             return
         if self.books is not None:
             self.books.saw(known.metadata.key, after)
         if before != after:
             self._moved(before, left=True)
             self._moved(after, left=False)
+
+    def _buried(self, old: Workload | None, new: Workload | None) -> None:
+        """One that was being deleted is gone: it is counted until then."""
+        key = Groups.group_of(old.unit) if old is not None and new is None else None
+        if key is not None and self.books is not None:
+            self.books.look(key)
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """An informer's handler: what was refused for want of room may fit now."""
