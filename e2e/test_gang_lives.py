@@ -119,7 +119,6 @@ def test_two_jobs_in_a_group_end(yard: Yard) -> None:
 
 @pytest.mark.proves("G25", "G26")
 def test_a_custom_kind_goes_through_the_phases(yard: Yard) -> None:
-    yard.room(2, 2, 0)
     kind = f"{yard.space}.example.com"
     for member in MEMBERS:
         yard.stage.members[member].apply(crd(kind))
@@ -129,8 +128,13 @@ def test_a_custom_kind_goes_through_the_phases(yard: Yard) -> None:
     yard.group(4)
     yard.until(phase="Pending")
     yard.workers("left", 2, **training(kind, "left", "member-1"))
-    yard.until(phase="Scheduling", scheduled=0)
-    yard.workers("right", 2, **training(kind, "right", "member-2"))
+    yard.until(phase="Pending", desired=2)
+    cordon(yard, "member-2", closed=True)
+    try:
+        yard.workers("right", 2, **training(kind, "right", "member-2"))
+        yard.until(phase="Scheduling", desired=4, scheduled=0)
+    finally:
+        cordon(yard, "member-2", closed=False)
     yard.until(scheduled=4)
 
     def say(name: str, member: str, **status: int) -> None:
@@ -151,6 +155,12 @@ def test_a_custom_kind_goes_through_the_phases(yard: Yard) -> None:
     for name, member in (("left", "member-1"), ("right", "member-2")):
         say(name, member, readyReplicas=0, succeeded=2)
     yard.until(phase="Finished", succeeded=4, running=0)
+
+
+def cordon(yard: Yard, member: str, *, closed: bool) -> None:
+    """Let nothing new come to a member, or let it come again."""
+    patch = json.dumps({"spec": {"unschedulable": closed}})
+    yard.hub("patch", "mc", member, "--type=merge", "-p", patch)
 
 
 def crd(group: str) -> dict[str, Any]:
