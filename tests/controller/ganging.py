@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from controller.features.workloadgroup.compiled import Group, compile_group
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
+from controller.framework.ledger import Ledger
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.waiting import WaitingRoom
 from controller.hosting.handle import Rehearsed
@@ -112,14 +113,21 @@ class Yard:
     """The controller's pass over groups and Workloads, and what it would write."""
 
     def __init__(
-        self, *clusters: Any, profiles: tuple[str, ...] = ("stowage",), **args: Any
+        self,
+        *clusters: Any,
+        profiles: tuple[str, ...] = ("stowage",),
+        ledgers: Sequence[Ledger] = (),
+        **args: Any,
     ) -> None:
         self.time = Time()
         self.handle = Rehearsed(clock=self.time)
         self.plugin = Coscheduling(CoschedulingArgs(**args), self.handle)
         self.groups = Groups()
         self.world = World(
-            set(profiles), sort=self.plugin, reviewed=lambda _: True, ledgers=[self.groups]
+            set(profiles),
+            sort=self.plugin,
+            reviewed=lambda _: True,
+            ledgers=[self.groups, *ledgers],
         )
         self.profiles = {name: with_gangs(name, self.plugin) for name in profiles}
         self.handle.begin(self.world, SchedulerConfiguration(self.profiles))

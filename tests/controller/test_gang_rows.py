@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from controller.cache.cache import known
 from controller.features.workloadgroup.estimate import keeps_waiting
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
+from controller.features.workloadspread.compiled import compile_spread
+from controller.features.workloadspread.ledger import Spreads
 from controller.framework.gathering import Attempt, Outcome
 from controller.framework.interface import CycleState
 from controller.framework.status import SUCCESS, Code
@@ -26,6 +28,7 @@ from machinery.metrics import REGISTRY
 
 from . import make
 from .ganging import NS, Yard, group, member, pod, room
+from .spreads import spread, subset
 
 BATCH = (NS, "batch")
 DENIED = "WorkloadGroup shop/batch is denied for 3 s: "
@@ -307,6 +310,7 @@ def test_a_cluster_that_changed_clears_a_denial() -> None:
     made = denied()
     made.world.cluster_changed(None, room("c", "3"))
     made.plugin.memory.cluster_changed()
+    assert made.plugin.memory.denied(BATCH, made.time.at) is None  # and nobody says that it is
     assert made.decide()["worker"].assigned == 4
 
 
@@ -471,6 +475,20 @@ def test_a_virtual_cluster_has_all_room() -> None:
     assert made.decide()["worker"].assigned == 4
 
 
+@pytest.mark.proves("G13")
+def test_a_patch_that_makes_units_smaller_is_no_resource_gap() -> None:
+    smaller = {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}}
+    spreads = Spreads()
+    made = Yard(room("a", "6"), ledgers=[spreads])
+    made.group(group())
+    made.store(member(replicas=4))
+    assert "resource gap: cpu 6 more" in made.batch().of((NS, "worker")).message
+    spreads.put_spread(
+        compile_spread(spread(subset("all", kind="", patch=smaller), target="worker"))
+    )
+    assert made.decide()["worker"].assigned == 4
+
+
 @pytest.mark.proves("G23")
 @pytest.mark.parametrize(
     ("cpu", "short"),
@@ -571,6 +589,7 @@ def test_a_sibling_that_finds_nothing_leaves_the_others_waiting() -> None:
     made = holding()
     made.store(member("late", 1))
     made.later(4)
+    assert made.batch("late").conclusion.verdict.outcome is Outcome.REFUSE  # it holds nothing
     reason, message = said(made.decide("late")["late"])
     assert (reason, "held until 2026-01-02T03:04:15Z" in message) == ("WaitingForGroup", True)
     assert made.room.get((NS, "worker")).answer(made.time.monotonic()) is Answer.WAITING
@@ -615,6 +634,16 @@ def test_who_was_held_for_too_long_is_denied_and_fails() -> None:
         Outcome.REFUSE,
         ScheduledReason.SCHEDULE_TIMEOUT,
     ), "so many units are not held once more"
+
+
+@pytest.mark.proves("G6")
+def test_a_sibling_that_comes_when_the_time_is_over_sets_the_others_free() -> None:
+    made = holding()
+    made.later(10)
+    made.store(member("late", 1))
+    assert made.decide("late")["late"].reason is ScheduledReason.SCHEDULE_TIMEOUT
+    waiting = made.room.get((NS, "worker"))
+    assert waiting.answer(made.time.monotonic()) is Answer.REJECTED
 
 
 @pytest.mark.proves("G17")

@@ -1,5 +1,8 @@
 """What a gang lacks: before anything is tried, by columns over all clusters, and after an attempt.
 
+Beside it stands what would help, as `stowage explain` and the diagnosis print it; how much of it is
+told by `stowage explain wg/NAME`, which looks at all members.
+
 The resource gap is a lower bound: where it says that something is short, no pass could place the
 quorum, nor so much of it that it were held for the rest. What is looked at is what a pass would
 find at best (`reach`), so a gang that has no gap may still come to nothing. With spec.minResources
@@ -15,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Final
 
 import numpy as np
 
@@ -22,16 +26,38 @@ from controller.cache.columns import Ints, Mask
 from controller.cache.inflight import NO_FLIGHTS
 from controller.cache.saturating import sums, times
 from controller.cache.snapshot import Fleet
-from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.compiled import Group, named
 from controller.features.workloadgroup.ledger import Member
 from controller.features.workloadgroup.reach import MOST_CLASSES, Class, Reach, classes, usable
 from controller.framework.explains import either
 from controller.framework.gathering import Tried
 from controller.framework.room import room
+from controller.model.unit import Unit
+from crds.workload import ScheduledReason
 from machinery.clock import timestamp
 from machinery.types import hostports, quantities
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key
+
+_TOO_FEW: Final = " in all its Workloads, minMember is "
+_OF_CLUSTERS: Final = (
+    ("without label ", "that label on the MemberCluster"),
+    ("outside ", "spec.topology with mode Preferred, or without it, in {group}"),
+    ("in a domain, while ", "the label of spec.topology on the clusters that {group} is on"),
+    ("kept for ", "nothing but time: an earlier gang has its turn there"),
+)
+"""Of a cluster, by how its refusal begins."""
+
+_OF_ALL: Final = {
+    ScheduledReason.GROUP_NOT_FOUND: "{group}, or no label that names it",
+    ScheduledReason.AMBIGUOUS_GROUP: "one name in all its labels that name a WorkloadGroup",
+    ScheduledReason.INVALID_GROUP: "another value in the field of {group} that is named",
+    ScheduledReason.WAITING_FOR_GROUP: "room for the last units of {group}, or a smaller minMember",
+    ScheduledReason.GROUP_DENIED: "room for minMember units of {group}, smaller requests or a"
+    " smaller minMember: stowage explain wg/{name} says where",
+    ScheduledReason.SCHEDULE_TIMEOUT: "room for the last units of {group}, or a smaller minMember",
+}
+"""Of the Workload as a whole, by the reason of Scheduled."""
 
 _NAMED = 3
 """Workloads that a message names."""
@@ -185,16 +211,28 @@ def rejected(group: Group, found: int, tried: Sequence[Tried], left_out: Sequenc
     `left_out` are members that took no part, as they are refused themselves.
     """
     short = next((each for each in tried if each.assigned < each.desired), None)
-    named = short.unit.name if short is not None else group.name
+    who = short.unit.name if short is not None else group.name
     said = [
-        f"{group} gets rejected due to Pod {named} is unschedulable even after PostFilter",
+        f"{group} gets rejected due to Pod {who} is unschedulable even after PostFilter",
         f"{found} of {group.min_member} units (minMember) have a cluster",
     ]
     if short is not None:
-        said.append(f"{named}: {clean(short.message, _DETAIL)}")
+        said.append(f"{who}: {clean(short.message, _DETAIL)}")
     if left_out:
         names = sorted(name for _, name in left_out)
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         listed = either(names[:_NAMED], "and") if not more else ", ".join(names[:_NAMED])
         said.append(f"without {listed}{more}: see why in their own conditions")
     return "; ".join(said)
+
+
+def cure(unit: Unit, reason: ScheduledReason, text: str) -> str:
+    """What to change so that `text` is said of the unit no longer: a noun phrase."""
+    name = unit.groups[0] if len(unit.groups) == 1 else ""
+    group = named((unit.namespace, name))
+    for begins, words in _OF_CLUSTERS:
+        if text.startswith(begins):
+            return words.format(group=group, name=name)
+    if _TOO_FEW in text:
+        return f"more units in the Workloads of {group}, or a smaller minMember"
+    return _OF_ALL.get(reason, "what {group} says in its own status").format(group=group, name=name)

@@ -17,7 +17,7 @@ from pydantic import Field
 from controller.cache.columns import Mask
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
-from controller.features.workloadgroup import cures, estimate
+from controller.features.workloadgroup import estimate
 from controller.features.workloadgroup.answers import Answers
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.rivals import PATIENCE_SECONDS
@@ -100,7 +100,7 @@ class Coscheduling(Together):
 
     def cure(self, shortage: Shortage, text: str, _rows: Mask) -> str:
         """What lifts a refusal of clusters, or of the Workload as a whole."""
-        return cures.cure(shortage.unit, shortage.reason, text)
+        return estimate.cure(shortage.unit, shortage.reason, text)
 
     def _waiting(self) -> Iterable[Waiting]:
         waiting = () if self._room is None else self._room.iterate()
