@@ -74,7 +74,7 @@ class Taken:
 
     def count(self, member: Member, sign: int) -> None:
         """Take a member's units in, or out."""
-        self.version += 1
+        self.version += bool(member.placements)
         load = member.unit.load
         for cluster, units in member.placements.items():
             there = self.by_cluster.setdefault(cluster, {})

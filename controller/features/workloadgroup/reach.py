@@ -35,8 +35,8 @@ from controller.plugins.clusterstate import (
     TargetNamespace,
 )
 
-MOST_CLASSES = 64
-"""Classes of members that are told apart: some five milliseconds on a thousand clusters."""
+MOST_CLASSES = 16
+"""Classes of members that are told apart: a few milliseconds on a thousand clusters."""
 _RULES = (
     NamedCluster(),
     ClusterSelector(),
@@ -204,14 +204,16 @@ class Waiting:
 
 def amounts(taken: Mapping[str, Mapping[Load, int]], fleet: Fleet) -> dict[str, Ints]:
     """What units take, told by cluster and load, by resource, shape (n,) each."""
-    found: dict[str, Ints] = {}
+    found: dict[str, list[int]] = {}
     for name, loads in taken.items():
         row = fleet.row.get(name)
-        for load, units in loads.items() if row is not None else ():
+        if row is None:
+            continue
+        for load, units in loads.items():
             for resource, amount in load.request:
-                column = found.setdefault(resource, np.zeros(len(fleet), dtype=np.int64))
-                column[row] = min(int(column[row]) + amount * units, CEILING)
-    return found
+                column = found.setdefault(resource, [0] * len(fleet))
+                column[row] += amount * units
+    return {r: np.array([min(n, CEILING) for n in each]) for r, each in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +230,11 @@ class _Room:
 
     def able(self, each: Class) -> Ints:
         """The units of a class that fit."""
-        unit, fits = each.unit, room(each.unit, self.fleet)
-        if self.given is not None and unit.counted:
-            more = self._freed(unit.request, unit.node_selector, unit.pod_tolerations, self.given)
-            fits = np.maximum(fits, more)
+        unit, given = each.unit, self.given
+        if given is None or not unit.counted:
+            fits = room(unit, self.fleet)
+        else:
+            fits = self._freed(unit.request, unit.node_selector, unit.pod_tolerations, given)
         if unit.everywhere:
             fits = np.where(fits >= unit.replicas, unit.replicas * each.members, 0)
         elif _goes_whole(each):
@@ -245,9 +248,9 @@ class _Room:
         if not least or not all(unit.counted for unit in wanting):
             return self.open()
         tolerations = tuple({t: None for unit in wanting for t in unit.pod_tolerations})
-        fits = self.fleet.fitting(least, node_selector={}, tolerations=tolerations)
         if self.given is not None:
-            fits = np.maximum(fits, self._freed(least, {}, tolerations, self.given))
+            return self._kept_out(self._freed(least, {}, tolerations, self.given))
+        fits = self.fleet.fitting(least, node_selector={}, tolerations=tolerations)
         return self._kept_out(fits)
 
     def _kept_out(self, fits: Ints) -> Ints:

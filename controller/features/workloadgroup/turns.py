@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -55,9 +55,9 @@ from machinery.types.metadata import Key
 
 _FRESH = timedelta(seconds=5)
 """Whether a gang would fit is looked at once in so long."""
-_LOOKS = 4
+_LOOKS = 2
 """Gangs that are looked at for the decision on another one; the others wait for the next."""
-_LINE = 8
+_LINE = 64
 """Gangs in line that are asked whether it is their turn."""
 
 
@@ -91,14 +91,15 @@ class Turns:
         if not asked.patience or asked.started:
             return None
         self._look_at_old(asked)
-        own: Order | None = None
-        for claim in self._in_line(asked):
-            own = own or asked.place()
-            if own is None or claim.order >= own:
+        own, looks = asked.place() if self._line else None, 0
+        for order, key in self._line[:_LINE]:
+            if own is None or order >= own or looks >= _LOOKS:
                 return None
-            left = turn((asked.now - claim.since).total_seconds(), asked.patience)
+            left = turn((asked.now - order[1]).total_seconds(), asked.patience)
             if left > 0:
-                return Behind(claim, left)
+                looks += 1
+                if (claim := self._look(key, asked)) is not None:
+                    return Behind(claim, left)
         return None
 
     def for_whom(self, asked: Asked, tried: Sequence[Tried]) -> Key | None:
@@ -189,12 +190,6 @@ class Turns:
         if self._coming.get(key) != since:
             self._coming[key] = since
             heapq.heappush(self._young, (since, key))
-
-    def _in_line(self, asked: Asked) -> Iterator[Claim]:
-        """The first ones in line that still wait and would still fit."""
-        for _, key in self._line[:_LINE]:
-            if (claim := self._look(key, asked)) is not None:
-                yield claim
 
     def _waits(self, asked: Asked, *, for_room: bool) -> None:
         """A gang was decided and is not placed."""
