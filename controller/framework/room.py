@@ -8,7 +8,7 @@ plugin that lets a cluster hold fewer units than fit says so with `cap`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -58,6 +58,11 @@ def cap(state: CycleState, most: Callable[[Fleet], Ints]) -> None:
     """
     state.data[_CAPS] = (*_caps_of(state), most)
     state.data.pop(_ROOM, None)
+
+
+def without_room(state: CycleState) -> CycleState:
+    """The same without the room that was computed in this pass: who asks for it computes it."""
+    return replace(state, data={name: each for name, each in state.data.items() if name != _ROOM})
 
 
 def _caps_of(state: CycleState) -> Sequence[Callable[[Fleet], Ints]]:

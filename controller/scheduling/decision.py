@@ -8,7 +8,7 @@ is written nowhere in full: the status carries a summary, and whoever wants the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from controller.cache.columns import Ints, Mask
 from controller.cache.snapshot import Fleet
 from controller.framework.explains import Seen
 from controller.framework.interface import CycleState
+from controller.framework.room import without_room
 from controller.model.unit import Unit
 from controller.planner.reasons import (
     AssignmentOrder,
@@ -124,6 +125,32 @@ class Decision:
     def moves(self) -> bool:
         """Whether it changes any share; only then are the points around the write called."""
         return dict(self.placements) != dict(self.unit.present)
+
+    def lean(self) -> Decision:
+        """The same in a fraction of the memory, for one of very many that are decided together.
+
+        What made the shares is looked up now, and not when somebody asks; in which order units went
+        to clusters is not told.
+        """
+        row, bound = self.fleet.row, self.binding()
+        why = {row[name]: self.why(row[name]) for name in self.placements if name in row}
+        scores: dict[str, Any] = {name: each.astype(np.uint8) for name, each in self.scores.items()}
+        totals: Any = self.totals.astype(np.int32)
+        ranking: Any = self.ranking.astype(np.int32)
+        plan = self.cycle_state.plan
+        asked = None if plan is None else plan.asked
+        if asked is not None and asked.subsets is None and asked.domains is None:
+            plan = None  # it tells of nothing but the shares
+        return replace(
+            self,
+            scores=scores,
+            totals=totals,
+            ranking=ranking,
+            why=lambda row: why.get(row, ()),
+            assignment_order=no_order,
+            binding=lambda: bound,
+            cycle_state=replace(without_room(self.cycle_state), plan=plan),
+        )
 
     def rank_score(self, row: int) -> int:
         """The published score of a feasible cluster, 1..10."""

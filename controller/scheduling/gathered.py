@@ -42,6 +42,8 @@ _TRIES = 3
 """How often they are decided anew because the world has changed meanwhile."""
 _ROUNDS = 2
 """Further turns of those that require others: each places who waited for the one before."""
+_IN_FULL = 64
+"""Members whose decisions are kept with everything that they were decided on."""
 _STEP = 50
 """Members that are looked at in one go, where that takes less than a pass."""
 
@@ -68,7 +70,7 @@ def decide_gathered(
         begun.update(gathering.members)
         others.begin(begun)
         units = yield from _units(view, unit, gathering, profiles, now, others)
-        work = _Work(fleet, view.index, profiles, now, plugin, gathering)
+        work = _Work(fleet, view.index, profiles, now, plugin, gathering, unit.key)
         tried = yield from work.tried(units)
         batch = yield from work.batch(units, tried)
         if view.fleet() is fleet and view.index.version == version:
@@ -154,6 +156,7 @@ class _Work:
     now: datetime
     plugin: Gathers
     gathering: Gathering
+    asked: Key
 
     def tried(self, units: Sequence[Unit]) -> Steps[_Judged | None]:
         """The first attempt that is placed, or the best of them; None where none is to be made.
@@ -334,7 +337,8 @@ class _Course:
     def _take(self, found: Decision) -> None:
         """Count it in what the next pass reads."""
         unit, there = found.unit, found.placements
-        self.decisions[unit.key] = replace(found, unit=unit)
+        lean = len(self.decisions) >= _IN_FULL and unit.key != self.work.asked
+        self.decisions[unit.key] = found.lean() if lean else found
         if dict(there) != dict(unit.present):
             self.view.place(unit, there)
             self.fleet = self.fleet.assuming(unit.load, more(unit, there))

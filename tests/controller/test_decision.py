@@ -137,3 +137,11 @@ def test_the_table_of_scores() -> None:
 @pytest.mark.parametrize(("asked", "rows"), [(0, 0), (1, 1), (3, 2)])
 def test_as_many_rows_as_are_asked_for(asked: int, rows: int) -> None:
     assert len(decided(ASKED, *CLUSTERS).table(asked).split("\n")) == rows + 2
+
+
+@pytest.mark.parametrize("replicas", [3, 40])
+def test_a_lean_record_says_the_same(replicas: int) -> None:
+    decision = decided(unit(replicas=replicas, distribution="Divided"), *CLUSTERS)
+    assert record(decision.lean()) == record(decision)
+    assert decision.cycle_state.plan is not None
+    assert decision.lean().cycle_state.plan is None, "it is most of the memory"

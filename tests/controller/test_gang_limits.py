@@ -60,6 +60,17 @@ def test_a_large_set_is_decided_in_short_steps(size: int, refusal: Status | None
     assert longest < SLOW * STEP_SECONDS
 
 
+def test_few_decisions_of_a_large_set_are_kept_with_all_that_they_were_decided_on() -> None:
+    """Four thousand of them, in a fleet of five thousand, would be more than a process has."""
+    crew = Crew([f"w{n}" for n in range(100)], least=1)
+    units = [unit(name, replicas=1, distribution="Divided") for name in crew.names]
+    view, profile = View(["100"] * 10, units), with_crew(crew)
+    batch, _ = in_steps(decide_set(view, units[99], {"stowage": profile}, NOW))
+    full = [d.unit.name for d in batch.decisions if d.cycle_state.plan is not None]
+    assert len(full) < 70
+    assert "w99" in full, "it is the one that somebody asks about"
+
+
 async def test_members_that_are_woken_together_make_one_pass(stage: Stage) -> None:
     crew = Crew([f"w{n}" for n in range(20)], least=10**6)
     for name in crew.names:
