@@ -63,6 +63,7 @@ bench: .venv/synced
 # What a release is held by, in about ten minutes on two quiet cores. With FULL=1 the fleet of
 # simulated members has 10,000 Workloads, which takes a quarter of an hour more.
 figures: .venv/synced
+	$(RUN) python -m benchmarks.gangs
 	$(RUN) python -m benchmarks.latency
 	$(RUN) python -m benchmarks.rates
 	$(RUN) python -m benchmarks.hubcost

@@ -100,13 +100,6 @@ class UnitByUnit:
                 self._one(gang, pod, now)
         return sum(bool(pod.cluster) for pod in gang.pods)
 
-    def release(self, gang: Gang) -> None:
-        """Its units are gone."""
-        for pod in gang.pods:
-            if pod.cluster:
-                self._by_name[pod.cluster].pods.remove(pod)
-                pod.cluster = ""
-
     def _one(self, gang: Gang, pod: Pod, now: float) -> None:
         found = None
         if self._resting.get((gang.namespace, gang.name), -1.0) <= now and self._enough(gang):

@@ -1,0 +1,260 @@
+"""Gangs: what it takes to decide a whole one, beside the way of scheduler-plugins in the same run.
+
+    uv run python -m benchmarks.gangs
+
+A thousand clusters, and 200 gangs of 50 units that come one after the other, each counted before
+the next one is decided. A line is the decision of a whole gang in milliseconds of processor time:
+the median, the 99th percentile, the longest step, which keeps everything else waiting, and the
+ratio to the same gang placed unit by unit (`benchmarks.unitbyunit`; both are Python). Then one gang
+of 50 units in 1 to 50 Workloads; one for which there is too little room, one whose Workloads cannot
+be together, and either once more while it is denied. The last line is what the other way looks at
+for one gang, which is the same in every language.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from benchmarks.fleets import clusters
+from benchmarks.unitbyunit import Gang, Pod, UnitByUnit
+from controller.cache.cache import World, known
+from controller.config import default_profile
+from controller.features.workloadgroup.compiled import compile_group
+from controller.features.workloadgroup.ledger import Groups
+from controller.features.workloadgroup.objects import WorkloadGroup
+from controller.framework.profile import SchedulerConfiguration
+from controller.hosting.handle import Rehearsed
+from controller.model.objects import MemberCluster, Workload
+from controller.scheduling.batch import decide_set
+from controller.scheduling.sets import Batch
+from crds.names import DEFAULT_SCHEDULER, LABEL_GROUP
+from machinery.types import quantities
+from machinery.types.metadata import Key
+
+SIZE, GANGS, UNITS, IN_A_NAMESPACE = 1000, 200, 50, 10
+WORKLOADS = (1, 2, 5, 10, 25, 50)
+ROUNDS = 20
+SMALL = {"cpu": "500m", "memory": "1Gi"}
+LARGE, MANY = {"cpu": "7600m", "memory": "1Gi"}, 60
+"""Of so many units of that size the fuller nodes of the fleet take 45."""
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Milliseconds of one decision, and of its longest step."""
+
+    all: float
+    longest: float
+
+
+class Ours:
+    """The world of a controller, without a hub: what is decided counts at once."""
+
+    def __init__(self, members: Iterable[MemberCluster]) -> None:
+        self._groups, handle = Groups(), Rehearsed()
+        profile = default_profile(handle=handle)
+        self._profiles = {DEFAULT_SCHEDULER: profile}
+        self.world = World(
+            self._profiles,
+            sort=profile.queue_sort,
+            reviewed=lambda _: True,
+            ledgers=[self._groups],
+        )
+        handle.begin(self.world, SchedulerConfiguration(self._profiles, leader_elect=False))
+        self._now = handle.clock.now
+        for each in members:
+            self.world.cluster_changed(None, each)
+
+    def take(
+        self,
+        name: str,
+        space: str,
+        workloads: int,
+        asks: Mapping[str, str],
+        *,
+        units: int = UNITS,
+        apart: bool = False,
+    ) -> Key:
+        """A gang of that many units in so many Workloads; the key of the first.
+
+        Those that are to be `apart` are in regions of their own, of which there are not enough.
+        """
+        document = {"metadata": _meta(name, space), "spec": {"minMember": units}}
+        self._groups.put_group(compile_group(msgspec.convert(document, WorkloadGroup)))
+        for number in range(workloads):
+            spec = _spec(f"{name}-{number}", units // workloads, asks)
+            meta = {**_meta(f"{name}-{number}", space), "labels": {LABEL_GROUP: name}}
+            if apart:
+                spec["workloadAntiAffinity"] = _apart(name)
+            made = known(msgspec.convert({"metadata": meta, "spec": spec}, Workload))
+            self.world.workload_changed(None, made)
+        return (space, f"{name}-0")
+
+    def decide(self, key: Key) -> tuple[Batch, Took]:
+        """The gang of that Workload, and what it took; nothing is counted."""
+        unit = self.world.unit(key)
+        assert unit is not None
+        began = last = time.thread_time()
+        steps, longest = decide_set(self.world, unit, self._profiles, self._now()), 0.0
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                now = time.thread_time()
+                return end.value, Took((now - began) * 1e3, max(longest, now - last) * 1e3)
+            longest, last = max(longest, time.thread_time() - last), time.thread_time()
+
+    def count(self, batch: Batch) -> int:
+        """As the controller does it, in one breath; the units that have a cluster."""
+        if batch.conclusion is not None:
+            batch.conclusion.note()
+        for decision in batch.decisions:
+            self.world.assume(decision.unit, decision.placements)
+        return sum(sum(decision.placements.values()) for decision in batch.decisions)
+
+
+def _meta(name: str, space: str) -> dict[str, Any]:
+    stamp = "2026-01-01T00:00:00Z"
+    return {"name": name, "namespace": space, "uid": f"{space}/{name}", "creationTimestamp": stamp}
+
+
+def _spec(name: str, units: int, asks: Mapping[str, str]) -> dict[str, Any]:
+    container = {"name": "main", "resources": {"requests": asks}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    return {
+        "schedulerName": DEFAULT_SCHEDULER,
+        "replicas": units,
+        "distribution": "Divided",
+        "targetDeployment": {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": {"template": template},
+        },
+    }
+
+
+def _apart(group: str) -> dict[str, Any]:
+    term = {"labelSelector": {"matchLabels": {LABEL_GROUP: group}}, "topologyKey": "region"}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+
+
+def _gang(name: str, space: str, asks: Mapping[str, str], units: int = UNITS) -> Gang:
+    request = {r: quantities.amount(r, text) for r, text in asks.items()}
+    pods = [Pod(space, name, f"{name}-{number}") for number in range(units)]
+    return Gang(space, name, units, {**request, "pods": 1}, pods)
+
+
+def _names() -> Iterator[tuple[str, str]]:
+    return ((f"gang-{n}", f"team-{n // IN_A_NAMESPACE}") for n in range(GANGS))
+
+
+def median(values: Iterable[float]) -> float:
+    """Of the values in between."""
+    found = sorted(values)
+    return found[len(found) // 2]
+
+
+def timed(call: Callable[[], object]) -> float:
+    """The milliseconds of a call."""
+    began = time.thread_time()
+    call()
+    return (time.thread_time() - began) * 1e3
+
+
+def line(title: str, taken: Sequence[Took], theirs: Sequence[float]) -> None:
+    """Print it, and the ratio to the other way where that was gone."""
+    each = sorted(took.all for took in taken)
+    p50, p99 = median(each), each[len(each) * 99 // 100]
+    longest = max(took.longest for took in taken)
+    beside = ""
+    if theirs:
+        beside = f"  unit by unit {median(theirs):7.2f} ms  ratio {median(theirs) / p50:7.1f}"
+    print(
+        f"{SIZE} clusters  {title:44}  p50 {p50:7.2f} ms  p99 {p99:7.2f} ms"
+        f"  longest step {longest:5.2f} ms{beside}"
+    )
+
+
+def arrivals(members: Sequence[MemberCluster]) -> UnitByUnit:
+    """All gangs, one after the other, both ways; the other way with all of them placed."""
+    gangs = [_gang(name, space, SMALL) for name, space in _names()]
+    other = UnitByUnit(members, gangs)
+    theirs = [timed(partial(other.place, gang)) for gang in gangs]
+    placed = sum(bool(pod.cluster) for gang in gangs for pod in gang.pods)
+    for workloads in (1, 5):
+        ours, taken, units = Ours(members), list[Took](), 0
+        for name, space in _names():
+            batch, took = ours.decide(ours.take(name, space, workloads, SMALL))
+            began = time.thread_time()
+            units += ours.count(batch)
+            counting = (time.thread_time() - began) * 1e3
+            taken.append(Took(took.all + counting, max(took.longest, counting)))
+        if units < placed:
+            raise SystemExit(f"{units} units placed, unit by unit {placed}")
+        line(f"{GANGS} gangs in {workloads} Workloads each", taken, theirs)
+    return other
+
+
+def growth(members: Sequence[MemberCluster]) -> None:
+    """One gang in more and more Workloads, in an empty fleet."""
+    gangs = [_gang("gang", "team", SMALL) for _ in range(ROUNDS // 4)]
+    theirs = [timed(partial(UnitByUnit(members, [gang]).place, gang)) for gang in gangs]
+    for workloads in WORKLOADS:
+        ours = Ours(members)
+        key = ours.take("gang", "team", workloads, SMALL)
+        line(f"one gang in {workloads} Workloads", repeated(ours, key), theirs)
+
+
+def repeated(ours: Ours, key: Key) -> list[Took]:
+    """The same decision again and again, the first one left out."""
+    return [ours.decide(key)[1] for _ in range(1 + ROUNDS)][1:]
+
+
+def refused(members: Sequence[MemberCluster]) -> None:
+    """Too little room for the quorum, and one more look at a gang that is denied."""
+    tight = [_fuller(each) for each in members]
+    gang = _gang("gang", "team", LARGE, MANY)
+    other = UnitByUnit(tight, [gang])
+    first = timed(lambda: other.place(gang))
+    again = timed(lambda: other.place(gang, now=1.0))
+    for title, workloads, apart in (
+        ("refused before any pass", 2, False),
+        ("refused after a pass on each", MANY, True),
+    ):
+        ours = Ours(tight)
+        asks = SMALL if apart else LARGE
+        key = ours.take("gang", "team", workloads, asks, units=MANY, apart=apart)
+        line(f"{title}, {workloads} Workloads", repeated(ours, key), [] if apart else [first])
+        batch, _ = ours.decide(key)
+        if ours.count(batch):
+            raise SystemExit(f"{title}: {batch.decisions[0].message}")
+        line("  and once more while it is denied", repeated(ours, key), [] if apart else [again])
+
+
+def _fuller(cluster: MemberCluster) -> MemberCluster:
+    """The cluster with the nodes alone that are rather full."""
+    status = msgspec.structs.replace(cluster.status, node_groups=cluster.status.node_groups[:1])
+    return msgspec.structs.replace(cluster, status=status)
+
+
+def main() -> None:
+    """Print the lines."""
+    members = clusters(SIZE)
+    looks = arrivals(members).looks
+    growth(members)
+    refused(members)
+    print(
+        f"unit by unit, one of {GANGS} gangs looks at {looks.clusters // GANGS} clusters"
+        f" and walks over {looks.pods // GANGS} pods"
+    )
+
+
+if __name__ == "__main__":
+    main()
