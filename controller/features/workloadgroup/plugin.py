@@ -22,7 +22,7 @@ from controller.features.workloadgroup.answers import Answers
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.rivals import PATIENCE_SECONDS
 from controller.features.workloadgroup.together import NAME, SLACK, Together, Told
-from controller.features.workloadgroup.topology import Within, standing
+from controller.features.workloadgroup.topology import Within, refuge, standing
 from controller.framework.events import (
     MEMBER_CLUSTER,
     WORKLOAD,
@@ -121,6 +121,8 @@ class Coscheduling(Together):
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_GROUP)
         status = self._held_back(group, groups, len(fleet), self._handle.clock.now())
         if status is None and groups.assigned(key) >= group.min_member:
+            if group.topology_key and not group.topology_required:
+                state.tentative.add(NAME)  # beside its siblings first, then wherever there is room
             return SUCCESS
         if status is None or (status.reason in _PASSING and group.gate != GateState.CLOSED):
             self.memory.ask(key)
@@ -138,7 +140,7 @@ class Coscheduling(Together):
         if isinstance(attempt, Attempt) and isinstance(attempt.told, Told):
             within, behind = attempt.told.within, attempt.told.behind
         else:
-            within, behind = self._stands(unit, fleet, bound), None
+            within, behind = self._stands(state, unit, fleet, bound), None
         refused = [] if within is None else within.outside(fleet)
         return Refused([*refused, *([behind.outside(fleet)] if behind is not None else [])])
 
@@ -220,13 +222,13 @@ class Coscheduling(Together):
         first = next(iter(self._groups().members(key)), None)
         return self.memory.turns.again(key, now) if first == unit.key else None
 
-    def _stands(self, unit: Unit, fleet: Fleet, bound: Index) -> Within | None:
+    def _stands(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Within | None:
         """The domains that a placed gang keeps to."""
         groups, key = bound.ledger(Groups), Groups.group_of(unit)
         group = None if key is None else groups.get(key)
-        if group is None or not (group.topology_key and group.topology_required):
+        if group is None or NAME in state.without:
             return None
-        return standing(group, fleet, groups)
+        return standing(group, fleet, groups) or refuge(group, fleet, groups)
 
     def _sibling(self, unit: Unit, old: Workload | None, new: Workload | None) -> bool:
         """Whether another member comes, changes or gets units, and there can be enough of them."""

@@ -120,6 +120,20 @@ def standing(group: Group, fleet: Fleet, ledger: Groups) -> Within | None:
     )
 
 
+def refuge(group: Group, fleet: Fleet, ledger: Groups) -> Within | None:
+    """The domain with the most room for a gang whose units are all on clusters that are gone.
+
+    Its members come one by one then, and those after the first find that one there.
+    """
+    members = ledger.members(group.key).values()
+    if not group.topology_key or not any(member.assigned for member in members):
+        return None
+    units = [member.unit.with_present({}) for member in members]
+    domains = _Domains.of(group, units, fleet, ledger, None)
+    values = tuple(domains.values[:1])
+    return Within(group.key, group.topology_key, values) if values else None
+
+
 def no_domain(group: Group, fleet: Fleet) -> str:
     """Why a gang can be placed nowhere: no cluster is in any domain; empty where one is."""
     if not (group.topology_key and group.topology_required and len(fleet)):
