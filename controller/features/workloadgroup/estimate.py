@@ -205,16 +205,19 @@ def timed_out(group: Group) -> str:
     )
 
 
-def rejected(group: Group, found: int, tried: Sequence[Tried], left_out: Sequence[Key]) -> str:
+def rejected(
+    group: Group, found: int, tried: Sequence[Tried], left_out: Sequence[Key], denial: str
+) -> str:
     """What is said of an attempt that came to too little: who failed, how much is there, and why.
 
-    `left_out` are members that took no part, as they are refused themselves.
+    `left_out` are members that took no part, as they are refused themselves; `denial` says for how
+    long it is not tried again.
     """
     short = next((each for each in tried if each.assigned < each.desired), None)
     who = short.unit.name if short is not None else group.name
     said = [
         f"{group} gets rejected due to Pod {who} is unschedulable even after PostFilter",
-        f"{found} of {group.min_member} units (minMember) have a cluster",
+        f"{denial}{found} of {group.min_member} units (minMember) have a cluster",
     ]
     if short is not None:
         said.append(f"{who}: {clean(short.message, _DETAIL)}")

@@ -34,13 +34,18 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A group that is not tried for so many seconds, and why, in words that stay the same."""
+    """A group that is not tried for so many seconds, and why, in words that stay the same.
+
+    `text` is what its members were told, so that whoever is turned away meanwhile is told the same
+    and no status is written twice; `why` the reason in it.
+    """
 
     since: datetime
     seconds: int
     why: str
     seen: Seen
     reason: ScheduledReason = ScheduledReason.GROUP_DENIED
+    text: str = ""
 
     @property
     def until(self) -> datetime:

@@ -157,7 +157,7 @@ class Together:
             return PLACE
         left_out = [key for key in gathering.members if key not in mine]
         if not estimate.keeps_waiting(group, found):
-            text = estimate.rejected(group, found, tried, left_out)
+            text = estimate.rejected(group, found, tried, left_out, self._denial(group))
             return _refused(group, mine, _DENIED, text)
         since = self.memory.held_since(group.key, now) or now
         until = since + timedelta(seconds=group.timeout)
@@ -207,9 +207,10 @@ class Together:
     def _deny(
         self, group: Group, seen: Seen, text: str, now: datetime, reason: ScheduledReason
     ) -> None:
-        why = text.removeprefix(self._denial(group)).removeprefix(f"{group} ")
+        why = text.rpartition(self._denial(group))[2].removeprefix(f"{group} ")
+        denial = Denial(now, self.denied_seconds, why, seen, reason, text)
         self.memory.fail(group.key, microtime(now))
-        self.memory.deny(group.key, Denial(now, self.denied_seconds, why, seen, reason))
+        self.memory.deny(group.key, denial)
 
     def _denial(self, group: Group) -> str:
         return f"{group} is denied for {self.denied_seconds} s: "
@@ -276,8 +277,7 @@ class Together:
         denial = self.memory.denied(key, now, self._seen(group, groups))
         if denial is None:
             return None
-        text = f"{group} is denied for {denial.seconds} s: {denial.why}"
-        return unschedulable(NAME, text, reason=denial.reason)
+        return unschedulable(NAME, denial.text, reason=denial.reason)
 
     def _members(self, unit: Unit, members: Mapping[Key, Member]) -> dict[Key, Member]:
         """Those that our schedulers decide and that are not held; the one asked about is."""
