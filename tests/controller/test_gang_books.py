@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from controller.cache.cache import World
 from controller.features.groupgate import controller as books
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import Unreachable
@@ -172,6 +174,31 @@ async def test_placements_of_another_scheduler_are_released(stage: Gangs):
         await stage.until(lambda: not stage.gate(), seconds=3)
         assert stage.placed("theirs") == {"m1": 2}, "they are not ours to take"
         await stage.until(lambda: stage.released() == {"theirs"}, seconds=15)
+
+
+async def test_its_workloads_are_not_decided_again_because_they_are_released(
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
+):
+    looked: list[Any] = []
+    offer = World.offer_in_steps
+
+    def offered(world: World, keys: Iterable[Any]) -> None:
+        found = list(keys)
+        looked.extend(found)
+        offer(world, found)
+
+    async with stage.led():
+        gang(stage)
+        await stage.until(lambda: sum(stage.placed("worker").values()) == 3)
+        monkeypatch.setattr(World, "offer_in_steps", offered)
+        await stage.until(lambda: stage.released() == {"driver", "worker"})
+        stage.reports("driver")
+        stage.reports("worker")
+        await stage.until(lambda: stage.phase() == "Running")
+        await stage.calm(5)
+        assert not looked
+        stage.hub.edit(WORKLOAD_GROUPS, "batch", {"spec": {"minMember": 3}})
+        await stage.until(lambda: len(looked) == 2, seconds=2)
 
 
 # --- not enough -----------------------------------------------------------------------------------

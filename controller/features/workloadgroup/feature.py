@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from controller.features.groupgate.controller import Books
 from controller.features.workloadgroup.compiled import Group, compile_group
@@ -22,6 +21,7 @@ from controller.hosting.arguments import Factory
 from controller.hosting.feature import Enabled, Running, Term, Watch
 from controller.hosting.handle import Handle
 from controller.model.objects import Capacity, MemberCluster, Workload
+from crds.groups.gate import GateState
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.types import quantities
 from machinery.types.metadata import Key
@@ -147,9 +147,9 @@ class WorkloadGroups:
                 self._handle.look(tuple(self.ledger.members(key)))
 
 
-def _other(group: Group) -> tuple[Any, ...]:
-    """What its Workloads are decided by."""
-    return (group.uid, group.generation, group.gate, group.ran, group.retry)
+def _other(group: Group) -> tuple[str, int, bool]:
+    """What its Workloads are decided by; that they are released concerns nobody who decides."""
+    return (group.uid, group.generation, group.gate == GateState.CLOSED)
 
 
 def _group_of(workload: Workload | None) -> Key | None:
