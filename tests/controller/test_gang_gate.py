@@ -388,6 +388,64 @@ def test_a_message_names_a_few_failures_and_no_more_than_it_can_hold():
     assert text.endswith("; and 97 more Workloads")
 
 
+def test_a_gang_that_is_scaled_to_nothing_stays_released(gang: Gang):
+    """Its objects stand on members, and only what is released reaches them."""
+    running(gang)
+    gang.place(driver={"m1": 0}, worker={"m1": 0})
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    assert set(gang.open) == {"driver", "worker"}
+
+
+@pytest.mark.proves("G24")
+def test_a_report_of_before_its_release_closes_nothing(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.members["late"] = Stored("late", placements={"m9": 2})
+    gang.members["late"].reports("Unreachable")
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    assert "late" in gang.open
+    gang.look()
+    assert gang.status["gate"] == "Closed", "it is said of what is released now"
+
+
+def test_a_group_that_makes_no_sense_any_more_keeps_what_it_has(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.spec["minMember"] = 0
+    gang.place(worker={"m2": 1})
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    assert gang.open["worker"] == decision_of({"m2": 1})
+    assert gang.said[1] == "InvalidGroup"
+
+
+@pytest.mark.parametrize("gate", ["", "Closed"])
+def test_a_run_is_over_when_nothing_has_placements(gang: Gang, gate: str):
+    running(gang)
+    gang.status["released"] = []
+    gang.status["gate"] = gate
+    gang.place(driver={}, worker={})
+    gang.look()
+    assert not gang.status.get("gate")
+    assert "quorumTime" not in gang.status
+
+
+@pytest.mark.proves("G24")
+def test_one_that_nobody_can_decide_does_not_keep_it_closed(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.members["worker"].reports("Failed")
+    gang.look()
+    gang.place(driver={})
+    worker = gang.members["worker"]
+    worker.replicas, worker.clusters = -1, []
+    assert worker.workload().fault
+    gang.look(desired=6)
+    assert "gate" not in gang.status
+
+
 # --- phases, numbers, words -----------------------------------------------------------------------
 
 
@@ -438,6 +496,46 @@ def test_units_that_failed_and_may_be_replaced_fail_no_group(gang: Gang):
     gang.members["worker"].reports("Running", ready=0, failed=1)
     gang.look()
     assert gang.status["phase"] == "Running", "two more want a cluster, so four may run yet"
+
+
+@pytest.mark.proves("G25")
+def test_it_has_not_finished_while_others_run(gang: Gang):
+    gang.place(driver={"m1": 1}, worker={"m1": 5})
+    gang.look()
+    gang.run()
+    gang.look()
+    gang.members["worker"].reports("Running", ready=5, succeeded=5)
+    gang.look()
+    assert gang.status["phase"] == "Running", "the driver does"
+    gang.members["driver"].reports("Running", ready=0)
+    gang.look()
+    assert gang.status["phase"] == "Running", "the driver may run again"
+    gang.members["driver"].reports("Running", ready=0, failed=1)
+    gang.look()
+    assert gang.status["phase"] == "Finished"
+
+
+@pytest.mark.proves("G24")
+def test_what_failed_stands_until_it_is_tried_anew(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.members["worker"].reports("Failed")
+    gang.look()
+    gang.place(driver={}, worker={})
+    said = {"type": "Scheduled", "status": "False", "reason": "GroupDenied", "message": "full"}
+    gang.members["worker"].conditions = [said]
+    gang.after(5)
+    assert gang.said[1] == "PropagationFailed"
+    gang.after(10)
+    assert gang.said[1] == "GroupDenied"
+
+
+def test_what_a_placed_member_says_of_its_other_units_is_no_failed_try(gang: Gang):
+    said = {"type": "Scheduled", "status": "False", "reason": "GroupDenied", "message": "full"}
+    gang.members["worker"].conditions = [said]
+    gang.place(worker={"m1": 2})
+    gang.look()
+    assert gang.said[1] == "WaitingForGroup"
 
 
 @pytest.mark.proves("G19")
