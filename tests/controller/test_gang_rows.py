@@ -584,6 +584,17 @@ def test_the_sibling_that_completes_the_quorum_lets_everybody_go() -> None:
     assert made.woken == [(NS, "worker")]
 
 
+@pytest.mark.proves("G5", "G18")
+def test_units_that_others_place_let_everybody_go() -> None:
+    made = holding()
+    made.plugin.complete(BATCH)
+    assert made.woken == []
+    made.store(member("other", 1, schedulerName="theirs", present={"z": 1}))
+    made.plugin.complete(BATCH)
+    assert made.woken == [(NS, "worker")]
+    assert made.room.get((NS, "worker")).answer(made.time.monotonic()) is Answer.ALLOWED
+
+
 @pytest.mark.proves("G16")
 def test_a_sibling_that_finds_nothing_leaves_the_others_waiting() -> None:
     made = holding()

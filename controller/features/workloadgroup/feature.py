@@ -52,13 +52,14 @@ class WorkloadGroups:
         )
         self.books: Books | None = None
         self._handle: Handle | None = None
+        self._coscheduling: list[Coscheduling] = []
 
     def attach(self, handle: Handle) -> None:
         """Begin to look at Workloads again; all profiles remember the same of a group."""
         self._handle = handle
-        for each in handle.plugins:
-            if isinstance(each, Coscheduling):
-                each.memory = self.memory
+        self._coscheduling = [each for each in handle.plugins if isinstance(each, Coscheduling)]
+        for each in self._coscheduling:
+            each.memory = self.memory
 
     def lead(self, term: Term) -> Running:
         """Write statuses; nothing is remembered of an earlier term."""
@@ -86,6 +87,7 @@ class WorkloadGroups:
         elif before.generation != group.generation:
             self.memory.clear_denied(group.key)
         self._let_pass()
+        self._complete(group.key)
         if self.books is None:
             return
         if before is None or _other(before) != _other(group):
@@ -102,6 +104,8 @@ class WorkloadGroups:
             return
         if self.books is not None:
             self.books.saw(known.metadata.key, after)
+        if after is not None:
+            self._complete(after)
         if before != after:
             self._moved(before, left=True)
             self._moved(after, left=False)
@@ -129,6 +133,11 @@ class WorkloadGroups:
         self._let_pass()
         if self.books is not None:
             (self.books.wake if left else self.books.look)(key)
+
+    def _complete(self, key: Key) -> None:
+        """Units of it may be placed by others, while ours are held for want of just these."""
+        for each in self._coscheduling:
+            each.complete(key)
 
     def _gone(self, key: Key) -> None:
         """What its Workloads say of it is true no longer."""

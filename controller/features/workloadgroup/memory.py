@@ -94,13 +94,8 @@ class Memory:
         return "" if group is None or group.denial is None else group.denial.why
 
     def ask(self, key: Key) -> None:
-        """Somebody was turned away for now: what he came for is looked at when that is over.
-
-        But for a gang that was held for too long: what it gave back itself has woken its members.
-        """
-        group = self._of(key)
-        own = ScheduledReason.SCHEDULE_TIMEOUT
-        group.asked = group.denial is None or group.denial.reason is not own
+        """Somebody was turned away for now: what he came for is looked at when that is over."""
+        self._of(key).asked = True
 
     def due(self, key: Key, until: datetime) -> bool:
         """Whether somebody was turned away and nobody is to come back by then; now somebody is.

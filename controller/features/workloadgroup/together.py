@@ -202,6 +202,19 @@ class Together:
             self._answer(other, rivals.words(key))
         self._look_at_news()
 
+    def complete(self, key: Key) -> None:
+        """The quorum has its clusters, whoever has placed it: those that are held may be written.
+
+        Asked at each change of a group or of one of its Workloads, of one that holds nothing too.
+        """
+        if self.memory.held_since(key) is None:
+            return
+        groups = self._groups()
+        group = groups.get(key)
+        if group is not None and groups.assigned(key) >= group.min_member:
+            self.memory.not_held(key)
+            self._answer(key, "")
+
     # --- what is remembered -----------------------------------------------------------------------
 
     def _deny(
