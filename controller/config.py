@@ -247,7 +247,8 @@ def _chosen(
 ) -> list[tuple[str, int]]:
     """The plugins of a point: the defaults without the disabled ones, then the enabled ones.
 
-    Naming a default one again gives it another weight or place.
+    Naming a default one again gives it another weight or place. One whose place a feature's plugin
+    took has it back where it is the only one that is named.
     """
     asked = found.plugins.get(point, _Point())
     for number, disabled in enumerate(asked.disabled):
@@ -262,6 +263,8 @@ def _chosen(
         if point != "score" and "weight" in enabled.model_fields_set:
             raise places.error((*place, "weight"), "only score plugins have a weight")
     out = {disabled.name for disabled in asked.disabled} | {e.name for e in asked.enabled}
+    if len(names) == 1 and registry.replaced(point, names[0]):
+        out.add(ALL)
     kept = [] if ALL in out else [p for p in registry.defaults.get(point, ()) if p[0] not in out]
     return [*kept, *((plugin.name, plugin.weight) for plugin in asked.enabled)]
 

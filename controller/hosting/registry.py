@@ -33,11 +33,19 @@ class Registry:
     def __init__(self, factories: Mapping[str, Factory], defaults: Defaults) -> None:
         self._factories = dict(factories)
         self._defaults = {point: list(plugins) for point, plugins in defaults.items()}
+        self._replaced: set[tuple[str, str]] = set()
 
     @property
     def defaults(self) -> Defaults:
         """The plugins of the default profile."""
         return self._defaults
+
+    def replaced(self, point: str, name: str) -> bool:
+        """Whether a feature's plugin took the place of that default at a point for one plugin.
+
+        Whoever names it wants it back, and not both.
+        """
+        return (point, name) in self._replaced
 
     def with_feature(self, feature: Feature) -> Registry:
         """Add a feature's plugins; the registry itself. Raises as `with_plugin`."""
@@ -50,6 +58,7 @@ class Registry:
     def _enable(self, enabled: Enabled) -> None:
         listed = self._defaults.setdefault(enabled.point, [])
         if enabled.point in SINGLE:
+            self._replaced.update((enabled.point, name) for name, _ in listed)
             listed.clear()
         names = [name for name, _ in listed]
         place = names.index(enabled.before) if enabled.before in names else len(names)

@@ -16,6 +16,7 @@ from controller.hosting.arguments import Args, Plain
 from controller.hosting.handle import Handle, Rehearsed
 from controller.hosting.registry import Registry
 from controller.model.unit import Unit
+from controller.plugins.prioritysort import PrioritySort
 from machinery.errors import ConfigurationError
 
 from .make import cluster, decided, unit
@@ -158,8 +159,23 @@ class TestGood:
         )
         assert isinstance(found.profiles["stowage"].queue_sort, Youngest)
 
+    @pytest.mark.proves("G21")
+    def test_the_plain_order_has_its_place_back_where_it_alone_is_named(self) -> None:
+        found = parsed("profiles:\n- plugins: {queueSort: {enabled: [{name: PrioritySort}]}}\n")
+        assert isinstance(found.profiles["stowage"].queue_sort, PrioritySort)
+
 
 WRONG = {
+    "two queue sorts of ours": (
+        (
+            "profiles:\n- plugins:\n    queueSort:\n"
+            "      enabled: [{name: PrioritySort}, {name: Coscheduling}]\n"
+        ),
+        (
+            "scheduler.yaml:5: profiles[0].plugins.queueSort: exactly one plugin must be enabled, "
+            "found: PrioritySort, Coscheduling"
+        ),
+    ),
     "two queue sorts": (
         "profiles:\n- plugins:\n    queueSort:\n      enabled: [{name: Youngest}]\n",
         (
