@@ -266,7 +266,8 @@ class Rivals:
 
     def decided(self, key: Key, *, placed: bool) -> list[Key]:
         """A gang was decided again, or is gone; those who gave way for it and are free to hold."""
-        free = [k for k, other in self._gave.items() if other == key and k not in self._holds]
+        made = [k for k, other in self._gave.items() if other == key]
+        free = [k for k in made if placed or k not in self._holds]
         for each in free:
             del self._gave[each]
             if not placed:

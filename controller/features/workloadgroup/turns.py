@@ -12,14 +12,14 @@ that come all the time could keep a big one waiting for ever. The rule against i
 - Earlier is who has the greater priority, then who waits for longer, then by name. A failed attempt
   changes nothing of that, though it does of the queue's order.
 - One has the turn at a time, over all namespaces: two would share what becomes free, and neither
-  would get enough. Room knows no namespaces, so a turn for each of them would be that, too.
+  would get enough. Room knows no namespaces, so a turn for each of them would be that, too. What a
+  tenant can do to others by this is what he can in a plain line: come first and wait.
 - A turn ends after `TURN` times the patience (an hour) and rests for as long, then for twice as
   long each, and so on; meanwhile the next one in line has its turn. A gang that waits for one that
   runs for months must not keep everybody else out for months. As turns grow without end, one that
   waits for gangs of any length gets one that is long enough: where these take S seconds in all to
   end, and those before it in line, it starts within patience + 5 S, and patience + S for S up to
   an hour.
-
 - One that is refused where no gang takes anything any more lacks something that no column tells,
   such as a node that is large enough: it has no turn for as long as a first one lasts.
 
