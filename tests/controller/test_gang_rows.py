@@ -387,6 +387,21 @@ def test_one_estimate_for_an_attempt_of_the_whole_group() -> None:
     assert estimates() == before + 1
 
 
+@pytest.mark.proves("G14")
+def test_an_attempt_that_is_made_again_is_estimated_once() -> None:
+    made = yard("99")
+    unit = made.store(member(replicas=4)).unit
+    before = estimates()
+    for _ in range(3):  # the world changes while it is made
+        made.world.cluster_changed(None, room("b", "1"))
+        fleet, bound = made.world.fleet(), made.world.index
+        assert made.plugin.gathering(unit, fleet, bound, made.time.at).refusal is None
+    assert estimates() == before + 1
+    made.later(1)
+    made.plugin.gathering(unit, fleet, bound, made.time.at)
+    assert estimates() == before + 2
+
+
 @pytest.mark.proves("G13")
 @pytest.mark.parametrize(
     ("clusters", "short"),

@@ -74,6 +74,7 @@ class Together:
         self.memory = Memory()
         self._handle = handle
         self._room: WaitingRoom | None = None
+        self._passed: tuple[Key, Seen, datetime] | None = None
         self._estimates = handle.metrics.counter(
             "stowage_group_estimates", "Estimates of what a WorkloadGroup lacks, one an attempt"
         )
@@ -312,10 +313,14 @@ class Together:
         self, group: Group, groups: Groups, fleet: Fleet, bound: Index, now: datetime
     ) -> Status | None:
         """Why an attempt would be in vain, by columns alone."""
+        attempt = (group.key, self._seen(group, groups), now)
+        if attempt == self._passed:  # one that is made again, as the world has changed meanwhile
+            return None
         members = groups.members(group.key).values()
         self._estimates.inc()
         text = no_domain(group, fleet) or estimate.gap(group, members, fleet)
         if not text or self._patched(members, bound, now):
+            self._passed = attempt
             return None
         text = self._denial(group) + text.removeprefix(f"{group} ")
         return unschedulable(NAME, text, reason=_DENIED)
