@@ -420,6 +420,21 @@ async def test_who_writes_at_the_same_time_loses_nothing_and_nor_do_we(stage: Ga
 
 
 @pytest.mark.proves("G20")
+async def test_who_scribbles_in_the_status_is_put_right_once_a_second(stage: Gangs):
+    bogus = {"name": "x", "uid": "y", "decision": "z"}
+    scribble = {"scheduled": 77, "phase": "Failed", "released": [bogus]}
+    async with stage.led():
+        await run(stage)
+        before = stage.writes()
+        for _ in range(100):
+            stage.hub.edit(WORKLOAD_GROUPS, "batch", {"status": scribble}, status=True)
+            await stage.calm(0.1)
+        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=2)
+        assert stage.writes() - before <= 14
+        assert (stage.status()["scheduled"], stage.phase()) == (4, "Running")
+
+
+@pytest.mark.proves("G20")
 async def test_two_that_lead_at_once_write_one_status_together(stage: Gangs, tmp_path: Path):
     """As where a leader does not know yet that it leads no more."""
     alone = tmp_path / "alone.yaml"
