@@ -112,6 +112,23 @@ def test_who_gave_way_for_one_that_is_gone_may_hold_again():
     assert held(yard, "b")
 
 
+def test_a_member_that_finds_nothing_beside_those_that_hold_hides_not_what_they_hold():
+    yard = Yard(room("c", "9"))
+    gang(yard, "b", 8, 10, created=at(30))
+    told(yard, "b")
+    assert held(yard, "b") is None, "it is not complete"
+    yard.store(member("c", 1, of="b", cpu="1", created=at(30)))
+    yard.store(member("d", 1, of="b", cpu="1", created=at(30)))
+    yard.later(4)
+    told(yard, "b")
+    assert held(yard, "b")
+    yard.later(4)
+    assert told(yard, "d").reason is ScheduledReason.WAITING_FOR_GROUP
+    gang(yard, "a", 9, 9, created=at(60))
+    told(yard, "a")
+    assert rejected(yard, "b")
+
+
 def test_an_earlier_one_that_is_refused_gets_what_a_later_one_merely_holds():
     yard = Yard(room("c", "9"))
     gang(yard, "a", 9, 9, created=at(60))

@@ -196,6 +196,8 @@ class Together:
             self._answer(key, "" if outcome is Outcome.PLACE else text)
         if outcome is Outcome.REFUSE and about.tries and reason is not _WAITING:
             self._deny(about.asked.group, about.seen, text, now, reason)
+        if outcome is Outcome.REFUSE and reason is _WAITING and tried:
+            return  # the others go on holding, and what is known of that stays true
         later = self.memory.turns.concluded(
             replace(about.asked, now=now, behind=about.behind), outcome, tried, for_room=about.tries
         )
