@@ -27,13 +27,12 @@ from stowage.planning.words import count, shares
 KIND = "WorkloadGroup"
 PLACED, WAITS, REFUSED = "placed", "waits", "refused"
 COLUMNS = ("group", "needs", "placed", "wanted", "workloads", "outcome")
-_IN_GENERAL: Mapping[ScheduledReason, Sequence[str]] = {
-    ScheduledReason.GROUP_DENIED: (
-        "that much more where its Workloads may go, smaller requests, or a smaller minMember",
-    ),
-    ScheduledReason.GROUP_NOT_FOUND: ("a WorkloadGroup of that name, or no label that names it",),
+_IN_GENERAL: Mapping[str, str] = {
+    "resource gap": "that much more where its Workloads may go, smaller requests, or a smaller"
+    " minMember",
+    "WorkloadGroup not found": "a WorkloadGroup of that name, or no label that names it",
 }
-"""Where nobody was tried, so that no more can be told than what the reason says."""
+"""Where nobody was tried, so that no more can be told: by what the message says."""
 HELPED = 5
 """Members whose missing units are told one by one."""
 
@@ -143,7 +142,8 @@ def judged(
         held=held,
         reason=reason.value,
         message=message,
-        helps=[*_helps(least, units, batch)] or [*_IN_GENERAL.get(reason, ())],
+        helps=[*_helps(least, units, batch)]
+        or [words for said, words in _IN_GENERAL.items() if said in message],
     )
 
 

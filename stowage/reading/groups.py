@@ -109,7 +109,10 @@ def _waiting(each: Group, now: datetime) -> Matter | None:
 
 
 def _again(each: Group, now: datetime) -> str:
-    """When one that was taken away from the members is tried anew."""
+    """When one that was taken away from the members is tried anew, where that is not said."""
+    said = condition(each.status.conditions, "Scheduled")
+    if said is not None and "tried again" in said.message:
+        return ""
     at = words.time(each.status.retry_time)
     left = (at - now).total_seconds() if at else 0.0
     if left >= 1:

@@ -39,6 +39,7 @@ from machinery.types import hostports, quantities
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key
 
+_FAILED: Final = "before its quorum ran"
 _TOO_FEW: Final = " in all its Workloads, minMember is "
 _OF_CLUSTERS: Final = (
     ("without label ", "that label on the MemberCluster"),
@@ -238,4 +239,6 @@ def cure(unit: Unit, reason: ScheduledReason, text: str) -> str:
             return words.format(group=group, name=name)
     if _TOO_FEW in text:
         return f"more units in the Workloads of {group}, or a smaller minMember"
+    if _FAILED in text:
+        return f"nothing but time, once what {group} names in its own condition is mended"
     return _OF_ALL.get(reason, "what {group} says in its own status").format(group=group, name=name)
