@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +14,11 @@ from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
+from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 
 from .crews import Crew
+from .grouping import Gangs, group
+from .live import condition
 from .make import NOW, unit
 from .memory import Stage
 from .test_gathered import all_say, with_crew
@@ -43,6 +48,13 @@ def in_steps(steps: Steps[Batch]) -> tuple[Batch, float]:
             batch: Batch = end.value
             return batch, max(longest, time.thread_time() - began)
         longest = max(longest, time.thread_time() - began)
+
+
+@pytest.fixture
+def gangs(tmp_path: Path) -> Gangs:
+    made = Gangs(tmp_path)
+    made.cluster("a", cpu="8")
+    return made
 
 
 # --- sets of any plugin ---------------------------------------------------------------------------
@@ -91,3 +103,109 @@ async def test_members_that_a_fault_leaves_undecided_have_turns_of_their_own(sta
         stage.workload(name, replicas=1)
     async with stage.leading(with_crew(crew)):
         await all_say(stage, "PluginError", *crew.names)
+
+
+# --- groups that are huge, hostile or old ---------------------------------------------------------
+
+
+@pytest.mark.proves("G1", "G12")
+@pytest.mark.parametrize("least", [2**31 - 1, 2**63 - 1, 10**30])
+async def test_a_quorum_beyond_all_bounds_harms_nobody_else(gangs: Gangs, least: int) -> None:
+    gangs.group(least=least)
+    gangs.member("worker", replicas=1, cpu="1")
+    gangs.workload("other", replicas=1)
+    async with gangs.led():
+        await gangs.until(lambda: gangs.says("worker")[0] == "False" and gangs.placed("other"))
+        await gangs.calm(10)
+        assert gangs.says("worker")[1] in ("WaitingForGroup", "InvalidGroup")
+        assert gangs.placed("worker") == {}
+        assert gangs.phase() in ("Pending", "")
+        assert gangs.writes() <= 3
+
+
+@pytest.mark.proves("G1", "G23")
+@pytest.mark.parametrize(
+    "amounts",
+    [
+        {"cpu": "1" + "0" * 400},
+        {"cpu": "1e999999999"},
+        {"cpu": "999999999999999E"},
+        {"cpu": "-5"},
+        {"cpu": ["1"]},
+        {"cpu": {"much": True}},
+        {f"example.com/r{n}": "1" for n in range(500)},
+        {"x" * 100_000: "1"},
+        "all",
+    ],
+    ids=lambda amounts: str(amounts)[:24],
+)
+async def test_amounts_that_make_no_sense_are_told_and_harm_nobody_else(
+    gangs: Gangs, amounts: Any
+) -> None:
+    gangs.group(least=1, minResources=amounts)
+    gangs.member("worker", replicas=1, cpu="1")
+    gangs.workload("other", replicas=1)
+    async with gangs.led():
+        await gangs.until(lambda: gangs.says("worker")[0] == "False" and gangs.placed("other"))
+        await gangs.calm(10)
+        _, reason, message = gangs.says("worker")
+        assert reason in ("InvalidGroup", "GroupDenied")
+        assert "minResources" in message
+        assert len(message) < 2000
+        assert gangs.writes() <= 3
+
+
+@pytest.mark.proves("G1", "G19")
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": 5, "failures": "many", "retryTime": [], "conditions": "none"},
+        {"gate": 7, "released": "all", "quorumTime": 3},
+        {"gate": "Open", "released": ["worker", None, {"uid": 5}], "observedGeneration": "x"},
+        {"gate": "Ajar", "released": [{"uid": "nobody", "decision": "0"}], "retryTime": "soon"},
+        {"released": [{"name": f"w{n}", "uid": f"u{n}", "decision": "d"} for n in range(30_000)]},
+        {"conditions": [{"type": 7}, {}, {"type": "Scheduled", "status": 5, "reason": []}]},
+    ],
+    ids=["types", "gate", "entries", "strangers", "30000", "conditions"],
+)
+async def test_whatever_a_status_says_the_gang_is_placed_and_released(
+    gangs: Gangs, status: Any
+) -> None:
+    gangs.group(least=2)
+    gangs.hub.edit(WORKLOAD_GROUPS, "batch", {"status": status}, status=True)
+    gangs.member("worker", replicas=2, cpu="1")
+    async with gangs.led():
+        await gangs.until(lambda: gangs.gate() == "Open" and gangs.released() == {"worker"})
+        await gangs.calm(5)
+        assert gangs.phase() == "Scheduled"
+        assert gangs.tells()[0] == "True"
+        assert [each["name"] for each in gangs.status()["released"]] == ["worker"]
+        assert gangs.writes() <= 4
+
+
+@pytest.mark.proves("G1")
+@pytest.mark.parametrize("spec", [7, [], "x", {"minMember": "4"}, {"minMember": None}, {}])
+async def test_whatever_a_spec_says_its_members_are_told(gangs: Gangs, spec: Any) -> None:
+    stored = group()
+    gangs.hub.put(WORKLOAD_GROUPS, {**stored, "spec": spec})
+    gangs.member("worker", replicas=1, cpu="1")
+    async with gangs.led():
+        await gangs.until(lambda: gangs.says("worker")[1] == "InvalidGroup")
+        assert "spec" in gangs.says("worker")[2]
+        assert gangs.placed("worker") == {}
+
+
+@pytest.mark.proves("G2", "G25")
+async def test_a_label_reaches_no_group_of_another_namespace(gangs: Gangs) -> None:
+    gangs.group(least=4)
+    gangs.member("worker", replicas=2, cpu="1")
+    mine = gangs.hub.read(WORKLOADS, "worker")
+    meta = {"name": "worker", "namespace": "other", "labels": mine["metadata"]["labels"]}
+    gangs.hub.put(WORKLOADS, {**mine, "metadata": meta})
+    async with gangs.led():
+        await gangs.until(lambda: gangs.says("worker")[0] == "False")
+        await gangs.calm(5)
+        elsewhere = gangs.hub.read(WORKLOADS, "worker", "other")["status"]
+        assert condition(elsewhere, "Scheduled")["reason"] == "GroupNotFound"
+        assert "has 2 units in all its Workloads, minMember is 4" in gangs.says("worker")[2]
+        assert gangs.status()["desired"] == 2

@@ -143,6 +143,8 @@ def _amounts(stored: Mapping[str, Any]) -> tuple[dict[str, int], str]:
         return {}, f"spec.minResources: {len(stored)} resources, {RESOURCES} at most"
     amounts = {}
     for name, text in stored.items():
+        if len(name) > _LONGEST_KEY:
+            return {}, f"spec.minResources: {quoted(name)} is no resource"
         try:
             amount = quantities.amount(name, text)
         except ValueError as e:

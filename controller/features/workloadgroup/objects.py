@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from crds.groups.workloadgroup import MOST_WORKLOADS
 from machinery.types.metadata import Object
 
 
@@ -55,13 +57,50 @@ class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
     conditions: list[dict[str, Any]] = []
 
 
+def read_status(stored: Any) -> GroupStatus:
+    """What can be read of a status; the rest is as if it had never been written."""
+    with suppress(msgspec.ValidationError):
+        return _sound(msgspec.convert(stored, GroupStatus))
+    found: dict[str, Any] = {}
+    for each in msgspec.structs.fields(GroupStatus) if isinstance(stored, dict) else ():
+        with suppress(msgspec.ValidationError):
+            found[each.name] = msgspec.convert(stored.get(each.encode_name), each.type)
+    return _sound(GroupStatus(**found))
+
+
+def _sound(status: GroupStatus) -> GroupStatus:
+    """Without conditions that no hub would take back; of very many released the first ones."""
+    known = [each for each in status.conditions if _is_condition(each)]
+    if len(status.released) <= MOST_WORKLOADS and len(known) == len(status.conditions):
+        return status
+    released = status.released[:MOST_WORKLOADS]
+    return msgspec.structs.replace(status, released=released, conditions=known)
+
+
+def _is_condition(stored: dict[str, Any]) -> bool:
+    said = (stored.get(name) for name in ("type", "status", "reason"))
+    return all(isinstance(each, str) and each for each in said)
+
+
+if TYPE_CHECKING:
+    _Status: TypeAlias = GroupStatus
+else:
+    _Status = Any
+
+
 class WorkloadGroup(Object, frozen=True):
     """Workloads that start together or not at all.
 
-    The spec is left as it is stored: what an older schema let in may be of any type, and a group
-    that cannot be decoded would be as good as deleted, and its members without one.
-    `controller.features.workloadgroup.compiled` makes sense of it.
+    What an older schema let in may be of any type, and a group that cannot be decoded would be as
+    good as deleted, and its members without one. So the spec is left as it is stored, for
+    `controller.features.workloadgroup.compiled` to make sense of, and of the status is read what
+    can be.
     """
 
     spec: Any = msgspec.field(default_factory=dict)
-    status: GroupStatus = GroupStatus()
+    status: _Status = GroupStatus()
+
+    def __post_init__(self) -> None:
+        stored: Any = self.status
+        if not isinstance(stored, GroupStatus):
+            msgspec.structs.force_setattr(self, "status", read_status(stored))
