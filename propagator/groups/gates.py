@@ -59,6 +59,7 @@ class Gates:
         self._starting: dict[Key, Starting] = {}
         self._due: dict[Key, float] = {}
         self._obstacle: str | None = ""
+        self._kept = False  # somebody was answered by an obstacle since the last look
         self._queue: WorkQueue[Key] = WorkQueue(
             name="groups", clock=ground.clock, flow=namespace_of, seats=_REVIEWERS
         )
@@ -92,6 +93,7 @@ class Gates:
         names = workload.groups
         obstacle = self._unread() if names else None
         if obstacle is not None:
+            self._kept = True
             return Verdict(Answer.HOLD, obstacle)
         key = _groups(workload)[0] if len(names) == 1 else None
         group = self.informer.get(key) if key is not None else None
@@ -159,8 +161,8 @@ class Gates:
         await self._clusters.wait_synced()
         while True:
             obstacle, before = self._unread(), self._obstacle
-            if obstacle != before:
-                self._obstacle = obstacle
+            if obstacle != before or (self._kept and obstacle is None):
+                self._obstacle, self._kept = obstacle, False
                 self._mark_all()
             for group, starting in self._starting.items():
                 if starting.missing:

@@ -20,7 +20,7 @@ from crds.names import LABEL_GROUP
 from machinery.api.client import ApiClient
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import Forbidden, NotFound, TransportError
-from machinery.runtime.informer import Informer
+from machinery.runtime.informer import STALE_SECONDS, Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.groups.gates import LOOK_SECONDS, REVIEWED_PER_SECOND, SLICE, Gates
@@ -292,6 +292,18 @@ async def test_a_gate_that_was_not_heard_of_for_long_holds_in_silence(hub: Hub):
     await hub.clock.advance(LOOK_SECONDS)
     assert await hub.wakes() == ["a", "b"]
     assert hub.ask("a") == [Answer.LEAVE]
+
+
+@pytest.mark.proves("G24", "R11")
+async def test_who_asked_in_the_moment_of_silence_is_asked_again(hub: Hub):
+    """Nobody looked while it lasted."""
+    await gang(hub, gate="Closed")
+    await hub.clock.advance(STALE_SECONDS + LOOK_SECONDS / 2 - hub.clock.monotonic())
+    assert hub.ask("a") == [Answer.HOLD]
+    hub.listed()
+    assert await hub.wakes() == NOBODY
+    await hub.clock.advance(LOOK_SECONDS)
+    assert await hub.wakes() == ["a"]
 
 
 @pytest.mark.proves("G24")
