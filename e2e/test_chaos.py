@@ -42,4 +42,5 @@ async def test_no_half_gang_stands_on_members_whatever_breaks(
     assert made.kills == {"controller": SMALL.kills, "propagator": SMALL.kills}
     assert (made.stops, made.removals) == (SMALL.stops, SMALL.removals)
     assert made.arrivals > made.running > 5
+    assert made.running < made.gangs, "there is no room for all of them"
     print(made)

@@ -319,7 +319,9 @@ def test_a_gang_that_waits_though_it_fits_is_found() -> None:
 def test_half_a_gang_is_held_against_who_can_mend_it() -> None:
     servers = {name: Server() for name in ("member-1", "member-2")}
     stage: Any = SimpleNamespace(hub=Server(), members=servers)
-    users: Any = SimpleNamespace(wanted={"g1": Gang((3,), 3, "3.1")}, busy=set())
+    users: Any = SimpleNamespace(
+        wanted={"g1": Gang((3,), 3, "3.1")}, busy=set(), diminished=set(), absent={"g2"}
+    )
     watchman = gangwatch.GangWatchman(stage, users, lambda _: frozenset())
     there = copy(ready=0)
     there.spec["replicas"] = 2
@@ -330,7 +332,9 @@ def test_half_a_gang_is_held_against_who_can_mend_it() -> None:
     assert watchman._held_against("g1", frozenset({"member-2"}))
     watchman.ran.add("g1")
     assert watchman._held_against("g1", frozenset())
-    watchman.removing("member-1")
+    assert not watchman.removing("member-1"), "a group is away just now"
+    users.absent.clear()
+    assert watchman.removing("member-1")
     assert not watchman._held_against("g1", frozenset()), "its units there went with the member"
     watchman.ran.clear()
     users.busy.add("g1")

@@ -30,7 +30,7 @@ class GangFaults:
         *,
         seed: int,
         say: Say,
-        removing: Callable[[str], None] = lambda _: None,
+        removing: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.kills = {"controller": 0, "propagator": 0}
         self.stops = self.removals = 0
@@ -38,7 +38,7 @@ class GangFaults:
         self._chance = random.Random(f"faults of gangs {seed}")
         self._say = say
         self.removing = removing
-        """Told of each member that is removed, just before."""
+        """Asked before a member is removed, until it answers that it may be."""
         self._away: dict[str, float] = {}
         """When each member that was ever away was so last; `inf` while it is."""
 
@@ -90,7 +90,8 @@ class GangFaults:
     async def _remove(self, member: str) -> None:
         seconds = self._chance.uniform(2, 12)
         self._say(f"remove {member} for {seconds:.1f} s")
-        self.removing(member)
+        while not self.removing(member):  # noqa: ASYNC110 - of the users in this process
+            await asyncio.sleep(0.1)
 
         async def away() -> bool:
             await self._stage.deregister(member)

@@ -22,8 +22,8 @@ from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import AlreadyExists, NotFound
 
 NAMESPACE = "gangs"
-CPU = 500
-"""Thousandths of cpu of a unit: a node of 8 cpu has room for 16, a whole number."""
+CPU = 1000
+"""Thousandths of cpu of a unit: a node of 8 cpu has room for 8, a whole number."""
 ROOM = 9 * 8000 // CPU
 """Units that three members of three nodes have room for."""
 SCHEDULER = "chaos"
@@ -105,6 +105,12 @@ class Users:
     def __init__(self, stage: ChaosStage, *, seed: int, most: int) -> None:
         self.wanted: dict[str, Gang] = {}
         self.busy: set[str] = set()
+        self.diminished: set[str] = set()
+        """Those that a removed member took units from: nobody makes their groups anew. A group does
+        not know of the one before it, and waits for a quorum of what is left.
+        """
+        self.absent: set[str] = set()
+        """Those of which the group alone is away now."""
         self.edits = 0
         self._stage = stage
         self._most = most
@@ -147,8 +153,8 @@ class Users:
         elif what < 0.75:
             name = self._chance.choice(idle)
             await self._apply(name, changed(self.wanted[name], self._chance))
-        elif what < 0.85:
-            await self._anew(self._chance.choice(idle))
+        elif what < 0.85 and (whole := sorted(set(idle) - self.diminished)):
+            await self._anew(self._chance.choice(whole))
         else:
             await self._go(self._chance.choice(idle))
         self.edits += 1
@@ -192,6 +198,7 @@ class Users:
     async def _anew(self, name: str) -> None:
         """The group alone is deleted, and made again."""
         self.busy.add(name)
+        self.absent.add(name)
 
         async def once() -> bool:
             with suppress(NotFound):
@@ -201,6 +208,7 @@ class Users:
         await insist(once)
         await asyncio.sleep(self._chance.uniform(0, 3))
         await self._apply(name, self.wanted[name])
+        self.absent.discard(name)
 
     async def _go(self, name: str) -> None:
         self.busy.add(name)

@@ -70,8 +70,6 @@ class GangWatchman:
         self.arrivals = 0
         self.ran: set[str] = set()
         """Gangs that have ever run: one that goes takes nobody with it from then on."""
-        self.removed: set[str] = set()
-        """Gangs that had units on a member when that was removed."""
         self._users = users
         self._away = away
         self._least: dict[str, int] = {}
@@ -112,10 +110,13 @@ class GangWatchman:
                     found[member] += copy.spec["replicas"]
         return +found
 
-    def removing(self, member: str) -> None:
-        """That member is about to be removed."""
+    def removing(self, member: str) -> bool:
+        """Whether that member may be removed now: not while the group of a gang is away."""
+        if self._users.absent:
+            return False
         names = (copy.metadata.name for copy in self._copies[member].values())
-        self.removed |= {gang_of(name) for name in names}
+        self._users.diminished |= {gang_of(name) for name in names}
+        return True
 
     async def _look(self) -> None:
         while True:
@@ -131,7 +132,7 @@ class GangWatchman:
         """Its units by member; none where something else than a gate decides that they are few."""
         if gang not in self._users.wanted or gang in self._users.busy:
             return {}  # its user takes it away, or is about to say what it is
-        if gang in self.ran and gang in self.removed:
+        if gang in self.ran and gang in self._users.diminished:
             return {}
         there = self.units(gang)
         return dict(there) if there.keys() - away else {}
