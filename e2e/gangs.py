@@ -19,6 +19,8 @@ UNIT = 3000
 SPARE = 500
 """What each node offers beside the room for whole units."""
 NODES = 3
+WHOLE = 8000
+"""Of each node, as it comes."""
 KINDS = "deployments,statefulsets,replicasets,jobs,pods,services,configmaps,secrets"
 
 
@@ -41,7 +43,16 @@ class Yard:
         """Room for so many units on each of its nodes, and a rest of `spare` on each."""
         self._allocatable(member, [UNIT * each + spare for each in units])
 
+    def whole(self) -> None:
+        """All the room that members come with, for whoever uses them next."""
+        for member in MEMBERS:
+            self._patch(member, [WHOLE] * NODES)
+
     def _allocatable(self, member: str, cpu: list[int]) -> None:
+        self._patch(member, cpu)
+        wait(f"{cpu} of {member} to be known", lambda: self.known(member) == sum(cpu))
+
+    def _patch(self, member: str, cpu: list[int]) -> None:
         api = self.stage.members[member].api()
         for number, amount in enumerate(cpu):
             answer = api.patch(
@@ -50,7 +61,6 @@ class Yard:
                 headers={"Content-Type": "application/merge-patch+json"},
             )
             answer.raise_for_status()
-        wait(f"{cpu} of {member} to be known", lambda: self.known(member) == sum(cpu))
 
     def known(self, member: str) -> int:
         """Thousandths of cpu that the controller counts there, used or not."""
@@ -126,9 +136,10 @@ class Yard:
         self.hub("-n", self.space, "delete", kind, name, timeout=120)
 
     def clear(self) -> None:
-        """Delete all of this namespace's Workloads and groups."""
+        """Delete all of this namespace's Workloads and groups, and give the members their room."""
         for kind in ("wl", "wg"):
             self.hub("-n", self.space, "delete", kind, "--all", timeout=180)
+        self.whole()
 
     # --- what is told -----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -104,7 +104,12 @@ class Stage(Playground):
         }
 
 
-@pytest.fixture(scope="module")
+def _as_long(*, fixture_name: str, config: pytest.Config) -> Literal["module", "session"]:
+    """Clusters of their own serve all tests; on kind both processes must be at work in between."""
+    return "module" if config.getoption("--provider") == "kind" else "session"
+
+
+@pytest.fixture(scope=_as_long)
 def stage(
     request: pytest.FixtureRequest, provider: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:

@@ -88,7 +88,7 @@ def test_room_for_three_leaves_every_member_empty(yard: Yard) -> None:
         assert yard.told().get("phase") in ("Pending", "Scheduling")
         return yard.nothing()
 
-    steady("no member has any object", empty, seconds=4)
+    steady("no member has any object", empty, seconds=3)
     for member in MEMBERS:
         assert not yard.stage.members[member].exists("namespace", yard.space)
     assert yard.free_units() == 3, "nothing is held"
@@ -115,7 +115,7 @@ def test_of_two_gangs_that_need_more_than_half_one_runs_and_then_the_other(yard:
 
     first, second = wait("one of them to be placed", settled)
     yard.until_running(first, 4)
-    steady("the other has nothing", lambda: yard.nothing(second), seconds=3)
+    steady("the other has nothing", lambda: yard.nothing(second), seconds=2)
     assert yard.stage.status(yard.space, second)["pending"] == 4
     assert yard.gang(second)["assigned"] == 0
     assert yard.free_units() == 2
@@ -133,7 +133,7 @@ def test_a_driver_and_its_workers_wait_for_each_other(yard: Yard) -> None:
         "worker",
         f"WorkloadGroup {yard.space}/batch has 3 units in all its Workloads, minMember is 4",
     )
-    steady("nobody starts alone", yard.nothing, seconds=3)
+    steady("nobody starts alone", yard.nothing, seconds=2)
     driver = yard.member("driver", 1, cpu="1", distribution="Single")
     driver["metadata"]["labels"].pop("stowage.dev/workload-group")
     pods = driver["spec"]["template"]["spec"]["template"]["metadata"]["labels"]
@@ -185,7 +185,7 @@ def test_nine_of_ten_are_held_for_the_tenth(yard: Yard) -> None:
     gang = yard.gang()
     assert (gang["min"], gang["assigned"], gang["waiting"]) == (10, 9, 9)
     assert sum(map(yard.free, MEMBERS)) == 9 * SPARE, "held room is nobody else's"
-    steady("nothing starts", yard.nothing, seconds=3)
+    steady("nothing starts", yard.nothing, seconds=2)
     yard.offer("member-3", [2, 1, 1])
     yard.until_running("worker", 10)
     yard.until(phase="Running", scheduled=10, waiting=0)
@@ -229,7 +229,7 @@ def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard
         yard.until_reason("PropagationFailed")
         wait("member-1 to be empty again", lambda: not yard.there("member-1"))
         yard.until(phase="Scheduling", scheduled=0)
-        steady("it stays so", lambda: not yard.there("member-1"), seconds=4)
+        steady("it stays so", lambda: not yard.there("member-1"), seconds=3)
     finally:
         yard.stage.signal("member-2", "thaw")
     yard.until_running("worker", 4)
@@ -267,7 +267,7 @@ def test_placements_of_another_scheduler_wait_for_the_quorum(yard: Yard) -> None
         yard.workers(name, 2, schedulerName="somebody-else")
     yard.place("left", member_1=1, member_2=1)
     yard.stage.until_condition(yard.space, "left", "Propagated", reason="WaitingForGroup")
-    steady("half of it does not start", yard.nothing, seconds=3)
+    steady("half of it does not start", yard.nothing, seconds=2)
     yard.place("right", member_2=1, member_3=1)
     yard.until_running("left", 2)
     yard.until_running("right", 2)
