@@ -16,7 +16,7 @@ from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.config import default_profile
 from controller.features.workloadgroup import topology
-from controller.features.workloadgroup.reach import Reach
+from controller.features.workloadgroup.reach import Reach, Waiting, amounts
 from controller.features.workloadgroup.topology import (
     Within,
     attempts_of,
@@ -70,7 +70,12 @@ def zones_of(where: Fleet, names: Mapping[str, int]) -> set[str | None]:
 
 zones = st.sampled_from(["z1", "z2", "z3", None])
 fleets = st.lists(
-    st.tuples(zones, st.lists(st.integers(0, 6), min_size=1, max_size=2), st.booleans()),
+    st.tuples(
+        zones,
+        st.lists(st.integers(0, 6), min_size=1, max_size=2),
+        st.booleans(),
+        st.dictionaries(st.integers(1, 3), st.integers(1, 3), max_size=1),
+    ),
     min_size=1,
     max_size=6,
 )
@@ -82,12 +87,17 @@ gangs = st.lists(
 
 
 def world(clusters: Any, gang: Any) -> tuple[Fleet, list[Unit]]:
-    made = [zone(f"c{i}", of, *cpus, ready=up) for i, (of, cpus, up) in enumerate(clusters)]
+    """Zone, nodes, readiness and units on their way (cpu of one: how many) of each cluster."""
+    made = [zone(f"c{i}", of, *cpus, ready=up) for i, (of, cpus, up, _) in enumerate(clusters)]
     units = [
         member(f"m{i}", cpu=str(cpu), replicas=n, distribution=how)
         for i, (n, cpu, how) in enumerate(gang)
     ]
-    return fleet(*made), units
+    where = fleet(*made)
+    for i, (*_, coming) in enumerate(clusters):
+        for cpu, number in coming.items():
+            where = where.assuming(member("other", cpu=str(cpu)).load, {f"c{i}": number})
+    return where, units
 
 
 @given(fleets, gangs, st.integers(1, 8), st.booleans())
@@ -124,6 +134,24 @@ def test_a_gang_without_a_topology_goes_anywhere(clusters, gang, quorum):
 def test_no_pass_places_more_than_columns_say(clusters, gang):
     where, units = world(clusters, gang)
     assert by_hand(where, units) <= Reach.of(units, where).places()
+
+
+@given(fleets, gangs, st.integers(1, 8), st.booleans())
+def test_whoever_fits_without_the_others_fits_by_what_they_give_back(clusters, gang, quorum, bound):
+    """Else one could wait for ever: its turn depends on it."""
+    where, units = world(clusters, gang)
+    empty, _ = world([(*each, {}) for *each, _ in clusters], gang)
+    column = where.column(ZONE)
+    sets = [[n for n in where.names if column.equals(z)[where.row[n]]] for z in ("z1", "z2", "z3")]
+    able = [by_hand(narrowed(empty, names), units) for names in (sets if bound else [where.names])]
+    taken = {
+        f"c{i}": {member("other", cpu=str(cpu)).load: number for cpu, number in coming.items()}
+        for i, (*_, coming) in enumerate(clusters)
+    }
+    gone = group("batch", quorum, topology_key=ZONE if bound else "")
+    waiting = Waiting(group=gone, units=units, fleet=where, need=quorum)
+    if max(able) >= quorum:
+        assert waiting.fitting(amounts(taken, where)).any()
 
 
 def test_preferred_takes_as_few_domains_as_will_do():
