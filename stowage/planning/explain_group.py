@@ -30,7 +30,7 @@ from stowage.planning.kinds import Reference
 from stowage.planning.simulator import Rehearsal
 
 NAMED = 3
-"""Members whose pending units are explained beside a gang that runs."""
+"""Members that would move, or whose pending units are explained beside a gang that runs."""
 
 Live = Mapping[str, Any]
 
@@ -53,29 +53,29 @@ class GroupExplanation:
 
     def text(self, *, everything: bool) -> str:
         """What a plan says of it."""
-        del everything  # a gang is told as a whole
         needs = "?" if self.group.least is None else self.group.least
         of = words.count(self.group.desired, "unit")
         head = f"{self.group.title}: {self.group.assigned} of {of} placed, {needs} needed"
-        return self._text("\n".join((f"{head} ({self.group.outcome})", *self.remarks)))
+        lines = (f"{head} ({self.group.outcome})", *self.remarks)
+        return self._text("\n".join(lines), everything)
 
     def beside(self, *, everything: bool) -> str:
         """The same below what the hub's objects say."""
-        del everything
         head = "Decided now, every unit would stay where it is:"
         if self.moves:
-            head = f"Decided now, other shares for {', '.join(self.moves)}:"
+            more = f" and {len(self.moves) - NAMED} more" if len(self.moves) > NAMED else ""
+            head = f"Decided now, other shares for {', '.join(self.moves[:NAMED])}{more}:"
         elif self.group.outcome == gangs.WAITS and self.group.held:
             units = words.count(self.group.held, "unit")
             head = f"Decided now, {units} would be held until more of them fit:"
         elif self.group.outcome != gangs.PLACED:
             head = "Decided now, nothing more of it would be placed:"
-        return self._text("\n".join((*self._live(), *self.remarks, head)))
+        return self._text("\n".join((*self._live(), *self.remarks, head)), everything)
 
-    def _text(self, head: str) -> str:
+    def _text(self, head: str, everything: bool) -> str:
         parts = [head]
         if self.group.members:
-            parts.append(gangs.members(self.group))
+            parts.append(gangs.members(self.group, everything=everything))
         why = [f"{self.group.reason}: {self.group.message}"] if self.group.reason else []
         helps = [f"  {text}" for text in self.group.helps]
         parts += ["\n".join((*why, *(["What would help:", *helps] if helps else [])))]

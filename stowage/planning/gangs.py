@@ -33,6 +33,8 @@ _IN_GENERAL: Mapping[str, str] = {
     "WorkloadGroup not found": "a WorkloadGroup of that name, or no label that names it",
 }
 """Where nobody was tried, so that no more can be told: by what the message says."""
+SHOWN = 20
+"""Members in the table, unless all are asked for."""
 HELPED = 5
 """Members whose missing units are told one by one."""
 
@@ -244,18 +246,22 @@ def reasons(group: GroupPlan) -> Iterator[str]:
         yield f"what helps: {text}"
 
 
-def members(group: GroupPlan) -> str:
-    """A row for each member: where its units are, and where they would find a place."""
+def members(group: GroupPlan, *, everything: bool) -> str:
+    """A row for each member, those that lack units first: where they are, or would find a place."""
+    ranked = sorted(group.members, key=lambda each: each.assigned >= each.desired)
+    shown = ranked if everything else ranked[:SHOWN]
     rows = [
         {
             "workload": each.name,
             "units": each.desired,
             "placed": shares(each.placements),
-            "found": shares(each.found) if each.found else "-",
+            "found": shares(each.found),
             "why": each.message,
         }
-        for each in group.members
+        for each in shown
     ]
     tried = any(each.found for each in group.members)
     columns = ("workload", "units", "placed", *(("found",) if tried else ()), "why")
-    return output.table(rows, columns)
+    left = len(ranked) - len(shown)
+    more = f"\n… {left} more (--all shows them)" if left else ""
+    return output.table(rows, columns) + more

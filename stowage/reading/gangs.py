@@ -158,7 +158,7 @@ def _terms(spec: Json) -> Iterator[str]:
     if topology := spec.get("topology"):
         mode = topology.get("mode") or "Required"
         within = "in one domain" if mode == "Required" else "in one domain, or few"
-        yield f"All of it {within} of {topology['topologyKey']} ({mode})"
+        yield f"All of it {within} of {topology.get('topologyKey')} ({mode})"
 
 
 def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:

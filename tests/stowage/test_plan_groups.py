@@ -169,6 +169,22 @@ def test_a_gang_that_runs_and_has_pending_units_says_what_helps_these(write: Wri
     assert groups(write("none.yaml", workload("other", replicas=0)), fleet) == {}
 
 
+def test_of_a_gang_of_very_many_workloads_the_first_are_shown(write: Write) -> None:
+    fleet = write("fleet.yaml", cluster("a", cpu=500))
+    many = [member(f"w{n:03}", 1, "1") for n in range(60)]
+    files = write("w.yaml", group(least=60), *many)
+    about = ("explain", "wg/batch", "-n", "shop", "-f", files, "--fleet", fleet)
+    told = table(*about)
+    assert told[-1] == "… 40 more (--all shows them)"
+    assert len(told) == 25
+    assert len(table(*about, "--all")) == 64
+    alone = write("alone.yaml", cluster("a", cpu=500), group(least=60), *many)
+    found = json.loads(
+        run("explain", "wg/batch", "-n", "shop", "--fleet", alone, "-o", "json").stdout
+    )
+    assert len(found["workloads"]) == found["assigned"] == 60
+
+
 def test_what_is_not_part_of_a_plan_is_said(write: Write) -> None:
     fleet = write("fleet.yaml", cluster("a"))
     files = write("w.yaml", group(), member("worker", 4, "1"))
