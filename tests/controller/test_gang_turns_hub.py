@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,36 @@ async def test_what_does_not_fit_in_one_preferred_domain_goes_elsewhere(
         topology = {"topologyKey": zone, "mode": "Preferred"}
         gang(stage, "crew", 7, 4, topology=topology)
         await stage.until(lambda: stage.placed("crew") == {"a": 5, "b": 2}, seconds=10)
+
+
+async def test_everybody_runs_though_gangs_hold_room_and_leaders_change(
+    stage: Stage, file: Path
+) -> None:
+    """Gangs of all sizes on forty cpu; each that has its units ends after a while."""
+    rng, coming = random.Random(7), [f"g{i}" for i in range(20)]
+    wanted: dict[str, int] = {}
+    ends: dict[str, float] = {}
+    for name in "abcd":
+        stage.cluster(name, cpu="10")
+
+    def step(now: float) -> None:
+        if coming and rng.random() < 0.2:
+            name = coming.pop()
+            wanted[name] = rng.choice([2, 3, 12, 20, 30, 38])
+            gang(stage, name, wanted[name], scheduleTimeoutSeconds=15)
+        for name in [n for n, least in wanted.items() if units(stage, n) == least]:
+            ends[name] = now + rng.randint(10, 40)
+            del wanted[name]
+        for name in [n for n, at in ends.items() if at <= now]:
+            end(stage, name)
+            del ends[name]
+        assert all(not units(stage, name) for name in wanted), "no half of a gang"
+
+    for term in range(10):
+        async with stage.configured(file, identity=f"term-{term}"):
+            for _ in range(100):
+                step(stage.clock.monotonic())
+                await stage.calm(1)
+        if not (coming or wanted or ends):
+            return
+    pytest.fail(f"they wait for ever: {[(n, stage.says(n)) for n in wanted]}")
