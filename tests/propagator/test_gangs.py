@@ -18,6 +18,7 @@ from crds.groups.gate import decision_of
 from crds.names import LABEL_GROUP
 from machinery.api.resources import CRDS, WORKLOAD_GROUPS, WORKLOADS, Resource
 from machinery.errors import AlreadyExists
+from propagator.groups import gates
 from stowage.playground.controlplanes import Cluster
 from tests.patience import until
 
@@ -409,6 +410,20 @@ async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(stage_
             told = [[each["resourceVersion"] for each in seen] for seen in (before, after)]
             assert told[0] == told[1], turn
             assert await standing(stage) == there
+
+
+@pytest.mark.proves("G10", "G18")
+async def test_on_a_hub_without_the_kind_only_who_names_a_group_waits(
+    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
+):
+    unknown = Resource("stowage.dev", "v1alpha1", "nosuchgroups", "NoSuchGroup")
+    monkeypatch.setattr(gates, "WORKLOAD_GROUPS", unknown)
+    async with stage_on() as stage:
+        await gang(stage, group=False)
+        await stage.push("alone")
+        await held(stage, words="the hub serves no WorkloadGroups")
+        await stage.delete("driver")
+        await stage.gone("driver")
 
 
 @pytest.mark.proves("G24")
