@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -417,6 +419,51 @@ async def test_who_writes_at_the_same_time_loses_nothing_and_nor_do_we(stage: Ga
         assert done
         assert condition(stage.status(), "Theirs")["reason"] == "Mine"
         assert stage.tells()[:2] == ("True", "Scheduled")
+
+
+@pytest.mark.proves("G20", "G24")
+async def test_a_write_of_a_leader_that_leads_no_more_opens_nothing(stage: Gangs):
+    """It hangs for a minute, in which another one has opened the gate and closed it."""
+    gates: list[str] = []
+    arrived: list[str] = []
+    hung = cut_off = False
+
+    async def hangs(method: str, path: str, body: Any) -> None:
+        nonlocal hung, cut_off
+        if cut_off and "/leases/" in path and method != "GET":
+            holder = body.get("spec", {}).get("holderIdentity")
+            if holder == "one":
+                raise Unreachable("no route")
+        ours = method == "PATCH" and path.endswith("/batch/status")
+        if ours and not hung and body["status"].get("gate") == "Open":
+            hung = cut_off = True
+            until = stage.clock.monotonic() + 60
+            while stage.clock.monotonic() < until:  # it has left the process and is on its way
+                with suppress(asyncio.CancelledError):
+                    await stage.clock.sleep(1)
+            arrived.append(stage.gate())
+
+    async def follow(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and path.endswith("/batch/status"):
+            gates.append(stage.gate())
+
+    stage.hub.faults.append(hangs)
+    stage.hub.after.append(follow)
+    clears(stage)
+    async with stage.led(), stage.led("two", standby=True):
+        gang(stage)
+        await stage.until(lambda: hung)
+        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=40)
+        for name in ("m1", "m2"):
+            stage.hub.edit(MEMBER_CLUSTERS, name, {"spec": {"unschedulable": True}})
+        stage.reports("worker", "Failed")
+        await stage.until(lambda: closes(stage), seconds=5)
+        await stage.until(lambda: arrived, seconds=60)
+        await stage.calm(5)
+    turns = [gate for gate, before in zip(gates, ["", *gates], strict=False) if gate != before]
+    assert turns == ["Open", "Closed", ""]
+    assert arrived == [""], "it came to the hub, and was too late"
+    assert not stage.status().get("released")
 
 
 @pytest.mark.proves("G20")
