@@ -211,6 +211,18 @@ def test_reasons_that_close_it_and_those_that_are_waited_out(gang: Gang, reason:
 
 
 @pytest.mark.proves("G24")
+def test_what_the_member_says_of_a_failure_is_told_with_it(gang: Gang):
+    placed(gang)
+    gang.look()
+    worker = gang.members["worker"]
+    worker.reports("Failed")
+    said = {"type": "Propagated", "status": "False", "reason": "AlreadyExists", "message": "a Job"}
+    worker.conditions = [{**said, "observedGeneration": 1}]
+    gang.look()
+    assert "worker is Failed on m1 and 1 more: AlreadyExists: a Job: everything" in gang.said[2]
+
+
+@pytest.mark.proves("G24")
 def test_what_is_said_of_another_generation_closes_nothing(gang: Gang):
     placed(gang)
     gang.look()

@@ -163,12 +163,12 @@ def _counted(standing: Standing, shares: Iterable[tuple[ClusterShare, int]]) -> 
 
 def _trouble(workload: Workload, shares: Sequence[ClusterShare]) -> str:
     """What keeps one of its clusters from running its units; empty where nothing does."""
-    bad = [share for share in shares if share.state in _BAD]
+    bad, said = [share for share in shares if share.state in _BAD], _refused(workload)
     if bad:
         more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
-        text = f"is {bad[0].state} on {bad[0].name}{more}"
+        text = f"is {bad[0].state} on {bad[0].name}{more}" + (f": {said}" if said else "")
     else:
-        text = _refused(workload)
+        text = f"is not on its clusters: {said}" if said else ""
     return f"Workload {workload.metadata.name} {text}"[:WORDS_LIMIT] if text else ""
 
 
@@ -180,7 +180,7 @@ def _refused(workload: Workload) -> str:
         return ""
     if said["reason"] == PropagatedReason.CLUSTER_UNREACHABLE and _left_behind(workload):
         return ""
-    return f"is not on its clusters: {said['reason']}: {said.get('message', '')}"
+    return f"{said['reason']}: {said.get('message', '')}"
 
 
 def _left_behind(workload: Workload) -> bool:
