@@ -806,6 +806,16 @@ def test_a_closed_gate_takes_the_placements_of_ours_back() -> None:
 
 
 @pytest.mark.proves("G24")
+def test_a_closed_gate_takes_back_what_a_denied_gang_has_as_well() -> None:
+    made = yard("6", "3")
+    made.store(member("a", 2, present={"a": 2}, shown=[{"name": "a", "replicas": 2, "ready": 2}]))
+    made.store(member("b", 3))
+    assert sum(each.assigned for each in made.decide("b").values()) == 2  # what runs stays
+    made.group(group(status={"gate": "Closed"}))
+    assert made.decide("a")["a"].placements == {}
+
+
+@pytest.mark.proves("G24")
 def test_nothing_is_tried_before_the_time_that_the_group_says() -> None:
     made = yard("99")
     at = made.time.at + timedelta(seconds=20)

@@ -113,7 +113,8 @@ class Together:
         status = self._held_back(group, groups, len(fleet), now)
         if status is None and groups.assigned(group.key) >= group.min_member:
             return None
-        if status is not None and self.memory.denied(group.key, now, self._seen(group, groups)):
+        denial = self.memory.denied(group.key, now)
+        if status is not None and denial is not None and status.reasons == (denial.text,):
             return Gathering(key=group.key, members=(unit.key,), refusal=status)
         members = self._members(unit, groups.members(group.key))
         emptied = _emptied(group, members) if status is not None else frozenset[Key]()
