@@ -147,7 +147,7 @@ async def test_with_room_for_four_of_six_these_four_are_released_and_two_wait(tw
         assert condition(status, "Scheduled")["status"] == "True"
         worker = await two.until(WORKER, lambda each: each["pending"] == 2)
         assert sum(placements(worker).values()) == 3
-        assert "minMember of 4 without them" in condition(worker["status"], "Scheduled")["message"]
+        assert "3 of 5 units" in condition(worker["status"], "Scheduled")["message"]
         await report(two, DRIVER)
         await report(two, WORKER)
         running = await says(two, lambda each: each["phase"] == "Running")
