@@ -778,6 +778,17 @@ def test_a_group_that_makes_no_sense_is_told_and_places_nothing(
     assert wrong in message
 
 
+@pytest.mark.proves("G21")
+def test_no_gang_is_placed_where_nobody_would_open_its_gate() -> None:
+    made = yard("99")
+    made.store(member(replicas=4))
+    made.handle.choose(lambda plugin: plugin != "Coscheduling")
+    reason, message = said(made.decide()["worker"])
+    assert reason == "GroupDenied"
+    assert "the controller of plugin Coscheduling is switched off" in message
+    assert made.plugin.next_look(made.workloads[NS, "worker"].unit, made.time.at) is None
+
+
 def test_a_group_of_too_many_workloads_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("controller.features.workloadgroup.together.MOST_WORKLOADS", 2)
     made = yard("99")

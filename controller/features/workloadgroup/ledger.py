@@ -7,7 +7,7 @@ it places; that one costs nothing until it is asked, as hardly anybody asks it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -159,10 +159,6 @@ class Groups:
             return None
         return (unit.namespace, unit.groups[0])
 
-    def group_named_by(self, key: Key) -> Key | None:
-        """The group that the Workload of that key is counted in."""
-        return self._of.get(key)
-
     def members(self, key: Key) -> Mapping[Key, Member]:
         """The Workloads that name the group, by key. Never to be changed."""
         roll = self._rolls.get(key)
@@ -187,10 +183,6 @@ class Groups:
     def version(self, key: Key) -> int:
         """Another number whenever members come or go, or one of them asks for something else."""
         return self._rolls.get(key, _NOBODY).version
-
-    def rolls(self) -> Iterator[Key]:
-        """Every group that some Workload names, whether or not it exists."""
-        return iter(tuple(self._rolls))
 
     def _leave(self, key: Key, for_: Key | None) -> Member | None:
         """Take a Workload out of its group; what it was there, where it stays in that one."""
@@ -233,12 +225,6 @@ class _Overlay(Groups):
         self._placed[unit.key] = (unit, placements)
         self._made.clear()
 
-    def group_named_by(self, key: Key) -> Key | None:
-        """As the overlay has it."""
-        if key in self._placed:
-            return self.group_of(self._placed[key][0])
-        return self._base.group_named_by(key)
-
     def members(self, key: Key) -> Mapping[Key, Member]:
         """Those of the base, with what is placed otherwise."""
         return self._roll(key).members
@@ -259,12 +245,6 @@ class _Overlay(Groups):
     def version(self, key: Key) -> int:
         """That of the base: an overlay is one pass."""
         return self._base.version(key)
-
-    def rolls(self) -> Iterator[Key]:
-        """Those of the base, and those that somebody placed otherwise names."""
-        named = (self.group_of(unit) for unit, _ in self._placed.values())
-        found = dict.fromkeys([*self._base.rolls(), *(key for key in named if key is not None)])
-        return (key for key in found if self._roll(key).members)
 
     def _roll(self, key: Key) -> _Roll:
         """One group's members, put together when first asked for."""

@@ -124,7 +124,8 @@ class Coscheduling(Together):
             if group.topology_key and not group.topology_required:
                 state.tentative.add(NAME)  # beside its siblings first, then wherever there is room
             return SUCCESS
-        if status is None or (status.reason in _PASSING and group.gate != GateState.CLOSED):
+        lasting = group.gate == GateState.CLOSED or not self._handle.controls(NAME)
+        if status is None or (status.reason in _PASSING and not lasting):
             self.memory.ask(key)
         if status is not None:
             return status
