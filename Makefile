@@ -60,7 +60,7 @@ bench: .venv/synced
 	@for each in $$(grep -l '^if __name__' benchmarks/*.py); do \
 	  echo "== $$each"; $(RUN) python -m benchmarks.$$(basename $$each .py) || exit 1; done
 
-# What a release is held by, in about ten minutes on two quiet cores. With FULL=1 the fleet of
+# What a release is held by, in about eleven minutes on two quiet cores. With FULL=1 the fleet of
 # simulated members has 10,000 Workloads, which takes a quarter of an hour more.
 figures: .venv/synced
 	$(RUN) python -m benchmarks.gangs

@@ -1,39 +1,30 @@
-"""Sets that are decided as one, and groups: huge ones, hostile ones, and storms over many."""
+"""Sets that are decided as one, and groups: huge ones, hostile ones, and old ones."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controller.features.reservation.plugin import Reservation
-from controller.features.workloadgroup.plugin import Coscheduling
 from controller.framework.status import Status, unschedulable
-from controller.model.unit import Unit
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
 from crds.groups.workloadgroup import MOST_WORKLOADS
-from crds.names import LABEL_GROUP
 from crds.workload import ScheduledReason
-from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOAD_GROUPS, WORKLOADS
-from tests.loopsteps import held
+from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 
 from .crews import Crew
 from .grouping import Gangs, group
-from .live import condition, deployment
-from .make import NOW, REQUIRED, beside, unit
+from .live import condition
+from .make import NOW, unit
 from .memory import Stage
-from .reserving import reservation
 from .test_gathered import all_say, with_crew
 from .test_long_sets import View, no_collection
 
 STEP_SECONDS = 0.05
-GROUPS, OF_EACH, MEMBERS = 40, 5, 100
 SLOW = 2
 """For slow machines."""
 DENIED = unschedulable("Crew", "the harbour is shut", reason=ScheduledReason.GROUP_DENIED)
@@ -218,209 +209,3 @@ async def test_a_label_reaches_no_group_of_another_namespace(gangs: Gangs) -> No
         assert condition(elsewhere, "Scheduled")["reason"] == "GroupNotFound"
         assert "has 2 units in all its Workloads, minMember is 4" in gangs.says("worker")[2]
         assert gangs.status()["desired"] == 2
-
-
-# --- gangs beside everything else -----------------------------------------------------------------
-
-
-def requires(name: str) -> dict[str, Any]:
-    return {REQUIRED: [beside(name)]}
-
-
-@pytest.mark.proves("G3", "G26")
-async def test_members_that_require_each_other_are_placed_beside_each_other(gangs: Gangs) -> None:
-    gangs.cluster("b", cpu="20")
-    gangs.group(least=10)
-    gangs.member(
-        "one", replicas=5, cpu="1", distribution="Single", workloadAffinity=requires("two")
-    )
-    gangs.member(
-        "two", replicas=5, cpu="1", distribution="Single", workloadAffinity=requires("one")
-    )
-    async with gangs.led():
-        await gangs.until(lambda: gangs.released() == {"one", "two"})
-        assert gangs.placed("one") == gangs.placed("two") == {"b": 5}
-
-
-@pytest.mark.proves("G4", "G26")
-async def test_members_that_require_each_other_and_have_no_room_hold_nothing(gangs: Gangs) -> None:
-    gangs.cluster("b", cpu="8")
-    gangs.group(least=10)
-    gangs.member(
-        "one", replicas=5, cpu="1", distribution="Single", workloadAffinity=requires("two")
-    )
-    gangs.member(
-        "two", replicas=5, cpu="1", distribution="Single", workloadAffinity=requires("one")
-    )
-    async with gangs.led():
-        await all_say(gangs, "GroupDenied", "one", "two")
-        await gangs.calm(10)
-        assert (gangs.placed("one"), gangs.placed("two"), gangs.gate()) == ({}, {}, "")
-        gangs.workload("other", replicas=8)
-        await gangs.until(lambda: gangs.placed("other"))
-        gangs.cluster("c", cpu="10")
-        await gangs.until(lambda: gangs.released() == {"one", "two"})
-
-
-@pytest.mark.proves("G5", "G12", "G26")
-async def test_members_that_run_everywhere_count_on_each_cluster(gangs: Gangs) -> None:
-    gangs.cluster("b", cpu="8")
-    gangs.group(least=6)
-    gangs.member("copies", replicas=1, cpu="1", distribution="Duplicated")
-    daemon = {**deployment("daemon", "1"), "kind": "DaemonSet"}
-    daemon["spec"].pop("replicas", None)
-    labels = {LABEL_GROUP: "batch"}
-    gangs.workload("daemon", labels=labels, distribution="Duplicated", targetDeployment=daemon)
-    gangs.member("worker", replicas=2, cpu="1")
-    async with gangs.led():
-        await gangs.until(lambda: gangs.released() == {"copies", "daemon", "worker"})
-        assert gangs.placed("copies") == {"a": 1, "b": 1}
-        assert sorted(gangs.placed("daemon")) == ["a", "b"]
-        assert sum(gangs.placed("worker").values()) == 2
-
-
-@pytest.mark.proves("G3")
-async def test_a_hook_may_change_the_units_of_a_member(
-    gangs: Gangs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def doubles(_hook: Any, _state: Any, unit: Unit, _fleet: Any, _bound: Any) -> tuple[Unit, bool]:
-        return replace(unit, replicas=2 * unit.replicas), True
-
-    monkeypatch.setattr(Reservation, "before_pre_filter", doubles)
-    gangs.group(least=4)
-    gangs.member("one", replicas=2, cpu="1")
-    gangs.member("two", replicas=2, cpu="1")
-    async with gangs.led():
-        await gangs.until(lambda: gangs.released() == {"one", "two"})
-        assert gangs.placed("one") == gangs.placed("two") == {"a": 4}
-
-
-@pytest.mark.proves("G3", "G13", "E28")
-async def test_room_that_is_held_for_its_members_lets_a_gang_in(gangs: Gangs) -> None:
-    owners = [{"labelSelector": {"matchLabels": {LABEL_GROUP: "batch"}}}]
-    room = reservation(replicas=6, requests={"cpu": "1"}, owners=owners, allocateOnce=False)
-    gangs.hub.put(RESERVATIONS, room)
-    async with gangs.led():
-        await gangs.until(
-            lambda: (
-                gangs.hub.read(RESERVATIONS, "room").get("status", {}).get("phase") == "Available"
-            )
-        )
-        gangs.workload("stranger", replicas=3, cpu="1")
-        await gangs.until(lambda: gangs.says("stranger")[0] == "False")
-        gangs.group(least=8)
-        gangs.member("one", replicas=4, cpu="1")
-        gangs.member("two", replicas=4, cpu="1")
-        await gangs.until(lambda: gangs.released() == {"one", "two"})
-
-
-POINTS = ["gathering", "attempts", "judge", "concluded"]
-
-
-@pytest.mark.proves("L4")
-@pytest.mark.parametrize("point", POINTS)
-async def test_a_fault_over_one_gang_is_told_on_its_members_alone(
-    gangs: Gangs, monkeypatch: pytest.MonkeyPatch, point: str
-) -> None:
-    sound = getattr(Coscheduling, point)
-
-    def fails(plugin: Any, about: Any, *more: Any) -> Any:
-        if "bad" in (about.groups if isinstance(about, Unit) else about.key):
-            raise RuntimeError("out of order")
-        return sound(plugin, about, *more)
-
-    monkeypatch.setattr(Coscheduling, point, fails)
-    for name in ("bad", "good"):
-        gangs.group(name, least=2)
-        for number in range(2):
-            gangs.member(f"{name}-{number}", of=name, replicas=1, cpu="1")
-    async with gangs.led():
-        await gangs.until(lambda: gangs.released("good") == {"good-0", "good-1"})
-        if point == "concluded":  # it is decided, and that it was noted nowhere is in the log
-            await gangs.until(lambda: gangs.released("bad") == {"bad-0", "bad-1"})
-            return
-        await all_say(gangs, "PluginError", "bad-0", "bad-1")
-        assert "out of order" in gangs.says("bad-0")[2]
-        assert gangs.placed("bad-0") == {}
-
-
-# --- storms ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.proves("L7", "G11", "G14")
-@pytest.mark.parametrize(
-    ("what", "most"), [("memory", 1), ("cpu", 9)], ids=["says-nothing-new", "says-another-gap"]
-)
-async def test_a_storm_over_denied_gangs_costs_few_looks_and_no_more_writes(
-    gangs: Gangs, monkeypatch: pytest.MonkeyPatch, what: str, most: int
-) -> None:
-    """A hundred times in twenty seconds some cluster has more room, and it is never enough."""
-    count, lacks = Counter[str](), Coscheduling._lacks
-
-    def counted(plugin: Any, about: Any, *more: Any) -> Any:
-        count[about.name] += 1
-        return lacks(plugin, about, *more)
-
-    monkeypatch.setattr(Coscheduling, "_lacks", counted)
-    for number in range(GROUPS):
-        gangs.group(f"g{number}", least=2 * OF_EACH)
-        for one in range(OF_EACH):
-            gangs.member(f"g{number}-{one}", of=f"g{number}", replicas=2, cpu="20")
-    async with gangs.led():
-        await gangs.calm(30)
-        before, looks = len(gangs.hub.writes("/status")), count.total()
-        assert looks <= 3 * GROUPS
-        with held(STEP_SECONDS) as steps:
-            for number in range(100):
-                free = {"cpu": "8", "memory": "32Gi", "pods": "110"}
-                free[what] = {"memory": "33Gi", "cpu": "9"}[what] if number % 2 else free[what]
-                gangs.hub.edit(MEMBER_CLUSTERS, "a", {"status": room_of(free)}, status=True)
-                await gangs.calm(0.2)
-        paths = [path for _, path, _ in gangs.hub.writes("/status")[before:]]
-        assert max(Counter(paths).values(), default=0) <= most
-        assert 0 < count.total() - looks <= 10 * GROUPS, "each waits longer and longer"
-        assert [each for each in steps if not each.aside] == []
-
-
-def room_of(free: dict[str, str]) -> dict[str, Any]:
-    """The status of a cluster of one node."""
-    groups = [{"count": 1, "free": dict(free)}]
-    return {"nodeGroups": groups, "capacity": {"nodes": 1, "allocatable": free, "requested": {}}}
-
-
-@pytest.mark.proves("L7", "G12")
-async def test_one_after_the_other_the_members_of_a_large_gang_cost_a_few_writes_each(
-    gangs: Gangs,
-) -> None:
-    gangs.cluster("b", cpu="999", pods="999")
-    gangs.group(least=MEMBERS)
-    async with gangs.led():
-        for number in range(MEMBERS):
-            gangs.member(f"w{number}", replicas=1, cpu="1")
-            await gangs.calm(0.3)
-        await gangs.until(lambda: len(gangs.released()) == MEMBERS, seconds=60)
-        assert len(gangs.hub.writes("/workloads/")) <= 6 * MEMBERS
-        assert gangs.writes() <= 2 * MEMBERS
-
-
-@pytest.mark.proves("L7", "G19")
-async def test_a_restart_over_many_gangs_takes_short_steps_and_writes_nothing(gangs: Gangs) -> None:
-    gangs.cluster("b", cpu="999", pods="999")
-    for number in range(GROUPS):
-        gangs.group(f"g{number}", least=OF_EACH)
-        for one in range(OF_EACH):
-            gangs.member(f"g{number}-{one}", of=f"g{number}", replicas=1, cpu="1")
-    last = f"g{GROUPS - 1}"
-    async with gangs.led():
-        done = [f"g{number}" for number in range(GROUPS)]
-        await gangs.until(lambda: all(len(gangs.released(g)) == OF_EACH for g in done), seconds=60)
-        await gangs.calm(5)
-        assert gangs.writes() <= 4 * GROUPS
-    before, asked = len(gangs.hub.writes("/")), gangs.status(last)
-    with held(STEP_SECONDS) as steps:
-        async with gangs.led("two"):
-            await gangs.calm(30)
-    news = [path for _, path, _ in gangs.hub.writes("/")[before:] if "/leases" not in path]
-    assert news == []
-    assert gangs.status(last) == asked
-    assert [each for each in steps if not each.aside] == []
