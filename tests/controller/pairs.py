@@ -64,9 +64,12 @@ class Pair:
         await until(held, seconds=60)
         return found
 
-    async def kill(self) -> None:
-        """End the leader as a power cut does; nobody waits for the end of its lease."""
-        pid = await self.leader()
+    async def kill(self, pid: int = 0) -> None:
+        """End the leader as a power cut does; nobody waits for the end of its lease.
+
+        Who knows its process id kills it without a question.
+        """
+        pid = pid or await self.leader()
         process, _ = self.processes.pop(pid)
         os.kill(pid, signal.SIGKILL)
         process.wait()
