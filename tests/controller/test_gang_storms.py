@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from benchmarks.fleets import clusters
+from controller.config import default_profile
 from controller.features.workloadgroup.plugin import Coscheduling
+from controller.hosting.handle import Rehearsed
+from crds.workload import ScheduledReason
 from machinery.api.resources import MEMBER_CLUSTERS
+from stowage.planning.simulator import Rehearsal
 from tests.loopsteps import held
 
+from .ganging import group as stored_group
+from .ganging import member
 from .grouping import Gangs
+from .make import NOW
 
 STEP_SECONDS = 0.05
 GROUPS, OF_EACH, MEMBERS = 40, 5, 100
+PLAN_SECONDS = 3.0
+"""Ten times what it takes."""
 
 
 @pytest.fixture
@@ -102,3 +113,27 @@ async def test_a_restart_over_many_gangs_takes_short_steps_and_writes_nothing(ga
     assert news == []
     assert gangs.status(last) == asked
     assert [each for each in steps if not each.aside] == []
+
+
+@pytest.mark.proves("G3", "G4")
+def test_a_plan_over_a_thousand_clusters_places_whole_gangs_and_no_half_of_one() -> None:
+    """As many passes as members: a gang that is refused is not tried again for each of them."""
+    stored = [stored_group("fits", MEMBERS), stored_group("large", MEMBERS)]
+    fits = [member(f"fits-{n}", of="fits", cpu="1", replicas=1) for n in range(MEMBERS)]
+    large = [member(f"large-{n}", of="large", cpu="999", replicas=1) for n in range(MEMBERS)]
+    handle = Rehearsed()
+    rehearsal = Rehearsal(
+        {"stowage": default_profile(handle=handle)},
+        clusters=clusters(1000),
+        workloads=[*fits, *large],
+        objects=stored,
+        now=NOW,
+        handle=handle,
+    )
+    began = time.thread_time()
+    rehearsal.run([each.metadata.key for each in (*fits, *large)])
+    assert time.thread_time() - began < PLAN_SECONDS
+    assert all(rehearsal.decisions[each.metadata.key].scheduled for each in fits)
+    refused = [rehearsal.decisions[each.metadata.key] for each in large]
+    assert {each.reason for each in refused} == {ScheduledReason.GROUP_DENIED}
+    assert not any(each.placements for each in refused)
