@@ -33,7 +33,7 @@ from propagator.execution.object_writer import PieceWriter
 from propagator.execution.shares import FIRST_PAUSE, LONGEST_PAUSE, Shares
 from propagator.execution.unanswered_writes import Doubts
 from propagator.groups.gates import Gates
-from propagator.groups.rule import Answer
+from propagator.groups.rule import Answer, Verdict
 from propagator.hub.identity import HubIdentity
 from propagator.hub.secrets import HubSecrets
 from propagator.hub.workload_types import Workload
@@ -167,14 +167,23 @@ class WorkloadPlacements:
         if workload.metadata.deleting or not workload.placements:
             return await self._shares.leave(session, workload)
         verdict = self._gates.verdict(workload)
-        if verdict.answer is Answer.LEAVE:
-            return await self._shares.leave(session, workload, verdict)
+        if verdict.answer is Answer.LEAVE or self._gates.unfinished(workload, session.name):
+            return await self._give_back(session, workload, verdict)
         if verdict.answer is Answer.HOLD:
             self._shares.hold(session, workload, verdict)
             return None
         if session.name in workload.placements:
             return await self._shares.push(session, workload)
         return await self._move_on(session, workload)
+
+    async def _give_back(
+        self, session: Target, workload: Workload, verdict: Verdict
+    ) -> float | None:
+        """Its group's gate was closed: all of it goes, though it is placed."""
+        again = await self._shares.leave(session, workload, verdict)
+        if again is None:
+            self._gates.left(workload, session.name)
+        return again
 
     async def _move_on(self, session: Target, workload: Workload) -> float | None:
         """A share that left: it goes when the others are ready."""

@@ -57,6 +57,8 @@ class Gates:
         self._contacts = Contacts(ground)
         self._given: dict[Key, set[Verdict]] = {}  # what was answered since the last review
         self._starting: dict[Key, Starting] = {}
+        self._closing: dict[Key, set[tuple[str, str]]] = {}
+        """Groups that were closed and not opened since: (uid, member) of what has left."""
         self._due: dict[Key, float] = {}
         self._obstacle: str | None = ""
         self._kept = False  # somebody was answered by an obstacle since the last look
@@ -88,6 +90,22 @@ class Gates:
     def pushes(self, workload: Workload) -> bool:
         """Whether these placements may be written to members now."""
         return self.verdict(workload).answer is Answer.PUSH
+
+    def unfinished(self, workload: Workload, member: str) -> bool:
+        """Whether its gate has been closed, and is away again before all of it had left there.
+
+        Nothing of it can have come since: what lies there is what had to go.
+        """
+        if len(workload.groups) != 1 or self._unread() is not None:
+            return False
+        left = self._closing.get(_groups(workload)[0])
+        return left is not None and (workload.uid, member) not in left
+
+    def left(self, workload: Workload, member: str) -> None:
+        """That member has nothing of it any more."""
+        for key in _groups(workload):
+            if key in self._closing:
+                self._closing[key].add((workload.uid, member))
 
     def _judge(self, workload: Workload) -> Verdict:
         names = workload.groups
@@ -125,6 +143,10 @@ class Gates:
         if known is None or (old is not None and new is not None and old.status == new.status):
             return
         key = known.metadata.key
+        if new is None or new.open:
+            self._closing.pop(key, None)
+        elif new.closed:
+            self._closing[key] = set()
         starting = self._starting.get(key)
         if starting and not (new and _starts(new) and starting.released == new.released):
             del self._starting[key]

@@ -205,6 +205,30 @@ async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
 
 
 @pytest.mark.proves("G24")
+async def test_a_gate_that_is_closed_for_a_moment_takes_all_of_it_away(
+    stage_on: MakeStage, m2: Cluster
+):
+    """Also from a member that was away in that moment, and though everything is placed still."""
+    async with stage_on(sessions=QUICK) as stage:
+        await gang(stage)
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await gate(stage, state="Closed")
+            await gate(stage, state=None)
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+        finally:
+            m2.thaw()
+        await stand(stage)
+        await held(stage, words="waits for its quorum")
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+
+
+@pytest.mark.proves("G24")
 async def test_another_decision_changes_nothing_on_members_until_it_is_released(
     stage_on: MakeStage,
 ):

@@ -190,6 +190,36 @@ async def test_an_answer_that_stood_for_a_moment_only_is_corrected(hub: Hub):
 
 
 @pytest.mark.proves("G24")
+async def test_what_had_to_go_goes_though_the_gate_is_away_again(hub: Hub):
+    """Closed and taken away in one moment: the word to leave must not be lost on any member."""
+    await gang(hub, gate="Open", released=BOTH, quorumTime=QUORUM)
+    a = hub.seen("a")
+    hub.group(gate="Closed")
+    hub.group()
+    assert hub.ask("a") == [Answer.HOLD]
+    assert hub.gates.unfinished(a, "m1")
+    assert not hub.gates.unfinished(hub.seen("alone"), "m1")
+    hub.gates.left(a, "m1")
+    assert not hub.gates.unfinished(a, "m1")
+    assert hub.gates.unfinished(a, "m2"), "each member by itself"
+    hub.group(gate="Open", released=BOTH)
+    hub.group()
+    assert not hub.gates.unfinished(a, "m2"), "who closes an open gate anew says so"
+    hub.group(gate="Closed")
+    hub.group()
+    assert hub.gates.unfinished(a, "m1"), "what came since has to go as well"
+    hub.listed(FORBIDDEN)
+    await hub.clock.advance(600)
+    assert not hub.gates.unfinished(a, "m1"), "who knows what was said since"
+    hub.listed()
+    stored = hub.gates.informer.get(("shop", "batch"))
+    assert stored is not None
+    hub.gates.informer.give_up(("shop", "batch"), stored)
+    hub.group()
+    assert not hub.gates.unfinished(a, "m1"), "another group of that name"
+
+
+@pytest.mark.proves("G24")
 async def test_a_start_waits_for_all_clusters_and_is_woken_by_them(hub: Hub):
     await gang(hub)
     hub.fleet.becomes("m2", Contact.AWAY)
@@ -338,5 +368,5 @@ async def test_nothing_is_kept_of_what_went(hub: Hub):
     hub.gates.informer.give_up(("shop", "batch"), stored)
     await hub.wakes()
     await hub.clock.advance(LOOK_SECONDS)
-    kept = (hub.gates._given, hub.gates._starting, hub.gates._due)
+    kept = (hub.gates._given, hub.gates._starting, hub.gates._due, hub.gates._closing)
     assert not any(kept), kept
