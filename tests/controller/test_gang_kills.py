@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +238,7 @@ async def unfinished(world: World, both: Pair) -> str:
             return said
         if told["assigned"] - told["waiting"] != status.get("scheduled", 0):
             return f"{name} tells of {status.get('scheduled')} units, and over HTTP of {told}"
-        if not group.released:
+        if not group.released and not rests(group):
             waiting.append(name)
     free = ROOM * len(CLUSTERS) - sum(taken.values()) - held
     for group in groups:
@@ -246,6 +247,14 @@ async def unfinished(world: World, both: Pair) -> str:
         if group.metadata.name in waiting and desired >= least and free >= least:
             return f"{group.metadata.name} waits, and {free} units fit: {group}"
     return await uneven(both, taken, held)
+
+
+def rests(group: Stored) -> bool:
+    """Whether it failed, as where a user took units away, and is tried again later: never to run,
+    these fail more and more often in a row.
+    """
+    retry = group.status.get("retryTime")
+    return bool(retry) and datetime.fromisoformat(retry) > datetime.now(UTC)
 
 
 async def half_stored(world: World) -> int:
