@@ -22,9 +22,10 @@ from e2e.chaos.watchman import KINDS
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.runtime.informer import Informer
 
-HALF_SECONDS = 30.0
-"""A push or a removal may take that long: it may need another controller, another propagator, and
-the word that a member does not answer, each of which takes up to ten seconds."""
+HALF_SECONDS = 45.0
+"""A push or a removal may take that long: a member that froze is known as away after 17 seconds at
+the latest, one that goes on is connected to within ten, and the word of either may need another
+controller and another propagator, which take up to ten seconds to lead."""
 RETURN_SECONDS = 20.0
 """So long after it goes on or is registered again, a member may not have been emptied yet."""
 _RELEASED_SECONDS = 5.0
