@@ -116,9 +116,7 @@ class Permits:
         held = {key: found for key, each in asked.items() if (found := {**each, **waits})}
         if not held:
             return SUCCESS, None
-        set_ = self._hold(decisions, held, open_=bool(waits))
-        set_.late = late
-        return SUCCESS, set_
+        return SUCCESS, self._hold(decisions, held, open_=bool(waits), late=late)
 
     def held(self, key: Key) -> Held | None:
         """The set that waits and that this Workload is one of."""
@@ -159,6 +157,7 @@ class Permits:
         asked: Mapping[Key, Mapping[str, Status]],
         *,
         open_: bool,
+        late: str,
     ) -> Held:
         by_key = {decision.unit.key: decision for decision in decisions}
         waits = {
@@ -167,7 +166,7 @@ class Permits:
             if key in asked
         }
         since = min((waiting.since for waiting in waits.values()), default=0.0)
-        held = Held(by_key, waits, open_, since)
+        held = Held(by_key, waits, open_, since, late)
         self._held.update(dict.fromkeys(by_key, held))
         return held
 

@@ -39,7 +39,7 @@ class Waiters:
         world: World,
         in_work: InWork,
         clock: Clock,
-        look_after: Callable[[Key, float], None] = lambda _key, _seconds: None,
+        look_after: Callable[[Key, float], None],
     ) -> None:
         self._look_after = look_after
         self._permits = permits

@@ -238,6 +238,8 @@ class Overlay(Index):
         self._hidden: set[Key] = set()
         self._units: dict[Key, tuple[Unit, Mapping[str, int]]] = {}
         self._over: dict[type[Any], Any] = {}
+        self._growing: dict[type[Any], TakesMore] = {}
+        """Those that take more; the protocol is looked for once, not for each Workload."""
         for unit, placements in units.values():
             self.place(unit, placements)
 
@@ -245,11 +247,9 @@ class Overlay(Index):
         """One more Workload placed so."""
         self._hidden.add(unit.key)
         self._units[unit.key] = (unit, placements)
-        for kind, over in [*self._over.items()]:
-            if isinstance(over, TakesMore):
-                over.place(unit, placements)
-            else:
-                del self._over[kind]
+        self._over = {**self._growing}
+        for over in self._growing.values():
+            over.place(unit, placements)
         self.put(unit, placements)
 
     def clusters_of(
@@ -262,7 +262,9 @@ class Overlay(Index):
     def ledger(self, kind: type[L]) -> L:
         """That of the base, with the overlay's Workloads over it."""
         if kind not in self._over:
-            self._over[kind] = self._base.ledger(kind).overlay(self._units)
+            over = self._over[kind] = self._base.ledger(kind).overlay(self._units)
+            if isinstance(over, TakesMore):
+                self._growing[kind] = over
         found: L = self._over[kind]
         return found
 
