@@ -17,6 +17,7 @@ from tests import bytecode
 
 bytecode.keep()  # before anything of ours is imported
 
+from e2e.gangs import only_local, yard  # noqa: E402, F401 - fixtures, as those of e2e.stage
 from e2e.harness import (  # noqa: E402 - as above
     PACE,
     PATIENCE,

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from crds.names import LABEL_GROUP
 from e2e.harness import Kubectl, deployment, pod_template, wait, workload
@@ -263,3 +266,18 @@ def _named(name: str) -> str:
 
 def _thousandths(text: str) -> int:
     return int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
+
+
+@pytest.fixture
+def only_local(provider: str) -> None:
+    """For tests that set what the members' nodes offer, which is the host's own on kind."""
+    if provider != "local":
+        pytest.skip("sets what the members' nodes offer, which is the host's own on kind")
+
+
+@pytest.fixture
+def yard(running: Stage, space: str) -> Iterator[Yard]:
+    """The members in this test's hands; afterwards they are empty again."""
+    made = Yard(running, space)
+    yield made
+    made.clear()

@@ -6,7 +6,6 @@ Room and members as in `test_gangs`: a unit is 3 cpu, and each test makes the ro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,23 +13,11 @@ import pytest
 from crds.names import LABEL_POLICY
 from e2e.gangs import Yard
 from e2e.harness import steady, wait
-from e2e.stage import MEMBERS, Stage
+from e2e.stage import MEMBERS
+
+pytestmark = pytest.mark.usefixtures("only_local")
 
 ZONE = "topology.kubernetes.io/zone"
-
-
-@pytest.fixture(autouse=True)
-def only_local(provider: str) -> None:
-    if provider != "local":
-        pytest.skip("sets what the members' nodes offer, which is the host's own on kind")
-
-
-@pytest.fixture
-def yard(running: Stage, space: str) -> Iterator[Yard]:
-    """The members in this test's hands; afterwards they are empty again."""
-    made = Yard(running, space)
-    yield made
-    made.clear()
 
 
 @pytest.mark.proves("G3", "G24")

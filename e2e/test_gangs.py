@@ -9,27 +9,14 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from e2e.gangs import SPARE, UNIT, Yard
 from e2e.harness import steady, wait, workload
-from e2e.stage import MEMBERS, Stage
+from e2e.stage import MEMBERS
 
-
-@pytest.fixture(autouse=True)
-def only_local(provider: str) -> None:
-    if provider != "local":
-        pytest.skip("sets what the members' nodes offer, which is the host's own on kind")
-
-
-@pytest.fixture
-def yard(running: Stage, space: str) -> Iterator[Yard]:
-    """The members in this test's hands; afterwards they are empty again."""
-    made = Yard(running, space)
-    yield made
-    made.clear()
+pytestmark = pytest.mark.usefixtures("only_local")
 
 
 @pytest.mark.proves("G1")

@@ -1,23 +1,14 @@
 """The command: `python -m e2e.chaos.gangs [--gangs 40] [--kills 30] [--seed N] [--runs 1]`.
 
-Exit code 0 when every promise held, 1 with what broke, the seed, and where the logs are.
+See `run_seeds`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import secrets
-import shutil
-import signal
-import sys
-import tempfile
-from pathlib import Path
-
 import click
 
 from e2e.chaos.gangs.run import Size, run
-from e2e.chaos.run import Found
+from e2e.chaos.seeds import run_seeds
 
 
 @click.command()
@@ -29,25 +20,13 @@ from e2e.chaos.run import Found
 @click.option("--runs", default=1, help="So many, each with the next seed.")
 def main(gangs: int, kills: int, stops: int, removals: int, seed: int | None, runs: int) -> None:
     """Kill who leads while gangs come and go, and see that no half gang stands on members."""
-    logging.getLogger("machinery").setLevel(logging.ERROR)  # members are stopped under our watches
-    signal.signal(signal.SIGTERM, _interrupt)
     size = Size(gangs, kills, stops, removals)
-    first = seed if seed is not None else secrets.randbelow(10**6)
-    for number in range(first, first + runs):
-        directory = Path(tempfile.mkdtemp(prefix=f"stowage-gangs-{number}-"))
-        click.echo(f"seed {number}; logs in {directory}")
-        try:
-            made = asyncio.run(run(directory, seed=number, size=size, say=click.echo))
-        except Found as found:
-            click.echo(f"seed {number}: BROKEN: {found}; logs in {directory}", err=True)
-            sys.exit(1)
-        click.echo(f"seed {number}: every promise held ({made})")
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-def _interrupt(*_: object) -> None:
-    """End as after Ctrl-C: what was started goes."""
-    raise KeyboardInterrupt
+    run_seeds(
+        "gangs",
+        seed,
+        runs,
+        lambda directory, number: run(directory, seed=number, size=size, say=click.echo),
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,49 @@
+"""Runs of a chaos command: one seed after the other, until one breaks a promise.
+
+Exit code 0 when every promise held, 1 with what broke, the seed, and where the logs are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import click
+
+from e2e.chaos.run import Found
+
+
+def run_seeds(
+    name: str,
+    seed: int | None,
+    runs: int,
+    run: Callable[[Path, int], Coroutine[Any, Any, Any]],
+    about: str = "",
+) -> None:
+    """Make so many runs, from that seed or a random one on; `about` says more of each of them."""
+    logging.getLogger("machinery").setLevel(logging.ERROR)  # the test's own watches are cut too
+    signal.signal(signal.SIGTERM, _interrupt)
+    first = seed if seed is not None else secrets.randbelow(10**6)
+    for number in range(first, first + runs):
+        directory = Path(tempfile.mkdtemp(prefix=f"stowage-{name}-{number}-"))
+        click.echo(f"seed {number}{about}; logs in {directory}")
+        try:
+            made = asyncio.run(run(directory, number))
+        except Found as found:
+            click.echo(f"seed {number}: BROKEN: {found}; logs in {directory}", err=True)
+            sys.exit(1)
+        click.echo(f"seed {number}: every promise held ({made})")
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _interrupt(*_: object) -> None:
+    """End as after Ctrl-C: what was started goes."""
+    raise KeyboardInterrupt
