@@ -9,6 +9,7 @@ names is compared with what was stored then, whoever led.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
@@ -240,13 +241,31 @@ async def unfinished(world: World, both: Pair) -> str:
             return f"{name} tells of {status.get('scheduled')} units, and over HTTP of {told}"
         if not group.released and not rests(group):
             waiting.append(name)
-    free = ROOM * len(CLUSTERS) - sum(taken.values()) - held
+    counted = {cluster: await requested(both, cluster) for cluster in CLUSTERS}
+    if said := uneven(counted, taken, held):
+        return said
+    free = {cluster: ROOM - units for cluster, units in counted.items()}
     for group in groups:
-        desired = sum(each.spec["replicas"] for each in members.get(group.metadata.name, []))
-        least = group.spec["minMember"]
-        if group.metadata.name in waiting and desired >= least and free >= least:
-            return f"{group.metadata.name} waits, and {free} units fit: {group}"
-    return await uneven(both, taken, held)
+        if group.metadata.name not in waiting:
+            continue
+        parts = members.get(group.metadata.name, [])
+        if fitting(parts, free) >= group.spec["minMember"]:
+            return f"{group.metadata.name} waits, and there is room: {free}, {parts}, {group}"
+    return ""
+
+
+def fitting(parts: list[Stored], free: Mapping[str, int]) -> int:
+    """The most units that have room: each Single Workload on one cluster, the others anywhere."""
+    alone = [each.spec["replicas"] for each in parts if each.spec["distribution"] == "Single"]
+    divided = sum(each.spec["replicas"] for each in parts) - sum(alone)
+    most = 0
+    for chosen in itertools.product(free, repeat=len(alone)):
+        asked: Counter[str] = Counter()
+        for cluster, units in zip(chosen, alone, strict=True):
+            asked[cluster] += units
+        single = sum(min(asked[cluster], room) for cluster, room in free.items())
+        most = max(most, min(single + divided, sum(free.values())))
+    return most
 
 
 def rests(group: Stored) -> bool:
@@ -283,17 +302,20 @@ def wrong(group: Stored, members: list[Stored]) -> str:
     return ""
 
 
-async def uneven(both: Pair, taken: Mapping[str, int], held: int) -> str:
+async def requested(both: Pair, cluster: str) -> int:
+    """The units that the leader counts on a cluster."""
+    told = await both.ask(f"/apis/v1/clusters/{cluster}")
+    return quantities.amount("cpu", told["requested"].get("cpu", "0")) // 1000
+
+
+def uneven(counted: Mapping[str, int], taken: Mapping[str, int], held: int) -> str:
     """Where the leader counts other units than those that are placed or held."""
-    requested, told = 0, {}
-    for cluster in CLUSTERS:
-        told[cluster] = await both.ask(f"/apis/v1/clusters/{cluster}")
-        amount = quantities.amount("cpu", told[cluster]["requested"].get("cpu", "0")) // 1000
-        if amount < taken.get(cluster, 0):
-            return f"{cluster} counts {amount} units, and {taken.get(cluster, 0)} are placed"
-        requested += amount
-    if requested != sum(taken.values()) + held:
-        return f"{requested} units are counted, {sum(taken.values())} are placed, {held} held"
+    for cluster, units in counted.items():
+        if units < taken.get(cluster, 0):
+            return f"{cluster} counts {units} units, and {taken.get(cluster, 0)} are placed"
+    total = sum(counted.values())
+    if total != sum(taken.values()) + held:
+        return f"{total} units are counted, {sum(taken.values())} are placed, {held} held"
     return ""
 
 
@@ -324,6 +346,18 @@ async def test_a_release_of_half_a_gang_is_found() -> None:
     assert half.half()
     assert early.half(), "it was released before it was stored"
     assert not left.half(), "what a user took away later was there then"
+
+
+async def test_room_for_a_gang_is_found_as_its_workloads_may_use_it() -> None:
+    def part(distribution: str, replicas: int) -> Stored:
+        spec = {"distribution": distribution, "replicas": replicas}
+        return seen("workload", 1, spec=spec)
+
+    assert fitting([part("Single", 3)], {"a": 2, "b": 1}) == 2, "on one cluster alone"
+    assert fitting([part("Divided", 3)], {"a": 2, "b": 1}) == 3
+    assert fitting([part("Single", 2), part("Single", 2)], {"a": 2, "b": 3}) == 4
+    assert fitting([part("Single", 3), part("Divided", 2)], {"a": 2, "b": 2}) == 4
+    assert fitting([], {"a": 2}) == 0
 
 
 @pytest.mark.proves("G5", "G19", "G20", "G24")
@@ -369,7 +403,7 @@ async def test_no_half_gang_is_released_however_often_the_leader_dies(
 
         async def empty() -> bool:
             nonlocal said
-            said = await uneven(both, {}, 0)
+            said = uneven({each: await requested(both, each) for each in CLUSTERS}, {}, 0)
             return not said
 
         await until(empty, seconds=20, what=lambda: said)

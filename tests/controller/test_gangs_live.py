@@ -117,6 +117,16 @@ async def events(world: World, reason: str) -> list[Mapping[str, Any]]:
     return [each for each in about if each["reason"] == reason]
 
 
+async def told_once(world: World, reason: str) -> None:
+    """One event of that reason comes: it follows the status that it tells of."""
+
+    async def come() -> bool:
+        return bool(await events(world, reason))
+
+    await until(come)
+    assert len(await events(world, reason)) == 1
+
+
 def reason(status: Mapping[str, Any]) -> str:
     return str(condition(status, "Scheduled")["reason"])
 
@@ -201,7 +211,7 @@ async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World
         about = controller.cluster("m1")
         assert about is not None
         assert about["remaining"]["cpu"] in ("28", "1"), "free, or held by the next try"
-        assert len(await events(world, "ScheduleTimeout")) == 1
+        await told_once(world, "ScheduleTimeout")
 
 
 @pytest.mark.proves("G12", "G18")
@@ -258,7 +268,7 @@ async def test_a_failure_before_the_quorum_runs_takes_the_others_away_and_is_tri
         status = await says(two, lambda each: "gate" not in each)
         assert not status.get("released")
         await released(two, seconds=25)
-        assert len(await events(two, "PropagationFailed")) == 1
+        await told_once(two, "PropagationFailed")
 
 
 # --- who writes -----------------------------------------------------------------------------------
@@ -334,7 +344,7 @@ async def test_each_phase_is_reached_and_a_group_of_that_name_elsewhere_is_anoth
         other = await told(elsewhere)
         assert (other["phase"], other["workloads"], other["desired"]) == ("Pending", 0, 0)
         for each in ("Scheduled", "Running", "Finished", "Failed"):
-            assert len(await events(two, each)) == 1
+            await told_once(two, each)
         columns = await table(two)
         assert columns["PHASE"] == "Failed"
         assert columns["MINMEMBER"] == "4"
