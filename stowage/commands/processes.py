@@ -100,7 +100,7 @@ def _serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None
     import asyncio  # noqa: PLC0415 - see stowage.cli
     import logging  # noqa: PLC0415 - as above
 
-    from machinery import logs  # noqa: PLC0415 - as above
+    from machinery import garbage, logs  # noqa: PLC0415 - as above
 
     logs.configure(logging.INFO, as_json=not sys.stderr.isatty())
     logs.set_verbosity(verbosity)
@@ -116,7 +116,8 @@ def _serve(run: Callable[[], Coroutine[Any, Any, None]], verbosity: int) -> None
         except asyncio.CancelledError:
             return
 
-    asyncio.run(whole())
+    with garbage.tended():
+        asyncio.run(whole())
 
 
 def _end(task: asyncio.Task[Any], loop: asyncio.AbstractEventLoop) -> None:

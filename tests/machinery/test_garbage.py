@@ -1,0 +1,83 @@
+"""What complete collections leave is set aside, and cycles in it are found all the same."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from machinery import garbage
+
+pytestmark = pytest.mark.proves("L7")
+LEAST = 20_000
+
+
+class Node:
+    """Something that refers to itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def tended() -> Iterator[None]:
+    with garbage.tended(least=LEAST):
+        gc.collect()  # what was there is more than LEAST: looked at, and set aside
+        gc.collect()
+        yield
+
+
+@pytest.mark.usefixtures("tended")
+def test_what_is_kept_is_looked_at_once() -> None:
+    kept = [[number] for number in range(LEAST // 2)]
+    before = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() - before >= len(kept)
+    assert len(gc.get_objects(generation=2)) < LEAST // 10
+
+
+@pytest.mark.usefixtures("tended")
+def test_a_cycle_that_ends_later_is_found_when_as_much_has_come_again() -> None:
+    all_ = gc.get_freeze_count()
+    node = Node()
+    gone = weakref.ref(node)
+    gc.collect()
+    del node
+    gc.collect()
+    assert gone() is not None, "it was set aside"
+    kept = []
+    while len(kept) <= max(all_, LEAST):
+        kept += [[number] for number in range(LEAST)]
+        gc.collect()
+    gc.collect()
+    assert gone() is None
+    assert gc.get_freeze_count() >= len(kept), "all is set aside again"
+
+
+def test_young_cycles_go_as_ever() -> None:
+    with garbage.tended():
+        gone = weakref.ref(Node())
+        gc.collect(1)
+        assert gone() is None
+
+
+def test_nothing_stays_set_aside_afterwards() -> None:
+    with garbage.tended():
+        assert gc.get_freeze_count()
+    assert not gc.get_freeze_count()
+
+
+def test_both_processes_are_served_so() -> None:
+    code = (
+        "import gc\n"
+        "from stowage.commands.processes import _serve\n"
+        "async def run():\n"
+        "    print(gc.get_freeze_count())\n"
+        "_serve(run, 0)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(told.stdout) > 1000
