@@ -336,7 +336,8 @@ class Candidates:
         fleet: the clusters.
         feasible: may take new units.
         keeps: may keep what it has.
-        ranking: rows of the feasible clusters, the best first.
+        line: rows of all clusters, the best first, equals by name.
+        ranking: those of the feasible clusters.
         scores: the total scores.
         room: units that the cluster can hold in all, its present ones included.
         present: units placed now.
@@ -349,6 +350,7 @@ class Candidates:
     fleet: Fleet
     feasible: Mask
     keeps: Mask
+    line: Ints
     ranking: Ints
     scores: Ints
     room: Ints

@@ -56,6 +56,9 @@ _FARTHER = 4.0
 _HASTE = 6
 """Steps after which ties are thought to be the reason, and how often the search halves."""
 
+_BLOCK = np.zeros(0, dtype=np.int64)
+"""For one block it is of no importance who is in which."""
+
 
 @dataclass(frozen=True, slots=True)
 class Nest:
@@ -130,7 +133,8 @@ def until_full(weight: Ints, start: Ints, top: Ints, order: Ints, group: Ints, c
 
 def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, quota: Ints) -> Ints:
     """Each block's quota over its clusters; every block can take more than its quota."""
-    sure, reach = _around(weight, start, top, block, quota)
+    found = _few(weight, start, top, int(quota[0])) if len(quota) == 1 else None
+    sure, reach = found or _around(weight, start, top, block, quota)
     left = np.maximum(quota - sums(block, sure, len(quota)), 0)
     near = (reach > sure).nonzero()[0]
     spare = (reach - sure)[near]
@@ -147,6 +151,23 @@ def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, q
         before = counts.cumsum() - counts
         taken = who[line][np.arange(len(who)) < (before + left)[blocks[line]]]
     return sure + np.bincount(taken, minlength=len(sure))
+
+
+def _few(weight: Ints, start: Ints, top: Ints, quota: int) -> tuple[Ints, Ints] | None:
+    """What `_around` gives, for one block that has fewer units to give than clusters to take one.
+
+    The first unit of each of so many clusters stands in front of where the quota is out; None where
+    too many other units do as well.
+    """
+    missing = quota - int(start.sum())
+    takes = (top > start) & (weight > 0)
+    if not 0 < missing <= int(np.count_nonzero(takes)):
+        return None
+    first = np.where(takes, (2.0 * start + 1.0) / np.maximum(weight, 1), np.inf)
+    last = np.partition(first, missing - 1)[missing - 1 : missing]
+    x = ((_digits(last) + 1) << _CUT).view(np.float64)  # not below the exact number
+    reach = np.minimum(np.maximum(_units(weight, x, _BLOCK), start), top)
+    return (start, reach) if int((reach - start).sum()) <= max(len(start) >> 1, _FEW) else None
 
 
 def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Ints, Ints]:

@@ -115,6 +115,8 @@ class _Pass:
     keeps: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     scores: dict[str, Ints] = field(default_factory=dict)
     totals: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    line: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    ranking: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
     def about(self) -> tuple[CycleState, Unit, Fleet, Index]:
@@ -226,11 +228,10 @@ class _Pass:
             raise failed(plugin, "PreScore", f"gave {status.code.value}, it may prepare or skip")
         return status.code is Code.SKIP
 
-    def ranking(self) -> Ints:
-        """The feasible rows, the best first, equals by name."""
-        rows = np.flatnonzero(self.feasible)
-        ranked: Ints = rows[np.lexsort((self.fleet.by_name[rows], -self.totals[rows]))]
-        return ranked
+    def rank(self) -> None:
+        """Put the rows in line: the best first, equals by name."""
+        self.line = np.lexsort((self.fleet.by_name, -self.totals))
+        self.ranking = self.line[self.feasible[self.line]]
 
     def pending_reasons(self, assignment: Assignment) -> list[str]:
         """What PostFilter plugins say of units that found no cluster."""
@@ -247,6 +248,7 @@ class _Pass:
 
     def candidates(self) -> Candidates:
         """What the Assign plugin is given."""
+        self.rank()
         present = np.zeros(len(self.fleet), dtype=np.int64)
         held = np.zeros(len(self.fleet), dtype=np.bool_)
         for name, units in self.unit.present.items():
@@ -258,7 +260,8 @@ class _Pass:
             fleet=self.fleet,
             feasible=self.feasible,
             keeps=self.keeps,
-            ranking=self.ranking(),
+            line=self.line,
+            ranking=self.ranking,
             scores=self.totals,
             room=room_of(self.state, self.unit, self.fleet),
             present=present,
@@ -306,7 +309,7 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
         scores=work.scores,
         weights=weights,
         totals=work.totals,
-        ranking=work.ranking(),
+        ranking=work.ranking,
         why=assignment.why,
         assignment_order=assignment.assignment_order,
         binding=assignment.binding,

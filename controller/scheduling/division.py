@@ -90,7 +90,7 @@ def asked(unit: Unit, field: Candidates) -> Problem:
     present = np.where(field.keeps, field.present, 0)
     room = np.where(field.able, np.minimum(field.room, UNBOUNDED), present)
     order = np.empty(size, dtype=np.int64)
-    order[np.lexsort((field.fleet.by_name, -field.scores))] = np.arange(size)
+    order[field.line] = np.arange(size)
     unbounded = np.full(size, UNBOUNDED, dtype=np.int64)
     return Problem(
         total=unit.replicas,
