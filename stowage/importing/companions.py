@@ -8,8 +8,9 @@ copied from the hub. Of all else a note says what to do with it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
 from crds.names import GROUP
 from stowage.importing import pods
@@ -18,6 +19,8 @@ from stowage.importing.fields import Part
 from stowage.importing.reading import Source
 from stowage.importing.workloads import BUILT_IN, Made, drop_status, metadata_of
 
+_Name: TypeAlias = tuple[str, str]
+"""Of an object: its kind and its name."""
 _GOES_ALONG = {"ConfigMap", "ServiceAccount", "PersistentVolumeClaim"}
 _GIVEN_OUT = ("clusterIP", "clusterIPs", "healthCheckNodePort")
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
@@ -34,33 +37,60 @@ _OURS = (
 
 def take_along(into: Conversion, systems: Sequence[System]) -> None:
     """Put everything that was not converted where it belongs, or say what becomes of it."""
+    owners, there = _Owners(into.workloads.made.values()), defaultdict[str, set[_Name]](set)
+    for source in into.bundle.sources:
+        there[source.namespace].add((source.kind, source.name))
     for source in list(into.bundle.rest()):
         source.taken = True
         if source.of("", "Service"):
-            _service(into, source)
+            _service(into, source, owners)
         elif source.of("", "Secret"):
-            _secret(into, source)
+            _secret(into, source, owners)
         elif source.group == "" and source.kind in _GOES_ALONG:
-            _asked_for(into, source)
+            _asked_for(into, source, owners)
         elif source.of(GROUP, *_OURS):
             into.add(source, _own(into, source))
         else:
             _left_out(into, source, systems)
     for made in into.workloads.made.values():
         _look_at(into, made)
-        _missing(into, made)
+        _missing(into, made, there[made.source.namespace])
+
+
+class _Owners:
+    """The Workloads, found by what their pods ask for and by the labels that these have."""
+
+    def __init__(self, made: Iterable[Made]) -> None:
+        self._asking: dict[tuple[str, _Name], list[Made]] = {}
+        self._labelled: dict[tuple[str, str, str], list[Made]] = {}
+        for each in made:
+            namespace = each.source.namespace
+            for wanted in pods.references(each.pod.get("spec")):
+                self._asking.setdefault((namespace, wanted), []).append(each)
+            for key, value in each.labels.items():
+                self._labelled.setdefault((namespace, str(key), str(value)), []).append(each)
+
+    def asking(self, source: Source) -> list[Made]:
+        """Those whose pods name the object."""
+        return self._asking.get((source.namespace, (source.kind, source.name)), [])
+
+    def selected(self, namespace: str, selector: dict[str, Any]) -> list[Made]:
+        """Those whose pods a selector, which is not empty, selects."""
+        key, value = next(iter(selector.items()))
+        found = self._labelled.get((namespace, str(key), str(value)), [])
+        return [each for each in found if selector.items() <= each.labels.items()]
 
 
 # --- what goes along ------------------------------------------------------------------------------
 
 
-def _service(into: Conversion, source: Source) -> None:
+def _service(into: Conversion, source: Source, known: _Owners) -> None:
     spec = source.document.body.get("spec")
     selector = spec.get("selector") if isinstance(spec, dict) else None
     if not isinstance(selector, dict) or not selector:
         _alone(into, source)
         return
-    owners = [m for m in _near(into, source) if selector.items() <= m.labels.items()]
+    owners = known.selected(source.namespace, selector)
     if not owners:
         _alone(into, source)
         return
@@ -74,8 +104,8 @@ def _service(into: Conversion, source: Source) -> None:
     into.notes.note(source.document, "", f"goes along in {said} of the Workload {_named(owners)}")
 
 
-def _asked_for(into: Conversion, source: Source) -> None:
-    owners = list(_asking(into, source))
+def _asked_for(into: Conversion, source: Source, known: _Owners) -> None:
+    owners = known.asking(source)
     if not owners:
         _alone(into, source)
         return
@@ -88,8 +118,8 @@ def _asked_for(into: Conversion, source: Source) -> None:
         into.notes.note(source.document, "", text)
 
 
-def _secret(into: Conversion, source: Source) -> None:
-    owners = list(_asking(into, source))
+def _secret(into: Conversion, source: Source, known: _Owners) -> None:
+    owners = known.asking(source)
     if not owners:
         _alone(into, source)
         return
@@ -99,16 +129,6 @@ def _secret(into: Conversion, source: Source) -> None:
     into.notes.note(
         source.document, "", f"{text} and has it copied to each member ({_names(owners)})"
     )
-
-
-def _asking(into: Conversion, source: Source) -> Iterator[Made]:
-    wanted = (source.kind, source.name)
-    return (m for m in _near(into, source) if wanted in pods.references(m.pod.get("spec")))
-
-
-def _near(into: Conversion, source: Source) -> Iterator[Made]:
-    made = into.workloads.made.values()
-    return (each for each in made if each.source.namespace == source.namespace)
 
 
 def _named(owners: Sequence[Made]) -> str:
@@ -196,9 +216,8 @@ def _look_at(into: Conversion, made: Made) -> None:
         pods.look_at_counts(spec, source.kind)
 
 
-def _missing(into: Conversion, made: Made) -> None:
-    """What the pods ask for by name and the files do not have."""
-    there = {(s.kind, s.name) for s in into.bundle.sources if s.namespace == made.source.namespace}
+def _missing(into: Conversion, made: Made, there: set[_Name]) -> None:
+    """What the pods ask for by name and the files do not have in their namespace."""
     missing = sorted(pods.references(made.pod.get("spec")) - there)
     if missing:
         names = ", ".join(f"{kind} {name}" for kind, name in missing)

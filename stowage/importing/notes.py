@@ -34,6 +34,7 @@ class Notes:
     """All that is said."""
 
     each: list[Note] = field(default_factory=list)
+    _said: set[tuple[int, str, str, bool]] = field(default_factory=set)
 
     def note(self, document: Document, where: str, text: str) -> None:
         """Say what became of a field; what the object asks for is kept."""
@@ -44,7 +45,9 @@ class Notes:
         self._add(Note(document, where, text, loss=True))
 
     def _add(self, note: Note) -> None:
-        if note not in self.each:  # an object may be looked at for several others
+        words = (id(note.document), note.field, note.text, note.loss)
+        if words not in self._said:  # an object may be looked at for several others
+            self._said.add(words)
             self.each.append(note)
 
     def in_order(self) -> list[Note]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from stowage.importing.command import converted
 from tests.stowage.importing import (
     POD_GROUP_LABEL,
     POD_GROUPS,
@@ -372,6 +374,37 @@ def test_two_workloads_of_one_name_are_an_error(files: Files) -> None:
     job = runs("batch/v1", "Job", template=pod(labels={POD_GROUP_LABEL: "batch"}), parallelism=2)
     refused = files.refusal(pod_group(), ganged(), job)
     assert "as Workload web it is refused: the name is that of the Deployment in " in refused
+
+
+def test_a_large_file_takes_as_long_as_its_parts(files: Files) -> None:
+    """Counted in calls: twice the objects are twice the work."""
+
+    def calls(number: int) -> int:
+        count, many = 0, []
+        for each in range(number):
+            own = {"name": f"web-{each}", "namespace": "shop"}
+            labels = {"app": f"web-{each}"}
+            made = ganged(envFrom=[{"configMapRef": {"name": own["name"]}}])
+            made["spec"]["template"]["metadata"]["labels"] |= labels
+            made["metadata"] |= own
+            settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": own}
+            service = {"apiVersion": "v1", "kind": "Service", "metadata": own}
+            many += [made, settings, {**service, "spec": {"selector": labels}}]
+        path = files.write(pod_group(), *many)
+
+        def counted(_frame: object, event: str, _argument: object) -> None:
+            nonlocal count
+            count += event == "call"
+
+        sys.setprofile(counted)
+        try:
+            converted([path], "shop")
+        finally:
+            sys.setprofile(None)
+        return count
+
+    calls(1)  # modules are imported, and patterns compiled
+    assert calls(80) < 2.2 * calls(40)
 
 
 @pytest.mark.proves("G3")
