@@ -34,6 +34,7 @@ from controller.model.objects import MemberCluster, Workload
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
 from crds.names import DEFAULT_SCHEDULER, LABEL_GROUP
+from machinery import garbage
 from machinery.types import quantities
 from machinery.types.metadata import Key
 
@@ -247,9 +248,10 @@ def _fuller(cluster: MemberCluster) -> MemberCluster:
 def main() -> None:
     """Print the lines."""
     members = clusters(SIZE)
-    looks = arrivals(members).looks
-    growth(members)
-    refused(members)
+    with garbage.tended():  # as the controller is
+        looks = arrivals(members).looks
+        growth(members)
+        refused(members)
     print(
         f"unit by unit, one of {GANGS} gangs looks at {looks.clusters // GANGS} clusters"
         f" and walks over {looks.pods // GANGS} pods"
