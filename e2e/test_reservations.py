@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from e2e.harness import Playground, deployment, pod_template, stowage, wait, workload
+from machinery.types import quantities
 
 FILLING = "7500m"
 """Of the 8 cpu of each node: a unit of 600m fits no more."""
@@ -27,6 +28,13 @@ def only_local(playground: Playground) -> None:
 def nodes(playground: Playground) -> int:
     """Of member-1."""
     return len(playground.members["member-1"].json("get", "nodes")["items"])
+
+
+def roomy(playground: Playground) -> int:
+    """Nodes of member-1 with room for a large unit, as the hub knows it; placeholders take none."""
+    groups = playground.hub.json("get", "mc", "member-1")["status"]["nodeGroups"]
+    free = [(quantities.amount("cpu", each["free"]["cpu"]), each["count"]) for each in groups]
+    return sum(count for cpu, count in free if cpu >= quantities.amount("cpu", FILLING))
 
 
 def reservation(name: str, namespace: str, *owners: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -189,6 +197,7 @@ def test_room_that_is_held_on_the_member_gives_way_to_the_owner(
     wait("a placeholder to give way", lambda: held() == units - 1)
     member("-n", namespace, "delete", "deployment", "local-user")
     wait("it to come back", lambda: held() == units)
+    wait("the hub to know of the room", lambda: roomy(playground) == units)
     hub.apply(large("owner", namespace, replicas=units))
     playground.until_running(namespace, "owner")
     wait("all to have given way", lambda: held() == 0)
