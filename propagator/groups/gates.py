@@ -57,6 +57,8 @@ class Gates:
         self._contacts = Contacts(ground)
         self._given: dict[Key, set[Verdict]] = {}  # what was answered since the last review
         self._starting: dict[Key, Starting] = {}
+        self._asked: dict[str, set[Key]] = {}
+        """By cluster, the groups that wait for its answer."""
         self._closing: dict[Key, set[tuple[str, str]]] = {}
         """Groups that were closed and not opened since: (uid, member) of what has left."""
         self._due: dict[Key, float] = {}
@@ -72,6 +74,7 @@ class Gates:
         self._workloads.add_index(GROUP_INDEX, lambda each: ["/".join(k) for k in _groups(each)])
         self._workloads.add_handler(self._workload_changed)
         ground.fleet.on_change(self._member_changed)
+        ground.fleet.on_facts(self._member_answered)
 
     async def run(self) -> None:
         """Follow the groups, and wake who waits for them, until cancelled."""
@@ -172,7 +175,15 @@ class Gates:
         self._contacts.connected(name)  # also where nobody waits for it: how long counts from now
         for group, starting in self._starting.items():
             if name in starting.clusters:
-                self._take_note(starting, name)
+                self._take_note(group, starting, name)
+                self._conclude(group, starting)
+
+    def _member_answered(self, name: str) -> None:
+        """A cluster was asked, or something else is known of it."""
+        for group in self._asked.pop(name, ()):
+            starting = self._starting.get(group)
+            if starting is not None and name in starting.clusters:
+                self._take_note(group, starting, name)
                 self._conclude(group, starting)
 
     def _mark(self, group: Key) -> None:
@@ -223,24 +234,27 @@ class Gates:
             self._wake(workload)
 
     async def _gather(self, group: WorkloadGroup) -> None:
-        """Know which clusters the released Workloads are placed on, and which are not connected."""
+        """Know which clusters the released Workloads are placed on, and which do not answer."""
         key, clusters = group.metadata.key, set[str]()
-        starting = Starting(group.released, clusters)
+        starting = Starting(group.released, clusters, self._clock.monotonic())
         self._starting[key] = starting  # a change meanwhile takes it away, and marks the group
         members = self._workloads.by_index(GROUP_INDEX, "/".join(key))
         async for workload in in_slices(members, size=SLICE):
             if workload.uid in group.released:
                 clusters.update(workload.placements)
         async for name in in_slices(clusters):
-            self._take_note(starting, name)
+            self._take_note(key, starting, name)
         starting.known = True
         self._conclude(key, starting)
 
-    def _take_note(self, starting: Starting, name: str) -> None:
-        if self._contacts.connected(name):
-            starting.missing.discard(name)
+    def _take_note(self, group: Key, starting: Starting, name: str) -> None:
+        connected = self._contacts.connected(name)
+        (starting.missing.discard if connected else starting.missing.add)(name)
+        if connected and not self._contacts.heard(name, starting.since):
+            starting.unheard.add(name)
+            self._asked.setdefault(name, set()).add(group)
         else:
-            starting.missing.add(name)
+            starting.unheard.discard(name)
 
     def _conclude(self, group: Key, starting: Starting) -> None:
         before, starting.verdict = starting.verdict, self._contacts.verdict(starting, group)

@@ -3,6 +3,10 @@
 Before its quorum has run once, a gang is pushed to all of its clusters or to none. So while one of
 them is away nothing is pushed, and that is told at once. One that is being connected is waited for
 in silence, as after each start of this process; but not for ever.
+
+That a cluster answered some seconds ago proves little. So each is asked whether it is there once
+the gang may start, and nothing is pushed before all have answered: what stops later than that has
+a moment only in which it can leave the gang by half.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from propagator.members.registry import MemberFleet
 
 PATIENCE_SECONDS = 20.0
 """For so long a cluster may be connecting until that is told as one that cannot be reached."""
+FRESH_SECONDS = 0.2
+"""A cluster that was asked so shortly before, and answered, is not asked again."""
 
 
 @dataclass(slots=True)
@@ -30,10 +36,14 @@ class Starting:
 
     released: Mapping[str, str]
     clusters: Collection[str]
+    since: float
+    """When it was known that it may start, by the clock."""
     missing: set[str] = field(default_factory=set)
     """Those of them that are not connected."""
+    unheard: set[str] = field(default_factory=set)
+    """Those that are, and have not answered since."""
     known: bool = False
-    """Whether `clusters` are all of them, and `missing` too."""
+    """Whether `clusters` are all of them, and the others as well."""
     verdict: Verdict = SILENT
     """What the gang has to do; nothing until that is so."""
 
@@ -56,12 +66,20 @@ class Contacts:
             self._since.pop(name, None)
         return contact is Contact.SERVING
 
+    def heard(self, name: str, since: float) -> bool:
+        """Whether that cluster has answered a question of that moment; if not, it is asked now."""
+        session = self._fleet.get(name)
+        if session is None or session.answered >= since - FRESH_SECONDS:
+            return session is not None
+        session.ask_now()
+        return False
+
     def verdict(self, starting: Starting, group: Key) -> Verdict:
         """What a gang has to do that may start, as far as its clusters are concerned."""
         if not starting.known:
             return SILENT
         if not starting.missing:
-            return PUSH
+            return SILENT if starting.unheard else PUSH
         trouble = next(filter(None, map(self._trouble, sorted(starting.missing))), "")
         if not trouble:
             return SILENT

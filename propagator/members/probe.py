@@ -4,20 +4,26 @@ A watch of a member whose API server has stopped is silent like that of a quiet 
 seconds a small request is made. One failure proves nothing on a busy network; a second one, a
 moment later, does. While a member does not answer, the pauses between probes grow up to a limit, so
 that it heals by itself, soon, and costs next to nothing until then.
+
+Who is about to do what must not be done by half wants to know more than that it answered a few
+seconds ago, and has it asked at once (`ask_now`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from machinery.api.client import ApiClient
 from machinery.api.lanes import FACT
 from machinery.clock import Clock
-from machinery.errors import TransportError
+from machinery.errors import TransportError, Unreachable
 from machinery.runtime.backoff import delay
+from machinery.tasks import within
 from propagator.members.health import CONNECTED, Health, Verdict, unreachable, verdict_of
 from propagator.settings import SessionSettings
 
@@ -43,8 +49,18 @@ class Probe:
         self._clock = clock
         self._seen = seen
         self._until_version = 0
+        self._hurry = asyncio.Event()
         self.version = ""
+        self.answered = -math.inf
+        """When it was last asked and answered, by the clock: the moment of the question."""
         self._health = health
+
+    def ask_now(self) -> None:
+        """Ask without waiting for the end of the present pause.
+
+        How well the member answers is not measured by that: it would count what is done on it.
+        """
+        self._hurry.set()
 
     async def until_answered(self, refused: Callable[[Verdict], None]) -> Verdict:
         """Ask until there is an answer; `refused` hears every verdict before it but the first.
@@ -68,22 +84,33 @@ class Probe:
         """Ask until two probes in a row fail; the verdict of the second."""
         while True:
             period = self._settings.probe_period * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
-            await self._clock.sleep(period)
-            if (await self._ask()).ready:
+            hurried = await self._pause(period)
+            if (await self._ask(measured=not hurried)).ready:
                 continue
             await self._clock.sleep(self._settings.probe_confirm)
             verdict = await self._ask()
             if not verdict.ready:
                 return verdict
 
-    async def _ask(self, *, cold: bool = False) -> Verdict:
+    async def _pause(self, seconds: float) -> bool:
+        """Wait so long, or until somebody wants to know; whether it was that."""
+        with suppress(Unreachable):  # nobody did
+            await within(seconds, self._hurry.wait(), clock=self._clock)
+        hurried = self._hurry.is_set()
+        self._hurry.clear()
+        return hurried
+
+    async def _ask(self, *, cold: bool = False, measured: bool = True) -> Verdict:
         """One probe. /readyz, unlike /version, knows whether the server reaches its own store."""
         started = self._clock.monotonic()
         limit = self._settings.probe_timeout
         question = self._client.request("GET", "/readyz", timeout=limit, errand=FACT)
         verdict = await self._judge(question)
         seconds = self._clock.monotonic() - started
-        self._health.record(answered=verdict.ready, seconds=seconds, cold=cold)
+        if measured:
+            self._health.record(answered=verdict.ready, seconds=seconds, cold=cold)
+        if verdict.ready:
+            self.answered = started
         if verdict.ready and self._until_version == 0:
             verdict = await self._judge(self._learn_version())
         self._until_version = max(0, self._until_version - 1)

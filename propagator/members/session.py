@@ -10,6 +10,7 @@ worked on when it is.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
@@ -154,6 +155,16 @@ class MemberSession:
     def message(self) -> str:
         """The reason in a sentence that names the member, without any secret."""
         return self.verdict.told(self.name) if self.verdict else f"{self.name}: not asked yet"
+
+    @property
+    def answered(self) -> float:
+        """When the member was last asked whether it is there, and answered, by the clock."""
+        return -math.inf if self.link is None else self.link.probe.answered
+
+    def ask_now(self) -> None:
+        """Have it asked at once; its answer, or that there is none, is one of the facts."""
+        if self.link is not None:
+            self.link.probe.ask_now()
 
     def allows(self, namespace: str) -> bool:
         """Whether that target namespace is allowed here; kube-* and stowage-system never are."""

@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from crds.groups.gate import decision_of
 from crds.names import LABEL_GROUP
 from machinery.api.resources import CRDS, WORKLOAD_GROUPS, WORKLOADS, Resource
 from machinery.errors import AlreadyExists
-from propagator.groups import gates
+from propagator.groups import gates, starting
 from stowage.playground.controlplanes import Cluster
 from tests.patience import until
 
@@ -382,10 +383,29 @@ async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
 
 
 @pytest.mark.proves("G24")
-async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
+async def test_one_that_stands_still_unnoticed_keeps_the_others_from_starting(
     stage_on: MakeStage, m2: Cluster
 ):
-    """One member stands still with the first writes under way; they must not be found there."""
+    """It was asked a while ago, and would be a while later."""
+    async with stage_on(sessions=replace(QUICK, probe_period=60.0)) as stage:
+        await gang(stage)
+        await held(stage)
+        m2.freeze()
+        try:
+            await gate(stage, *NAMES)
+            await stage.refused("worker", "ClusterUnreachable", within=20)
+            assert not +(await standing(stage, only="m1"))
+        finally:
+            m2.thaw()
+        await stand(stage, m1=2, m2=1)
+
+
+@pytest.mark.proves("G24")
+async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
+    stage_on: MakeStage, m2: Cluster, monkeypatch: pytest.MonkeyPatch
+):
+    """One member stands still right after it answered; what was begun must not be found there."""
+    monkeypatch.setattr(starting, "FRESH_SECONDS", 600.0)
     async with stage_on(sessions=QUICK) as stage:
         await gang(stage)
         m2.freeze()

@@ -6,6 +6,7 @@ The informers are real and told by hand what a hub would show; a clock is moved 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from itertools import pairwise
 from types import SimpleNamespace
@@ -40,18 +41,36 @@ MISSING = NotFound(code=404, reason="NotFound", message="no such kind")
 
 
 class Sessions:
-    """A fleet of which nothing but contacts is asked."""
+    """A fleet of which nothing but contacts is asked. All have answered but the `deaf`."""
 
     def __init__(self) -> None:
         self.contacts = dict.fromkeys(("m1", "m2", "m3"), Contact.SERVING)
+        self.deaf: dict[str, float] = {}
+        """When they answered last."""
+        self.asked: list[str] = []
         self._listeners: list[Any] = []
+        self._answers: list[Any] = []
 
     def get(self, name: str) -> Any:
         contact = self.contacts.get(name)
-        return contact and SimpleNamespace(contact=contact, message=f"{name}: gone fishing")
+        return contact and SimpleNamespace(
+            contact=contact,
+            message=f"{name}: gone fishing",
+            answered=self.deaf.get(name, math.inf),
+            ask_now=lambda: self.asked.append(name),
+        )
 
     def on_change(self, listener: Any) -> None:
         self._listeners.append(listener)
+
+    def on_facts(self, listener: Any) -> None:
+        self._answers.append(listener)
+
+    def answers(self, name: str, asked: float = math.inf) -> None:
+        """It answers a question of that moment."""
+        self.deaf[name] = asked
+        for listener in self._answers:
+            listener(name)
 
     def becomes(self, name: str, contact: Contact) -> None:
         self.contacts[name] = contact
@@ -242,6 +261,41 @@ async def test_a_start_waits_for_all_clusters_and_is_woken_by_them(hub: Hub):
 
 
 @pytest.mark.proves("G24")
+async def test_a_start_waits_until_each_cluster_has_answered_a_question_of_its_own(hub: Hub):
+    """One may stand still since the last probe, and nobody knows."""
+    await hub.clock.advance(100)
+    await gang(hub)
+    hub.fleet.deaf = {"m1": 99.9, "m2": 99.0, "m3": 0.0}
+    hub.group(gate="Open", released=BOTH)
+    await hub.wakes()
+    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.told("a") == "", "it passes by itself"
+    assert hub.fleet.asked == ["m2"], "the answer of m1 is fresh, and none of it goes to m3"
+    hub.fleet.answers("m2", asked=99.5)  # a question that was under way already
+    assert await hub.wakes() == NOBODY
+    assert hub.fleet.asked == ["m2", "m2"]
+    hub.fleet.answers("m2", asked=100.0)
+    assert await hub.wakes() == ["a", "b"]
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    hub.fleet.deaf["m1"] = 0.0
+    hub.fleet.answers("m2")
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH], "it has started"
+
+
+@pytest.mark.proves("G24")
+async def test_one_that_does_not_answer_the_start_is_told_once_it_is_lost(hub: Hub):
+    await hub.clock.advance(100)
+    await gang(hub)
+    hub.fleet.deaf = {"m2": 0.0}
+    hub.group(gate="Open", released=BOTH)
+    await hub.wakes()
+    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    hub.fleet.becomes("m2", Contact.AWAY)
+    assert await hub.wakes() == ["a", "b"]
+    assert "m2: gone fishing" in hub.told("a")
+
+
+@pytest.mark.proves("G24")
 async def test_nothing_is_pushed_before_it_is_known_who_is_placed_where(hub: Hub):
     await gang(hub)
     hub.fleet.becomes("m2", Contact.CONNECTING)
@@ -368,5 +422,6 @@ async def test_nothing_is_kept_of_what_went(hub: Hub):
     hub.gates.informer.give_up(("shop", "batch"), stored)
     await hub.wakes()
     await hub.clock.advance(LOOK_SECONDS)
-    kept = (hub.gates._given, hub.gates._starting, hub.gates._due, hub.gates._closing)
+    gates = hub.gates
+    kept = (gates._given, gates._starting, gates._due, gates._closing, gates._asked)
     assert not any(kept), kept

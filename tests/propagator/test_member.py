@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import NODES, PODS, Resource
 from machinery.errors import Forbidden, NotFound, Unreachable
 from machinery.types.metadata import Key, Meta
-from propagator.members.health import UnitCounts
+from propagator.members.health import Contact, UnitCounts
 from propagator.members.objects import owners
 from propagator.members.pods import Main
 from propagator.members.session import MemberSession
@@ -22,7 +23,7 @@ from stowage.playground.controlplanes import Cluster
 from tests.inforce import until_may
 from tests.patience import until
 
-from .conftest import Rig
+from .conftest import QUICK, Rig
 from .stage import DEPLOYMENTS, deployment
 
 Rigs = Callable[..., Any]
@@ -433,3 +434,45 @@ def test_owners_are_read_from_annotations_of_ours_only():
         }
     )
     assert owners(meta) == {"uid-1": ("shop", "web")}
+
+
+async def answered(session: MemberSession) -> None:
+    """It is asked at once, and answers."""
+    before = session.answered
+    session.ask_now()
+    await until(lambda: session.answered > before)
+
+
+@pytest.mark.proves("D2", "G24")
+async def test_who_wants_to_know_whether_a_member_is_there_has_it_asked_at_once(
+    rig_on: Rigs, m1: Cluster
+):
+    """Its answer is told of, and one that does not answer is away soon."""
+    calm = replace(QUICK, probe_period=600.0)
+    async with rig_on(settings=calm) as rig:
+        (session,) = await connected(rig, m1)
+        told: list[str] = []
+        rig.fleet.on_facts(told.append)
+        for _ in range(3):
+            told.clear()
+            await answered(session)
+            assert told, "whoever waits for it hears of it"
+        before = session.answered
+        m1.freeze()
+        try:
+            session.ask_now()
+            await until(lambda: session.contact is Contact.AWAY)
+        finally:
+            m1.thaw()
+        assert session.answered == before
+        await until(lambda: session.ready)
+        assert session.answered > before
+
+
+async def test_questions_out_of_turn_are_not_measured(rig_on: Rigs, m1: Cluster, monkeypatch: Any):
+    async with rig_on(settings=replace(QUICK, probe_period=600.0)) as rig:
+        (session,) = await connected(rig, m1)
+        records: list[bool] = []
+        monkeypatch.setattr(session.health, "record", lambda **what: records.append(True))
+        await answered(session)
+        assert not records
