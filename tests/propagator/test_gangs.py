@@ -285,11 +285,16 @@ async def test_a_group_that_is_deleted_while_it_runs_leaves_everything(stage_on:
         await stand(stage, m1=2, m2=1)
         for member, name in (("m1", "driver"), ("m1", "worker"), ("m2", "worker")):
             await stage.make_ready(member, name)
+
+        async def runs() -> bool:
+            return (await stage.status("worker"))["state"] == "Running"
+
+        await until(runs)
         await stage.hub.delete(WORKLOAD_GROUPS, "batch", namespace=stage.namespace)
         await held(stage, words="not found")
         await settled(stage)
         assert await standing(stage) == {"m1": 2, "m2": 1}
-        assert (await stage.status("worker"))["state"] == "Running"
+        assert await runs()
         assert (await stage.condition("worker", "Ready"))["status"] == "True"
 
 
