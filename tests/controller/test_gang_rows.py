@@ -326,6 +326,9 @@ def test_what_comes_by_while_it_is_denied_is_looked_at_when_that_is_over() -> No
     assert made.plugin.next_look(other, made.time.at) == pytest.approx(2)
     made.decide("a")
     assert made.plugin.next_look(unit, made.time.at) is None  # one comes for all
+    made.later(1)
+    made.decide("b")  # woken by something else, which was his turn to come
+    assert made.plugin.next_look(other, made.time.at) == pytest.approx(1)
 
 
 # --- too few --------------------------------------------------------------------------------------

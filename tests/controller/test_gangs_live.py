@@ -186,6 +186,24 @@ async def test_with_room_for_three_nothing_is_placed_and_nothing_released(world:
         await released(world)
 
 
+@pytest.mark.proves("G11", "G13")
+async def test_room_that_comes_bit_by_bit_while_it_is_denied_is_found_afterwards(world: World):
+    """Each bit wakes its members, one of whom was to come when the denial is over."""
+    await world.cluster("m1", cpu="12")
+    async with deciding(world):
+        for number in range(3):
+            await world.workload(f"first-{number}", cpu="4")
+            await world.placed(f"first-{number}")
+        await begin(world, least=4)
+        await member(world, DRIVER, replicas=2)
+        await member(world, WORKER, replicas=2)
+        await says(world, lambda each: reason(each) == "GroupDenied")
+        for number in range(3):
+            await asyncio.sleep(0.2)
+            await world.delete(f"first-{number}")
+        await released(world, seconds=20)
+
+
 @pytest.mark.proves("G5", "G6", "G16", "E7", "E9")
 async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World):
     await world.cluster("m1", cpu="28")

@@ -58,6 +58,7 @@ class _Group:
     denial: Denial | None = None
     asked: bool = False
     due: datetime | None = None
+    comes: Key | None = None
     held: datetime | None = None
     loose: datetime | None = None
     found: int = 0
@@ -97,18 +98,19 @@ class Memory:
         """Somebody was turned away for now: what he came for is looked at when that is over."""
         self._of(key).asked = True
 
-    def due(self, key: Key, until: datetime) -> bool:
-        """Whether somebody was turned away and nobody is to come back by then; now somebody is.
+    def due(self, key: Key, until: datetime, who: Key) -> bool:
+        """Whether somebody was turned away and nobody else is to come back by then; now `who` is.
 
-        Whoever is told comes back for all members.
+        Whoever is told comes back for all members. Where something else has woken him before, he
+        is told again: he has one turn to come, and this was it.
         """
         group = self._groups.get(key)
         if group is None or not group.asked:
             return False
         group.asked = False
-        if group.due is not None and group.due >= until:
+        if group.due is not None and group.due >= until and group.comes != who:
             return False
-        group.due = until
+        group.due, group.comes = until, who
         return True
 
     def hold(self, key: Key, now: datetime, found: int = 0) -> None:

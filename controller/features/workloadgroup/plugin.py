@@ -215,7 +215,7 @@ class Coscheduling(Together):
         group, denial = self._groups().get(key), self.memory.denied(key, now)
         ends = [denial.until if denial is not None else now, group.retry if group else None]
         until = max(end for end in ends if end is not None)
-        if self.memory.due(key, until):
+        if self.memory.due(key, until, unit.key):
             looks.append(max((until - now).total_seconds(), _SOON))
         return min((look for look in looks if look is not None), default=None)
 
