@@ -39,8 +39,6 @@ class Held:
     since: float = 0.0
     late: str = ""
     """What is said when its time is over, where a plugin has words for that."""
-    again: bool = False
-    """Somebody has it looked at again soon."""
 
     def answer(self, now: float) -> Answer:
         """What has become of the set: the worst answer of any of it."""

@@ -89,15 +89,14 @@ class Waiters:
         """Whether one that lacks something is to be decided anew now: it holds nothing then.
 
         Others hear only of what it does not take again. One that was decided a moment ago has
-        another look soon: each of it may come by, and so do its own writes.
+        another look soon: each of it may come by, and so do its own writes. The first of it is
+        told so each time, or one that comes sooner for something else would not come then.
         """
         now = self._clock.monotonic()
         if not held.open or held.answer(now) is not Answer.WAITING or self._lost(held):
             return False
-        if now - held.since < REST_SECONDS:
-            if not held.again:
-                held.again = True
-                self._look_after(next(iter(held.decisions)), REST_SECONDS)
+        if (rest := held.since + REST_SECONDS - now) > 0:
+            self._look_after(next(iter(held.decisions)), rest)
             return False
         for decision in self._permits.release(held, written=False):
             self._restore(decision, at_once=True)

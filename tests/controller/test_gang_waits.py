@@ -72,6 +72,19 @@ async def test_what_was_held_for_too_long_is_not_held_again_until_something_is_n
         await stage.until(lambda: stage.placed("one") == {"a": 9, "b": 1})
 
 
+@pytest.mark.proves("G16")
+async def test_what_comes_in_the_first_moments_of_the_wait_completes_it(
+    stage: Stage, file: Path
+) -> None:
+    """The first news is waited out for half a second, and the second comes before that is over."""
+    async with stage.configured(file):
+        await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
+        stage.cluster("small", cpu="100m")
+        await stage.calm(0.2)
+        stage.cluster("b", cpu="1")
+        await stage.until(lambda: stage.placed("one") == {"a": 9, "b": 1}, seconds=3)
+
+
 @pytest.mark.proves("G6")
 async def test_an_edit_lets_it_be_held_once_more(stage: Stage, file: Path) -> None:
     async with stage.configured(file) as controller:
