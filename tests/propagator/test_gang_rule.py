@@ -172,7 +172,7 @@ def contacts_of(fleet: Fleet, clock: FakeClock, *, registered: str = "") -> Cont
 
 
 def started(contacts: Contacts, *names: str) -> Starting:
-    starting = Starting({}, names, known=True)
+    starting = Starting({}, names, 0.0, known=True)
     starting.missing = {name for name in names if not contacts.connected(name)}
     return starting
 
@@ -183,7 +183,10 @@ async def test_a_gang_starts_where_all_of_its_clusters_are_connected() -> None:
     contacts = contacts_of(fleet, clock, registered="m4")
     key = ("shop", "batch")
     assert contacts.verdict(started(contacts, "m1", "m2"), key) == PUSH
-    assert contacts.verdict(Starting({}, ()), key) == SILENT, "who is placed where is not known"
+    assert contacts.verdict(Starting({}, (), 0.0), key) == SILENT, "who is placed where is unknown"
+    asked = started(contacts, "m1", "m2")
+    asked.unheard.add("m2")
+    assert contacts.verdict(asked, key) == SILENT, "it has not answered yet"
     unregistered = contacts.verdict(started(contacts, "m1", "m3"), key)
     assert unregistered.answer is Answer.HOLD
     assert unregistered.reason is PropagatedReason.CLUSTER_UNREACHABLE
