@@ -15,7 +15,8 @@ from typing import TypeAlias
 from machinery import logs
 from machinery.clock import Clock
 from machinery.types.metadata import Key
-from propagator.members.session import Holders, MemberSession, Sync
+from propagator.members.holders import Holders
+from propagator.members.session import MemberSession, Sync
 from propagator.settings import SessionSettings
 
 ChangeListener: TypeAlias = Callable[[str, Key | None], None]

@@ -34,6 +34,7 @@ from machinery.types.metadata import Key
 from propagator.access.credentials import Credentials
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import Contact, Health, UnitCounts, Verdict, unreachable, verdict_of
+from propagator.members.holders import Holders
 from propagator.members.objects import ManagedObject, owners, stands_alike
 from propagator.members.pods import Main
 from propagator.members.watches import EVERYWHERE
@@ -51,28 +52,6 @@ FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 60.0
 REST_SECONDS = 0.5
 """What waits for something is not looked at more often, whatever happens to its objects."""
-
-
-class Holders:
-    """Which members show something of a Workload, by its UID. One for all sessions."""
-
-    def __init__(self) -> None:
-        self._members: dict[str, set[str]] = {}
-
-    def of(self, uid: str) -> set[str]:
-        """The members that do; a copy."""
-        return set(self._members.get(uid, ()))
-
-    def add(self, uid: str, member: str) -> None:
-        """That member shows the first object of it."""
-        self._members.setdefault(uid, set()).add(member)
-
-    def discard(self, uid: str, member: str) -> None:
-        """That member shows none any more."""
-        members = self._members.get(uid, set())
-        members.discard(member)
-        if not members:
-            self._members.pop(uid, None)
 
 
 class MemberSession:
