@@ -393,6 +393,23 @@ def test_who_stands_behind_is_looked_at_when_the_other_is_placed_or_gone():
         assert looked == [(NS, "small")]
 
 
+def test_no_member_is_relied_on_to_come_for_the_others():
+    """The first may be another scheduler's, or one that cannot be decided."""
+    yard = crowded()
+    yard.group(group("small", 2, created=at(0)))
+    for name in ("first", "second"):
+        yard.store(member(name, 1, of="small"))
+    yard.decide("second")
+    for name in ("first", "second"):
+        assert yard.plugin.next_look(yard.world.unit((NS, name)), yard.time.at) is not None
+    looked: list[Any] = []
+    yard.plugin._handle.look = looked.extend
+    yard.delete("runs")
+    yard.later(4)
+    told(yard, "big")
+    assert sorted(looked) == [(NS, "first"), (NS, "second")]
+
+
 def test_after_its_turn_it_rests_for_as_long():
     yard = crowded()
     gang(yard, "small", 2, 2, created=at(0))

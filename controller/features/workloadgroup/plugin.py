@@ -207,21 +207,17 @@ class Coscheduling(Together):
     def next_look(self, unit: Unit, now: datetime) -> float | None:
         """When the time is over for which its gang is not tried, if somebody came meanwhile.
 
-        Also when the turn of another gang is over. One member comes for all.
+        One member comes for all then. Also when the turn of another gang is over.
         """
         if (key := Groups.group_of(unit)) is None:
             return None
-        looks = [self._after_turn(key, unit, now)]
+        looks = [self.memory.turns.again(key, now)]
         group, denial = self._groups().get(key), self.memory.denied(key, now)
         ends = [denial.until if denial is not None else now, group.retry if group else None]
         until = max(end for end in ends if end is not None)
         if self.memory.due(key, until, unit.key):
             looks.append(max((until - now).total_seconds(), _SOON))
         return min((look for look in looks if look is not None), default=None)
-
-    def _after_turn(self, key: Key, unit: Unit, now: datetime) -> float | None:
-        first = next(iter(self._groups().members(key)), None)
-        return self.memory.turns.again(key, now) if first == unit.key else None
 
     def _stands(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Within | None:
         """The domains that a placed gang keeps to."""

@@ -242,10 +242,14 @@ class Together:
                 self._room.allow(each, NAME)
 
     def _look_at_news(self) -> None:
-        """Groups for whom somebody made way: one member comes for all."""
+        """Groups for whom somebody made way.
+
+        All members are looked at, as the first may be another scheduler's, or none that can be
+        decided; who comes first comes for the others.
+        """
         for key in self.memory.turns.news():
             self.memory.lift(key)
-            self._handle.look(list(self._groups().members(key))[:1])
+            self._handle.look(tuple(self._groups().members(key)))
 
     # --- what is known ----------------------------------------------------------------------------
 
