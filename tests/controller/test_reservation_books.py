@@ -124,6 +124,20 @@ def test_who_was_inside_stays_and_units_outside_go_first():
     assert hall.books.split(demo, {"a": 6}) == (share(4),), "two new ones use it up"
 
 
+@pytest.mark.proves("E26", "E28")
+def test_who_was_inside_is_outside_as_far_as_it_no_longer_reaches():
+    hall = Hall("a", "b")
+    hall.reserve(reservation(placed={"a": 3}, **everybody()))
+    demo = hall.store(owner(request={"cpu": "4"}, present={"a": 3}, inside=[share(3)], replicas=3))
+    assert not hall.books.says_too_much(demo)
+    hall.reserve(reservation(placed={"a": 1, "b": 2}, **everybody()))
+    assert hall.books.says_too_much(demo)
+    assert hall.books.split(demo, {"a": 3}) == (share(1),)
+    hall.reserve(reservation(placed={"b": 3}, **everybody()))
+    assert hall.books.split(demo, {"a": 3}) == (), "and it is nowhere inside where nothing is held"
+    assert not hall.books.says_too_much(demo), "that is seen by who looks at the claimants"
+
+
 @pytest.mark.proves("E28")
 def test_units_that_are_there_already_do_not_go_in():
     hall = Hall("a")

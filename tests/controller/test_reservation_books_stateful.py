@@ -161,6 +161,19 @@ class Oracle:
             claims[claim] = claims.get(claim, 0) + n
         return self.counting(workload, claims, workload.placements)
 
+    def told(self, workload: Wl) -> Shares:
+        """As it is told: of each reservation no unit beyond those that leave nothing of it."""
+        found: Shares = {}
+        for claim, units in self.inside(workload).items():
+            held, most = self.reservations[claim[0]], 0
+            left = {r: n * held.placed.get(claim[2], 0) for r, n in held.asks.items()}
+            while any(n > 0 and workload.asks.get(r) for r, n in left.items()):
+                left = {r: n - workload.asks.get(r, 0) for r, n in left.items()}
+                most += 1
+            if min(units, most) or not held.open:
+                found[claim] = min(units, most) if held.open else units
+        return found
+
     def users(self, held: Rsv, but: Wl | None = None) -> set[str]:
         return {
             w.name
@@ -308,7 +321,7 @@ class Books(RuleBasedStateMachine):
         entered = self.oracle.entering(workload, placed)
         told = self.hall.decide(self.hall.workloads[NS, workload.name], placed)
         workload.decided, workload.entered = placed, entered
-        expected = self.oracle.inside(workload)
+        expected = self.oracle.told(workload)
         assert {(s.name, s.uid, s.cluster): s.replicas for s in told} == expected
 
     @rule(name=st.sampled_from(WORKLOADS))
@@ -318,7 +331,7 @@ class Books(RuleBasedStateMachine):
         if workload is None or workload.decided is None:
             return
         before = self.hall.books.holds()
-        said = self.oracle.inside(workload)
+        said = self.oracle.told(workload)
         workload.present, workload.said = workload.decided, said
         workload.decided, workload.entered = None, {}
         unit = self.hall.store(workload.stored())

@@ -25,8 +25,11 @@ def stage() -> Stage:
     return made
 
 
-def put(stage: Stage, name: str = "room", **how: Any) -> None:
-    stage.hub.put(RESERVATIONS, reservation(name, **how))
+def put(stage: Stage, name: str = "room", *, created: str = "", **how: Any) -> None:
+    body = reservation(name, **how)
+    if created:
+        body["metadata"]["creationTimestamp"] = created
+    stage.hub.put(RESERVATIONS, body)
 
 
 def status(stage: Stage, name: str = "room") -> dict[str, Any]:
@@ -40,6 +43,11 @@ def phase(stage: Stage, name: str = "room") -> str:
 
 def within(stage: Stage, name: str = "demo") -> int:
     return sum(inside(stage.hub.read(WORKLOADS, name)).values())
+
+
+def told(stage: Stage) -> list[int]:
+    """Units of each owner inside, as the reservation tells."""
+    return [each["replicas"] for each in status(stage).get("currentOwners", [])]
 
 
 @pytest.mark.proves("E29")
@@ -114,6 +122,70 @@ async def test_a_leader_that_dies_at_the_write_leaves_nothing_doubled(
         await stage.calm(5)
         assert within(stage) + within(stage, "late") == 3
         assert status(stage)["allocated"]["cpu"] == "3"
+
+
+@pytest.mark.proves("E26", "E28")
+async def test_an_owner_on_a_decision_that_was_lost_is_inside_as_far_as_the_next_one_goes(
+    stage: Stage,
+) -> None:
+    """The leader dies after the owner's write and before that of the reservation."""
+    dead = False
+
+    async def dies(method: str, path: str, _body: Any) -> None:
+        nonlocal dead
+        if method == "PATCH" and path.endswith("/reservations/room/status"):
+            raise Unreachable("the hub is away for this one")
+        if dead and method in ("PATCH", "POST", "PUT"):
+            raise Unreachable("the process is gone")
+
+    async def landed(method: str, path: str, _body: Any) -> None:
+        nonlocal dead
+        dead = dead or (method == "PATCH" and path.endswith("/workloads/demo/status"))
+
+    stage.hub.faults.append(dies)
+    stage.hub.after.append(landed)
+    async with stage.leading():
+        put(
+            stage,
+            created="2025-12-31T23:00:00Z",  # whoever follows decides it first, too
+            replicas=3,
+            requests={"cpu": "1"},
+            allocateOnce=False,
+        )
+        await stage.calm(1)
+        stage.workload("demo", replicas=3)
+        await stage.until(lambda: dead)
+    stage.hub.faults.clear()
+    stage.hub.after.clear()
+    assert (within(stage), phase(stage)) == (3, ""), "the owner stands on what is not stored"
+    stage.cluster("b", cpu="2")
+    async with stage.leading(identity="two"):
+        await stage.until(lambda: told(stage) == [1])
+        assert placements(stage.hub.read(RESERVATIONS, "room")) == {"a": 1, "b": 2}
+        await stage.until(lambda: within(stage) == 1)
+        await stage.until(lambda: told(stage) == [1])
+        assert stage.placed("demo") == {"a": 3}
+        await stage.calm(5)
+        assert within(stage) == 1
+
+
+@pytest.mark.proves("E26")
+async def test_who_says_to_be_inside_beyond_what_is_held_is_corrected(stage: Stage) -> None:
+    """A late write of who led before, after the reservation's own."""
+    async with stage.leading():
+        put(stage, replicas=1, requests={"cpu": "1"}, allocateOnce=False)
+        await stage.until(lambda: phase(stage) == "Available")
+        stage.workload("demo", replicas=2)
+        await stage.until(lambda: within(stage) == 1)
+        late = stage.hub.read(WORKLOADS, "demo")["status"]["reservations"]
+        late[0]["replicas"] = 2
+        stage.hub.edit(WORKLOADS, "demo", {"status": {"reservations": late}}, status=True)
+        assert within(stage) == 2
+        await stage.until(lambda: within(stage) == 1)
+        await stage.until(lambda: told(stage) == [1])
+        writes = len(stage.hub.writes("/workloads/"))
+        await stage.calm(5)
+        assert len(stage.hub.writes("/workloads/")) == writes
 
 
 async def test_room_of_one_that_ends_is_free_once(stage: Stage) -> None:

@@ -108,6 +108,8 @@ class Reservations:
                 self.books.look_at_clusters([cluster])
         for key in fewer:
             self._look_at_owners(key)
+        if new is not None and after and self.ledger.says_too_much(new.unit):
+            self._look([new.metadata.key])
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """An informer's handler: what is free there."""

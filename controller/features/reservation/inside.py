@@ -148,10 +148,19 @@ class Books:
     def split(self, unit: Unit, placements: Units) -> tuple[ReservedShare, ...]:
         """Which of its units are inside of which reservation, were it placed so.
 
-        Who was inside and is still there stays. Units that a cluster did not have before go into
-        the reservations there, in order, into each no more than use it up.
+        Who was inside and is still there stays, as far as the reservation still goes. Units that a
+        cluster did not have before go into the reservations there, in order, into each no more than
+        use it up.
         """
-        return self._counting(unit, placements, self._claims(unit, placements))
+        return self._reached(unit, self._counting(unit, placements, self._claims(unit, placements)))
+
+    def says_too_much(self, unit: Unit) -> bool:
+        """Whether its status has more units inside than an open reservation has room for there.
+
+        That comes of a decision of the reservation that was lost after an owner stood on it.
+        """
+        known = [each for each in split.claimed(unit.reservations) if self._is_there(each, unit)]
+        return self._reached(unit, known) != tuple(known)
 
     def uses(self, key: Key) -> Mapping[Key, Units]:
         """The Workloads inside of a reservation, with their units there by cluster."""
@@ -220,6 +229,22 @@ class Books:
             and may_serve(share.namespace, unit.namespace)
             and (not reserved.open or share.cluster in self.reserved(reserved.key))
         )
+
+    def _reached(self, unit: Unit, shares: Iterable[ReservedShare]) -> tuple[ReservedShare, ...]:
+        """Of each no more units than its reservation has room for there; the rest is outside.
+
+        Other users count for nothing here, so that it hangs on no order of theirs.
+        """
+        reached = (self._reach(unit, share) for share in shares)
+        return tuple(share for share in reached if share.replicas)
+
+    def _reach(self, unit: Unit, share: ReservedShare) -> ReservedShare:
+        reserved = self._reserved[share.namespace, share.name]
+        if not reserved.open:
+            return share
+        there = self.reserved(reserved.key)[share.cluster]
+        most = split.most_inside(split.left(reserved.request, there, NOTHING), unit.request)
+        return share if share.replicas <= most else _share(reserved, share.cluster, most)
 
     def _entries(
         self, unit: Unit, placements: Units, claims: Collection[ReservedShare]

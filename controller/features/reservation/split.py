@@ -44,6 +44,14 @@ def using_up(unused: Amounts, request: Amounts) -> int:
     return max((-(-unused[r] // request[r]) for r in _bounding(unused, request)), default=0)
 
 
+def most_inside(reserved: Amounts, request: Amounts) -> int:
+    """The most units of an owner for which so much can be held: they leave none of what they ask.
+
+    Places for pods count, so that who is cut down to it leaves as little as before.
+    """
+    return max((-(-n // request[r]) for r, n in reserved.items() if request.get(r)), default=0)
+
+
 def _bounding(unused: Amounts, request: Amounts) -> list[str]:
     asked = [r for r in unused if request.get(r)]
     return [r for r in asked if r != _PODS] or asked
