@@ -48,7 +48,7 @@ _CUT = 52 - _PLACES
 """Bits of a float64 beyond those places."""
 
 _FEW = 512
-"""Units that are sorted rather than searched through; more, where there are many clusters."""
+"""Units that are sorted however few clusters there are."""
 
 _FARTHER = 4.0
 """How much farther the search goes each time that it ends on the side where it came from."""
@@ -167,7 +167,7 @@ def _few(weight: Ints, start: Ints, top: Ints, quota: int) -> tuple[Ints, Ints] 
     last = np.partition(first, missing - 1)[missing - 1 : missing]
     x = ((_digits(last) + 1) << _CUT).view(np.float64)  # not below the exact number
     reach = np.minimum(np.maximum(_units(weight, x, _BLOCK), start), top)
-    return (start, reach) if int((reach - start).sum()) <= max(len(start) >> 1, _FEW) else None
+    return (start, reach) if int((reach - start).sum()) <= _sorted(len(start)) else None
 
 
 def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> tuple[Ints, Ints]:
@@ -211,12 +211,17 @@ def _around(weight: Ints, start: Ints, top: Ints, block: Ints, quota: Ints) -> t
         low, high = np.where(under, guess, low), np.where(over, guess, high)
         least, most = np.where(under, held, least), np.where(over, held, most)
         apart = int((most - least).sum())
-        if apart <= (max(clusters >> 1, _FEW) if step < _HASTE else clusters):
+        if apart <= (_sorted(clusters) if step < _HASTE else clusters):
             other = held_at(np.where(under, high, low))[1]
             return np.minimum(units, other), np.maximum(units, other)
         pace = _sums(block, rates * ((could >= start) & (could < top)), size)
         width = np.where(under == before, width * _FARTHER, width)
         missing, before = missing + np.where(under, width, -width), under
+
+
+def _sorted(clusters: int) -> int:
+    """So many units are sorted rather than searched through."""
+    return max(clusters >> 1, _FEW)
 
 
 def _digits(x: Floats | float) -> Ints:

@@ -14,7 +14,7 @@ none costs nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from crds.names import LABEL_GROUP
 from machinery import logs
@@ -173,14 +173,15 @@ class Gates:
         if key is not None:
             return
         self._contacts.connected(name)  # also where nobody waits for it: how long counts from now
-        for group, starting in self._starting.items():
-            if name in starting.clusters:
-                self._take_note(group, starting, name)
-                self._conclude(group, starting)
+        self._note(self._starting, name)
 
     def _member_answered(self, name: str) -> None:
         """A cluster was asked, or something else is known of it."""
-        for group in self._asked.pop(name, ()):
+        self._note(self._asked.pop(name, ()), name)
+
+    def _note(self, groups: Iterable[Key], name: str) -> None:
+        """Take note of a cluster for those of these groups that start there."""
+        for group in groups:
             starting = self._starting.get(group)
             if starting is not None and name in starting.clusters:
                 self._take_note(group, starting, name)

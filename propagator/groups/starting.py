@@ -69,10 +69,12 @@ class Contacts:
     def heard(self, name: str, since: float) -> bool:
         """Whether that cluster has answered a question of that moment; if not, it is asked now."""
         session = self._fleet.get(name)
-        if session is None or session.answered >= since - FRESH_SECONDS:
-            return session is not None
-        session.ask_now()
-        return False
+        if session is None:
+            return False
+        heard = session.answered >= since - FRESH_SECONDS
+        if not heard:
+            session.ask_now()
+        return heard
 
     def verdict(self, starting: Starting, group: Key) -> Verdict:
         """What a gang has to do that may start, as far as its clusters are concerned."""
