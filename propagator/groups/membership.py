@@ -14,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from crds.fields.template import REPLICAS_PATHS
-from crds.groups.membership import groups_named
+from crds.groups import membership
 from crds.names import GROUP_LABELS
 
 IN_EACH_KEY = "-group"
@@ -32,32 +31,11 @@ def groups_of(labels: Mapping[str, str], template: msgspec.Raw) -> tuple[str, ..
     """
     raw = bytes(template)
     if _SIGN not in raw or not any(key in raw for key in _KEYS):
-        return groups_named(labels)
+        return membership.groups_named(labels)
     found: Any = _NOTHING
     with suppress(ValueError, RecursionError):
         found = _decoder.decode(raw)
-    return groups_named(labels, _labels(found), _labels(_pods(found)))
-
-
-def _pods(template: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The template of its pods; empty for a custom kind, of whose pods nothing is known."""
-    kind, body = template.get("kind"), _within(template, "spec")
-    if kind == "CronJob":
-        body = _within(_within(body, "jobTemplate"), "spec")
-    elif kind not in REPLICAS_PATHS and kind != "DaemonSet":
-        return _NOTHING
-    return _within(body, "template")
-
-
-def _labels(of: Mapping[str, Any]) -> dict[str, str]:
-    """Those that are labels: what is no text names nothing."""
-    labels = _within(_within(of, "metadata"), "labels")
-    return {key: value for key, value in labels.items() if isinstance(value, str)}
-
-
-def _within(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    found = body.get(field)
-    return found if isinstance(found, dict) else _NOTHING
+    return membership.groups_of(labels, found)
 
 
 _decoder = msgspec.json.Decoder(dict[str, Any])

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from crds.groups.gate import GateState
+from machinery.types.bounds import NAME, clean
 from stowage.console import output
 from stowage.planning.words import count, shares
 from stowage.reading import words
@@ -77,8 +78,8 @@ def line(told: Belongs, workload: Json, now: datetime) -> str:
     if not told.names:
         return ""
     if len(told.names) > 1:
-        return f"its labels name several groups, so it is in none: {', '.join(told.names)}"
-    where = f"in wg/{told.names[0]}"
+        return f"its labels name several groups, so it is in none: {_named(told)}"
+    where = f"in wg/{_named(told)}"
     if told.unread:
         return f"{where}, {told.unread}"
     own = member(workload, released_of(told.found))
@@ -86,6 +87,11 @@ def line(told: Belongs, workload: Json, now: datetime) -> str:
     told_own = f", {units}" if own.placements else ""
     lines = [f"{where}: {_head(told.found)}{told_own}"]
     return "\n".join((*lines, *(f"  {each}" for each in _lacks(told.found, now))))
+
+
+def _named(told: Belongs) -> str:
+    """The names in its labels, which may be any text where these stand in a template."""
+    return ", ".join(clean(each, NAME) for each in told.names)
 
 
 def text(told: Gang, now: datetime, *, everything: bool) -> str:

@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds.groups.gate import GateState, decision_of
-from crds.groups.membership import groups_named
+from crds.groups.membership import groups_of, labels_in
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
-from machinery.errors import Forbidden, NotFound
+from machinery.errors import BadRequest, Forbidden, NotFound
 from stowage.hub.reader import Reader
 from stowage.reading import words
-
-_WITH_PODS = ("apps/", "batch/")
 
 Json = Mapping[str, Any]
 
@@ -29,23 +27,12 @@ def names_of(workload: Json) -> tuple[str, ...]:
     """
     spec = mapping(workload.get("spec"))
     template = mapping(spec.get("targetDeployment") or spec.get("template"))
-    labels = [_labels(workload), _labels(template)]
-    if str(template.get("apiVersion")).startswith(_WITH_PODS):
-        body = mapping(template.get("spec"))
-        if template.get("kind") == "CronJob":
-            body = mapping(mapping(body.get("jobTemplate")).get("spec"))
-        labels.append(_labels(mapping(body.get("template"))))
-    return groups_named(*labels)
+    return groups_of(labels_in(workload), template)
 
 
 def mapping(value: Any) -> Json:
     """What is an object; an empty one for anything else that stands there."""
     return value if isinstance(value, Mapping) else {}
-
-
-def _labels(body: Json) -> dict[str, str]:
-    found = mapping(mapping(body.get("metadata")).get("labels"))
-    return {key: value for key, value in found.items() if isinstance(value, str)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +112,9 @@ def belongs(api: Reader, namespace: str, workload: Json) -> Belongs:
         found = api.read(WORKLOAD_GROUPS, names[0], namespace, dict[str, Any])
     except NotFound:
         return Belongs(names, unread="which is not there: nothing of it is placed until it is")
+    except BadRequest:  # in a template the hub takes any text for a label
+        why = "which is not there: no WorkloadGroup can have that name, give the label another"
+        return Belongs(names, unread=why)
     except Forbidden:
         return Belongs(names, unread="which you may not read")
     return Belongs(names, found)
