@@ -25,6 +25,7 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
+from propagator.groups.closing import Closing, group_of
 from propagator.groups.rule import SILENT, Answer, Verdict, verdict_on
 from propagator.groups.starting import Contacts, Starting
 from propagator.groups.types import WorkloadGroup
@@ -59,8 +60,7 @@ class Gates:
         self._starting: dict[Key, Starting] = {}
         self._asked: dict[str, set[Key]] = {}
         """By cluster, the groups that wait for its answer."""
-        self._closing: dict[Key, set[tuple[str, str]]] = {}
-        """Groups that were closed and not opened since: (uid, member) of what has left."""
+        self._closing = Closing()
         self._due: dict[Key, float] = {}
         self._obstacle: str | None = ""
         self._kept = False  # somebody was answered by an obstacle since the last look
@@ -95,28 +95,23 @@ class Gates:
         return self.verdict(workload).answer is Answer.PUSH
 
     def unfinished(self, workload: Workload, member: str) -> bool:
-        """Whether its gate has been closed, and is away again before all of it had left there.
+        """Whether its gate was closed, and is away again before all of it had left there.
 
-        Nothing of it can have come since: what lies there is what had to go.
+        Nothing of it can have come since: what lies there is what had to go. One that was no member
+        then had nothing to leave.
         """
-        if len(workload.groups) != 1 or self._unread() is not None:
-            return False
-        left = self._closing.get(_groups(workload)[0])
-        return left is not None and (workload.uid, member) not in left
+        return self._closing.unfinished(workload, member) and self._unread() is None
 
     def left(self, workload: Workload, member: str) -> None:
         """That member has nothing of it any more."""
-        for key in _groups(workload):
-            if key in self._closing:
-                self._closing[key].add((workload.uid, member))
+        self._closing.left(workload, member)
 
     def _judge(self, workload: Workload) -> Verdict:
-        names = workload.groups
-        obstacle = self._unread() if names else None
+        obstacle = self._unread() if workload.groups else None
         if obstacle is not None:
             self._kept = True
             return Verdict(Answer.HOLD, obstacle)
-        key = _groups(workload)[0] if len(names) == 1 else None
+        key = group_of(workload)
         group = self.informer.get(key) if key is not None else None
         verdict = verdict_on(workload, group)
         if group is None or group.ran or verdict.answer is not Answer.PUSH:
@@ -147,9 +142,9 @@ class Gates:
             return
         key = known.metadata.key
         if new is None or new.open:
-            self._closing.pop(key, None)
+            self._closing.end(key)
         elif new.closed:
-            self._closing[key] = set()
+            self._closing.begin(key, self._workloads.by_index(GROUP_INDEX, "/".join(key)))
         starting = self._starting.get(key)
         if starting and not (new and _starts(new) and starting.released == new.released):
             del self._starting[key]
@@ -161,12 +156,31 @@ class Gates:
             return
         if new is None or (old is not None and old.uid != new.uid):
             self._given.pop(known.metadata.key, None)
+        self._come_and_go(old, new)
         if old is not None and new is not None and _stand_alike(old, new):
             return
         for each in (old, new):
             for key in _groups(each) if each is not None else ():
                 if self._starting.pop(key, None) is not None:
                     self._mark(key)
+
+    def _come_and_go(self, old: Workload | None, new: Workload | None) -> None:
+        """Who joins a group that is closed has to leave as well; who parts from it has not."""
+        if old is not None and new is not None and group_of(old) == group_of(new):
+            return
+        if old is not None:
+            self._closing.parted(old)
+        if new is not None and self._closed_to(new):
+            self._closing.joined(new)
+
+    def _closed_to(self, workload: Workload) -> bool:
+        """Whether the group is closed; or was, while the Workloads are listed for the first time.
+
+        In that moment those that come have not joined: they were members all along.
+        """
+        key = group_of(workload)
+        group = self.informer.get(key) if key is not None else None
+        return group is not None and (group.closed or not self._workloads.synced)
 
     def _member_changed(self, name: str, key: Key | None) -> None:
         """A cluster came or went: told are the gangs that start there."""

@@ -17,7 +17,7 @@ import pytest
 
 from crds.groups.gate import decision_of
 from crds.groups.workloadgroup import MOST_WORKLOADS
-from crds.names import LABEL_GROUP
+from crds.names import GROUP_LABELS
 from machinery.api.client import ApiClient
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import Forbidden, NotFound, TransportError
@@ -117,9 +117,12 @@ class Hub:
         stored = msgspec.convert({"metadata": metadata, "status": status}, WorkloadGroup)
         self.gates.informer.observe(stored)
 
-    def place(self, name: str, group: str | None = "batch", **placed: int) -> Workload:
+    def place(
+        self, name: str, group: str | None = "batch", *, also: str = "", **placed: int
+    ) -> Workload:
         placements = [{"cluster": each, "replicas": units} for each, units in placed.items()]
-        labels = {LABEL_GROUP: group} if group else {}
+        named = zip(GROUP_LABELS, filter(None, (group, also)), strict=False)
+        labels = dict(named)
         workload = workload_of(
             {
                 "metadata": self._meta(name, f"u-{name}", labels=labels),
@@ -161,6 +164,7 @@ async def hub(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Hub]:
     monkeypatch.setattr(Informer, "run", nothing)
     made = Hub()
     running = asyncio.create_task(made.gates.run())
+    made.workloads.informer._synced.set()
     await settle()
     yield made
     await end([running])
@@ -236,6 +240,62 @@ async def test_what_had_to_go_goes_though_the_gate_is_away_again(hub: Hub):
     hub.gates.informer.give_up(("shop", "batch"), stored)
     hub.group()
     assert not hub.gates.unfinished(a, "m1"), "another group of that name"
+
+
+@pytest.mark.proves("G24")
+@pytest.mark.parametrize("before", ["", "other", "two"])
+async def test_who_joins_a_group_that_was_closed_before_keeps_what_runs(hub: Hub, before: str):
+    """Of no group, of one whose quorum has run, or of two and so a member of none."""
+    await gang(hub, gate="Open", released=BOTH)
+    if before == "other":
+        hub.group("other", gate="Open", released=[entry("alone", m1=1)], quorumTime=QUORUM)
+        hub.place("alone", "other", m1=1)
+    elif before == "two":
+        hub.place("alone", "batch", also="other", m1=1)
+    hub.group(gate="Closed")
+    await hub.wakes()
+    hub.group()
+    await hub.wakes()
+    hub.place("alone", "batch", m1=1)
+    assert hub.ask("alone") == [Answer.HOLD]
+    assert not hub.gates.unfinished(hub.seen("alone"), "m1")
+    assert hub.gates.unfinished(hub.seen("a"), "m1"), "who was a member then has to leave"
+    hub.gates.left(hub.seen("alone"), "m2")
+    hub.group(gate="Closed")
+    hub.group()
+    assert hub.gates.unfinished(hub.seen("alone"), "m2"), "now it is one as well"
+
+
+@pytest.mark.proves("G24")
+async def test_who_joins_a_closed_group_has_to_leave_and_who_parts_from_it_has_not(hub: Hub):
+    await gang(hub, gate="Closed")
+    hub.place("alone", "batch", m1=1)
+    hub.gates.left(hub.seen("a"), "m1")
+    hub.place("a", None, m1=1)  # pushed by itself
+    hub.place("a", "batch", m1=1)
+    hub.place("b", None, m2=1)
+    hub.group()
+    hub.place("b", "batch", m2=1)
+    assert hub.ask("a", "b", "alone") == [Answer.HOLD] * 3
+    assert hub.gates.unfinished(hub.seen("alone"), "m1")
+    assert hub.gates.unfinished(hub.seen("a"), "m1"), "what came since it had left"
+    assert not hub.gates.unfinished(hub.seen("b"), "m2"), "it came back later"
+
+
+@pytest.mark.proves("G24")
+async def test_a_process_that_starts_while_a_group_is_closed_knows_who_has_to_leave(hub: Hub):
+    """Workloads may be listed after the groups, and the gate be away by then."""
+    hub.listed()
+    hub.workloads.informer._synced.clear()
+    hub.place("a", m1=1)
+    hub.group(gate="Closed")
+    hub.place("b", m2=1)
+    hub.group()
+    hub.place("c", m1=1)
+    hub.workloads.informer._synced.set()
+    hub.place("later", m1=1)
+    answers = [hub.gates.unfinished(hub.seen(each), "m1") for each in ("a", "b", "c", "later")]
+    assert answers == [True, True, True, False]
 
 
 @pytest.mark.proves("G24")
