@@ -9,7 +9,8 @@ hub.
 What is taken away, and when: a share that left the placements goes when all present ones
 are ready, so that the last healthy copy stays until there is another; everything goes when the
 Workload is deleted or placed nowhere. Of a Workload in a group nothing is written or taken away but
-as that group's gate says (`propagator.groups`). Never on a view of the hub that is stale.
+as that group's gate says (`propagator.groups`); while its gang starts, a share that left goes at
+once, as before the quorum has run there is no last healthy copy. Never on a stale view of the hub.
 """
 
 from __future__ import annotations
@@ -174,6 +175,8 @@ class WorkloadPlacements:
             return None
         if session.name in workload.placements:
             return await self._shares.push(session, workload)
+        if self._gates.starts(workload):  # what is here is of a try that was taken back
+            return await self._shares.leave(session, workload)
         return await self._move_on(session, workload)
 
     async def _give_back(

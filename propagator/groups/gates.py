@@ -94,6 +94,11 @@ class Gates:
         """Whether these placements may be written to members now."""
         return self.verdict(workload).answer is Answer.PUSH
 
+    def starts(self, workload: Workload) -> bool:
+        """Whether it is in a gang whose gate is open, and whose quorum has not run."""
+        group = self._group_of(workload)
+        return group is not None and _starts(group)
+
     def unfinished(self, workload: Workload, member: str) -> bool:
         """Whether its gate was closed, and is away again before all of it had left there.
 
@@ -111,8 +116,7 @@ class Gates:
         if obstacle is not None:
             self._kept = True
             return Verdict(Answer.HOLD, obstacle)
-        key = group_of(workload)
-        group = self.informer.get(key) if key is not None else None
+        group = self._group_of(workload)
         verdict = verdict_on(workload, group)
         if group is None or group.ran or verdict.answer is not Answer.PUSH:
             return verdict
@@ -121,6 +125,10 @@ class Gates:
             self._mark(group.metadata.key)
             return SILENT
         return starting.verdict
+
+    def _group_of(self, workload: Workload) -> WorkloadGroup | None:
+        key = group_of(workload)
+        return self.informer.get(key) if key is not None else None
 
     def _unread(self) -> str | None:
         """Why groups are not known, empty where that passes by itself; None while they are."""
@@ -178,8 +186,7 @@ class Gates:
 
         In that moment those that come have not joined: they were members all along.
         """
-        key = group_of(workload)
-        group = self.informer.get(key) if key is not None else None
+        group = self._group_of(workload)
         return group is not None and (group.closed or not self._workloads.synced)
 
     def _member_changed(self, name: str, key: Key | None) -> None:

@@ -388,6 +388,31 @@ async def test_a_member_that_was_away_when_the_gate_closed_gives_it_back_later(
 
 
 @pytest.mark.proves("G24")
+async def test_what_a_failed_try_left_on_a_member_goes_though_the_next_one_does_not_run_yet(
+    stage_on: MakeStage, m2: Cluster
+):
+    """The member was away meanwhile, and the next try is placed elsewhere."""
+    async with stage_on(sessions=QUICK) as stage:
+        await gang(stage)
+        await gate(stage, *NAMES)
+        await stand(stage, m1=2, m2=1)
+        m2.freeze()
+        try:
+            await until(lambda: not stage.process.term.fleet.get("m2").ready)
+            await gate(stage, state="Closed")
+            await stage.goes("m1", "driver")
+            await stage.goes("m1", "worker")
+            await gate(stage, state=None)
+            await stage.place("worker", m1=3)
+            await gate(stage, *NAMES)
+            await stage.becomes("m1", "worker", 3, "replicas")
+        finally:
+            m2.thaw()
+        await stand(stage, m1=2)
+        assert (await stage.share("worker", "m1"))["state"] == "Creating"
+
+
+@pytest.mark.proves("G24")
 async def test_one_that_stands_still_unnoticed_keeps_the_others_from_starting(
     stage_on: MakeStage, m2: Cluster
 ):

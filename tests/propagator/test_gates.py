@@ -299,6 +299,17 @@ async def test_a_process_that_starts_while_a_group_is_closed_knows_who_has_to_le
 
 
 @pytest.mark.proves("G24")
+async def test_a_gang_starts_from_its_open_gate_until_its_quorum_has_run(hub: Hub):
+    await gang(hub)
+    assert not hub.gates.starts(hub.seen("a"))
+    hub.group(gate="Open", released=BOTH)
+    assert hub.gates.starts(hub.seen("a"))
+    assert not hub.gates.starts(hub.seen("alone"))
+    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
+    assert not hub.gates.starts(hub.seen("a"))
+
+
+@pytest.mark.proves("G24")
 async def test_a_start_waits_for_all_clusters_and_is_woken_by_them(hub: Hub):
     await gang(hub)
     hub.fleet.becomes("m2", Contact.AWAY)

@@ -1,0 +1,56 @@
+"""What a member is told to do with a Workload that is placed elsewhere."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crds.names import LABEL_GROUP
+from propagator.execution import reconciler
+from propagator.execution.reconciler import WorkloadPlacements
+from propagator.groups.rule import PUSH
+from propagator.hub.workload_types import workload_of
+
+
+@pytest.mark.proves("G24")
+@pytest.mark.parametrize("starts", [True, False])
+async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
+    monkeypatch: pytest.MonkeyPatch, starts: bool
+):
+    """What stands there is of a try that failed; afterwards it may be the last healthy copy."""
+    workload = workload_of(
+        {
+            "metadata": {
+                "namespace": "shop",
+                "name": "a",
+                "uid": "u-a",
+                "labels": {LABEL_GROUP: "batch"},
+            },
+            "spec": {"template": {"kind": "Deployment"}},
+            "status": {
+                "placements": [{"cluster": "m3", "replicas": 2}],
+                "clusters": [{"name": "m3", "replicas": 2, "state": "Creating"}],
+            },
+        }
+    )
+    did: list[str] = []
+
+    async def leave(*_: Any) -> None:
+        did.append("leave")
+
+    async def look_for(*_: Any) -> None:
+        pass
+
+    monkeypatch.setattr(reconciler, "owned", lambda _session, _uid: ["a Deployment"])
+    placements: Any = object.__new__(WorkloadPlacements)
+    placements._hub = SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload))
+    placements._gates = SimpleNamespace(
+        verdict=lambda _: PUSH, unfinished=lambda *_: False, starts=lambda _: starts
+    )
+    placements._inventory = SimpleNamespace(look_for=look_for)
+    placements._shares = SimpleNamespace(leave=leave)
+    placements._reporter = SimpleNamespace(queue=SimpleNamespace(add=lambda _: None))
+    await placements._serve(SimpleNamespace(name="m2"), workload.metadata.key)
+    assert did == (["leave"] if starts else [])
