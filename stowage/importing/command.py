@@ -25,6 +25,7 @@ from machinery.errors import ConfigurationError
 from stowage.console.terminal import say
 from stowage.importing import companions
 from stowage.importing.conversion import Conversion, conversion
+from stowage.importing.notes import one_line
 from stowage.importing.reading import Source, read
 from stowage.importing.systems import koordinator, kosmos, openkruise, schedulerplugins
 
@@ -49,6 +50,13 @@ _CHECKS = {
 
 def run(files: Sequence[str], namespace: str, *, lossy: bool) -> None:
     """Print what the files become. Raises ConfigurationError where they cannot be imported."""
+    try:
+        _run(files, namespace, lossy=lossy)
+    except ConfigurationError as fault:
+        raise ConfigurationError(one_line(str(fault))) from fault
+
+
+def _run(files: Sequence[str], namespace: str, *, lossy: bool) -> None:
     made = converted(files, namespace)
     for note in made.notes.in_order():
         say(str(note), err=True)

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from machinery.types.bounds import clean
 from stowage.planning.manifests import Document
+
+
+def one_line(text: str) -> str:
+    """The whole text in one line: what it quotes of a file begins none that looks like ours."""
+    return clean(text, max(len(text), 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +32,7 @@ class Note:
         what = " ".join(filter(None, (self.document.kind, self.document.name)))
         place = self.document.source if self.document.name else self.document.place
         said = ": ".join(filter(None, (place, what, self.field, self.text)))
-        return f"{'lost' if self.loss else 'note'}: {said}"
+        return one_line(f"{'lost' if self.loss else 'note'}: {said}")
 
 
 @dataclass(slots=True)

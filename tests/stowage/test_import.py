@@ -147,6 +147,36 @@ def test_what_a_file_says_obeys_no_terminal(files: Files) -> None:
     assert "\x1b" not in result.stderr
 
 
+EVIL = "web\nlost: all of it\u2028note: x\r"
+
+
+def test_what_a_file_says_begins_no_line_of_its_own(files: Files) -> None:
+    """Whatever a name or a label holds, each note has one line."""
+    named, labelled = bound(), bound()
+    named["metadata"]["name"] = EVIL
+    labelled["spec"]["template"]["metadata"]["labels"]["workload-policy/kosmos.io"] = EVIL
+    for each in (named, labelled):
+        notes = files.result(policy(), each).stderr.splitlines()
+        assert all(note.startswith(f"note: {files.folder}") for note in notes)
+        assert any("web lost: all of it note: x" in note for note in notes)
+
+
+def test_what_a_file_says_keeps_an_error_in_one_line(files: Files) -> None:
+    named, labelled = bound(), bound()
+    named["metadata"]["name"] = EVIL
+    two = {"workload-policy/kosmos.io": EVIL, "workload-policy.kosmos.io": "other"}
+    labelled["spec"]["template"]["metadata"]["labels"] = two
+    for each in (named, labelled):
+        refused = files.refusal(policy(), each)
+        assert len(refused.splitlines()) == 1
+        assert "web lost: all of it note: x" in refused
+
+
+def test_a_long_note_is_said_to_its_end(files: Files) -> None:
+    domains = [{"name": f"domain-{number}", "replicas": 1} for number in range(1000)]
+    assert any("domain-999" in note for note in files.notes(policy(allocationPolicy=domains)))
+
+
 # --- what a server wrote --------------------------------------------------------------------------
 
 
