@@ -82,6 +82,23 @@ def _pod_rules(rules: Part) -> None:
 _BETWEEN = "between clusters, spec.workloadAffinity and workloadAntiAffinity decide"
 
 
+def templates(body: Any) -> Iterator[dict[str, Any]]:
+    """An object itself where it is a pod, and the pod templates in it, wherever its kind has them.
+
+    They are known by their containers: a Job of Volcano keeps them in its tasks, others elsewhere.
+    """
+    rest = [body]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, list):
+            rest += value
+        elif isinstance(value, dict):
+            rest += value.values()
+            spec = value.get("spec")
+            if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+                yield value
+
+
 def references(spec: Any) -> set[tuple[str, str]]:
     """The (kind, name) of ConfigMaps, Secrets and so on that a pod's spec asks for by name."""
     found: set[tuple[str, str]] = set()

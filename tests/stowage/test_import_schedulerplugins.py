@@ -299,20 +299,40 @@ def test_the_priority_of_pods_is_not_that_of_the_queue(files: Files) -> None:
     assert any("spec.priority of the Workload is for the queue of the hub" in n for n in notes)
 
 
+IN_JOB = "put what it runs into a Job or a Deployment"
+IN_WORKLOAD = "put it into spec.template of a Workload"
+NAMED = pod(labels={POD_GROUP_LABEL: "batch"})
+
+
 @pytest.mark.parametrize(
-    ("kind", "version", "text"),
+    ("kind", "version", "spec", "text"),
     [
-        ("Pod", "v1", "put what it runs into a Job or a Deployment"),
-        ("DaemonSet", "apps/v1", "put what it runs into a Job or a Deployment"),
-        ("CronJob", "batch/v1", "put what it runs into a Job or a Deployment"),
-        ("PyTorchJob", "kubeflow.org/v1", "put it into spec.template of a Workload"),
+        ("Pod", "v1", {}, IN_JOB),
+        ("Pod", "v1", pod()["spec"], IN_JOB),
+        ("DaemonSet", "apps/v1", {"template": NAMED}, IN_JOB),
+        ("CronJob", "batch/v1", {"jobTemplate": {"spec": {"template": NAMED}}}, IN_JOB),
+        ("CronJob", "batch/v1", {"jobTemplate": {"spec": {"template": pod()}}}, IN_JOB),
+        ("Job", "batch.volcano.sh/v1alpha1", {"tasks": [{"template": NAMED}]}, IN_WORKLOAD),
+        ("Job", "batch.volcano.sh/v1alpha1", {"tasks": [{"template": pod()}]}, IN_WORKLOAD),
+        (
+            "PyTorchJob",
+            "kubeflow.org/v1",
+            {"pytorchReplicaSpecs": {"Worker": {"template": pod()}}},
+            IN_WORKLOAD,
+        ),
+        (
+            "LeaderWorkerSet",
+            "leaderworkerset.x-k8s.io/v1",
+            {"leaderWorkerTemplate": {"workerTemplate": NAMED}},
+            IN_WORKLOAD,
+        ),
     ],
 )
-def test_a_member_of_another_kind_is_lost(files: Files, kind: str, version: str, text: str) -> None:
-    named = {"metadata": {"labels": {POD_GROUP_LABEL: "batch"}}}
-    spec = {"jobTemplate": {"spec": {"template": named}}} if kind == "CronJob" else {}
-    spec |= {"template": named} if kind == "DaemonSet" else {}
-    own = {"labels": {POD_GROUP_LABEL: "batch"}} if not spec else {}
+def test_a_member_of_another_kind_is_lost(
+    files: Files, kind: str, version: str, spec: dict[str, Any], text: str
+) -> None:
+    """Whether its pods name the group or it does, and wherever its kind keeps its pods."""
+    own = {} if POD_GROUP_LABEL in str(spec) else {"labels": {POD_GROUP_LABEL: "batch"}}
     other = {
         "apiVersion": version,
         "kind": kind,
@@ -326,6 +346,47 @@ def test_a_member_of_another_kind_is_lost(files: Files, kind: str, version: str,
         "WorkloadGroup/batch",
         "Workload/web",
     ]
+
+
+def test_what_runs_no_pods_is_no_member(files: Files) -> None:
+    """Helm and kustomize put common labels on everything: it goes along as it does without them."""
+    common = {"name": "x", "namespace": "shop", "labels": {POD_GROUP_LABEL: "batch"}}
+    service = {"apiVersion": "v1", "kind": "Service", "spec": {"selector": {"app": "web"}}}
+    settings = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}}
+    scaler = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "spec": {}}
+    asks = [{"configMapRef": {"name": "x"}}, {"secretRef": {"name": "x"}}]
+    containers = [{"name": "main", "image": "app:1", "envFrom": asks}]
+    job = runs(
+        "batch/v1",
+        "Job",
+        parallelism=4,
+        template=pod(labels={POD_GROUP_LABEL: "batch"}, containers=containers),
+    )
+    job["metadata"]["labels"] = common["labels"]
+    beside = [each | {"metadata": common} for each in (service, settings, secret, scaler)]
+    found = files.imported(pod_group(), job, *beside)
+    assert list(found) == ["WorkloadGroup/batch", "Workload/web"]
+    spec = found["Workload/web"]["spec"]
+    assert spec["targetService"]["kind"] == "Service"
+    assert [each["kind"] for each in spec["manifests"]] == ["ConfigMap"]
+    assert spec["resources"] == [{"name": "x"}]
+    assert any("let its scaleTargetRef name the Workload" in n for n in files.notes(job, *beside))
+
+
+@pytest.mark.parametrize(
+    "example", ["21-workload-group.yaml", "22-workload-group-zone.yaml", "19-reservation.yaml"]
+)
+def test_objects_of_stowage_with_a_label_of_a_group_pass_through(example: str) -> None:
+    path = ROOT / "examples" / example
+    result = run("import", "-f", path)
+    assert result.exit_code == 0, result.stderr
+
+    def names(text: str) -> list[tuple[str, str]]:
+        kinds = ((each["kind"], each["metadata"]["name"]) for each in yaml.safe_load_all(text))
+        return sorted(kinds)
+
+    assert names(result.stdout) == names(path.read_text())
 
 
 def test_what_another_object_of_the_files_makes_does_not_count_twice(files: Files) -> None:

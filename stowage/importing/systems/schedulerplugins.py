@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
-from crds.names import GROUP_ALIASES, LABEL_CLUSTER, LABEL_GROUP
-from stowage.importing import binding
+from crds.names import GROUP, GROUP_ALIASES, LABEL_CLUSTER, LABEL_GROUP
+from stowage.importing import binding, pods
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import Fate, Part, keep, lost, walk
 from stowage.importing.reading import Source, dig
@@ -22,7 +22,6 @@ from stowage.importing.workloads import Made, drop_status, metadata_of, ours
 GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 """Its present API group, and the one that it had before; they say the same."""
 SCHEDULERS = ("scheduler-plugins-scheduler", "koord-scheduler")
-_PODS = (("spec", "template"), (), ("spec", "jobTemplate", "spec", "template"))
 _KOORDINATOR = "gang.scheduling.koordinator.sh"
 _MEANT = {
     f"{_KOORDINATOR}/groups": "each WorkloadGroup starts on its own: give them one name",
@@ -160,9 +159,20 @@ def _is_made(into: Conversion, source: Source) -> bool:
 
 
 def _names(source: Source) -> Iterator[str]:
-    """The PodGroups that its labels, or those of its pods, name."""
-    for labels in (binding.labels_of(source, *path) for path in _PODS):
-        yield from (str(labels[key]) for key in GROUP_ALIASES if labels.get(key))
+    """The PodGroups that its pods name, or it: none of what runs no pods, and none of our objects.
+
+    Common labels stand on Services and ConfigMaps too, and those are members of nothing.
+    """
+    if source.group == GROUP:
+        return
+    body = source.document.body
+    running = list(pods.templates(body))
+    if not running and not source.of("", "Pod"):
+        return
+    for each in (*running, body):
+        labels = dig(each, "metadata", "labels")
+        keys = GROUP_ALIASES if isinstance(labels, dict) else ()
+        yield from (str(labels[key]) for key in keys if labels.get(key))
 
 
 def _member(into: Conversion, source: Source, name: str, beside: _Beside) -> None:
