@@ -16,7 +16,7 @@ from crds.names import GROUP
 from stowage.importing import pods
 from stowage.importing.conversion import Conversion, System
 from stowage.importing.fields import Part
-from stowage.importing.reading import Source
+from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import BUILT_IN, Made, drop_status, metadata_of
 
 _Name: TypeAlias = tuple[str, str]
@@ -52,8 +52,10 @@ def take_along(into: Conversion, systems: Sequence[System]) -> None:
             into.add(source, _own(into, source))
         else:
             _left_out(into, source, systems)
+    spread = _spread(into)
     for made in into.workloads.made.values():
-        _look_at(into, made)
+        divided = made.bound or (made.source.namespace, made.source.name) in spread
+        _look_at(into, made, divided=divided)
         _missing(into, made, there[made.source.namespace])
 
 
@@ -205,15 +207,28 @@ def _left_out(into: Conversion, source: Source, systems: Sequence[System]) -> No
         _alone(into, source)
 
 
-def _look_at(into: Conversion, made: Made) -> None:
-    """What means something else, or less, now that the units run on several clusters."""
+def _spread(into: Conversion) -> set[tuple[str, str]]:
+    """The Workloads that a WorkloadSpread of the output divides: their namespaces and names."""
+    return {
+        (source.namespace, str(dig(body, "spec", "targetRef", "name")))
+        for source, body in into.others
+        if body["kind"] == "WorkloadSpread"
+    }
+
+
+def _look_at(into: Conversion, made: Made, *, divided: bool) -> None:
+    """What means something else, or less, now that there are several clusters.
+
+    `divided`: a policy or a spread does that; Single, as all Workloads of the output are, else
+    keeps all units on one cluster.
+    """
     source = made.source
     if "replicasPath" in made.spec:  # of a custom kind nobody knows where its pods stand
         return
     spec = Part(source.document, into.notes, made.template["spec"], "spec")
     pods.look_at(spec.part("template"))
     if (source.group, source.kind) in BUILT_IN:
-        pods.look_at_counts(spec, source.kind)
+        pods.look_at_counts(spec, source.kind, divided=divided)
 
 
 def _missing(into: Conversion, made: Made, there: set[_Name]) -> None:

@@ -22,11 +22,16 @@ _ALONE = "sees only the pods of its own member now, and no longer those of the o
 
 PARTITION = lost("counts ordinals, and each cluster has a range of ordinals of its own")
 _EACH = "counts in each cluster for itself now"
+_ANYWHERE: Mapping[str, Mapping[str, Fate]] = {
+    "StatefulSet": {
+        "volumeClaimTemplates": gone("is filled anew in each cluster: no volume is copied there"),
+    },
+}
+"""What the spec of a built-in kind says that a move to another cluster changes."""
 _COUNTS: Mapping[str, Mapping[str, Fate]] = {
     "Deployment": {"strategy": gone(_EACH)},
     "StatefulSet": {
         "updateStrategy": inside({"rollingUpdate": inside({"partition": PARTITION})}),
-        "volumeClaimTemplates": gone("is filled anew in each cluster: no volume is copied there"),
     },
     "Job": {
         "completions": lost("is asked of the Job in each cluster, and not of all of them together"),
@@ -49,9 +54,14 @@ _REFERENCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """Fields of a pod that name another object: (its kind, where the name stands)."""
 
 
-def look_at_counts(spec: Part, kind: str) -> None:
-    """Note what is said of all pods, and does not hold for them together; it is carried anyway."""
-    walk(spec, _COUNTS.get(kind, {}))
+def look_at_counts(spec: Part, kind: str, *, divided: bool) -> None:
+    """Note what is said of all pods, and does not hold for them together; it is carried anyway.
+
+    Units that nothing divides are all on one cluster: what is said of all of them holds there.
+    """
+    walk(spec, _ANYWHERE.get(kind, {}))
+    if divided:
+        walk(spec, _COUNTS.get(kind, {}))
 
 
 def look_at(template: Part) -> None:

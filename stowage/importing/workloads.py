@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from crds.names import API_VERSION
+from crds.names import API_VERSION, BINDING_LABELS
 from stowage.importing.fields import Part, keep, walk
 from stowage.importing.notes import Notes
 from stowage.importing.reading import Bundle, Source, dig
@@ -101,6 +101,13 @@ class Made:
         """The labels of its pods."""
         labels = dig(self.pod, "metadata", "labels")
         return labels if isinstance(labels, dict) else {}
+
+    @property
+    def bound(self) -> bool:
+        """Whether a label of it, its template or its pods names a policy, which divides it."""
+        places = (dig(each, "metadata", "labels") for each in (self.body, self.template, self.pod))
+        known = [labels for labels in places if isinstance(labels, dict)]
+        return any(labels.get(key) for labels in known for key in BINDING_LABELS)
 
 
 @dataclass(eq=False, slots=True)

@@ -389,6 +389,41 @@ def test_objects_of_stowage_with_a_label_of_a_group_pass_through(example: str) -
     assert names(result.stdout) == names(path.read_text())
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "spec"),
+    [
+        ("batch/v1", "Job", {"parallelism": 4, "completions": 8, "backoffLimit": 2}),
+        ("apps/v1", "StatefulSet", {"updateStrategy": {"rollingUpdate": {"partition": 1}}}),
+        ("apps/v1", "Deployment", {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}),
+    ],
+)
+def test_numbers_of_all_pods_hold_where_all_are_on_one_cluster(
+    files: Files, version: str, kind: str, spec: dict[str, Any]
+) -> None:
+    given = runs(version, kind, template=pod(labels={POD_GROUP_LABEL: "batch"}), **spec)
+    found = files.imported(pod_group(), given)["Workload/web"]["spec"]
+    inner = (found.get("targetDeployment") or found["template"])["spec"]
+    assert {key: inner[key] for key in spec} == spec
+    assert not any(f" spec.{key}" in note for key in spec for note in files.notes(given))
+
+
+@pytest.mark.parametrize("by", ["policy", "label", "spread", "own spread"])
+def test_numbers_of_all_pods_are_lost_where_a_gang_is_divided_as_well(
+    files: Files, by: str
+) -> None:
+    policed = {"stowage.dev/workload-policy": "two-to-three"} if by == "label" else {}
+    kosmos = {"workload-policy/kosmos.io": "two-to-three"} if by == "policy" else {}
+    labels = {POD_GROUP_LABEL: "batch", **policed, **kosmos}
+    job = runs("batch/v1", "Job", template=pod(labels=labels), parallelism=4, completions=8)
+    divider = spread(subset("a"), target=job)
+    if by == "own spread":
+        divider["apiVersion"] = "stowage.dev/v1alpha1"
+        ref = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "web"}
+        divider["spec"]["targetRef"] = ref
+    [lost] = files.losses(pod_group(), job, divider if "spread" in by else policy())
+    assert "spec.completions: is asked of the Job in each cluster" in lost
+
+
 def test_what_another_object_of_the_files_makes_does_not_count_twice(files: Files) -> None:
     """As `kubectl get all -o yaml` prints them."""
     refs = [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}]
