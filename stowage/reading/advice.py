@@ -31,7 +31,8 @@ SCHEDULED: Mapping[str, str] = {
     "ScheduleTimeout": "see its WorkloadGroup: stowage explain wg/NAME",
     "WaitingForGroup": "the rest of its WorkloadGroup",
     "AmbiguousGroup": "leave one of its labels that name a WorkloadGroup",
-    "InvalidGroup": "mend the field of its WorkloadGroup that is named",
+    "InvalidGroup": "mend the field of its WorkloadGroup that is named, or make several of one with"
+    " too many Workloads",
     "InvalidWorkload": "mend the field that is named",
     "WaitingOnPermit": "nothing: a plugin lets it go, or its time runs out",
     "PluginError": "mend the plugin that is named, or disable it",
@@ -74,8 +75,8 @@ GROUPS: Mapping[str, str] = {
 }
 """By the reason of Scheduled on a WorkloadGroup, and by its phase Failed."""
 
-WITH_GROUP = frozenset({"WaitingForGroup", "GroupDenied"})
-"""Reasons of Scheduled on a Workload that are those of its WorkloadGroup, and told with it."""
+WITH_GROUP = frozenset({"WaitingForGroup", "GroupDenied", "ScheduleTimeout", "InvalidGroup"})
+"""Reasons on a Workload that are those of its WorkloadGroup, and told with it if that is told."""
 
 RESERVATIONS: Mapping[str, str] = {
     "NotHeld": "make way for its Workload NAME-hold as the message says, or set hold: Books",
@@ -83,5 +84,5 @@ RESERVATIONS: Mapping[str, str] = {
 }
 """By the reason of Ready on a Reservation, where that needs somebody; SCHEDULED has the others."""
 
-PATIENT = frozenset({"WaitingForGroup", "WaitingOnPermit"})
+PATIENT = frozenset({"WaitingOnPermit"})
 """Reasons of Scheduled that somebody else ends: nobody is needed for them."""

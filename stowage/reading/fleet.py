@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, LABEL_GROUP
+from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
 from machinery.types.metadata import Meta
-from stowage.reading import words
+from stowage.reading import membership, words
 from stowage.reading.advice import CLUSTERS, PATIENT, PROPAGATED, SCHEDULED, UNKNOWN, WITH_GROUP
 
 PATIENCE_SECONDS = 60.0
@@ -68,8 +68,13 @@ class Share(msgspec.Struct, rename="camel"):
     message: str = ""
 
 
+_NONE = msgspec.Raw(b"null")
+
+
 class _WorkloadSpec(msgspec.Struct, rename="camel"):
     scheduler_name: str = DEFAULT_SCHEDULER
+    template: msgspec.Raw = _NONE
+    target_deployment: msgspec.Raw = _NONE
 
 
 class _WorkloadStatus(msgspec.Struct):
@@ -97,6 +102,13 @@ class Workload(msgspec.Struct):
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type, if it has one."""
         return condition(self.status.conditions, kind)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The WorkloadGroups that it names; the template is taken apart for that."""
+        bodies = {"template": self.spec.template, "targetDeployment": self.spec.target_deployment}
+        spec = {name: msgspec.json.decode(body) for name, body in bodies.items()}
+        return membership.names_of({"metadata": {"labels": self.metadata.labels}, "spec": spec})
 
 
 class _LeaseSpec(msgspec.Struct, rename="camel"):
@@ -225,7 +237,7 @@ def _cluster_state(cluster: Cluster, ready: Condition | None) -> str:
 def take_workloads(report: Report, workloads: Iterable[Workload], now: datetime) -> None:
     """Count the Workloads by state, and list what is going on with them."""
     report.units = dict.fromkeys(("desired", "assigned", "ready"), 0)
-    groups_told = GROUPS not in report.not_shown
+    groups = frozenset(each.name for each in report.groups)
     for each in workloads:
         status = each.status
         tally(report.workloads, _state(each))
@@ -236,17 +248,17 @@ def take_workloads(report: Report, workloads: Iterable[Workload], now: datetime)
             continue
         report.moving += _moved(each)
         waiting, failing = _waiting(each, now), _failing(each, now)
-        if waiting and groups_told and _of_its_group(each, waiting.state):
-            waiting.help, waiting.urgent = "", False
+        for matter in filter(None, (waiting, failing)):
+            if matter.state in WITH_GROUP and _group(each) in groups:
+                matter.help, matter.urgent = "", False
         report.pending += [waiting] if waiting else []
         report.failing += [failing] if failing else []
 
 
-def _of_its_group(workload: Workload, reason: str) -> bool:
-    """Whether it waits as its WorkloadGroup does, which is told with that."""
-    if reason == "ScheduleTimeout":  # plugins of others have time-outs, too
-        return LABEL_GROUP in workload.metadata.labels
-    return reason in WITH_GROUP
+def _group(workload: Workload) -> str:
+    """The group that it is in, as a matter names it; empty for none."""
+    named = workload.groups
+    return f"{workload.metadata.namespace}/{named[0]}" if len(named) == 1 else ""
 
 
 def _state(workload: Workload) -> str:
@@ -276,8 +288,14 @@ def _waiting(workload: Workload, now: datetime) -> Matter | None:
         units=f"{status.pending} of {status.desired}",
         message=said.message,
         help=SCHEDULED.get(said.reason, UNKNOWN),
-        urgent=said.reason not in PATIENT,
+        urgent=said.reason not in PATIENT and not _for_its_group(said, now),
     )
+
+
+def _for_its_group(said: Condition, now: datetime) -> bool:
+    """Whether it has just begun to wait for others of its group."""
+    waits = said.reason == "WaitingForGroup"
+    return waits and not overdue(said.last_transition_time, PATIENCE_SECONDS, now)
 
 
 def _failing(workload: Workload, now: datetime) -> Matter | None:
@@ -294,8 +312,7 @@ def _failing(workload: Workload, now: datetime) -> Matter | None:
             since=said.last_transition_time,
             message=said.message,
             help=PROPAGATED.get(said.reason, UNKNOWN),
-            urgent=said.reason != "WaitingForGroup"
-            or overdue(said.last_transition_time, PATIENCE_SECONDS, now),
+            urgent=not _for_its_group(said, now),
         )
     stuck = [each for each in workload.status.clusters if each.unschedulable]
     late = [s for s in stuck if overdue(s.unschedulable_since, PATIENCE_SECONDS, now)]

@@ -142,24 +142,97 @@ def test_one_that_nobody_looked_at_needs_a_person_and_one_that_goes_needs_nobody
     assert rows(run(file))[1].startswith("shop/unseen Undecided 3d is the controller")
 
 
-def test_a_gang_counts_once_however_many_workloads_it_has(hub: tuple[Hub, Path]) -> None:
+LABELS = {"stowage.dev/workload-group": "batch"}
+
+
+def waiting(name: str, reason: str, since: str = LONG_AGO, place: str = "itself") -> dict[str, Any]:
+    """A Workload of the group that says so, by a label in that place."""
+    made = workload(name, "Pending", assigned=0, pending=4, conditions=said(reason, since=since))
+    pods = {"metadata": {"labels": LABELS}} if place == "pods" else {}
+    template = {"apiVersion": "apps/v1", "kind": "Job", "spec": {"template": pods}}
+    if place == "itself":
+        made["metadata"]["labels"] = LABELS
+    elif place == "template":
+        template["metadata"] = {"labels": LABELS}
+    made["spec"]["targetDeployment" if place == "deployment" else "template"] = template
+    if place == "deployment":
+        template |= {"kind": "Deployment", "metadata": {"labels": LABELS}}
+    return made
+
+
+@pytest.mark.parametrize("place", ["itself", "template", "pods", "deployment"])
+@pytest.mark.parametrize(
+    ("reason", "of_group"),
+    [
+        ("GroupDenied", "GroupDenied"),
+        ("WaitingForGroup", "WaitingForGroup"),
+        ("ScheduleTimeout", "ScheduleTimeout"),
+        ("InvalidGroup", "InvalidGroup"),
+        ("InvalidGroup", "TooManyWorkloads"),
+        ("GroupDenied", "PropagationFailed"),
+    ],
+)
+def test_a_gang_counts_once_however_many_workloads_it_has(
+    reason: str, of_group: str, place: str, hub: tuple[Hub, Path]
+) -> None:
     there, file = hub
-    there.groups = [group("batch", conditions=said("GroupDenied"))]
-    denied = condition("Scheduled", "GroupDenied", "WorkloadGroup shop/batch is denied")
-    there.workloads = [workload(f"w{n}", "Pending", conditions=denied) for n in range(100)]
+    there.groups = [group("batch", conditions=said(of_group))]
+    there.workloads = [waiting(f"w{n}", reason, place=place) for n in range(100)]
     result = run(file)
     assert "; 1 thing needs a person" in result.output
+    assert result.output.count("what helps: ") == 1
     there.forbidden = "workloadgroups"
     assert "; 100 things need a person" in run(file).output, "nobody else tells of it"
 
 
-def test_a_time_out_is_told_with_the_group_where_there_is_one(hub: tuple[Hub, Path]) -> None:
+@pytest.mark.parametrize(
+    "reason", ["GroupDenied", "WaitingForGroup", "ScheduleTimeout", "InvalidGroup"]
+)
+def test_a_workload_that_waits_beside_a_group_that_is_well_needs_a_person(
+    reason: str, hub: tuple[Hub, Path]
+) -> None:
     there, file = hub
+    ran = {"gate": "Open", "quorumTime": LONG_AGO}
+    there.groups = [
+        group("batch", "Running", good("Scheduled"), scheduled=4, **ran),
+        group("other", conditions=said(reason)),
+    ]
+    there.workloads = [waiting("late", reason)]
+    result = run(file)
+    assert "; 2 things need a person" in result.output
+    assert f"what helps: {advice.SCHEDULED[reason]}" in result.output
+    there.groups.pop()
+    assert run(file).exit_code == 1
+    there.workloads = [waiting("new", reason, since=ago(2))]
+    assert run(file).exit_code == (0 if reason == "WaitingForGroup" else 1)
+
+
+def test_one_in_several_groups_or_with_a_reason_of_its_own_is_told_by_itself(
+    hub: tuple[Hub, Path],
+) -> None:
+    there, file = hub
+    there.groups = [group("batch", conditions=said("GroupDenied"))]
+    there.workloads = [waiting("own", "PolicyNotFound"), waiting("both", "GroupDenied")]
+    alias = {"scheduling.x-k8s.io/pod-group": "second"}
+    there.workloads[1]["metadata"]["labels"] = {**LABELS, **alias}
+    assert "; 3 things need a person" in run(file).output
+
+
+def test_a_time_out_of_one_in_no_group_is_told_by_itself(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.groups = [group("batch", conditions=said("ScheduleTimeout"))]
     late = condition("Scheduled", "ScheduleTimeout", "nobody answered")
     there.workloads = [workload("demo", "Pending", conditions=late)]
-    assert "; 1 thing needs a person" in run(file).output
-    there.workloads[0]["metadata"]["labels"] = {"stowage.dev/workload-group": "batch"}
-    assert run(file).exit_code == 0
+    assert "; 2 things need a person" in run(file).output
+
+
+def test_a_template_of_any_form_is_no_fault(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.groups = [group("batch", conditions=said("GroupDenied"))]
+    there.workloads = [waiting(f"w{n}", "GroupDenied", place="none") for n in range(4)]
+    for made, odd in zip(there.workloads, (None, "text", ["a"], {"metadata": 7}), strict=True):
+        made["spec"]["template"] = odd
+    assert "; 5 things need a person" in run(file).output
 
 
 @pytest.mark.parametrize(("since", "code"), [(2.0, 0), (120.0, 1)])
@@ -173,3 +246,14 @@ def test_a_gate_that_stays_shut_for_long_needs_a_person(
     result = run(file)
     assert result.exit_code == code
     assert "its WorkloadGroup is not there" in result.output
+
+
+def test_a_gate_that_stays_shut_is_told_with_a_group_that_waits(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.groups = [group("batch", conditions=said("GroupDenied"))]
+    shut = condition("Propagated", "WaitingForGroup", "it is not released")
+    there.workloads = [workload(f"w{n}", "Scheduled", conditions=shut) for n in range(5)]
+    assert "; 6 things need a person" in run(file).output
+    for each in there.workloads:
+        each["metadata"]["labels"] = LABELS
+    assert "; 1 thing needs a person" in run(file).output
