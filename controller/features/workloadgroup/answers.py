@@ -96,7 +96,7 @@ class Answers:
             "gate": group.gate or None,
             "released": len(group.released),
             "desired": ledger.desired(key),
-            "missing": max(group.min_member - assigned, 0),
+            "missing": 0 if ledger.started(key) else group.min_member - assigned,
             "members": len(ledger.members(key)),
             "heldSince": timestamp(since) if since and held else None,
             "scheduleTimeoutSeconds": group.timeout,

@@ -9,23 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
 from controller.features.workloadgroup.compiled import Group
 from controller.framework.ledger import Placed
 from controller.model.load import Load
 from controller.model.unit import Unit
+from crds.groups.gate import GateState
 from crds.groups.workloadgroup import GroupPhase
 from machinery.types.metadata import Key
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A Workload of a group, and its shares that count."""
+    """A Workload of a group, and its shares that count.
+
+    `stored` says that it has placements on the hub, be they of no units, and keeps some.
+    """
 
     unit: Unit
     placements: Mapping[str, int]
+    stored: bool = False
+
+    @staticmethod
+    def of(unit: Unit, placements: Mapping[str, int]) -> Member:
+        """With these shares."""
+        share = {name: n for name, n in placements.items() if n > 0}
+        return Member(unit, share, bool(placements and unit.present))
 
     @property
     def assigned(self) -> int:
@@ -45,12 +55,14 @@ class _Roll:
     members: dict[Key, Member] = field(default_factory=dict)
     clusters: dict[str, int] = field(default_factory=dict)
     assigned: int = 0
+    stored: int = 0
     desired: int = 0
     everywhere: int = 0
     version: int = 0
 
     def count(self, member: Member, sign: int) -> None:
         self.assigned += sign * member.assigned
+        self.stored += sign * member.stored
         self.desired += sign * member.unit.replicas
         if member.unit.everywhere:
             self.everywhere += sign * member.unit.replicas
@@ -87,7 +99,6 @@ class Taken:
 
 _ENDED: Final = frozenset({GroupPhase.FINISHED.value, GroupPhase.FAILED.value})
 _NOBODY: Final = _Roll()
-_NONE: Final[Mapping[Key, Member]] = MappingProxyType({})
 
 
 class Groups:
@@ -133,7 +144,7 @@ class Groups:
         before = self._leave(unit.key, group)
         if group is None:
             return
-        member = Member(unit, {name: n for name, n in placements.items() if n > 0})
+        member = Member.of(unit, placements)
         roll = self._rolls.setdefault(group, _Roll())
         roll.members[unit.key] = member
         self._count(group, roll, member, 1)
@@ -161,28 +172,43 @@ class Groups:
 
     def members(self, key: Key) -> Mapping[Key, Member]:
         """The Workloads that name the group, by key. Never to be changed."""
-        roll = self._rolls.get(key)
-        return _NONE if roll is None else roll.members
+        return self._roll(key).members
 
     def assigned(self, key: Key) -> int:
         """Units of the group that have a cluster: written, being written, or held."""
-        return self._rolls.get(key, _NOBODY).assigned
+        return self._roll(key).assigned
+
+    def started(self, key: Key) -> bool:
+        """Whether no quorum is asked for any more: enough units have a cluster, or it has run.
+
+        As the gate has it: once all of it has lost its placements, it begins anew, also before
+        its status says so. What is held, or on its way to the hub, is no start.
+        """
+        group, roll = self.get(key), self._roll(key)
+        if group is None:
+            return False
+        runs = group.ran and group.gate == GateState.OPEN and roll.stored > 0
+        return runs or roll.assigned >= group.min_member
 
     def clusters(self, key: Key) -> Mapping[str, int]:
         """The units of the group on each cluster that has any. Never to be changed."""
-        return self._rolls.get(key, _NOBODY).clusters
+        return self._roll(key).clusters
 
     def desired(self, key: Key, clusters: int = 1) -> int:
         """Units that its Workloads want together: the sum of their replicas.
 
         One that every cluster is to run in full counts once for each of so many clusters.
         """
-        roll = self._rolls.get(key, _NOBODY)
+        roll = self._roll(key)
         return roll.desired + roll.everywhere * max(clusters - 1, 0)
 
     def version(self, key: Key) -> int:
         """Another number whenever members come or go, or one of them asks for something else."""
         return self._rolls.get(key, _NOBODY).version
+
+    def _roll(self, key: Key) -> _Roll:
+        """One group's members. Never to be changed, as there may be none."""
+        return self._rolls.get(key, _NOBODY)
 
     def _leave(self, key: Key, for_: Key | None) -> Member | None:
         """Take a Workload out of its group; what it was there, where it stays in that one."""
@@ -225,23 +251,6 @@ class _Overlay(Groups):
         self._placed[unit.key] = (unit, placements)
         self._made.clear()
 
-    def members(self, key: Key) -> Mapping[Key, Member]:
-        """Those of the base, with what is placed otherwise."""
-        return self._roll(key).members
-
-    def assigned(self, key: Key) -> int:
-        """As the overlay has it."""
-        return self._roll(key).assigned
-
-    def clusters(self, key: Key) -> Mapping[str, int]:
-        """As the overlay has it."""
-        return self._roll(key).clusters
-
-    def desired(self, key: Key, clusters: int = 1) -> int:
-        """As the overlay has it."""
-        roll = self._roll(key)
-        return roll.desired + roll.everywhere * max(clusters - 1, 0)
-
     def version(self, key: Key) -> int:
         """That of the base: an overlay is one pass."""
         return self._base.version(key)
@@ -253,8 +262,7 @@ class _Overlay(Groups):
             for own, (unit, placements) in self._placed.items():
                 roll.members.pop(own, None)
                 if self.group_of(unit) == key:
-                    share = {name: n for name, n in placements.items() if n > 0}
-                    roll.members[own] = Member(unit, share)
+                    roll.members[own] = Member.of(unit, placements)
             for member in roll.members.values():
                 roll.count(member, 1)
         return self._made[key]

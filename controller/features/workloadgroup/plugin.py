@@ -120,7 +120,7 @@ class Coscheduling(Together):
             text = f"{group}: {group.fault}; correct the group"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_GROUP)
         status = self._held_back(group, groups, len(fleet), self._handle.clock.now())
-        if status is None and groups.assigned(key) >= group.min_member:
+        if status is None and groups.started(key):
             if group.topology_key and not group.topology_required:
                 state.tentative.add(NAME)  # beside its siblings first, then wherever there is room
             return SUCCESS
@@ -151,9 +151,10 @@ class Coscheduling(Together):
         """Units beyond the quorum wait alone, and say that the others need not wait for them."""
         groups, key = self._groups(), Groups.group_of(unit)
         group = None if key is None or NAME in state.data else groups.get(key)
-        if group is None or groups.assigned(group.key) < group.min_member:
+        if group is None or not groups.started(group.key):
             return SUCCESS
-        text = f"{group} has its minMember of {group.min_member} without them"
+        has = "has its" if groups.assigned(group.key) >= group.min_member else "has run with a"
+        text = f"{group} {has} minMember of {group.min_member} without them"
         return Status(reasons=(text,), plugin=NAME)
 
     def reserve(self, _state: CycleState, _unit: Unit, _placements: Mapping[str, int]) -> Status:
@@ -236,7 +237,9 @@ class Coscheduling(Together):
         if old is not None and new is not None and _same(old.unit, new.unit):
             return sum(new.placements.values()) > sum(old.placements.values())
         group = groups.get(key)
-        return group is not None and groups.desired(key, _MANY) >= group.min_member
+        if group is None:
+            return False
+        return groups.started(key) or groups.desired(key, _MANY) >= group.min_member
 
 
 def _same(old: Unit, new: Unit) -> bool:

@@ -111,7 +111,7 @@ class Together:
         if group is None or group.fault:
             return None
         status = self._held_back(group, groups, len(fleet), now)
-        if status is None and groups.assigned(group.key) >= group.min_member:
+        if status is None and groups.started(group.key):
             return None
         denial = self.memory.denied(group.key, now)
         if status is not None and denial is not None and status.reasons == (denial.text,):
@@ -214,8 +214,7 @@ class Together:
         if self.memory.held_since(key) is None:
             return
         groups = self._groups()
-        group = groups.get(key)
-        if group is not None and groups.assigned(key) >= group.min_member:
+        if groups.started(key):
             self.memory.not_held(key)
             self._answer(key, "")
 
@@ -276,7 +275,7 @@ class Together:
     def _held_back(
         self, group: Group, groups: Groups, clusters: int, now: datetime
     ) -> Status | None:
-        """Why no attempt is made now; None also where the quorum has its clusters."""
+        """Why no attempt is made now; None also where no quorum is asked for any more."""
         key = group.key
         if not self._handle.controls(NAME):
             text = f"{group} releases no units: {switched_off(NAME)}"
@@ -287,7 +286,7 @@ class Together:
         if group.gate == GateState.CLOSED:
             text = f"{group} is taken away from all clusters, as units failed before its quorum ran"
             return unschedulable(NAME, text, reason=_DENIED)
-        if groups.assigned(key) >= group.min_member:
+        if groups.started(key):
             return None
         if (units := groups.desired(key, clusters)) < group.min_member:
             text = f"{group} has {units} units in all its Workloads, minMember is "
@@ -309,7 +308,7 @@ class Together:
             if (not profiles or member.unit.scheduler_name in profiles)
             and (room is None or room.get(key) is None)
         }
-        return {**found, unit.key: members.get(unit.key) or Member(unit, unit.present)}
+        return {**found, unit.key: members.get(unit.key) or Member.of(unit, unit.present)}
 
     def _held(self, members: Iterable[Key]) -> list[Key]:
         """Those that are held in the waiting room."""
