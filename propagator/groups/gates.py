@@ -6,9 +6,9 @@ cluster that came or went have the group reviewed: each of its Workloads whose a
 now is woken on all of its clusters. So an answer that stood for a moment only is corrected, too.
 
 The hub's view is as fresh as that of Workloads has to be: of a group that is not known yet, or was
-not heard of for long, nothing is concluded. A hub that does not serve the kind has no groups, and
-one that does not let us read them says so on the Workloads that name one. A Workload that names
-none costs nothing.
+not heard of for long, nothing is concluded; and none starts before the hub was asked once more
+(`recheck`). A hub that does not serve the kind has no groups, and one that does not let us read
+them says so on the Workloads that name one. A Workload that names none costs nothing.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.groups.closing import Closing, group_of
+from propagator.groups.recheck import Recheck
 from propagator.groups.rule import SILENT, Answer, Verdict, verdict_on
 from propagator.groups.starting import Contacts, Starting
 from propagator.groups.types import WorkloadGroup
@@ -58,6 +59,9 @@ class Gates:
         self._contacts = Contacts(ground)
         self._given: dict[Key, set[Verdict]] = {}  # what was answered since the last review
         self._starting: dict[Key, Starting] = {}
+        self._recheck = Recheck(
+            ground.hub, clock=ground.clock, starting=self._starting, answered=self._conclude
+        )
         self._asked: dict[str, set[Key]] = {}
         """By cluster, the groups that wait for its answer."""
         self._closing = Closing()
@@ -81,6 +85,7 @@ class Gates:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.informer.run())
             tasks.create_task(self._look())
+            tasks.create_task(self._recheck.run())
             tasks.create_task(self._work())
 
     def verdict(self, workload: Workload) -> Verdict:
@@ -279,6 +284,11 @@ class Gates:
             starting.unheard.discard(name)
 
     def _conclude(self, group: Key, starting: Starting) -> None:
+        """Draw it from what is known now; once nothing else is lacking the hub is asked."""
+        if not starting.reached:
+            starting.confirmed = False
+        elif not starting.confirmed:
+            self._recheck.ask(group, starting)
         before, starting.verdict = starting.verdict, self._contacts.verdict(starting, group)
         if starting.verdict != before:
             self._mark(group)

@@ -6,7 +6,7 @@ in silence, as after each start of this process; but not for ever.
 
 That a cluster answered some seconds ago proves little. So each is asked whether it is there once
 the gang may start, and nothing is pushed before all have answered: what stops later than that has
-a moment only in which it can leave the gang by half.
+a moment only in which it can leave the gang by half. The last that is asked is the hub (`recheck`).
 """
 
 from __future__ import annotations
@@ -44,8 +44,21 @@ class Starting:
     """Those that are, and have not answered since."""
     known: bool = False
     """Whether `clusters` are all of them, and the others as well."""
+    confirmed: bool = False
+    """Whether the hub has said since all of them were reached that the gate is open."""
+    obstacle: str = ""
+    """Why the hub may not be asked that."""
+    ask_after: float = 0.0
+    """By the clock: when it is worth asking."""
+    tries: int = 0
+    """How often it was asked in vain."""
     verdict: Verdict = SILENT
     """What the gang has to do; nothing until that is so."""
+
+    @property
+    def reached(self) -> bool:
+        """Whether all of them are connected, and have answered."""
+        return self.known and not self.missing and not self.unheard
 
 
 class Contacts:
@@ -80,8 +93,10 @@ class Contacts:
         """What a gang has to do that may start, as far as its clusters are concerned."""
         if not starting.known:
             return SILENT
+        if starting.reached:
+            return PUSH if starting.confirmed else _unconfirmed(starting, group)
         if not starting.missing:
-            return SILENT if starting.unheard else PUSH
+            return SILENT
         trouble = next(filter(None, map(self._trouble, sorted(starting.missing))), "")
         if not trouble:
             return SILENT
@@ -107,3 +122,13 @@ class Contacts:
         if self._clusters.synced and self._clusters.get(("", name)) is None:
             return Contact.AWAY, f"{name}: there is no MemberCluster of this name"
         return Contact.CONNECTING, ""
+
+
+def _unconfirmed(starting: Starting, group: Key) -> Verdict:
+    if not starting.obstacle:
+        return SILENT
+    return Verdict(
+        Answer.HOLD,
+        f"{label_of(group)} has to be read before it starts: {starting.obstacle}; run "
+        "`stowage install` on the hub again",
+    )

@@ -19,12 +19,14 @@ from crds.groups.gate import decision_of
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.names import GROUP_LABELS
 from machinery.api.client import ApiClient
+from machinery.api.resources import WORKLOAD_GROUPS
 from machinery.config.member_kubeconfig import Connection
-from machinery.errors import Forbidden, NotFound, TransportError
+from machinery.errors import Forbidden, NotFound, TransportError, Unreachable
 from machinery.runtime.informer import STALE_SECONDS, Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.groups.gates import LOOK_SECONDS, REVIEWED_PER_SECOND, SLICE, Gates
+from propagator.groups.recheck import LONGEST_PAUSE
 from propagator.groups.rule import Answer
 from propagator.groups.starting import PATIENCE_SECONDS
 from propagator.groups.types import WorkloadGroup
@@ -78,6 +80,27 @@ class Sessions:
             listener(name, None)
 
 
+class Server(ApiClient):
+    """A hub of which nothing but groups is asked."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        super().__init__(Connection(server="http://127.0.0.1:1"), clock=clock)
+        self.groups: dict[str, bytes] = {}
+        """By their paths."""
+        self.fault: TransportError | None = None
+        self.asked: list[str] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def request(self, method: str, path: str, **_: Any) -> bytes:
+        assert method == "GET"
+        self.asked.append(path)
+        await self.answers.wait()
+        if self.fault is not None:
+            raise self.fault
+        return self.groups[path]
+
+
 class Hub:
     """The gates of one term, what they are told, and whom they woke."""
 
@@ -85,10 +108,10 @@ class Hub:
         self.clock, self.fleet = FakeClock(), Sessions()
         self.woken: list[str] = []
         self._version = 0
-        client = ApiClient(Connection(server="http://127.0.0.1:1"), clock=self.clock)
+        self.server = Server(self.clock)
         clusters = SimpleNamespace(synced=True, get=lambda key: None, wait_synced=self._at_once)
         ground = SimpleNamespace(
-            hub=client,
+            hub=self.server,
             fleet=self.fleet,
             clusters=cast("Informer[MemberCluster]", clusters),
             clock=self.clock,
@@ -112,10 +135,12 @@ class Hub:
         version = str(self._version)
         return {"namespace": "shop", "name": name, "uid": uid, "resourceVersion": version, **more}
 
-    def group(self, name: str = "batch", **status: Any) -> None:
-        metadata = self._meta(name, f"g-{name}")
-        stored = msgspec.convert({"metadata": metadata, "status": status}, WorkloadGroup)
-        self.gates.informer.observe(stored)
+    def group(self, name: str = "batch", *, told: bool = True, **status: Any) -> None:
+        """What the hub has, and unless its watch is dead tells."""
+        stored = {"metadata": self._meta(name, f"g-{name}"), "status": status}
+        self.server.groups[WORKLOAD_GROUPS.path("shop", name)] = msgspec.json.encode(stored)
+        if told:
+            self.gates.informer.observe(msgspec.convert(stored, WorkloadGroup))
 
     def place(
         self, name: str, group: str | None = "batch", *, also: str = "", **placed: int
@@ -396,6 +421,101 @@ async def test_for_how_long_a_cluster_connects_counts_anew_each_time(hub: Hub):
     await hub.wakes()
     assert hub.ask("a") == [Answer.HOLD]
     assert hub.told("a") == ""
+
+
+@pytest.mark.proves("G24")
+async def test_a_stale_view_of_the_last_try_does_not_start_the_next_one(hub: Hub):
+    """The watch of groups is dead, that of Workloads lives, and both tries are placed alike."""
+    await gang(hub, gate="Open", released=BOTH)
+    assert hub.ask("a") == [Answer.PUSH]
+    hub.group(told=False)
+    hub.place("a")
+    await hub.clock.advance(11)
+    hub.place("a", m1=1)
+    await hub.wakes()
+    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.told("a") == "", "it passes by itself"
+    await hub.clock.advance(60)
+    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert len(hub.server.asked) < 20
+    hub.group(told=False, gate="Open", released=BOTH)
+    await hub.clock.advance(LONGEST_PAUSE)
+    assert await hub.wakes() == ["a", "b"]
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+
+
+@pytest.mark.proves("G24")
+async def test_a_start_asks_the_hub_once_and_anew_after_a_cluster_was_away(hub: Hub):
+    await gang(hub, gate="Open", released=BOTH)
+    hub.group(gate="Open", released=BOTH, running=1)
+    await hub.wakes()
+    await hub.clock.advance(60)
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    assert len(hub.server.asked) == 1
+    hub.fleet.becomes("m2", Contact.AWAY)
+    await hub.wakes()
+    hub.group(told=False, gate="Closed")
+    hub.fleet.becomes("m2", Contact.SERVING)
+    await hub.wakes()
+    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
+    await hub.wakes()
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+
+
+@pytest.mark.proves("G24")
+async def test_an_answer_of_the_hub_counts_for_the_start_that_asked(hub: Hub):
+    """The gate closes and opens again, for others, while the hub takes its time."""
+    hub.server.answers.clear()
+    await gang(hub, gate="Open", released=BOTH)
+    assert len(hub.server.asked) == 1
+    hub.group(gate="Closed")
+    hub.group(gate="Open", released=BOTH)
+    await hub.wakes()
+    hub.group(told=False)
+    hub.server.answers.set()
+    await hub.wakes()
+    assert len(hub.server.asked) == 2
+    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+
+
+@pytest.mark.proves("G24")
+async def test_a_hub_that_does_not_answer_is_waited_for_and_not_stormed(hub: Hub):
+    hub.server.fault = Unreachable("no answer")
+    await gang(hub, gate="Open", released=BOTH)
+    for _ in range(10):
+        await hub.clock.advance(60)
+        hub.listed()
+        assert hub.ask("a") == [Answer.HOLD]
+        assert hub.told("a") == ""
+    assert 10 < len(hub.server.asked) < 60
+    hub.server.fault = FORBIDDEN
+    await hub.clock.advance(LONGEST_PAUSE)
+    await hub.wakes()
+    assert "grant list" in hub.told("a")
+    hub.server.fault = None
+    await hub.clock.advance(LONGEST_PAUSE)
+    assert await hub.wakes() == ["a", "b"]
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+
+
+@pytest.mark.proves("G24")
+async def test_of_many_gangs_that_start_at_once_a_few_are_asked_about_at_a_time(hub: Hub):
+    hub.server.answers.clear()
+    hub.listed()
+    names = [f"w{number}" for number in range(100)]
+    for name in names:
+        hub.group(f"of-{name}", gate="Open", released=[entry(name, m1=1)])
+        hub.place(name, f"of-{name}", m1=1)
+    await hub.wakes()
+    assert 1 < len(hub.server.asked) <= 4
+    hub.group(f"of-{names[-1]}", gate="Closed")
+    await hub.wakes()
+    assert hub.ask(names[-1]) == [Answer.LEAVE], "which waits for none of them"
+    hub.server.answers.set()
+    await hub.wakes()
+    assert hub.ask(*names[:-1]) == [Answer.PUSH] * 99
+    assert len(hub.server.asked) == 99, "each once"
 
 
 @pytest.mark.proves("G18", "G24")
