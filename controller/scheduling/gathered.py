@@ -80,7 +80,7 @@ def decide_gathered(
         if tried is None or tried.verdict.outcome is Outcome.REFUSE:
             return replace(batch, moved=True)
         if (yield from _still(view, work, units, tried)) and all(map(others.current, units)):
-            return batch
+            return replace(batch, moved=True)  # who has no place may have one elsewhere by now
         yield
     return Batch([], moved=True)
 

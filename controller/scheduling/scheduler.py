@@ -256,8 +256,8 @@ class Scheduler:
             self._world.assume(decision.unit, decision.placements)
             self._log(decision)
             RENEWALS.inc(not in_vain)
-            self._park(decision, alone=alone, in_vain=in_vain)
-            if batch.moved:  # what happened meanwhile has found nobody waiting
+            waits = self._park(decision, alone=alone, in_vain=in_vain)
+            if waits and batch.moved:  # what happened meanwhile has found nobody waiting
                 self._queue.again(self._world.rank(decision.unit))
         return await self._write(key, decisions) if held is None else await self._waiters.tell(held)
 
@@ -294,17 +294,21 @@ class Scheduler:
         self._waiters.rest()
         self._binder.rest()
 
-    def _park(self, decision: Decision, *, alone: bool, in_vain: bool = True) -> None:
-        """In the same breath as the decision: an event during its write must find it waiting."""
+    def _park(self, decision: Decision, *, alone: bool, in_vain: bool = True) -> bool:
+        """In the same breath as the decision: an event during its write must find it waiting.
+
+        Whether it waits for one.
+        """
         unit = decision.unit
         if decision.reason is ScheduledReason.PLUGIN_ERROR:
             self._refusals.park(unit, decision.reason)
-            return
+            return True
         awaits = awaited(decision, self._hints[unit.scheduler_name], alone=alone)
         if awaits is None:
             self._queue.settle(unit.key)
         else:
             self._queue.park(self._world.rank(unit), unit, awaits, in_vain=in_vain)
+        return awaits is not None
 
     def _log(self, decision: Decision) -> None:
         _COUNT[decision.reason].inc()

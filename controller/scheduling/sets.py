@@ -91,8 +91,8 @@ class Batch:
 
     `busy` are Workloads that belong to the set and are in work elsewhere, so that they could not be
     decided with it; there are no decisions at all while one of them is being decided. `moved` says
-    that the world changed while a refusal was being found; without decisions, that it is to be
-    tried again.
+    that the world changed meanwhile, and what lacks units was not asked about the world as it is
+    now; without decisions, that it is to be tried again.
     Where a plugin has judged them, `conclusion` is what it is to be told by who leads. `held` are
     decisions that are counted and not written until it allows that, and `waits` what it says of
     them, by its name; who holds nothing tells the `decisions` instead.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from controller.features.workloadgroup.together import Together
+from controller.scheduling import steps
 from machinery.api.resources import (
+    MEMBER_CLUSTERS,
     WORKLOAD_GROUPS,
     WORKLOAD_POLICIES,
     WORKLOAD_SPREADS,
@@ -31,17 +35,15 @@ def file(tmp_path: Path) -> Path:
     return found
 
 
+def _group(**spec: int) -> dict[str, Any]:
+    return {"metadata": {"name": "crew", "namespace": "shop", "generation": 1}, "spec": spec}
+
+
 @pytest.fixture
 def stage() -> Stage:
     made = Stage()
     made.cluster("a", cpu="9")
-    made.hub.put(
-        WORKLOAD_GROUPS,
-        {
-            "metadata": {"name": "crew", "namespace": "shop", "generation": 1},
-            "spec": {"minMember": 10, "scheduleTimeoutSeconds": 10},
-        },
-    )
+    made.hub.put(WORKLOAD_GROUPS, _group(minMember=10, scheduleTimeoutSeconds=10))
     made.workload("one", replicas=10, labels={LABEL: "crew"}, distribution="Divided")
     return made
 
@@ -83,6 +85,56 @@ async def test_what_comes_in_the_first_moments_of_the_wait_completes_it(
         await stage.calm(0.2)
         stage.cluster("b", cpu="1")
         await stage.until(lambda: stage.placed("one") == {"a": 9, "b": 1}, seconds=3)
+
+
+@pytest.mark.proves("G16")
+async def test_room_that_comes_while_it_is_decided_anew_completes_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody of the gang waits for an event in that moment."""
+    monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+    stage, whole, coming = Stage(), [f"m{n:02}" for n in range(60)], list[str]()
+    stage.cluster("a", cpu="57")
+    stage.hub.put(WORKLOAD_GROUPS, _group(minMember=60, scheduleTimeoutSeconds=60))
+    for name in whole:
+        stage.workload(name, replicas=1, labels={LABEL: "crew"}, distribution="Divided")
+    attempts = Together.attempts
+
+    def attempted(self: Together, *about: Any) -> Any:
+        if coming:
+            stage.cluster(coming.pop(), cpu="3")
+        return attempts(self, *about)
+
+    monkeypatch.setattr(Together, "attempts", attempted)
+    async with stage.configured(file):
+        await stage.until(lambda: "held" in stage.says(whole[-1])[2])
+        await stage.calm(3)
+        coming.append("b")
+        stage.hub.edit(WORKLOADS, whole[0], {"metadata": {"annotations": {"note": "x"}}})
+        await stage.calm(1)
+        assert not coming
+        await stage.until(lambda: all(map(stage.placed, whole)), seconds=5)
+
+
+async def test_a_world_that_never_rests_has_it_decided_no_more_often_than_its_patience_lets(
+    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+    stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"scheduleTimeoutSeconds": 60}})
+    stage.cluster("small", cpu="100m")
+    made, attempts = list[float](), Together.attempts
+
+    def attempted(self: Together, *about: Any) -> Any:
+        made.append(stage.clock.monotonic())
+        stage.hub.edit(MEMBER_CLUSTERS, "small", {"metadata": {"labels": {"n": f"{len(made)}"}}})
+        return attempts(self, *about)
+
+    monkeypatch.setattr(Together, "attempts", attempted)
+    async with stage.configured(file):
+        await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
+        await stage.calm(50)
+        assert stage.says("one")[1] == "WaitingForGroup"
+        assert len(made) < 20
 
 
 @pytest.mark.proves("G6")
