@@ -213,6 +213,7 @@ class Coscheduling(Together):
         if (key := Groups.group_of(unit)) is None:
             return None
         looks = [self.memory.turns.again(key, now)]
+        self._look_at_news()
         group, denial = self._groups().get(key), self.memory.denied(key, now)
         ends = [denial.until if denial is not None else now, group.retry if group else None]
         until = max(end for end in ends if end is not None)

@@ -57,6 +57,8 @@ _FRESH = timedelta(seconds=5)
 """Whether a gang would fit is looked at once in so long."""
 _LOOKS = 2
 """Gangs that are looked at for the decision on another one; the others wait for the next."""
+_ROUNDED = timedelta(milliseconds=1)
+"""By so much later those behind a turn are looked at, so that they find it ended."""
 _LINE = 64
 """Gangs in line that are asked whether it is their turn."""
 
@@ -119,13 +121,12 @@ class Turns:
         """
         self._tell(self._rivals.release(asked.key))
         self._tell(*self._rivals.decided(asked.key, placed=outcome is Outcome.PLACE))
-        for those in self._behind.values():
-            those.pop(asked.key, None)
+        self._steps_out(asked.key)
         if outcome is Outcome.PLACE:
             self._leave(asked.key)
             return []
         if asked.behind is not None:
-            until = asked.now + timedelta(seconds=asked.behind.seconds)
+            until = asked.now + timedelta(seconds=asked.behind.seconds) + _ROUNDED
             self._behind.setdefault(asked.behind.claim.key, {})[asked.key] = until
         if outcome is Outcome.WAIT:
             self._rivals.hold(Hold.of(asked.key, asked.order, tried, asked.fleet))
@@ -144,6 +145,7 @@ class Turns:
         """A group is changed or gone: what was known of it counts no more."""
         self._tell(self._rivals.release(key), *self._rivals.decided(key, placed=True))
         self._leave(key)
+        self._steps_out(key)
         for known in (self._looked, self._tried, self._hopeless, self._coming):
             known.pop(key, None)
 
@@ -153,12 +155,27 @@ class Turns:
         return found
 
     def again(self, key: Key, now: datetime) -> float | None:
-        """Seconds until the turn is over that a gang stands behind; None where it does not."""
-        until = [those[key] for those in self._behind.values() if key in those]
-        return max((max(until) - now).total_seconds(), 0.0) if until else None
+        """Seconds until the turn is over that a gang stands behind; None where it does not.
+
+        Where the turn has ended since the gang was decided, it is one of the `news` instead, once:
+        whoever asks is perhaps none whose decision is that of the gang.
+        """
+        for those in self._behind.values():
+            if (until := those.get(key)) is None:
+                continue
+            if until > now:
+                return (until - now).total_seconds()
+            del those[key]
+            self._tell(key)
+        return None
 
     def _tell(self, *keys: Key | None) -> None:
         self._news.update(dict.fromkeys(key for key in keys if key is not None))
+
+    def _steps_out(self, key: Key) -> None:
+        """It stands behind nobody."""
+        for those in self._behind.values():
+            those.pop(key, None)
 
     def _leave(self, key: Key) -> None:
         """It has no turn any more: those behind it are looked at."""
