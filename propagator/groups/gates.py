@@ -91,7 +91,7 @@ class Gates:
     def verdict(self, workload: Workload) -> Verdict:
         """What members are to do with a Workload that has placements, by what is known now."""
         verdict = self._judge(workload)
-        if workload.groups:
+        if workload.groups and workload.metadata.key in self._workloads:
             self._given.setdefault(workload.metadata.key, set()).add(verdict)
         return verdict
 
@@ -165,16 +165,19 @@ class Gates:
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         known = new or old
-        if known is None or not (known.groups or (old is not None and old.groups)):
+        if known is None:
             return
         if new is None or (old is not None and old.uid != new.uid):
             self._given.pop(known.metadata.key, None)
+        if not (known.groups or (old is not None and old.groups)):
+            return
         self._come_and_go(old, new)
         if old is not None and new is not None and _stand_alike(old, new):
             return
         for each in (old, new):
             for key in _groups(each) if each is not None else ():
-                if self._starting.pop(key, None) is not None:
+                unheld = each is old and key not in self.informer  # nor named any more, perhaps
+                if self._starting.pop(key, None) is not None or unheld:
                     self._mark(key)
 
     def _come_and_go(self, old: Workload | None, new: Workload | None) -> None:

@@ -604,15 +604,41 @@ async def test_a_group_of_thousands_is_woken_in_steps_and_only_where_it_changed(
     assert hub.woken == names[:1]
 
 
-async def test_nothing_is_kept_of_what_went(hub: Hub):
-    await gang(hub, gate="Open", released=BOTH)
+@pytest.mark.parametrize("first", ["the Workloads", "the group", "the label"])
+async def test_nothing_is_kept_of_what_went(hub: Hub, first: str):
+    """In whatever order; and a worker may have asked with what it had in its hands."""
+    await gang(hub, gate="Closed")
+    hub.group(gate="Open", released=BOTH)
+    await hub.wakes()
+    hub.ask("a", "b")
+    if first == "the group":
+        await remove_group(hub)
+    if first == "the label":
+        hub.place("a", None, m1=1)
     for name in ("a", "b", "alone"):
-        hub.workloads.informer.give_up(("shop", name), hub.seen(name))
-    stored = hub.gates.informer.get(("shop", "batch"))
-    assert stored is not None
-    hub.gates.informer.give_up(("shop", "batch"), stored)
+        held = hub.seen(name)
+        hub.workloads.informer.give_up(("shop", name), held)
+        hub.gates.verdict(held)
+    if first != "the group":
+        await remove_group(hub)
     await hub.wakes()
     await hub.clock.advance(LOOK_SECONDS)
     gates = hub.gates
     kept = (gates._given, gates._starting, gates._due, gates._closing, gates._asked)
     assert not any(kept), kept
+
+
+async def remove_group(hub: Hub) -> None:
+    stored = hub.gates.informer.get(("shop", "batch"))
+    assert stored is not None
+    hub.gates.informer.give_up(("shop", "batch"), stored)
+    await hub.wakes()
+
+
+async def test_of_one_that_left_its_group_no_answer_is_kept(hub: Hub):
+    await gang(hub, gate="Open", released=BOTH)
+    a = hub.seen("a")
+    hub.place("a", None, m1=1)
+    hub.gates.verdict(a)  # by a worker that has not heard of it yet
+    hub.workloads.informer.give_up(("shop", "a"), hub.seen("a"))
+    assert list(hub.gates._given) == [("shop", "b")]
