@@ -27,6 +27,7 @@ from crds.groups.workloadgroup import WorkloadGroupStatus
 from . import make
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+LATER = "2026-02-01T00:00:00Z"
 
 
 @dataclass
@@ -40,15 +41,27 @@ class Stored:
     placements: dict[str, int] = field(default_factory=dict)
     clusters: list[dict[str, Any]] = field(default_factory=list)
     conditions: list[dict[str, Any]] = field(default_factory=list)
+    distribution: str = "Single"
+    limits: dict[str, int] = field(default_factory=dict)
 
     def workload(self) -> Workload:
         """As the informer keeps it."""
-        made = make.workload(self.name, replicas=self.replicas, present=self.placements)
+        made = make.workload(
+            self.name,
+            replicas=self.replicas,
+            present=self.placements,
+            distribution=self.distribution,
+        )
         status = msgspec.convert(
             {
                 "placements": [{"cluster": c, "replicas": n} for c, n in self.placements.items()],
                 "clusters": self.clusters,
                 "conditions": self.conditions,
+                "decision": {"hash": known(made).unit.hash},
+                "limits": [
+                    {"cluster": c, "replicas": n, "until": LATER, "holdSeconds": 300}
+                    for c, n in self.limits.items()
+                ],
             },
             type(made.status),
         )

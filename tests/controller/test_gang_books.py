@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -12,11 +13,13 @@ import pytest
 
 from controller.cache.cache import World
 from controller.features.groupgate import controller as books
+from crds.names import LABEL_GROUP
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import Unreachable
 
 from .grouping import CONFIGURATION, Gangs
 from .live import condition
+from .test_cut_sets import Cut
 
 
 @pytest.fixture
@@ -173,9 +176,10 @@ async def test_placements_of_another_scheduler_are_released(stage: Gangs):
         stage.reports("theirs", "Failed")
         await stage.until(lambda: stage.gate() == "Closed", seconds=2)
         stage.hub.edit(WORKLOADS, "theirs", {"status": {"clusters": []}}, status=True)
-        await stage.until(lambda: not stage.gate(), seconds=3)
+        await stage.calm(3)
+        assert stage.gate() == "Closed", "a controller of theirs has to see it"
         assert stage.placed("theirs") == {"m1": 2}, "they are not ours to take"
-        await stage.until(lambda: stage.released() == {"theirs"}, seconds=15)
+        await stage.until(lambda: stage.released() == {"theirs"}, seconds=12)
 
 
 async def test_its_workloads_are_not_decided_again_because_they_are_released(
@@ -506,6 +510,70 @@ async def test_two_that_lead_at_once_write_one_status_together(stage: Gangs, tmp
     assert stage.tells()[:2] == ("True", "Scheduled")
     assert stage.status()["scheduled"] == 4
     assert len(seen) <= 12
+
+
+@pytest.mark.proves("G24")
+async def test_who_is_left_of_a_gang_that_was_written_by_half_gives_its_room_back(stage: Gangs):
+    """The leader dies between two writes, and one of the Workloads goes before the next one."""
+    cut = Cut(stage)
+    async with stage.led():
+        gang(stage)
+        await stage.until(cut.cut.is_set)
+    stage.hub.faults.remove(cut)
+    (written,) = [each for each in ("driver", "worker") if stage.placed(each)]
+    stage.hub.edit(WORKLOAD_GROUPS, "batch", {"spec": {"minMember": 6}})
+    stage.hub.remove(WORKLOADS, "worker" if written == "driver" else "driver")
+    async with stage.led(identity="two"):
+        await stage.until(lambda: not stage.placed(written))
+
+
+@pytest.mark.proves("G24")
+async def test_a_controller_of_another_scheduler_leaves_its_gangs_alone(
+    stage: Gangs, tmp_path: Path
+):
+    """Both keep the books of all groups; only one knows what is held."""
+    other = tmp_path / "other.yaml"
+    other.write_text(f"{CONFIGURATION}profiles:\n- schedulerName: other\n")
+    stage.cluster("m3", cpu="16")
+    async with stage.led(), stage.configured(other, identity="two"):
+        stage.group(least=10, scheduleTimeoutSeconds=600)
+        stage.member("driver", replicas=2)
+        stage.member("worker", replicas=8)
+        await stage.until(lambda: stage.status().get("waiting") == 9)
+        await stage.calm(5)
+        before = stage.writes()
+        await stage.calm(30)
+        assert stage.writes() - before < 3
+        assert stage.status()["waiting"] == 9
+
+
+@pytest.mark.proves("G24")
+async def test_a_gang_that_another_controller_sees_closed_is_emptied_all_the_same(
+    stage: Gangs, tmp_path: Path
+):
+    other = tmp_path / "other.yaml"
+    other.write_text(f"{CONFIGURATION}profiles:\n- schedulerName: other\n")
+    async with stage.led(), stage.configured(other, identity="two"):
+        await opened(stage)
+        said = {"type": "Propagated", "status": "False", "observedGeneration": 1}
+        refused = {**said, "reason": "SecretNotFound", "message": "there is none"}
+        status = {"conditions": [refused]}
+        stage.hub.edit(WORKLOADS, "worker", {"status": status}, status=True)
+        await stage.until(lambda: not stage.placed("driver") and not stage.placed("worker"))
+        assert stage.status()["failures"] == 1
+
+
+async def test_nothing_is_kept_of_names_that_no_group_has(stage: Gangs):
+    async with stage.led():
+        alive = [each for each in gc.get_objects() if type(each) is books.Books]
+        (kept,) = [each for each in alive if each._clock is stage.clock]
+        stage.member("driver", of="none")
+        for number in range(20):
+            labels = {LABEL_GROUP: f"none-{number}"}
+            stage.hub.edit(WORKLOADS, "driver", {"metadata": {"labels": labels}})
+            await stage.calm(0.1)
+        await stage.calm(12)
+        assert not kept._watched
 
 
 # --- phases, neighbours, choices -------------------------------------------------------------------

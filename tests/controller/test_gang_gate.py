@@ -239,10 +239,36 @@ def test_a_cluster_that_was_left_and_does_not_answer_closes_nothing(gang: Gang):
     driver = gang.members["driver"]
     driver.clusters = [{"name": "m9", "replicas": 0, "state": "Unreachable"}]
     said = {"type": "Propagated", "status": "False", "observedGeneration": 1}
-    driver.conditions = [{**said, "reason": "ClusterUnreachable"}]
+    away = "cluster m9 cannot be reached (no answer): check that its API server runs"
+    driver.conditions = [{**said, "reason": "ClusterUnreachable", "message": away}]
     gang.look()
     assert gang.status["gate"] == "Open"
-    driver.conditions = [{**said, "reason": "Rejected"}]
+    driver.conditions = [{**said, "reason": "Rejected", "message": away}]
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+
+
+@pytest.mark.proves("G24")
+@pytest.mark.parametrize(
+    "message",
+    [
+        "m1: its API server fails, it is asked again: 503",
+        "cluster m9 cannot be reached (no answer); cluster m1 cannot be reached (no answer)",
+        "WorkloadGroup shop/batch starts on all of its clusters or on none: m2: not connected",
+        "m90: no answer",
+        "",
+    ],
+)
+def test_a_cluster_that_was_left_hides_no_failure_of_another_one(gang: Gang, message: str):
+    placed(gang)
+    gang.look()
+    driver = gang.members["driver"]
+    driver.clusters = [
+        {"name": "m1", "replicas": 1, "state": "Pending"},
+        {"name": "m9", "replicas": 0, "state": "Unreachable"},
+    ]
+    said = {"type": "Propagated", "status": "False", "observedGeneration": 1}
+    driver.conditions = [{**said, "reason": "ClusterUnreachable", "message": message}]
     gang.look()
     assert gang.status["gate"] == "Closed"
 
@@ -316,11 +342,12 @@ def test_placements_of_others_hold_it_closed_until_nothing_is_there(gang: Gang):
     gang.look()
     assert gang.status["gate"] == "Closed", "the driver still runs"
     gang.members["driver"].reports("Pending", ready=0)
-    gang.look()
-    assert "gate" not in gang.status
     gang.after(5)
-    assert "gate" not in gang.status, "not before it is tried again"
+    assert gang.status["gate"] == "Closed", "who decides on them may be another controller"
+    assert gang.look().next_look == gang.group.retry
     gang.after(6)
+    assert "gate" not in gang.status
+    gang.look()
     assert gang.status["gate"] == "Open"
 
 
@@ -454,8 +481,109 @@ def test_one_that_nobody_can_decide_does_not_keep_it_closed(gang: Gang):
     worker = gang.members["worker"]
     worker.replicas, worker.clusters = -1, []
     assert worker.workload().fault
-    gang.look(desired=6)
+    gang.after(12, desired=6)
+    assert "gate" not in gang.status, "as soon as it may be tried again"
+
+
+# --- what stood there before, clocks, and nodes ----------------------------------------------------
+
+
+@pytest.mark.proves("G24")
+def test_a_group_made_anew_takes_nothing_from_those_that_run(gang: Gang):
+    running(gang)
+    gang.members["worker"].reports("Failed", ready=1)
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    gang.status, gang.uid = {}, "2"
+    gang.look(FRESH)
+    gang.look()
     assert "gate" not in gang.status
+    assert "what runs of it stays" in gang.said[2]
+    assert "Workload worker is Failed" in gang.said[2]
+    gang.run()
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    assert gang.status["phase"] == "Running"
+
+
+@pytest.mark.proves("G24")
+def test_no_clock_of_another_leader_makes_it_rest_longer_than_the_longest(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.now += timedelta(hours=2)
+    gang.members["worker"].reports("Failed")
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+    gang.now -= timedelta(hours=2)
+    gang.place(driver={}, worker={})
+    gang.look()
+    placed(gang)
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    assert "retryTime" not in gang.status
+
+
+def without_nodes(gang: Gang, **stuck: int) -> None:
+    """So many units of each find no node on m2, where they have their last share."""
+    since = timestamp(gang.now)
+    for name, units in stuck.items():
+        member = gang.members[name]
+        member.reports("Creating", ready=0)
+        entry = member.clusters[-1]
+        entry["scheduled"] = entry["replicas"] - units
+        entry |= {"unschedulable": units, "unschedulableSince": since}
+
+
+@pytest.mark.proves("G24")
+def test_a_gang_whose_quorum_finds_no_node_in_time_is_taken_away(gang: Gang):
+    """Half of it would hold room that another half waits for."""
+    placed(gang)
+    gang.look()
+    without_nodes(gang, worker=1)
+    assert gang.look().next_look == gang.now + timedelta(seconds=60)
+    gang.after(59)
+    assert gang.status["gate"] == "Open"
+    gang.after(1)
+    assert gang.status["gate"] == "Closed"
+    assert gang.said[1] == "PropagationFailed"
+    assert "no node on their clusters (1 of worker), and 3 are not minMember of 4" in gang.said[2]
+
+
+@pytest.mark.proves("G24")
+def test_units_beyond_the_quorum_may_wait_for_a_node_for_ever(gang: Gang):
+    gang.place(driver={"m1": 1}, worker={"m1": 3, "m2": 2})
+    gang.look()
+    without_nodes(gang, worker=2)
+    gang.after(10_000)
+    assert gang.status["gate"] == "Open"
+
+
+@pytest.mark.proves("G24")
+def test_divided_units_count_once_there_is_no_other_cluster_for_them(gang: Gang):
+    worker = gang.members["worker"]
+    worker.distribution = "Divided"
+    placed(gang)
+    gang.look()
+    without_nodes(gang, worker=2)
+    gang.after(1000)
+    assert gang.status["gate"] == "Open", "the plan has not seen it yet"
+    worker.limits = {"m2": 2}
+    gang.look()
+    assert gang.status["gate"] == "Open", "a limit that holds them all is of another time"
+    worker.limits = {"m2": 0}
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+
+
+def test_what_another_controller_holds_is_not_unsaid(gang: Gang):
+    for each in gang.members.values():
+        each.ours = False
+    gang.status = {"waiting": 5}
+    gang.look()
+    assert gang.status["waiting"] == 5
+    placed(gang)
+    gang.look()
+    assert gang.status["waiting"] == 0
 
 
 # --- phases, numbers, words -----------------------------------------------------------------------

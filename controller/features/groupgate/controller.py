@@ -131,12 +131,26 @@ class Books:
             tasks.create_task(self._begin())
 
     async def _begin(self) -> None:
-        """Look at all of them, a few at a time: what the last leader left undone is done now."""
+        """Look at all of them, a few at a time: what the last leader left undone is done now.
+
+        Of what was placed and not released yet somebody may have gone meanwhile, of which nobody
+        hears any more: those that are left are decided again.
+        """
         async for stored in in_slices(list(self._stored.values())):
-            self._writer.add(stored.metadata.key)
+            key = stored.metadata.key
+            begun = any(each.assigned for each in self._ledger.members(key).values())
+            self._watched[key].wake |= begun and not (
+                stored.status.gate or stored.status.quorum_time
+            )
+            self._writer.add(key)
 
     def look(self, key: Key, *, at_once: bool = False) -> None:
-        """Something about a group has changed; `at_once` where its gate may be another one."""
+        """Something about a group has changed; `at_once` where its gate may be another one.
+
+        Labels may name groups that there are not, without an end of names: nothing is kept of them.
+        """
+        if self._ledger.get(key) is None:
+            return
         gap = len(self._ledger.members(key)) * MEMBER_SECONDS if at_once else CALM_SECONDS
         looked = self._watched[key].looked
         since = gap if looked is None else self._clock.monotonic() - looked
@@ -144,8 +158,9 @@ class Books:
 
     def wake(self, key: Key) -> None:
         """Its Workloads may be decided otherwise now: once for many changes of it."""
-        self._watched[key].wake = True
-        self.look(key, at_once=True)
+        if self._ledger.get(key) is not None:
+            self._watched[key].wake = True
+            self.look(key, at_once=True)
 
     def forget(self, key: Key) -> None:
         """A group is gone."""

@@ -6,19 +6,21 @@ closes it. What is said here follows from what is stored alone: whoever leads ne
 write the last one died, goes on from there.
 
 The gate opens once units of at least minMember have a cluster, and closes when one of them fails
-before so many have run. From then on nothing closes it. It is taken away when all have lost their
-placements, so that the next try begins anew.
+before so many have run, or when so many find no node that too few are left. From then on nothing
+closes it. It is taken away when all have lost their placements, so that the next try begins anew.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from controller.features.workloadgroup.compiled import Group
 from controller.model.objects import ClusterShare, Workload
+from crds.fields.placing import Distribution
 from crds.fields.shares import ShareState
 from crds.groups.gate import GateState, decision_of
 from crds.workload import PropagatedReason, WorkloadCondition
@@ -52,8 +54,9 @@ class Standing:
     `placed` says that it has placements, be they of no units; `units` is their sum, and `decision`
     names them. `ours` says that we decide on it. `running`, `succeeded` and `failed` are what its
     clusters report of these units; `there` says that some of them may stand on one. `trouble` says
-    in words what keeps one of its clusters from running them. `reason` and `message` are what its
-    last decision says.
+    in words what keeps one of its clusters from running them. `stuck` units have a cluster on which
+    they find no node, the last of them since then. `reason` and `message` are what its last
+    decision says.
     """
 
     name: str
@@ -67,6 +70,8 @@ class Standing:
     failed: int = 0
     there: bool = False
     trouble: str = ""
+    stuck: int = 0
+    stuck_since: datetime | None = None
     reason: str = ""
     message: str = ""
 
@@ -89,7 +94,8 @@ class Gate:
     """What the status shall say. `ran`: the quorum has run; `failure`: what closes it now.
 
     `waits` says that it is put off for what is being written, or may be true no longer: another
-    look soon tells.
+    look soon tells. `obstacle` is a failure that closes nothing, as what runs stood there before;
+    by `due` it may be another one though nothing happens.
     """
 
     state: GateState | None
@@ -97,6 +103,8 @@ class Gate:
     ran: bool = False
     failure: str = ""
     waits: bool = False
+    obstacle: str = ""
+    due: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +129,9 @@ def gate_of(
     units = sum(each.units for each in members)
     enough = not group.fault and units >= group.min_member
     if group.gate == GateState.OPEN:
-        return _open(group, members, enough=enough, doubts=doubts)
+        return _open(group, members, now, enough=enough, doubts=doubts)
     if group.gate == GateState.CLOSED and not (group.ran and enough):
-        return _closed(group, members)
+        return _closed(group, members, now)
     if enough:
         return _absent(group, members, now, doubts)
     return Gate(None, ran=group.ran and any(each.placed for each in members))
@@ -147,7 +155,26 @@ def standing_of(workload: Workload, *, ours: bool) -> Standing:
         reason=str(said.get("reason") or ""),
         message=str(said.get("message") or "")[:WORDS_LIMIT],
     )
+    found = _stuck(found, workload) if workload.unit is not None else found
     return _counted(found, ((share, units[share.name]) for share in shares))
+
+
+def _stuck(standing: Standing, workload: Workload) -> Standing:
+    """With its units that find no node. Those that are divided may find one on another cluster.
+
+    So these count once it was learnt what their cluster runs, and they were left there in spite of
+    it: then there is no other one.
+    """
+    unit = workload.unit
+    divided = unit.bound or workload.spec.distribution == Distribution.DIVIDED
+    for cluster, shown in unit.shown.items():
+        limit = unit.limits.get(cluster)
+        left = not divided or (limit is not None and limit.units < shown.asked)
+        if shown.since is not None and left:
+            since = max(shown.since, standing.stuck_since or shown.since)
+            stuck = standing.stuck + shown.asked - shown.runs
+            standing = replace(standing, stuck=stuck, stuck_since=since)
+    return standing
 
 
 def _counted(standing: Standing, shares: Iterable[tuple[ClusterShare, int]]) -> Standing:
@@ -178,40 +205,56 @@ def _refused(workload: Workload) -> str:
     lasting = said.get("status") == "False" and said.get("reason") in _LASTING
     if not lasting or said.get("observedGeneration") != workload.metadata.generation:
         return ""
-    if said["reason"] == PropagatedReason.CLUSTER_UNREACHABLE and _left_behind(workload):
+    message = str(said.get("message", ""))
+    if said["reason"] == PropagatedReason.CLUSTER_UNREACHABLE and _left_behind(workload, message):
         return ""
-    return f"{said['reason']}: {said.get('message', '')}"
+    return f"{said['reason']}: {message}"
 
 
-def _left_behind(workload: Workload) -> bool:
-    """Whether a cluster that it has left does not answer: that concerns no unit that it has now."""
+def _left_behind(workload: Workload, message: str) -> bool:
+    """Whether it speaks of clusters alone that it has left: that concerns no unit that it has now.
+
+    What its group says of a cluster may be said of one that another Workload is on.
+    """
     placements = workload.placements
-    return any(
-        share.state == ShareState.UNREACHABLE.value and share.name not in placements
+    left = (
+        share.name
         for share in workload.status.clusters
+        if share.state == ShareState.UNREACHABLE.value and share.name not in placements
     )
+    return _names_any(message, left) and not _names_any(message, placements)
+
+
+def _names_any(message: str, clusters: Iterable[str]) -> bool:
+    """Whether one of these clusters is named, by its whole name."""
+    return any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", message) for name in clusters)
 
 
 def _absent(group: Group, members: Sequence[Standing], now: datetime, doubts: Doubts) -> Gate:
     """Without a gate, and with enough units: it opens, unless something speaks against it.
 
-    A group that was made anew finds its members where they run: they are released as they are.
+    A group that was made anew finds its members where they run: they are released as they are. What
+    runs without a gate stood there before, so nothing is taken away for what fails beside it.
     """
     runs = sum(each.runs for each in members)
     if group.ran or runs >= group.min_member:
         return Gate(GateState.OPEN, _released(members), ran=True)
-    if group.retry is not None and now < group.retry:
+    if (retry := group.rests_until(now)) is not None and now < retry:
         return Gate(None)
     if failure := failure_of(members):
         if doubts.fresh:
             return Gate(None, waits=True)
+        if runs:
+            return Gate(None, obstacle=failure)
         return Gate(GateState.CLOSED, failure=failure)
     if doubts.writing and not any(each.there for each in members):
         return Gate(None, waits=True)
     return Gate(GateState.OPEN, _released(members))
 
 
-def _open(group: Group, members: Sequence[Standing], *, enough: bool, doubts: Doubts) -> Gate:
+def _open(
+    group: Group, members: Sequence[Standing], now: datetime, *, enough: bool, doubts: Doubts
+) -> Gate:
     """Open: whoever has placements is released at them, until one fails before its time."""
     if not any(each.placed for each in members):
         return Gate(None)
@@ -222,7 +265,14 @@ def _open(group: Group, members: Sequence[Standing], *, enough: bool, doubts: Do
     known = [each for each in members if group.released.get(each.uid) == each.decision]
     if failure := failure_of(known):
         return Gate(GateState.CLOSED, failure=failure)
-    if enough or group.fault:
+    if enough:
+        due, failure = _too_few_nodes(group, members, now)
+        return (
+            Gate(GateState.CLOSED, failure=failure)
+            if failure
+            else Gate(GateState.OPEN, entries, due=due)
+        )
+    if group.fault:
         return Gate(GateState.OPEN, entries)
     if doubts.writing:
         return Gate(GateState.OPEN, entries, waits=True)
@@ -232,13 +282,40 @@ def _open(group: Group, members: Sequence[Standing], *, enough: bool, doubts: Do
     )
 
 
-def _closed(group: Group, members: Sequence[Standing]) -> Gate:
+def _too_few_nodes(
+    group: Group, members: Sequence[Standing], now: datetime
+) -> tuple[datetime | None, str]:
+    """When the gang is given up, as fewer than minMember find a node; in words, once it is.
+
+    They may wait for one as long as the gang may wait for its clusters.
+    """
+    stuck = [each for each in members if each.stuck]
+    since = max((each.stuck_since for each in stuck if each.stuck_since), default=None)
+    able = sum(each.units - each.stuck for each in members)
+    if since is None or able >= group.min_member:
+        return None, ""
+    due = since + timedelta(seconds=group.timeout)
+    if now < due:
+        return due, ""
+    named = ", ".join(
+        f"{each.stuck} of {each.name}" for each in sorted(stuck, key=_by_name)[:NOTED]
+    )
+    more = f" and of {len(stuck) - NOTED} more Workloads" if len(stuck) > NOTED else ""
+    text = f"units find no node on their clusters ({named}{more}), and {able} are not minMember"
+    return None, f"{text} of {group.min_member}"
+
+
+def _closed(group: Group, members: Sequence[Standing], now: datetime) -> Gate:
     """Closed: until nothing of ours has placements, and of the others nothing is on its clusters.
 
-    Theirs keep their placements, so that without a gate nobody would take them away.
+    Theirs keep their placements, so that without a gate nobody would take them away. Another
+    controller may decide on them, and has to see that it is closed: so it is for as long as it
+    rests, too.
     """
     left = any(each.units and (each.ours or each.there) for each in members)
-    return Gate(GateState.CLOSED if left else None, ran=group.ran and left)
+    retry, others = group.rests_until(now), any(each.units and not each.ours for each in members)
+    rests = others and retry is not None and now < retry
+    return Gate(GateState.CLOSED if left or rests else None, ran=group.ran and (left or rests))
 
 
 def _released(members: Iterable[Standing]) -> tuple[Release, ...]:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from controller.features.groupgate.gate import Gate, Standing
-from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.compiled import LONGEST_SECONDS, Group
 from controller.features.workloadgroup.objects import WorkloadGroup
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import (
@@ -33,7 +33,6 @@ MESSAGE_LIMIT: Final = 4096
 NAMED: Final = 3
 """Workloads that a message names."""
 FIRST_SECONDS: Final = 10
-LONGEST_SECONDS: Final = 300
 """Of the back-off after a failure: it doubles from the first to the longest."""
 _IN_VAIN: Final = frozenset(
     {GroupScheduledReason.GROUP_DENIED.value, GroupScheduledReason.SCHEDULE_TIMEOUT.value}
@@ -119,7 +118,7 @@ def look(stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: dat
     fields = {
         "observedGeneration": stored.metadata.generation,
         "phase": phase.value,
-        **_numbers(facts),
+        **_numbers(stored, gate, facts),
         **_times(stored, group, gate, facts, now),
         "gate": gate.state.value if gate.state else None,
         "released": [each._asdict() for each in gate.released],
@@ -127,7 +126,7 @@ def look(stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: dat
         "retryTime": timestamp(retry) if retry else None,
         "conditions": _conditions(stored, said, now),
     }
-    due = retry if retry is not None and retry > now else None
+    due = min((at for at in (retry, gate.due) if at is not None and at > now), default=None)
     news = [*_gate_events(group, gate, said, facts), *_events(stored, group, said, facts, phase)]
     return Look(fields, news, due)
 
@@ -202,6 +201,9 @@ def _waits(group: Group, gate: Gate, facts: Facts, before: Said) -> Said:
         text = f"{group} has {facts.desired} units in all its Workloads, "
         text += f"minMember is {group.min_member}"
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, text)
+    if gate.obstacle:
+        text = f"{_quorum(group, facts)}: {gate.obstacle}; what runs of it stays"
+        return Said(GroupScheduledReason.WAITING_FOR_GROUP, text)
     if (refused := facts.refused) is not None:
         text = f"{_quorum(group, facts)}: {refused.message}"
         return Said(GroupScheduledReason(refused.reason), text)
@@ -260,12 +262,15 @@ def _outcomes(facts: Facts) -> tuple[int, int, int]:
     return running, succeeded, failed
 
 
-def _numbers(facts: Facts) -> dict[str, int]:
+def _numbers(stored: WorkloadGroup, gate: Gate, facts: Facts) -> dict[str, int]:
+    """Units held of a gang that another controller decides on are for that one to say."""
+    others = bool(facts.members) and not any(each.ours for each in facts.members)
+    held = stored.status.waiting if others and gate.state is None else facts.held
     running, succeeded, failed = _outcomes(facts)
     numbers = {
         "desired": facts.desired,
         "scheduled": facts.scheduled,
-        "waiting": facts.held,
+        "waiting": held,
         "running": running,
         "succeeded": succeeded,
         "failed": failed,
@@ -302,7 +307,7 @@ def _retry(group: Group, gate: Gate, now: datetime) -> datetime | None:
     if gate.ran or gate.state is GateState.OPEN:
         return None
     if not gate.failure:
-        return group.retry
+        return group.rests_until(now)
     doublings = min(max(group.failures, 0), 16)
     wait = min(FIRST_SECONDS * 2**doublings, LONGEST_SECONDS)
     return now.replace(microsecond=0) + timedelta(seconds=wait + 1)  # whole seconds, and no less

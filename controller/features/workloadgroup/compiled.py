@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +30,9 @@ from machinery.types.metadata import Key
 
 TIMEOUT_SECONDS: Final = 60
 """spec.scheduleTimeoutSeconds where it is not set."""
+LONGEST_SECONDS: Final = 300
+"""Of the back-off after a failure."""
+_LONGEST_REST = timedelta(seconds=LONGEST_SECONDS + 1)
 _MODES = frozenset(mode.value for mode in TopologyMode)
 _LONGEST_KEY: Final = 317
 _KEY = re.compile(rf"({NAME}(\.{NAME})*/)?{QUALIFIED}")
@@ -73,6 +76,15 @@ class Group:
     def name(self) -> str:
         """Its name within the namespace."""
         return self.key[1]
+
+    def rests_until(self, now: datetime) -> datetime | None:
+        """`retry`; None where it is further away than any back-off ends.
+
+        Such a time is of a leader whose clock was wrong, and nobody waits for it.
+        """
+        if self.retry is None or self.retry > now + _LONGEST_REST:
+            return None
+        return self.retry
 
     def __str__(self) -> str:
         """As messages name it."""

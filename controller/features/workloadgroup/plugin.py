@@ -215,7 +215,8 @@ class Coscheduling(Together):
         looks = [self.memory.turns.again(key, now)]
         self._look_at_news()
         group, denial = self._groups().get(key), self.memory.denied(key, now)
-        ends = [denial.until if denial is not None else now, group.retry if group else None]
+        retry = group.rests_until(now) if group is not None else None
+        ends = [denial.until if denial is not None else now, retry]
         until = max(end for end in ends if end is not None)
         if self.memory.due(key, until, unit.key):
             looks.append(max((until - now).total_seconds(), _SOON))

@@ -125,7 +125,8 @@ class Asked:
     def failing(self) -> bool:
         """Whether it would not be started though there were room."""
         group = self.group
-        later = group.retry is not None and group.retry > self.now
+        retry = group.rests_until(self.now)
+        later = retry is not None and retry > self.now
         return bool(group.fault) or group.gate == GateState.CLOSED or later
 
     @property
