@@ -26,6 +26,11 @@ MEMBER = replace(unit("worker"), groups=("batch",))
         ("GroupDenied", f"{GROUP} failed before its quorum ran", "nothing but time, once what"),
         ("ScheduleTimeout", f"{GROUP} was held for 10 s", "room for the last units"),
         ("InvalidGroup", f"{GROUP}: spec.topology: no label key", "another value in the field"),
+        (
+            "InvalidGroup",
+            f"{GROUP} has 5000 Workloads, 4096 at most: make several",
+            "several groups",
+        ),
         ("FailedToSchedule", "without label zone", "that label on the MemberCluster"),
         ("FailedToSchedule", f"outside zone b, where {GROUP} is", "spec.topology with mode"),
         ("FailedToSchedule", f"kept for {GROUP}, which waits since", "nothing but time"),

@@ -33,6 +33,7 @@ from controller.framework.explains import either
 from controller.framework.gathering import Tried
 from controller.framework.room import room
 from controller.model.unit import Unit
+from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery.clock import timestamp
 from machinery.types import hostports, quantities
@@ -41,6 +42,7 @@ from machinery.types.metadata import Key
 
 _FAILED: Final = "before its quorum ran"
 _TOO_FEW: Final = " in all its Workloads, minMember is "
+_TOO_MANY: Final = f" Workloads, {MOST_WORKLOADS} at most"
 _OF_CLUSTERS: Final = (
     ("without label ", "that label on the MemberCluster"),
     ("outside ", "spec.topology with mode Preferred, or without it, in {group}"),
@@ -239,6 +241,8 @@ def cure(unit: Unit, reason: ScheduledReason, text: str) -> str:
             return words.format(group=group, name=name)
     if _TOO_FEW in text:
         return f"more units in the Workloads of {group}, or a smaller minMember"
+    if _TOO_MANY in text:
+        return f"several groups instead of {group}, or its label taken off some of its Workloads"
     if _FAILED in text:
         return f"nothing but time, once what {group} names in its own condition is mended"
     return _OF_ALL.get(reason, "what {group} says in its own status").format(group=group, name=name)

@@ -53,6 +53,7 @@ class _Roll:
     """The members of one group. `version` is another one after each change of what they ask for."""
 
     members: dict[Key, Member] = field(default_factory=dict)
+    placed: dict[Key, Member] = field(default_factory=dict)
     clusters: dict[str, int] = field(default_factory=dict)
     assigned: int = 0
     stored: int = 0
@@ -66,6 +67,10 @@ class _Roll:
         self.desired += sign * member.unit.replicas
         if member.unit.everywhere:
             self.everywhere += sign * member.unit.replicas
+        if member.placements and sign > 0:
+            self.placed[member.unit.key] = member
+        elif member.placements:
+            del self.placed[member.unit.key]
         for cluster, units in member.placements.items():
             left = self.clusters.get(cluster, 0) + sign * units
             if left:
@@ -173,6 +178,10 @@ class Groups:
     def members(self, key: Key) -> Mapping[Key, Member]:
         """The Workloads that name the group, by key. Never to be changed."""
         return self._roll(key).members
+
+    def placed(self, key: Key) -> Mapping[Key, Member]:
+        """Those of them that have units on a cluster. Never to be changed."""
+        return self._roll(key).placed
 
     def assigned(self, key: Key) -> int:
         """Units of the group that have a cluster: written, being written, or held."""

@@ -43,6 +43,7 @@ from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
 from crds.fields.why import ChangeCause
 from crds.groups.gate import GateState
+from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery.api.resources import WORKLOAD_GROUPS
 from machinery.types.metadata import Key
@@ -239,8 +240,9 @@ class Coscheduling(Together):
         if old is not None and new is not None and _same(old.unit, new.unit):
             return sum(new.placements.values()) > sum(old.placements.values())
         group = groups.get(key)
-        if group is None:
-            return False
+        stays = any(each is new and Groups.group_of(each.unit) == key for each in found)
+        if group is None or len(groups.members(key)) > MOST_WORKLOADS + (not stays):
+            return False  # who leaves may be counted yet
         return groups.started(key) or groups.desired(key, _MANY) >= group.min_member
 
 

@@ -116,6 +116,8 @@ class Together:
         denial = self.memory.denied(group.key, now)
         if status is not None and denial is not None and status.reasons == (denial.text,):
             return Gathering(key=group.key, members=(unit.key,), refusal=status)
+        if status is not None and not _has_to_give(unit, group, groups):
+            return None
         members = self._members(unit, groups.members(group.key))
         emptied = _emptied(group, members) if status is not None else frozenset[Key]()
         if status is not None and not emptied:
@@ -357,6 +359,15 @@ def _refused(
 ) -> Verdict:
     status = unschedulable(NAME, text, reason=reason)
     return Verdict(Outcome.REFUSE, status, _emptied(group, tried))
+
+
+def _has_to_give(unit: Unit, group: Group, groups: Groups) -> bool:
+    """Whether a refusal may take anything back: looked at before members are put together.
+
+    Nearly every refusal takes nothing, and each of very many members is refused by itself.
+    """
+    unknown = unit.present and unit.key not in groups.members(group.key)
+    return bool(unknown or _emptied(group, groups.placed(group.key)))
 
 
 def _emptied(group: Group, members: Mapping[Key, Member]) -> frozenset[Key]:
