@@ -14,16 +14,17 @@ from typing import Any
 import msgspec
 
 from controller.explain.remedies import remedies
+from controller.features.workloadgroup.ledger import Groups
 from controller.scheduling.decision import Decision
-from controller.scheduling.sets import Batch
 from machinery.clock import SystemClock
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, TransportError
+from machinery.types.bounds import clean
 from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.reader import Reader
-from stowage.planning import gangs, plan, words
+from stowage.planning import gang_outcomes, gangs, plan, words
 from stowage.planning.explain import CONTROLLER_SECONDS
 from stowage.planning.gangs import KIND, GroupPlan
 from stowage.planning.kinds import Reference
@@ -76,7 +77,7 @@ class GroupExplanation:
         parts = [head]
         if self.group.members:
             parts.append(gangs.members(self.group, everything=everything))
-        why = [f"{self.group.reason}: {self.group.message}"] if self.group.reason else []
+        why = [f"{self.group.reason}: {clean(self.group.message)}"] if self.group.reason else []
         helps = [f"  {text}" for text in self.group.helps]
         parts += ["\n".join((*why, *(["What would help:", *helps] if helps else [])))]
         return "\n\n".join(filter(None, parts))
@@ -138,18 +139,17 @@ def recomputed(about: Reference, where: plan.Where) -> GroupExplanation:
         now=SystemClock().now(),
         handle=where.handle,
     )
-    stored, units = present.objects.get((KIND, key)), rehearsal.members(key)
-    if stored is None and not units:
+    stored = present.objects.get((KIND, key))
+    if stored is None and not rehearsal.ledger(Groups).members(key):
         raise ConfigurationError(about.missing(where.namespace))
     decided = {each.unit.key: each for batch in _batches(rehearsal, key) for each in batch}
-    after = [u.with_present(decided[u.key].placements) if u.key in decided else u for u in units]
-    found = gangs.judged(key, stored, after, [*decided.values()], rehearsal.judged.get(key))
+    found = gang_outcomes.judged(rehearsal, key, stored, decided)
     moves = [
         f"{each.unit.name} ({words.change(each.unit.present, each.placements)})"
         for each in decided.values()
         if each.moves
     ]
-    if found.outcome == gangs.PLACED:
+    if found.outcome == gangs.PLACED and not found.helps:
         found = replace(found, helps=[*_left_over(list(decided.values()))])
     return GroupExplanation(found, moves)
 
@@ -157,13 +157,14 @@ def recomputed(about: Reference, where: plan.Where) -> GroupExplanation:
 def _batches(rehearsal: Rehearsal, group: Key) -> Iterator[list[Decision]]:
     """The decisions on its members: those of one pass together, the others each by itself."""
     seen: set[Key] = set()
-    for unit in rehearsal.members(group):
-        if unit.key in seen:
+    members = rehearsal.ledger(Groups).members(group)
+    for key in sorted(members):
+        batch = rehearsal.together(key) if key not in seen else None
+        if batch is None:
             continue
-        batch = rehearsal.together(unit.key) or Batch([])
         if batch.conclusion is not None:
             rehearsal.judged[batch.conclusion.gathering.key] = batch
-        own = [each for each in batch.decisions if each.unit.groups == unit.groups]
+        own = [each for each in batch.decisions if each.unit.key in members]
         seen.update(each.unit.key for each in own)
         yield own
 

@@ -22,11 +22,12 @@ from controller.scheduling.decision import Decision
 from crds.names import DEFAULT_SCHEDULER
 from machinery.clock import Clock, SystemClock
 from machinery.config.member_kubeconfig import Connection
-from machinery.types.metadata import Key, Object
+from machinery.types.bounds import clean
+from machinery.types.metadata import Key
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
-from stowage.planning import gangs, inventory, manifests, words
+from stowage.planning import gang_outcomes, gangs, inventory, manifests, words
 from stowage.planning.gangs import GroupPlan
 from stowage.planning.inventory import Inventory
 from stowage.planning.kinds import titled, told
@@ -103,7 +104,7 @@ class Plan:
         for each in self.groups:
             if each.message and decision.message.endswith(each.message):
                 return f"as {each.title} says below"
-        return decision.message
+        return clean(decision.message)  # labels in a template may hold any text
 
 
 def _row(planned: Planned) -> dict[str, Any]:
@@ -201,13 +202,8 @@ def _groups(
         for unit in map(rehearsal.unit, planned)
         if unit is not None and len(unit.groups) == 1
     )
-    return [_judged(rehearsal, key, present.objects.get((gangs.KIND, key))) for key in found]
-
-
-def _judged(rehearsal: Rehearsal, key: Key, stored: Object | None) -> GroupPlan:
-    units, known = rehearsal.members(key), rehearsal.decisions
-    decided = [known[unit.key] for unit in units if unit.key in known]
-    return gangs.judged(key, stored, units, decided, rehearsal.judged.get(key))
+    stored = {key: present.objects.get((gangs.KIND, key)) for key in found}
+    return [gang_outcomes.judged(rehearsal, key, stored[key], rehearsal.decisions) for key in found]
 
 
 def left(workload: Workload, profiles: Mapping[str, Profile]) -> str:

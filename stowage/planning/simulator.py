@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from controller import catalogue
 from controller.cache.cache import World, known
 from controller.framework import runtime
+from controller.framework.ledger import Ledger
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.hosting.feature import placed_kinds, told_of_placed
 from controller.hosting.handle import Rehearsed
@@ -33,6 +34,7 @@ from machinery.types.metadata import Key, Object
 LOG = logs.get(__name__)
 
 _Inside: TypeAlias = tuple[ReservedShare, ...]
+L = TypeVar("L", bound=Ledger)
 
 
 class Rehearsal:
@@ -139,15 +141,14 @@ class Rehearsal:
         """A Workload with the shares that it has by now; None where it is not ours to decide."""
         return self._units.get(key)
 
-    def members(self, group: Key) -> list[Unit]:
-        """The Workloads of a group, by name, with the shares that they have by now."""
-        space, name = group
-        found = [
-            unit
-            for unit in self._units.values()
-            if unit.groups == (name,) and unit.namespace == space and not unit.booked
-        ]
-        return sorted(found, key=lambda unit: unit.name)
+    def ledger(self, kind: type[L]) -> L:
+        """A feature's books with all that was decided by now. Never to be changed."""
+        return self._world.index.ledger(kind)
+
+    @property
+    def clusters(self) -> int:
+        """How many clusters there are."""
+        return len(self._world.fleet())
 
     def _in_order(self, keys: Iterable[Key]) -> list[Key]:
         return sorted(keys, key=lambda key: self._world.rank(self._units[key]))

@@ -123,7 +123,7 @@ def test_too_few_siblings_are_told_with_both_numbers(write: Write) -> None:
     assert few["helps"] == [
         "1 more unit in its Workloads, or one more Workload; minMember: 3 is met now"
     ]
-    assert told["lonely"]["message"] == "no Workload that is decided here names it"
+    assert told["lonely"]["message"] == "no Workload names it"
     explained = table("explain", "wl/worker", "-n", "shop", "-f", files, "--fleet", fleet)
     assert sum(few["message"] in line for line in explained) == 2, "of the cluster, and in the way"
     assert explained[-1] == (

@@ -1,0 +1,258 @@
+"""What becomes of a WorkloadGroup in a plan, and what would help where that is nothing.
+
+Read from what the plugin made of the gang in the last pass on it (`Conclusion`) and from the books
+that the controller counts in, so that a plan tells of a gang what the controller would: members
+that another scheduler decides count like all others. Beside a refusal stands whose units are
+missing, what each of them asks for, where only room is lacking, and how many fit now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from controller.features.workloadgroup.compiled import Group, named
+from controller.features.workloadgroup.ledger import Groups, Member
+from controller.framework.explains import either
+from controller.framework.gathering import Outcome, Tried
+from controller.scheduling.decision import Decision
+from controller.scheduling.sets import Batch, Conclusion
+from crds.groups.gate import GateState
+from crds.workload import ScheduledReason
+from machinery.types import quantities
+from machinery.types.metadata import Key, Object
+from stowage.planning.gangs import PLACED, REFUSED, WAITS, Found, GroupPlan
+from stowage.planning.simulator import Rehearsal
+from stowage.planning.words import count
+
+_IN_GENERAL: Mapping[str, str] = {
+    "resource gap": "that much more where its Workloads may go, smaller requests, or a smaller"
+    " minMember",
+    "WorkloadGroup not found": "a WorkloadGroup of that name, or no label that names it",
+}
+"""Where nobody was tried, so that no more can be told: by what the message says."""
+_OF_GROUP = frozenset(
+    {
+        ScheduledReason.GROUP_DENIED,
+        ScheduledReason.GROUP_NOT_FOUND,
+        ScheduledReason.INVALID_GROUP,
+        ScheduledReason.SCHEDULE_TIMEOUT,
+    }
+)
+"""Reasons that a member has from its group."""
+HELPED = 5
+"""Members whose missing units are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What is known of a group after a plan: `group` is None for one that nobody has made.
+
+    `members` are all but those on their way out, by name, and `theirs` the ones among them that
+    others decide. They have `assigned` units of the `wanted`. `decided` are the decisions on them,
+    `batch` those that a plugin has judged together, if any.
+    """
+
+    key: Key
+    group: Group | None
+    members: Sequence[Member]
+    theirs: Collection[Key]
+    assigned: int
+    wanted: int
+    decided: Sequence[Decision]
+    batch: Batch | None
+
+    @property
+    def conclusion(self) -> Conclusion | None:
+        """What the plugin has made of the last attempt."""
+        return self.batch.conclusion if self.batch is not None else None
+
+    @property
+    def tried(self) -> Sequence[Tried]:
+        """What the last attempt came to, by member."""
+        return self.conclusion.tried if self.conclusion is not None else ()
+
+
+def judged(
+    rehearsal: Rehearsal, key: Key, stored: Object | None, decided: Mapping[Key, Decision]
+) -> GroupPlan:
+    """What becomes of a group, once its members are decided so.
+
+    All that the controller counts is counted, members that others decide among it.
+    """
+    books = rehearsal.ledger(Groups)
+    own = {each: decided[each] for each in sorted(books.members(key)) if each in decided}
+    books = books.overlay({each: (made.unit, made.placements) for each, made in own.items()})
+    members = books.members(key)
+    there = sorted(each for each in members if not rehearsal.placed[each].metadata.deleting)
+    told = _Told(
+        key=key,
+        group=books.get(key),
+        members=[members[each] for each in there],
+        theirs={each for each in there if rehearsal.unit(each) is None},
+        assigned=books.assigned(key),
+        wanted=books.desired(key, rehearsal.clusters),
+        decided=[*own.values()],
+        batch=rehearsal.judged.get(key),
+    )
+    least, tried = _least(stored), {each.unit.key: each for each in told.tried}
+    found = [_found(each, tried.get(each.unit.key), told.theirs) for each in told.members]
+    if _stands(told):
+        left = [_left_over(each, own.get((key[0], each.name))) for each in found]
+        return GroupPlan(key, least, PLACED, left, helps=_denied(told))
+    reason, message = _why(told)
+    held = 0
+    if told.conclusion is not None and told.conclusion.verdict.outcome is Outcome.WAIT:
+        held = sum(each.assigned for each in told.tried)
+    return GroupPlan(
+        key,
+        least,
+        WAITS if reason is ScheduledReason.WAITING_FOR_GROUP else REFUSED,
+        found,
+        held=held,
+        reason=reason.value,
+        message=message,
+        helps=[*_helps(told, message)],
+    )
+
+
+def _stands(told: _Told) -> bool:
+    """Whether its quorum has its clusters, or has run: from then on nothing closes the gate."""
+    group = told.group
+    if group is None or group.fault or (group.gate == GateState.CLOSED and not group.ran):
+        return False
+    if told.conclusion is not None and told.conclusion.verdict.outcome is Outcome.PLACE:
+        return True
+    ran = group.ran and group.gate == GateState.OPEN
+    return told.assigned >= (1 if ran else group.min_member)
+
+
+def _left_over(member: Found, decision: Decision | None) -> Found:
+    """A member of one that stands: what it lacks is its own matter."""
+    lacks = decision is not None and member.assigned < member.desired
+    message = decision.message if decision is not None and lacks else ""
+    return replace(member, found={}, message=member.message or message)
+
+
+def _denied(told: _Told) -> list[str]:
+    """What would help further units of one whose quorum has run, where they are tried together."""
+    if told.conclusion is None or told.conclusion.verdict.outcome is Outcome.PLACE:
+        return []
+    return [*_helps(told, _why(told)[1])]
+
+
+def _why(told: _Told) -> tuple[ScheduledReason, str]:
+    """What the plugin says of all of them, or the group of itself, or else its members."""
+    if told.conclusion is not None:
+        status = told.conclusion.verdict.status
+        return status.reason, "; ".join(status.reasons)
+    if not told.members:
+        return ScheduledReason.WAITING_FOR_GROUP, "no Workload names it"
+    if too_few := _too_few(told):
+        return ScheduledReason.WAITING_FOR_GROUP, too_few
+    refused = sorted((d for d in told.decided if not d.scheduled), key=_of_group, reverse=True)
+    for each in refused:
+        text = each.refusals[0].text if each.refusals and not each.masks else ""
+        return each.reason, text or each.message
+    if told.group is None:
+        return ScheduledReason.GROUP_NOT_FOUND, f"{named(told.key)} is not there"
+    if told.group.fault:
+        return ScheduledReason.INVALID_GROUP, f"{told.group}: {told.group.fault}"
+    numbers = f"{told.assigned} of {told.wanted} units have a cluster"
+    return ScheduledReason.WAITING_FOR_GROUP, f"{numbers}, minMember is {told.group.min_member}"
+
+
+def _of_group(decision: Decision) -> bool:
+    """Whether a member says what its group does."""
+    return decision.reason in _OF_GROUP
+
+
+def _too_few(told: _Told) -> str:
+    """That its Workloads want fewer units than it needs, in the words of the controller."""
+    group = told.group
+    if group is None or group.fault or group.gate == GateState.CLOSED:
+        return ""
+    if told.wanted >= group.min_member:
+        return ""
+    has = f"{group} has {told.wanted} units in all its Workloads"
+    return f"{has}, minMember is {group.min_member}"
+
+
+def _least(stored: Object | None) -> int | None:
+    """minMember, as far as somebody has made the group and it can be read."""
+    if stored is None:
+        return None
+    spec = msgspec.to_builtins(stored).get("spec")
+    least = spec.get("minMember") if isinstance(spec, Mapping) else None
+    return least if isinstance(least, int) else None
+
+
+def _found(member: Member, tried: Tried | None, theirs: Collection[Key]) -> Found:
+    """A member with the shares that it would have."""
+    unit, placements = member.unit, member.placements
+    if tried is None:
+        desired = max(unit.replicas, member.assigned)
+        lacks = member.assigned < desired
+        message = f"left to scheduler {unit.scheduler_name}" if unit.key in theirs else ""
+        return Found(unit.name, desired, placements, {}, message if lacks else "")
+    lacks = tried.assigned < tried.desired
+    message = tried.message if lacks else ""
+    return Found(unit.name, tried.desired, placements, tried.placements, message)
+
+
+def _helps(told: _Told, message: str) -> Iterator[str]:
+    """What would, each by itself, let the quorum in."""
+    if told.group is not None and told.group.min_member > told.wanted:
+        more = count(told.group.min_member - told.wanted, "more unit")
+        met = f"; minMember: {told.wanted} is met now" if told.wanted else ""
+        yield f"{more} in its Workloads, or one more Workload{met}"
+        return
+    known = [*_more_units(told)]
+    yield from known or [words for said, words in _IN_GENERAL.items() if said in message]
+    if told.group is not None:
+        yield from _left_to_others(told)
+
+
+def _more_units(told: _Told) -> Iterator[str]:
+    """Where those that were tried lack room, and how many fit; nothing where nobody was tried."""
+    if told.group is None or told.batch is None or not told.tried:
+        return
+    had, now = {each.unit.key: each.assigned for each in told.members}, 0
+    for each in told.tried:
+        now += each.assigned - had.get(each.unit.key, 0)
+    found, names = told.assigned + now, told.batch.decisions[0].fleet.names
+    lacking = [each for each in told.tried if each.assigned < each.desired]
+    short = [(each, where) for each in lacking if (where := _where(each, names))]
+    for each, where in short[:HELPED]:
+        yield _more_room(each, where, told.group.min_member - found)
+    if found:
+        yield f"minMember: {found}, as many as find a cluster now"
+
+
+def _left_to_others(told: _Told) -> Iterator[str]:
+    """Units that lack a cluster, and that nobody here decides."""
+    lacking = [each for each in told.members if each.unit.key in told.theirs and each.open]
+    for each in lacking[:HELPED]:
+        units, scheduler = count(each.open, "more unit"), each.unit.scheduler_name
+        yield f"{units} of {each.unit.name}, which is left to scheduler {scheduler}"
+
+
+def _where(tried: Tried, names: Sequence[str]) -> list[str]:
+    """The clusters that nothing but a lack of room keeps from it."""
+    rows = (tried.feasible | tried.crowded).nonzero()[0].tolist()
+    return sorted(names[row] for row in rows)
+
+
+def _more_room(tried: Tried, where: Sequence[str], missing: int) -> str:
+    units = min(tried.desired - tried.assigned, missing)
+    asks = [
+        f"{name} {quantities.readable(name, amount)}"
+        for name, amount in sorted(tried.unit.request.items())
+        if amount and name != "pods"
+    ]
+    each = " each" if units > 1 else ""
+    needs = "needs" if units == 1 else "need"
+    of = f"{count(units, 'more unit')} of {tried.unit.name} {needs}"
+    return f"{of} {' and '.join(asks) or 'a place'}{each} on {either(where)}"
