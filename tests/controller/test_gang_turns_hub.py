@@ -106,6 +106,27 @@ async def test_those_behind_one_that_is_deleted_start(stage: Stage, file: Path) 
         await stage.until(lambda: units(stage, "small") == 2, seconds=10)
 
 
+@pytest.mark.parametrize("edit", ["replicas", "minMember"])
+async def test_those_behind_one_that_asks_for_too_few_units_start(
+    stage: Stage, file: Path, edit: str
+) -> None:
+    stage.cluster("a", cpu="10")
+    async with stage.configured(file):
+        gang(stage, "runs", 6)
+        await stage.until(lambda: units(stage, "runs") == 6)
+        await stage.calm(1)
+        gang(stage, "big", 8)
+        await stage.until(lambda: stage.says("big")[0] == "False")
+        await stage.calm(PATIENCE + 1)
+        gang(stage, "small", 2)
+        await stage.until(lambda: "kept for WorkloadGroup shop/big" in stage.says("small")[2])
+        resource, spec = (
+            (WORKLOADS, {edit: 7}) if edit == "replicas" else (WORKLOAD_GROUPS, {edit: 9})
+        )
+        stage.hub.edit(resource, "big", {"metadata": {"generation": 2}, "spec": spec})
+        await stage.until(lambda: units(stage, "small") == 2, seconds=2)
+
+
 async def test_a_restart_forgets_nobody(stage: Stage, file: Path) -> None:
     stage.cluster("a", cpu="10")
     async with stage.configured(file):

@@ -109,6 +109,8 @@ class WorkloadGroups:
         if before != after:
             self._moved(before, left=True)
             self._moved(after, left=False)
+        elif after is not None:
+            self._waits_no_more(after)
 
     def _buried(self, old: Workload | None, new: Workload | None) -> None:
         """One that was being deleted is gone: it is counted until then."""
@@ -134,6 +136,20 @@ class WorkloadGroups:
         if self.books is not None:
             (self.books.wake if left else self.books.look)(key)
 
+    def _waits_no_more(self, key: Key) -> None:
+        """Nobody is kept out for a gang that is complete, or that its Workloads cannot complete.
+
+        Where it has become so by a write of another, it is not decided, and nothing would tell it.
+        Asked at each change of a Workload: hardly any is of a gang that others wait for.
+        """
+        group = self.ledger.get(key)
+        if group is None or self._handle is None or not self.memory.turns.matters(key):
+            return
+        wanted = self.ledger.desired(key, len(self._handle.fleet()))
+        if wanted < group.min_member or self.ledger.assigned(key) >= group.min_member:
+            self.memory.turns.over(key)
+            self._let_pass()
+
     def _complete(self, key: Key) -> None:
         """Units of it may be placed by others, while ours are held for want of just these."""
         for each in self._coscheduling:
@@ -150,8 +166,9 @@ class WorkloadGroups:
         self._let_pass()
 
     def _let_pass(self) -> None:
-        """Those that stood behind one that is changed or gone are looked at."""
+        """Those that stood behind one that is changed or gone are looked at, denied or not."""
         for key in self.memory.turns.news():
+            self.memory.lift(key)
             if self._handle is not None:
                 self._handle.look(tuple(self.ledger.members(key)))
 

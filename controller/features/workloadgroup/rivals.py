@@ -277,6 +277,10 @@ class Rivals:
             self.forget(key)
         return free
 
+    def awaited(self, key: Key) -> bool:
+        """Whether one that gave way for it holds nothing until it is decided."""
+        return key in self._gave.values()
+
     def forget(self, key: Key) -> None:
         """It is placed, changed or gone: whom it asked, and who asked for it, counts no more."""
         self._vain.pop(key, None)

@@ -141,8 +141,16 @@ class Turns:
         """What a gang held is given back, whatever for."""
         self._tell(self._rivals.release(key))
 
+    def matters(self, key: Key) -> bool:
+        """Whether somebody waits for the gang in any way, or it stands behind another one."""
+        return (
+            key in self._claims
+            or any(key in those for those in self._behind.values())
+            or self._rivals.awaited(key)
+        )
+
     def over(self, key: Key) -> None:
-        """A group is changed or gone: what was known of it counts no more."""
+        """A group is changed or gone, or waits no more: what was known of it counts no more."""
         self._tell(self._rivals.release(key), *self._rivals.decided(key, placed=True))
         self._leave(key)
         self._steps_out(key)
