@@ -77,9 +77,13 @@ class Memory:
     _groups: dict[Key, _Group] = field(default_factory=dict)
 
     def deny(self, key: Key, denial: Denial) -> None:
-        """Not to be tried until the denial is over."""
+        """Not to be tried until the denial is over.
+
+        All members were answered with it, and whoever was to come back is withdrawn.
+        """
         group = self._of(key)
         group.denial, group.asked = denial, False
+        group.due = group.comes = None
 
     def denied(self, key: Key, now: datetime, seen: Seen | None = None) -> Denial | None:
         """The denial that holds now, of what is seen; without that, of what was seen then."""
