@@ -103,6 +103,7 @@ def test_who_gave_way_for_one_that_is_gone_may_hold_again():
     yard.give_back("a")
     told(yard, "a")
     assert rejected(yard, "b")
+    yard.give_back("a")
     yard.delete("a")
     yard.groups.drop_group((NS, "a"))
     yard.plugin.memory.forget((NS, "a"))
@@ -204,6 +205,69 @@ def test_who_gave_way_in_vain_is_not_asked_again():
     yard.later(4)
     assert told(yard, "a").assigned == 0
     assert not rejected(yard, "b")
+
+
+def late_in_two_sets() -> Yard:
+    """`late` holds 18 units of `a`, and one of `n` in a set that came later; `x` finds nothing."""
+    yard = Yard(room("c", "19"))
+    yard.group(group("late", 20, created=at(30)))
+    yard.store(member("a", 18, of="late", cpu="1", created=at(30)))
+    yard.store(member("x", 2, of="late", cpu="50", created=at(30)))
+    told(yard, "a")
+    yard.store(member("n", 1, of="late", cpu="1", created=at(30)))
+    told(yard, "n")
+    assert held(yard, "a")
+    assert held(yard, "n")
+    return yard
+
+
+def test_all_sets_of_one_that_holds_in_several_give_way():
+    yard = late_in_two_sets()
+    gang(yard, "early", 19, 19, created=at(60))
+    told(yard, "early")
+    assert rejected(yard, "a")
+    assert rejected(yard, "n")
+    yard.give_back("a")
+    told(yard, "early")
+    yard.later(4)
+    yard.give_back("n")
+    assert told(yard, "early").assigned == 19
+
+
+def test_a_set_that_is_decided_anew_leaves_what_the_others_hold_known():
+    yard = late_in_two_sets()
+    yard.give_back("a")
+    told(yard, "x")
+    assert held(yard, "a")
+    gang(yard, "early", 19, 19, created=at(60))
+    told(yard, "early")
+    assert rejected(yard, "a")
+    assert rejected(yard, "n")
+
+
+def test_a_set_that_is_given_back_leaves_what_the_others_hold_known():
+    yard = late_in_two_sets()
+    gang(yard, "tiny", 1, 1, created=at(60))
+    yard.give_back("a")
+    gang(yard, "early", 18, 18, created=at(61))
+    assert told(yard, "early").assigned == 18
+    told(yard, "tiny")
+    assert rejected(yard, "n")
+
+
+def test_what_a_gang_holds_is_known_when_a_member_joins_it():
+    yard = Yard(room("c", "9"))
+    gang(yard, "late", 10, 10, created=at(30))
+    told(yard, "late")
+    yard.plugin.memory.clear_denied((NS, "late"))
+    gang(yard, "early", 9, 9, created=at(60))
+    told(yard, "early")
+    assert rejected(yard, "late")
+    yard.plugin.memory.clear_denied((NS, "late"))
+    yard.woken.clear()
+    yard.handle.looked.clear()
+    yard.give_back("late")
+    assert list(yard.handle.looked) == [(NS, "early")]
 
 
 # --- whose turn it is -----------------------------------------------------------------------------

@@ -66,6 +66,24 @@ async def test_a_later_one_gives_up_what_it_holds_within_a_second(stage: Stage, 
         assert units(stage, "early") == 9
 
 
+async def test_a_later_one_gives_up_also_what_a_member_holds_that_came_later(
+    stage: Stage, file: Path
+) -> None:
+    stage.cluster("a", cpu="19")
+    async with stage.configured(file):
+        gang(stage, "late", 18, 20, scheduleTimeoutSeconds=300)
+        stage.workload("none", replicas=2, cpu="50", labels={LABEL: "late"}, distribution="Divided")
+        await stage.until(lambda: stage.says("late")[1] == "WaitingForGroup")
+        await stage.calm(2)
+        stage.workload("more", replicas=1, labels={LABEL: "late"}, distribution="Divided")
+        await stage.calm(3)
+        meta = {"name": "early", "namespace": "shop", "generation": 1}
+        meta["creationTimestamp"] = "2020-01-01T00:00:00Z"
+        stage.hub.put(WORKLOAD_GROUPS, {"metadata": meta, "spec": {"minMember": 19}})
+        stage.workload("early", replicas=19, labels={LABEL: "early"}, distribution="Divided")
+        await stage.until(lambda: units(stage, "early") == 19, seconds=10)
+
+
 async def test_a_big_one_gets_its_turn_and_the_others_go_on_behind_it(
     stage: Stage, file: Path
 ) -> None:

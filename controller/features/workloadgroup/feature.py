@@ -146,7 +146,7 @@ class WorkloadGroups:
         if group is None or self._handle is None or not self.memory.turns.matters(key):
             return
         wanted = self.ledger.desired(key, len(self._handle.fleet()))
-        if wanted < group.min_member or self.ledger.assigned(key) >= group.min_member:
+        if wanted < group.min_member or self.ledger.started(key):
             self.memory.turns.over(key)
             self._let_pass()
 

@@ -144,7 +144,6 @@ class Memory:
         group = self._groups.get(key)
         if group is not None and group.held is not None:
             group.loose = now
-        self.turns.given_back(key)
 
     def held_since(self, key: Key, now: datetime | None = None) -> datetime | None:
         """When the wait began that goes on; None where there is none, `now` where that is given."""

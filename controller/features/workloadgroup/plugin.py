@@ -165,13 +165,14 @@ class Coscheduling(Together):
     def unreserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
         """What was held is given back: to be decided anew at once, or as its time is over."""
         groups, now = self._groups(), self._handle.clock.now()
-        key = Groups.group_of(unit)
-        since = None if key is None else self.memory.held_since(key, now)
-        group = None if key is None else groups.get(key)
-        if key is None or since is None:
+        if (key := Groups.group_of(unit)) is None:
+            return
+        self.memory.turns.given_back(key, unit.key, self._is_held)
+        self._look_at_news()
+        group, since = groups.get(key), self.memory.held_since(key, now)
+        if since is None:
             return
         self.memory.give_back(key, now)
-        self._look_at_news()
         if group is not None and now - since >= timedelta(seconds=group.timeout) - SLACK:
             text, seen = estimate.timed_out(group), self._seen(group, groups)
             self.memory.too_long(key, seen)

@@ -19,7 +19,7 @@ What a decision says of a gang that waits is read by those that stand behind it:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -45,6 +45,8 @@ TURN: Final = 12
 """How many times the patience the first turn lasts."""
 Order: TypeAlias = tuple[int, datetime, Key]
 """A place in line: the priority, turned round, since when it waits, its name."""
+Part: TypeAlias = tuple[Load, Mapping[str, int]]
+"""So many units of that load on these clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,28 +189,46 @@ def moment(text: str) -> datetime | None:
 class Hold:
     """A gang that holds room: its place in the queue's order, what it holds, where it lacks more.
 
-    `taken` is told by cluster and load, `wanted` are the clusters where its other units could be.
+    `parts` is what each of its Workloads holds: how much of what load on which clusters. `wanted`
+    are the clusters where its other units could be, `partly` those of Workloads that hold some.
     """
 
     key: Key
     order: tuple[Any, ...]
+    parts: Mapping[Key, Part]
     taken: Mapping[str, Mapping[Load, int]]
     wanted: frozenset[str]
+    partly: frozenset[str]
 
     @staticmethod
     def of(key: Key, order: tuple[Any, ...], tried: Sequence[Tried], fleet: Fleet) -> Hold:
         """What an attempt would hold."""
-        taken: dict[str, dict[Load, int]] = {}
+        parts: dict[Key, Part] = {}
         for each in tried:
-            for cluster, units in each.placements.items():
-                more = units - each.unit.present.get(cluster, 0)
-                if more > 0:
-                    there = taken.setdefault(cluster, {})
-                    there[each.unit.load] = there.get(each.unit.load, 0) + more
-        lacking = [each.feasible | each.crowded for each in tried if each.assigned < each.desired]
-        wanted: Mask = np.any([np.zeros(len(fleet), dtype=np.bool_), *lacking], axis=0)
-        names = frozenset(fleet.names[row] for row in np.flatnonzero(wanted).tolist())
-        return Hold(key, order, taken, names)
+            had = each.unit.present
+            more = {c: n - had.get(c, 0) for c, n in each.placements.items() if n > had.get(c, 0)}
+            if more:
+                parts[each.unit.key] = (each.unit.load, more)
+        short = [each for each in tried if each.assigned < each.desired]
+        partly = [each for each in short if each.unit.key in parts]
+        wanted = _where(short, fleet), _where(partly, fleet)
+        return Hold(key, order, parts, _added_up(parts.values()), *wanted)
+
+    def beside(self, other: Hold) -> Hold:
+        """This, and what its other Workloads hold already."""
+        parts = {**other.parts, **self.parts}
+        return replace(
+            self,
+            parts=parts,
+            taken=_added_up(parts.values()),
+            wanted=self.wanted | other.partly,
+            partly=self.partly | other.partly,
+        )
+
+    def kept(self, held: Callable[[Key], bool]) -> Hold:
+        """What is left of it."""
+        parts = {key: part for key, part in self.parts.items() if held(key)}
+        return replace(self, parts=parts, taken=_added_up(parts.values()))
 
 
 class Rivals:
@@ -221,8 +241,28 @@ class Rivals:
         self._vain: dict[Key, set[Key]] = {}
 
     def hold(self, hold: Hold) -> None:
-        """It holds this from now on, and nothing else."""
-        self.release(hold.key)
+        """It holds this from now on, beside what it holds already."""
+        if (before := self._holds.get(hold.key)) is not None:
+            self.release(hold.key)
+            hold = hold.beside(before)
+        self._note(hold)
+
+    def holds(self, key: Key, who: Key) -> bool:
+        """Whether that Workload of a gang holds anything."""
+        return (hold := self._holds.get(key)) is not None and who in hold.parts
+
+    def keep(self, key: Key, held: Callable[[Key], bool]) -> Key | None:
+        """What others of its Workloads held is given back; for whom it gave way, where it did."""
+        hold = self._holds.get(key)
+        left = None if hold is None else hold.kept(held)
+        if hold is None or left is None or len(left.parts) == len(hold.parts):
+            return None
+        earlier = self.release(key)
+        if left.parts:
+            self._note(left)
+        return earlier
+
+    def _note(self, hold: Hold) -> None:
         self._holds[hold.key] = hold
         for cluster in hold.wanted:
             self._wanted.setdefault(cluster, set()).add(hold.key)
@@ -282,11 +322,15 @@ class Rivals:
         return key in self._gave.values()
 
     def forget(self, key: Key) -> None:
-        """It is placed, changed or gone: whom it asked, and who asked for it, counts no more."""
+        """It is placed, changed or gone: whom it asked, and who asked for it, counts no more.
+
+        What it has not given back yet is still for whom it was asked for.
+        """
         self._vain.pop(key, None)
         for others in self._vain.values():
             others.discard(key)
-        self._gave.pop(key, None)
+        if key not in self._holds:
+            self._gave.pop(key, None)
 
     def _later(self, key: Key, order: tuple[Any, ...]) -> list[Hold]:
         vain = self._vain.get(key, ())
@@ -298,6 +342,23 @@ class Rivals:
 def words(key: Key) -> str:
     """What one says that gives way."""
     return f"gives way to {named(key)}"
+
+
+def _where(lacking: Sequence[Tried], fleet: Fleet) -> frozenset[str]:
+    """The clusters where more room could give them more units."""
+    able = [each.feasible | each.crowded for each in lacking]
+    mask: Mask = np.any([np.zeros(len(fleet), dtype=np.bool_), *able], axis=0)
+    return frozenset(fleet.names[row] for row in np.flatnonzero(mask).tolist())
+
+
+def _added_up(parts: Iterable[Part]) -> Mapping[str, Mapping[Load, int]]:
+    """By cluster and load."""
+    found: dict[str, dict[Load, int]] = {}
+    for load, clusters in parts:
+        for cluster, units in clusters.items():
+            there = found.setdefault(cluster, {})
+            there[load] = there.get(load, 0) + units
+    return found
 
 
 def _together(holds: Iterable[Hold]) -> Mapping[str, Mapping[Load, int]]:

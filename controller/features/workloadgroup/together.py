@@ -202,7 +202,11 @@ class Together:
         if outcome is Outcome.REFUSE and reason is _WAITING and tried:
             return  # the others go on holding, and what is known of that stays true
         later = self.memory.turns.concluded(
-            replace(about.asked, now=now, behind=about.behind), outcome, tried, for_room=about.tries
+            replace(about.asked, now=now, behind=about.behind),
+            outcome,
+            tried,
+            for_room=about.tries,
+            held=self._is_held,
         )
         for other in later:
             self._answer(other, rivals.words(key))
@@ -218,6 +222,7 @@ class Together:
         groups = self._groups()
         if groups.started(key):
             self.memory.not_held(key)
+            self.memory.turns.written(key)
             self._answer(key, "")
 
     # --- what is remembered -----------------------------------------------------------------------
@@ -314,8 +319,10 @@ class Together:
 
     def _held(self, members: Iterable[Key]) -> list[Key]:
         """Those that are held in the waiting room."""
-        room = self._room
-        return [] if room is None else [key for key in members if room.get(key) is not None]
+        return [key for key in members if self._is_held(key)]
+
+    def _is_held(self, key: Key) -> bool:
+        return self._room is not None and self._room.get(key) is not None
 
     def _lacks(
         self, group: Group, groups: Groups, fleet: Fleet, bound: Index, now: datetime

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -61,6 +61,10 @@ _ROUNDED = timedelta(milliseconds=1)
 """By so much later those behind a turn are looked at, so that they find it ended."""
 _LINE = 64
 """Gangs in line that are asked whether it is their turn."""
+
+
+def _nobody(_: Key) -> bool:
+    return False
 
 
 class Turns:
@@ -109,7 +113,13 @@ class Turns:
         return self._rivals.for_whom(Hold.of(asked.key, asked.order, tried, asked.fleet))
 
     def concluded(
-        self, asked: Asked, outcome: Outcome, tried: Sequence[Tried] = (), *, for_room: bool = True
+        self,
+        asked: Asked,
+        outcome: Outcome,
+        tried: Sequence[Tried] = (),
+        *,
+        for_room: bool = True,
+        held: Callable[[Key], bool] = _nobody,
     ) -> list[Key]:
         """A gang is decided so; the gangs that hold room and are to give way for it now.
 
@@ -118,11 +128,13 @@ class Turns:
             outcome: what becomes of it.
             tried: what became of its members, where an attempt was made.
             for_room: whether room is what may be lacking; what it may not use helps it not.
+            held: which of its Workloads hold room by an earlier decision.
         """
-        self._tell(self._rivals.release(asked.key))
+        self._tell(self._rivals.keep(asked.key, held))
         self._tell(*self._rivals.decided(asked.key, placed=outcome is Outcome.PLACE))
         self._steps_out(asked.key)
         if outcome is Outcome.PLACE:
+            self.written(asked.key)
             self._leave(asked.key)
             return []
         if asked.behind is not None:
@@ -137,8 +149,16 @@ class Turns:
             return []
         return self._rivals.ask(asked.waiting, asked.order)
 
-    def given_back(self, key: Key) -> None:
-        """What a gang held is given back, whatever for."""
+    def given_back(self, key: Key, who: Key, held: Callable[[Key], bool]) -> None:
+        """What one Workload of a gang held is given back, whatever for; `held` are those left.
+
+        The first of a set is looked at for all of it.
+        """
+        if self._rivals.holds(key, who):
+            self._tell(self._rivals.keep(key, held))
+
+    def written(self, key: Key) -> None:
+        """What a gang held is placed."""
         self._tell(self._rivals.release(key))
 
     def matters(self, key: Key) -> bool:
@@ -150,8 +170,11 @@ class Turns:
         )
 
     def over(self, key: Key) -> None:
-        """A group is changed or gone, or waits no more: what was known of it counts no more."""
-        self._tell(self._rivals.release(key), *self._rivals.decided(key, placed=True))
+        """A group is changed or gone, or waits no more: what was known of it counts no more.
+
+        But for what it holds, until that is given back.
+        """
+        self._tell(*self._rivals.decided(key, placed=True))
         self._leave(key)
         self._steps_out(key)
         for known in (self._looked, self._tried, self._hopeless, self._coming):
