@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crds.groups.gate import decision_of
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 
 from .ganging import NS, Yard, group, member, room
+from .grouping import Gangs
 from .test_gang_rows import estimates
 
 BATCH = (NS, "batch")
 RAN = "2026-01-01T00:00:30Z"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Gangs:
+    return Gangs(tmp_path)
 
 
 def status(gate: str | None = "Open", ran: Any = RAN, **members: dict[str, int]) -> dict[str, Any]:
@@ -141,3 +149,54 @@ def test_whatever_stands_there_instead_of_a_time_nobody_falls_over_it(ran: Any) 
     found = made.decide()["worker"]
     assert found.reason in ("Scheduled", "WaitingForGroup")
     assert (found.reason == "Scheduled") == (ran == "soon")
+
+
+# --- with a controller, its gate and a hub --------------------------------------------------------
+
+
+async def ran(stage: Gangs) -> None:
+    """Two Workloads of two units, each on a cluster of its own, whose quorum has run."""
+    stage.group()
+    for name, at in (("one", "a"), ("two", "b")):
+        stage.cluster(at, cpu="8", of=name)
+        stage.member(name, cpu="1", clusterSelector={"of": name})
+    await stage.until(lambda: stage.released() == {"one", "two"})
+    for name in ("one", "two"):
+        stage.reports(name)
+    await stage.until(lambda: stage.phase() == "Running")
+
+
+@pytest.mark.proves("G24")
+@pytest.mark.parametrize("least", [4, 40])
+async def test_a_lost_cluster_is_made_good_and_released(stage: Gangs, least: int) -> None:
+    async with stage.led():
+        await ran(stage)
+        if least == 4:
+            stage.hub.remove(WORKLOADS, "two")
+        else:
+            edit = {"metadata": {"generation": 2}, "spec": {"minMember": least}}
+            stage.hub.edit(WORKLOAD_GROUPS, "batch", edit)
+        await stage.calm(5)
+        stage.cluster("c", cpu="8", of="one")
+        stage.hub.remove(MEMBER_CLUSTERS, "a")
+        await stage.until(lambda: stage.placed("one") == {"c": 2})
+        await stage.until(lambda: "one" in stage.released())
+        await stage.calm(10)
+        assert stage.status()["quorumTime"]
+        assert (stage.gate(), stage.phase()) == ("Open", "Running")
+
+
+@pytest.mark.proves("G24")
+async def test_one_that_has_lost_all_its_placements_is_asked_for_its_quorum(stage: Gangs) -> None:
+    async with stage.led():
+        await ran(stage)
+        stage.hub.remove(WORKLOADS, "two")
+        await stage.calm(5)
+        stage.hub.remove(MEMBER_CLUSTERS, "a")
+        await stage.until(lambda: stage.placed("one") == {})
+        await stage.until(lambda: not stage.gate() and not stage.status().get("quorumTime"))
+        stage.cluster("c", cpu="8", of="one")
+        await stage.calm(10)
+        assert stage.placed("one") == {}
+        stage.member("three", cpu="1")
+        await stage.until(lambda: stage.released() == {"one", "three"})
