@@ -149,7 +149,7 @@ def recomputed(about: Reference, where: plan.Where) -> GroupExplanation:
         for each in decided.values()
         if each.moves
     ]
-    if found.outcome == gangs.PLACED and not found.helps:
+    if found.outcome == gangs.PLACED:
         found = replace(found, helps=[*_left_over(list(decided.values()))])
     return GroupExplanation(found, moves)
 

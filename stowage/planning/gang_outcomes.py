@@ -51,8 +51,9 @@ class _Told:
     """What is known of a group after a plan: `group` is None for one that nobody has made.
 
     `members` are all but those on their way out, by name, and `theirs` the ones among them that
-    others decide. They have `assigned` units of the `wanted`. `decided` are the decisions on them,
-    `batch` those that a plugin has judged together, if any.
+    others decide. They have `assigned` units of the `wanted`; `started` says that no quorum is
+    asked for any more. `decided` are the decisions on them, `batch` those that a plugin has judged
+    together, if any.
     """
 
     key: Key
@@ -61,6 +62,7 @@ class _Told:
     theirs: Collection[Key]
     assigned: int
     wanted: int
+    started: bool
     decided: Sequence[Decision]
     batch: Batch | None
 
@@ -94,6 +96,7 @@ def judged(
         theirs={each for each in there if rehearsal.unit(each) is None},
         assigned=books.assigned(key),
         wanted=books.desired(key, rehearsal.clusters),
+        started=books.started(key),
         decided=[*own.values()],
         batch=rehearsal.judged.get(key),
     )
@@ -101,7 +104,7 @@ def judged(
     found = [_found(each, tried.get(each.unit.key), told.theirs) for each in told.members]
     if _stands(told):
         left = [_left_over(each, own.get((key[0], each.name))) for each in found]
-        return GroupPlan(key, least, PLACED, left, helps=_denied(told))
+        return GroupPlan(key, least, PLACED, left)
     reason, message = _why(told)
     held = 0
     if told.conclusion is not None and told.conclusion.verdict.outcome is Outcome.WAIT:
@@ -119,14 +122,13 @@ def judged(
 
 
 def _stands(told: _Told) -> bool:
-    """Whether its quorum has its clusters, or has run: from then on nothing closes the gate."""
+    """Whether its quorum has its clusters, or has run, and nothing of it is being taken away."""
     group = told.group
     if group is None or group.fault or (group.gate == GateState.CLOSED and not group.ran):
         return False
     if told.conclusion is not None and told.conclusion.verdict.outcome is Outcome.PLACE:
         return True
-    ran = group.ran and group.gate == GateState.OPEN
-    return told.assigned >= (1 if ran else group.min_member)
+    return told.started
 
 
 def _left_over(member: Found, decision: Decision | None) -> Found:
@@ -134,13 +136,6 @@ def _left_over(member: Found, decision: Decision | None) -> Found:
     lacks = decision is not None and member.assigned < member.desired
     message = decision.message if decision is not None and lacks else ""
     return replace(member, found={}, message=member.message or message)
-
-
-def _denied(told: _Told) -> list[str]:
-    """What would help further units of one whose quorum has run, where they are tried together."""
-    if told.conclusion is None or told.conclusion.verdict.outcome is Outcome.PLACE:
-        return []
-    return [*_helps(told, _why(told)[1])]
 
 
 def _why(told: _Told) -> tuple[ScheduledReason, str]:
