@@ -108,13 +108,25 @@ class Permits:
                 reserved.append(decision)
                 status, asked[decision.unit.key] = runtime.permit(*self._about(decision))
             if not status.ok:
-                for each in reversed(reserved):
-                    runtime.unreserve(*self._about(each))
+                self._give_back(reserved)
                 return status, None
         held = {key: found for key, each in asked.items() if (found := {**each, **waits})}
         if not held:
             return SUCCESS, None
         return SUCCESS, self._hold(decisions, held, open_=bool(waits), late=late)
+
+    def hold_again(self, held: Held) -> bool:
+        """Reserve what was released, and wait on until the same moment; False if one refuses."""
+        reserved: list[Decision] = []
+        for decision in (each for each in held.decisions.values() if each.moves):
+            if not runtime.reserve(*self._about(decision)).ok:
+                self._give_back(reserved)
+                return False
+            reserved.append(decision)
+        for waiting in held.waits.values():
+            self._room.put(waiting)
+        self._held.update(dict.fromkeys(held.decisions, held))
+        return True
 
     def held(self, key: Key) -> Held | None:
         """The set that waits and that this Workload is one of."""
@@ -137,9 +149,7 @@ class Permits:
             self._room.remove(key)
         decisions = list(held.decisions.values())
         if not written:
-            for decision in reversed(decisions):
-                if decision.moves:
-                    runtime.unreserve(*self._about(decision))
+            self._give_back([decision for decision in decisions if decision.moves])
         return decisions
 
     def release_all(self) -> list[Decision]:
@@ -167,6 +177,10 @@ class Permits:
         held = Held(by_key, waits, open_, since, late)
         self._held.update(dict.fromkeys(by_key, held))
         return held
+
+    def _give_back(self, reserved: Sequence[Decision]) -> None:
+        for decision in reversed(reserved):
+            runtime.unreserve(*self._about(decision))
 
     def _about(self, decision: Decision) -> runtime.About:
         profile = self._profiles[decision.unit.scheduler_name]

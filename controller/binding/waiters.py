@@ -3,11 +3,16 @@
 What waits stays counted in the world and reserved with the plugins. It is void as soon as one of
 the set is edited or deleted, a cluster of its shares is gone, or the term of leadership ends: then
 everything is as if it had never been decided.
+
+One that lacks something is decided anew on a world in which it holds nothing. Until that is counted
+nobody else decides: what it held would be anybody's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from controller.binding.inwork import InWork
 from controller.binding.permits import Held, Permits, waiting_status
@@ -48,6 +53,8 @@ class Waiters:
         self._world = world
         self._in_work = in_work
         self._clock = clock
+        self._closed = asyncio.Event()
+        self._closed.set()
 
     def record(self, key: Key) -> Decision | None:
         """What a diagnosis says of one that waits; None for one that does not."""
@@ -85,12 +92,12 @@ class Waiters:
         await self._turn_away(decisions, held.refusal(now))
         return None
 
-    def reopen(self, held: Held) -> bool:
-        """Whether one that lacks something is to be decided anew now: it holds nothing then.
+    def due(self, held: Held) -> bool:
+        """Whether one that lacks something is to be decided anew now.
 
-        Others hear only of what it does not take again. One that was decided a moment ago has
-        another look soon: each of it may come by, and so do its own writes. The first of it is
-        told so each time, or one that comes sooner for something else would not come then.
+        One that was decided a moment ago has another look soon: each of it may come by, and so do
+        its own writes. The first of it is told so each time, or one that comes sooner for something
+        else would not come then.
         """
         now = self._clock.monotonic()
         if not held.open or held.answer(now) is not Answer.WAITING or self._lost(held):
@@ -98,9 +105,41 @@ class Waiters:
         if (rest := held.since + REST_SECONDS - now) > 0:
             self._look_after(next(iter(held.decisions)), rest)
             return False
-        for decision in self._permits.release(held, written=False):
-            self._restore(decision, at_once=True)
         return True
+
+    @property
+    def reopening(self) -> bool:
+        """Whether a set is being decided anew: what it held looks free, and is not."""
+        return not self._closed.is_set()
+
+    async def closed(self) -> None:
+        """Wait until no set is being decided anew."""
+        while self.reopening:
+            await self._closed.wait()
+
+    @contextmanager
+    def reopened(self, held: Held | None) -> Iterator[set[Key]]:
+        """While that set is decided anew it holds nothing, and nobody else is to decide.
+
+        Who is decided is put into what is handed out. Others hear only of the room that these do
+        not take again. Whom it leaves out comes again, and holds nothing; where it comes to no
+        decision at all, everything is held as before. Not while another one is `reopening`.
+        """
+        decided, kept = set[Key](), False
+        if held is None:
+            yield decided
+            return
+        before = {key: self._workloads.get(key) for key in held.decisions}
+        self._closed.clear()
+        try:
+            for decision in self._permits.release(held, written=False):
+                self._restore(decision, at_once=True)
+            yield decided
+            kept = not decided and self._hold_again(held, before)
+        finally:
+            if not kept:
+                self._void(d for key, d in held.decisions.items() if key not in decided)
+            self._closed.set()
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """An informer's handler, after the world's: one that was edited is given back."""
@@ -109,17 +148,14 @@ class Waiters:
         held = self._permits.held(known.metadata.key)
         if held is None:
             return
-        if new is None or old is None or _other(old, new) or not self._world.ours(new):
+        if new is None or not self._same(old, new):
             self.give_back(held)
         elif (decision := self._permits.follow(new)) is not None:
             self._world.assume(decision.unit, decision.placements)
 
     def give_back(self, held: Held) -> None:
         """The set is void; each of it comes again."""
-        decisions = self._permits.release(held, written=False)
-        for decision in decisions:
-            self._restore(decision)
-        self._world.offer(d.unit.key for d in decisions)
+        self._void(self._permits.release(held, written=False))
 
     def rest(self) -> None:
         """The term of leadership is over: whatever waits is void."""
@@ -146,6 +182,35 @@ class Waiters:
                 del untold[decision.unit.key]
         finally:
             self._world.offer(self._in_work.end(keys).union(untold))
+
+    def _void(self, decisions: Iterable[Decision]) -> None:
+        """Nothing of these counts, others hear of their room, and each of them comes again."""
+        keys: list[Key] = []
+        for decision in decisions:
+            self._restore(decision)
+            keys.append(decision.unit.key)
+        self._world.offer(keys)
+
+    def _hold_again(self, held: Held, before: Mapping[Key, Workload | None]) -> bool:
+        """Hold what was held, as nobody has taken it; False where it is void by now."""
+        now = {key: self._workloads.get(key) for key in held.decisions}
+        if self._lost(held) or not all(self._same(before[key], now[key]) for key in now):
+            return False
+        if not self._permits.hold_again(held):
+            return False
+        held.since = self._clock.monotonic()
+        for key, workload in now.items():
+            if workload is not None:
+                self._permits.follow(workload)
+            decision = held.decisions[key]
+            self._world.assume(decision.unit, decision.placements)
+        return True
+
+    def _same(self, old: Workload | None, new: Workload | None) -> bool:
+        """Whether a decision on the old one is one on the new one."""
+        if old is None or new is None:
+            return False
+        return not _other(old, new) and self._world.ours(new)
 
     def _lost(self, held: Held) -> bool:
         """Whether a cluster of its shares is gone."""

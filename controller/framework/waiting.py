@@ -97,6 +97,10 @@ class WaitingRoom:
         self._waiting[unit.key] = waiting
         return waiting
 
+    def put(self, waiting: Waiting) -> None:
+        """Keep one that was taken out, as it was."""
+        self._waiting[waiting.unit.key] = waiting
+
     def get(self, key: Key) -> Waiting | None:
         """The decision of that Workload that waits, if there is one."""
         return self._waiting.get(key)

@@ -16,7 +16,7 @@ import networkx  # noqa: F401 - or the first set of Workloads would hold the loo
 from controller.admission import Admission
 from controller.binding.binder import Binder
 from controller.binding.inwork import InWork
-from controller.binding.permits import Permits
+from controller.binding.permits import Held, Permits
 from controller.binding.publisher import Publisher
 from controller.binding.refusals import Refusals
 from controller.binding.waiters import Waiters
@@ -132,7 +132,7 @@ class Scheduler:
         workload = self._ours(key)
         if workload is None:
             return None
-        if (held := self._permits.held(key)) is not None and not self._waiters.reopen(held):
+        if (held := self._permits.held(key)) is not None and not self._waiters.due(held):
             found = await self._waiters.resume(held)
             if not isinstance(found, list):
                 return found
@@ -140,14 +140,22 @@ class Scheduler:
                 self._park(decision, alone=len(found) == 1)
             return await self._write(key, found)
         objection = await self._admission.review(workload.metadata)
+        await self._waiters.closed()
         workload = self._ours(key)  # a review takes its time
-        if workload is None or self._permits.held(key) is not None:
+        if workload is None or self._permits.held(key) is not held:
             return None
-        batch = await self._decide(workload, objection.message if objection else "")
+        if held is not None and not self._waiters.due(held):
+            return AGAIN_SECONDS
+        with self._waiters.reopened(held) as decided:
+            said = objection.message if objection else ""
+            batch = await self._decide(workload, said, anew=held is not None)
+            decided.update(decision.unit.key for decision in batch.decisions)
+            decisions, waits = self._count(key, batch)
         self._await(key, batch.busy)
-        if not batch.decisions:
+        if not decisions:
             return AGAIN_SECONDS if batch.moved else None
-        again = await self._carry_out(key, batch)  # what it awaits, is after it was counted
+        write = self._write(key, decisions) if waits is None else self._waiters.tell(waits)
+        again = await write  # what it awaits, is after it was counted
         return OBJECTION_RETRY_SECONDS if objection and not objection.lasting else again
 
     async def diagnosis(self, key: Key) -> Decision | None:
@@ -155,6 +163,7 @@ class Scheduler:
 
         None where it is not ours to decide, and where the world does not rest for that.
         """
+        await self._waiters.closed()
         workload = self._workloads.get(key)
         if workload is None or not self._world.ours(workload):
             return None
@@ -176,10 +185,11 @@ class Scheduler:
         self._queue.forget(key)
         return None
 
-    async def _decide(self, workload: Workload, objection: str) -> Batch:
+    async def _decide(self, workload: Workload, objection: str, *, anew: bool) -> Batch:
         """The decision, or those of all who have to be decided together.
 
-        What the others were to be looked at for is answered with it; else it is left to them.
+        What the others were to be looked at for is answered with it; else it is left to them. Not
+        `anew` it comes to nothing at a moment when what is held for another set looks free.
         """
         started, begun = self._clock.monotonic(), set[Key]()
         open_, answered = list[Entry[Key]](), frozenset[Key]()
@@ -198,6 +208,8 @@ class Scheduler:
         )
         try:
             batch = await in_slices(self._batch(workload, objection, others))
+            if self._waiters.reopening and not anew:
+                return Batch([], moved=True)
             answered = frozenset(decision.unit.key for decision in batch.decisions)
             return batch
         finally:
@@ -240,8 +252,11 @@ class Scheduler:
             else:
                 self._world.offer([key])
 
-    async def _carry_out(self, key: Key, batch: Batch) -> float | None:
-        """Reserve, permit and count in the same breath as the decision; then write, or wait."""
+    def _count(self, key: Key, batch: Batch) -> tuple[Sequence[Decision], Held | None]:
+        """Reserve, permit and count in the same breath as the decision.
+
+        What is to be written, or the set that waits.
+        """
         if batch.conclusion is not None:
             batch.conclusion.note()
         status, held = self._permits.ask(
@@ -259,7 +274,7 @@ class Scheduler:
             waits = self._park(decision, alone=alone, in_vain=in_vain)
             if waits and batch.moved:  # what happened meanwhile has found nobody waiting
                 self._queue.again(self._world.rank(decision.unit))
-        return await self._write(key, decisions) if held is None else await self._waiters.tell(held)
+        return decisions, held
 
     def _look_after(self, key: Key, seconds: float) -> None:
         """Have a Workload looked at by then."""

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from controller.features.workloadgroup.together import Together
-from controller.scheduling import steps
+from controller.scheduling import gathered, steps
+from controller.scheduling.steps import Steps
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
     WORKLOAD_GROUPS,
@@ -114,6 +115,86 @@ async def test_room_that_comes_while_it_is_decided_anew_completes_it(
         await stage.calm(1)
         assert not coming
         await stage.until(lambda: all(map(stage.placed, whole)), seconds=5)
+
+
+@pytest.mark.proves("G6")
+async def test_nobody_takes_what_is_held_while_it_is_decided_anew(
+    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+    async with stage.configured(file):
+        await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
+        stage.workload("stranger", replicas=2, distribution="Divided", created=30)
+        await stage.calm(2)
+        assert stage.placed("stranger") == {}
+        stage.cluster("tiny", cpu="100m")
+        await stage.calm(3)
+        assert stage.placed("stranger") == {}
+        assert stage.says("one")[1] == "WaitingForGroup"
+        await stage.until(lambda: stage.placed("stranger") == {"a": 2}, seconds=8)
+        assert stage.says("one")[1] == "ScheduleTimeout"
+
+
+@pytest.mark.proves("G6")
+async def test_it_is_held_on_where_the_world_does_not_rest_to_decide_it_anew(
+    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+    stage.cluster("small", cpu="100m")
+    made, attempts = list[int](), Together.attempts
+
+    def attempted(self: Together, *about: Any) -> Any:
+        made.append(len(made))
+        stage.hub.edit(MEMBER_CLUSTERS, "small", {"metadata": {"labels": {"n": f"{len(made)}"}}})
+        return attempts(self, *about)
+
+    def elsewhere(*_: Any) -> Steps[bool]:
+        yield
+        return False
+
+    async with stage.configured(file) as controller:
+        await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
+        said = stage.says("one")
+        stage.workload("stranger", replicas=2, distribution="Divided", created=30)
+        await stage.calm(2)
+        monkeypatch.setattr(Together, "attempts", attempted)
+        monkeypatch.setattr(gathered, "_still", elsewhere)
+        stage.cluster("tiny", cpu="100m")
+        await stage.calm(3)
+        assert 3 < len(made) < 30, "it is decided anew, and not without a pause"
+        assert (stage.placed("stranger"), stage.says("one")) == ({}, said)
+        assert int(controller.world.fleet().flights.units.sum()) == 9
+        monkeypatch.setattr(Together, "attempts", attempts)
+        stage.cluster("b", cpu="1")
+        await stage.until(lambda: stage.placed("one") == {"a": 9, "b": 1}, seconds=3)
+
+
+@pytest.mark.proves("G16")
+@pytest.mark.parametrize("how", ["deleted", "faulty", "raised"])
+async def test_all_that_was_held_comes_again_where_it_holds_nothing_together_any_more(
+    file: Path, how: str
+) -> None:
+    """One of the two waits for nothing: it has all that it wants."""
+    stage = Stage()
+    stage.cluster("a", cpu="9")
+    stage.hub.put(WORKLOAD_GROUPS, _group(minMember=10, scheduleTimeoutSeconds=60))
+    stage.workload("aa", replicas=1, cpu="20", labels={LABEL: "crew"}, distribution="Divided")
+    stage.workload("bb", replicas=9, labels={LABEL: "crew"}, distribution="Divided")
+    async with stage.configured(file):
+        await stage.until(lambda: stage.says("bb")[1] == "WaitingForGroup")
+        stage.workload("stranger", replicas=2, distribution="Divided")
+        await stage.calm(0.1)
+        if how == "deleted":
+            stage.hub.remove(WORKLOAD_GROUPS, "crew")
+        else:
+            spec = {"scheduleTimeoutSeconds": 10**5} if how == "faulty" else {"minMember": 11}
+            edit = {"metadata": {"generation": 2}, "spec": spec}
+            stage.hub.edit(WORKLOAD_GROUPS, "crew", edit)
+        await stage.until(lambda: stage.placed("stranger") == {"a": 2}, seconds=5)
+        says = {"deleted": "GroupNotFound", "faulty": "InvalidGroup", "raised": "WaitingForGroup"}
+        for name in ("aa", "bb"):
+            assert stage.says(name)[1] == says[how]
+            assert "held" not in stage.says(name)[2]
 
 
 async def test_a_world_that_never_rests_has_it_decided_no_more_often_than_its_patience_lets(
