@@ -12,7 +12,12 @@ from msgspec import convert, structs
 from controller.config import default_profile
 from controller.framework.gathering import Outcome
 from controller.framework.profile import Profile
-from controller.framework.status import unschedulable
+from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.model.unit import Unit
+from controller.scheduling import scheduler, steps
+from controller.scheduling.batch import decide_set
+from controller.scheduling.sets import Batch
+from controller.scheduling.steps import Steps
 from crds.workload import ScheduledReason
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 
@@ -40,6 +45,12 @@ def stage() -> Stage:
 
 def status_writes(stage: Stage, *names: str) -> int:
     return sum(len(stage.hub.writes(f"/workloads/{name}/status")) for name in names)
+
+
+def no_decisions(*_: Any, **__: Any) -> Steps[Batch]:
+    """The world does not rest."""
+    yield
+    return Batch([], moved=True)
 
 
 async def all_say(stage: Stage, reason: str, *names: str) -> None:
@@ -131,6 +142,66 @@ async def test_what_waits_is_held_in_the_books_alone(stage: Stage) -> None:
         await stage.until(lambda: stage.placed("one") and stage.placed("two"))
         assert crew.told[-1] == (Outcome.PLACE, 5)
         assert sum(stage.placed("two").values()) == 3
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["reserved anew", "refused"])
+async def test_where_no_decision_comes_of_it_what_waits_is_reserved_and_held_as_before(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, refuses: bool
+) -> None:
+    crew = Crew(["one", "two"], least=5, near=4)
+    stage.workload("one", replicas=2, cpu="1", distribution="Divided")
+    stage.workload("two", replicas=3, cpu="1", distribution="Divided")
+    reserved: list[str] = []
+
+    def reserve(_state: Any, unit: Unit, _placements: Any) -> Status:
+        reserved.append(unit.name)
+        return unschedulable("Crew", "no berth") if refuses and len(reserved) > 3 else SUCCESS
+
+    monkeypatch.setattr(crew, "reserve", reserve)
+    async with stage.leading(with_crew(crew)) as controller:
+        await all_say(stage, "WaitingForGroup", "one", "two")
+        assert sorted(reserved) == ["one", "two"]
+        monkeypatch.setattr(scheduler, "decide_set", no_decisions)
+        stage.cluster("tiny", cpu="100m")
+        await stage.until(lambda: len(reserved) == 4)
+        assert sorted(crew.given_back[:2]) == sorted(crew.keys)
+        held = 0 if refuses else 4
+        assert sum(controller.world.fleet().flights.units) == held
+        assert len(crew.given_back) == (4 if refuses else 2)
+        assert len(crew.room or ()) == (0 if refuses else 2)
+
+
+async def test_another_set_takes_nothing_of_what_is_held_while_that_is_decided_anew(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own pass has begun before, and ends meanwhile."""
+    held, other = Crew(["one"], least=5, near=4), Crew(["two"], least=4, name="Other")
+    stage.workload("one", replicas=5, cpu="1", distribution="Divided")
+    begun, ended = list[str](), list[str]()
+
+    def slowly(view: Any, unit: Unit, *about: Any, **more: Any) -> Steps[Batch]:
+        begun.append(unit.name)
+        while unit.name == "two" and "one" not in begun:
+            yield
+        batch = yield from decide_set(view, unit, *about, **more)
+        while unit.name == "one" and "two" not in ended:
+            yield
+        ended.append(unit.name)
+        return batch
+
+    async with stage.leading(with_crew(held, other)):
+        await all_say(stage, "WaitingForGroup", "one")
+        await stage.calm(1)
+        monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+        monkeypatch.setattr(scheduler, "decide_set", slowly)
+        stage.workload("two", replicas=4, cpu="1", distribution="Divided")
+        await stage.until(lambda: begun == ["two"])
+        stage.cluster("tiny", cpu="100m")
+        await stage.until(lambda: ended[:2] == ["two", "one"])
+        assert begun[:2] == ["two", "one"]
+        await stage.calm(3)
+        assert stage.placed("two") == {}
+        assert stage.says("one")[1] == "WaitingForGroup"
 
 
 async def test_what_waits_is_given_back_when_its_time_is_over(stage: Stage) -> None:
