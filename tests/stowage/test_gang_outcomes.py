@@ -46,7 +46,7 @@ def explained(*about: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.proves("G3", "G10")
+@pytest.mark.proves("G3")
 def test_units_that_another_scheduler_placed_count_for_the_quorum(write: Write) -> None:
     other = runs("other", 4, {"c1": 4}, schedulerName="mine")
     fleet = write("fleet.yaml", cluster("c1", cpu=20), group(least=6), other)
@@ -86,7 +86,7 @@ def test_a_group_of_which_others_decide_all_says_how_much_is_placed(write: Write
     assert (told["outcome"], told["reason"], told["min"]) == ("refused", "GroupNotFound", None)
 
 
-@pytest.mark.proves("G11", "G15")
+@pytest.mark.proves("G24")
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_gang_whose_quorum_has_run_stays_when_it_is_scaled_down(left: int, write: Write) -> None:
     a, b = runs("a", 3, {"c1": 3}), runs("b", 2, {"c1": 2})
@@ -101,7 +101,7 @@ def test_a_gang_whose_quorum_has_run_stays_when_it_is_scaled_down(left: int, wri
     assert (told["outcome"], told["message"]) == ("waits", words)
 
 
-@pytest.mark.proves("G11")
+@pytest.mark.proves("G15")
 def test_units_that_a_running_gang_lost_are_its_members_own_matter(write: Write) -> None:
     a, b = runs("a", 2, {}), runs("b", 2, {"c2": 2})
     there = group(least=4, status=ran(b))
