@@ -9,11 +9,8 @@ module.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from decimal import Context, Decimal
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -41,11 +38,6 @@ MOST_SECONDS = 900
 """The longest that units may be held for members that are missing."""
 MOST_NAME = 63
 """Characters of a group's name: Workloads give it as the value of a label."""
-MOST_AMOUNT: Final = 2**56
-"""Of spec.minResources, thousandths of cpu and whole units of all else: as much as is reckoned with
-of any resource of a cluster (`machinery.types.bounds`)."""
-MOST_RESOURCE: Final = 317
-"""Characters of the name of a resource: a prefix that is a DNS name, a slash, and 63 more."""
 
 
 class TopologyMode(StrEnum):
@@ -115,55 +107,6 @@ Seconds = Annotated[
 ]
 
 
-_PARTS: Final = re.compile(r"([+0-9.]+)(?:([KMGTPE])i|([numkMGTPE])|[eE]([+-]?[0-9]+))?")
-_BINARY: Final = "KMGTPE"
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_DIGITS: Final = Context(prec=128)
-"""An amount has 64 characters at most, so that no number is cut."""
-
-
-def _number(amount: str | int) -> Decimal:
-    """What a quantity of the right form names, exactly, as `machinery.types.quantities` reads it.
-
-    That one stands on this package, so it cannot be asked.
-    """
-    found = _PARTS.fullmatch(str(amount))
-    if found is None:
-        return Decimal(0)
-    digits, binary, decimal, exponent = found.groups()
-    if binary:
-        return _DIGITS.multiply(Decimal(digits), Decimal(1024 ** (_BINARY.index(binary) + 1)))
-    power = _DECIMAL[decimal] if decimal else int(exponent or 0)
-    return _DIGITS.scaleb(Decimal(digits), power)
-
-
-def _bounded(spec: Any) -> bool:
-    given: Mapping[str, str | int] = spec.min_resources
-    return all(
-        _number(amount) <= (Decimal(MOST_AMOUNT).scaleb(-3) if name == "cpu" else MOST_AMOUNT)
-        for name, amount in given.items()
-    )
-
-
-_EACH: Final = "self.minResources[k]"
-_BOUNDED: Final = Rule(
-    field="minResources",
-    text=f"more than can be counted; ask for at most {MOST_AMOUNT}m of cpu, and {MOST_AMOUNT} of "
-    "all else",
-    cel="!has(self.minResources) || self.minResources.all(k, "
-    f"type({_EACH}) == int ? {_EACH} <= (k == 'cpu' ? {MOST_AMOUNT // 1000} : {MOST_AMOUNT}) : "
-    f"!isQuantity({_EACH}) || quantity({_EACH}).compareTo("
-    f"quantity(k == 'cpu' ? '{MOST_AMOUNT}m' : '{MOST_AMOUNT}')) <= 0)",
-    holds=_bounded,
-)
-_NAMED: Final = Rule(
-    field="minResources",
-    text=f"the name of a resource has at most {MOST_RESOURCE} characters; correct it",
-    cel=f"!has(self.minResources) || self.minResources.all(k, size(k) <= {MOST_RESOURCE})",
-    holds=lambda s: all(len(name) <= MOST_RESOURCE for name in s.min_resources),
-)
-
-
 class Topology(Model):
     """Keeps a gang inside one domain of clusters."""
 
@@ -176,7 +119,7 @@ class Topology(Model):
 class WorkloadGroupSpec(Model):
     """How many units must start together, and for how long they wait for each other."""
 
-    rules = (amounts("minResources"), _BOUNDED, _NAMED)
+    rules = (amounts("minResources"),)
 
     min_member: Positive
     """Units that must fit, over all members and clusters, before any of them starts."""

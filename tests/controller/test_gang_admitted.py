@@ -1,7 +1,7 @@
 """What a real hub takes of groups and of labels, and what the controller makes of it.
 
-The schema lets through what only somebody can tell who knows both labels: that is a condition, which
-names the labels, and goes once it is mended.
+The schema lets through what only somebody can tell who knows the numbers, or both labels: that is a
+condition, which names the field or the labels, and goes once it is mended.
 """
 
 from __future__ import annotations
@@ -86,4 +86,24 @@ async def test_two_labels_that_differ_keep_it_out_of_both_groups(world: World, b
         else:
             await world.edit("torn", {"metadata": {"labels": {SECOND: None}}})
         assert await world.placed("torn") == {"m1": 1}
+        assert await says(world, "Scheduled")
+
+
+@pytest.mark.proves("G1")
+@pytest.mark.parametrize("amount", ["9e40", "9" * 60, "999E"])
+async def test_an_amount_that_no_cluster_has_is_a_condition_that_names_it(
+    world: World, amount: str
+):
+    """The schema takes it: it is a quantity."""
+    await world.cluster("m1")
+    async with deciding(world):
+        await begin(world, least=1, minResources={"cpu": "1", "memory": amount})
+        await world.workload("one", labels={LABEL_GROUP: "batch"})
+        said = (await world.refused("one", "InvalidGroup"))["message"]
+        assert "spec.minResources.memory" in said
+        assert "spec.minResources.memory" in await says(world, "InvalidGroup")
+        assert not placements(await world.get("one"))
+        mended = {"spec": {"minResources": {"memory": "1Gi"}}}
+        await world.client.merge_patch(WORKLOAD_GROUPS, "batch", mended, namespace=world.namespace)
+        assert await world.placed("one") == {"m1": 1}
         assert await says(world, "Scheduled")

@@ -155,24 +155,6 @@ async def test_amounts_that_make_no_sense_are_told_and_harm_nobody_else(
         assert gangs.writes() <= 3
 
 
-@pytest.mark.proves("G1")
-@pytest.mark.parametrize("amount", ["9e40", "9" * 60, "999E"])
-async def test_an_amount_that_an_older_schema_took_is_a_condition_until_it_is_mended(
-    gangs: Gangs, amount: str
-) -> None:
-    gangs.group(least=1, minResources={"cpu": "1", "memory": amount})
-    gangs.member("worker", replicas=1, cpu="1")
-    async with gangs.led():
-        await gangs.until(lambda: gangs.says("worker")[1] == gangs.tells()[1] == "InvalidGroup")
-        assert "spec.minResources.memory" in gangs.says("worker")[2]
-        assert "spec.minResources.memory" in gangs.tells()[2]
-        assert gangs.placed("worker") == {}
-        mended = {"minMember": 1, "minResources": {"memory": "1Gi"}}
-        gangs.hub.edit(WORKLOAD_GROUPS, "batch", {"spec": mended})
-        await gangs.until(lambda: gangs.placed("worker") == {"a": 1})
-        await gangs.until(lambda: gangs.tells()[1] == "Scheduled")
-
-
 @pytest.mark.proves("G1", "G19")
 @pytest.mark.parametrize(
     "status",
