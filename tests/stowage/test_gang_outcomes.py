@@ -5,9 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from controller.cache.cache import known
+from controller.features.workloadgroup.objects import WorkloadGroup
+from controller.model.objects import Workload
 from crds.groups.gate import decision_of
+from stowage.planning import plan as planning
+from stowage.planning.gang_outcomes import judged
+from stowage.planning.simulator import Rehearsal
+from tests.controller import make as made
 from tests.stowage.test_plan import Write, cluster, placed, plan, run, shares, write
 from tests.stowage.test_plan_groups import group, groups, member, table
 
@@ -160,13 +168,23 @@ def test_a_member_on_its_way_out_is_none_any_more(write: Write) -> None:
     assert (told["outcome"], told["assigned"]) == ("refused", 0)
 
 
-def test_a_group_that_cannot_be_followed_is_refused_with_its_fault(write: Write) -> None:
-    a = runs("a", 4, {"c1": 4})
-    broken = group(status=ran(a), minResources={"cpu": "1e80"})
-    fleet = write("fleet.yaml", cluster("c1", cpu=20), broken, a)
-    told = explained("--fleet", fleet)
-    assert (told["outcome"], told["reason"]) == ("refused", "InvalidGroup")
-    assert "spec.minResources.cpu" in told["message"]
+def test_a_group_that_cannot_be_followed_is_refused_with_its_fault() -> None:
+    a, where = runs("a", 4, {"c1": 4}), planning.Where("shop")
+    stored = msgspec.convert(group(status=ran(a), minResources={"cpu": "many"}), WorkloadGroup)
+    rehearsal = Rehearsal(  # a hub may hold one from before it was looked at; no file may
+        where.profiles(),
+        clusters=[made.cluster("c1")],
+        workloads=[known(msgspec.convert(a, Workload))],
+        objects=[stored],
+        now=made.NOW,
+        handle=where.handle,
+    )
+    rehearsal.run([("shop", "a")])
+    told = judged(rehearsal, ("shop", "batch"), stored, rehearsal.decisions)
+    assert (told.outcome, told.reason) == ("refused", "InvalidGroup")
+    assert "spec.minResources.cpu" in told.message
+    told = judged(rehearsal, ("shop", "batch"), stored, {})
+    assert (told.outcome, told.reason) == ("refused", "InvalidGroup")
 
 
 def test_a_name_of_several_lines_is_told_in_one(write: Write) -> None:
