@@ -172,7 +172,7 @@ def contacts_of(fleet: Fleet, clock: FakeClock, *, registered: str = "") -> Cont
 
 
 def started(contacts: Contacts, *names: str) -> Starting:
-    starting = Starting({}, names, 0.0, known=True)
+    starting = Starting({}, names, 0.0, known=True, confirmed=True)
     starting.missing = {name for name in names if not contacts.connected(name)}
     return starting
 
@@ -187,6 +187,13 @@ async def test_a_gang_starts_where_all_of_its_clusters_are_connected() -> None:
     asked = started(contacts, "m1", "m2")
     asked.unheard.add("m2")
     assert contacts.verdict(asked, key) == SILENT, "it has not answered yet"
+    asked = started(contacts, "m1", "m2")
+    asked.confirmed = False
+    assert contacts.verdict(asked, key) == SILENT, "the hub has not said yet that it is open"
+    asked.obstacle = "workloadgroups is forbidden"
+    unread = contacts.verdict(asked, key)
+    assert unread.answer is Answer.HOLD
+    assert "forbidden; run `stowage install` on the hub again" in unread.message
     unregistered = contacts.verdict(started(contacts, "m1", "m3"), key)
     assert unregistered.answer is Answer.HOLD
     assert unregistered.reason is PropagatedReason.CLUSTER_UNREACHABLE
