@@ -130,6 +130,17 @@ def test_a_unit_beyond_the_quorum_that_fits_is_placed_alone() -> None:
     assert made.batch("late").conclusion is None
 
 
+@pytest.mark.proves("G17")
+def test_where_others_are_to_decide_the_rest_no_pod_is_blamed() -> None:
+    made = yard("30")
+    made.store(member("ours", 2))
+    made.store(member("theirs", 2, schedulerName="mine"))
+    reason, message = said(made.decide("ours")["ours"])
+    assert reason == "GroupDenied"
+    assert message.startswith("WorkloadGroup shop/batch gets rejected, as what is missing others ")
+    assert "2 of 4 units (minMember) have a cluster" in message
+
+
 @pytest.mark.proves("G5")
 def test_units_that_another_scheduler_has_placed_count() -> None:
     made = yard("6")

@@ -217,9 +217,10 @@ def rejected(
     long it is not tried again.
     """
     short = next((each for each in tried if each.assigned < each.desired), None)
-    who = short.unit.name if short is not None else group.name
+    who = short.unit.name if short is not None else min((name for _, name in left_out), default="")
+    due = f"due to Pod {who} is unschedulable even after PostFilter"
     said = [
-        f"{group} gets rejected due to Pod {who} is unschedulable even after PostFilter",
+        f"{group} gets rejected" + (f" {due}" if who else ", as what is missing others decide"),
         f"{denial}{found} of {group.min_member} units (minMember) have a cluster",
     ]
     if short is not None:
