@@ -301,8 +301,8 @@ def _too_few_nodes(
         f"{each.stuck} of {each.name}" for each in sorted(stuck, key=_by_name)[:NOTED]
     )
     more = f" and of {len(stuck) - NOTED} more Workloads" if len(stuck) > NOTED else ""
-    text = f"units find no node on their clusters ({named}{more}), and {able} are not minMember"
-    return None, f"{text} of {group.min_member}"
+    text = f"units find no node on their clusters ({named}{more}), so that {able} can run"
+    return None, f"{text}, minMember is {group.min_member}"
 
 
 def _closed(group: Group, members: Sequence[Standing], now: datetime) -> Gate:
