@@ -34,6 +34,12 @@ def group(count: int = 1, cpu: str = "4", memory: str = "16Gi", pods: str = "110
     return {"count": count, "free": {"cpu": cpu, "memory": memory, "pods": pods}, **more}
 
 
+def in_line(told: tuple[int, dict[str, int], dict[str, Any], Any]) -> str:
+    """A place for a node group that hangs on no order within it: what was seen first may differ."""
+    count, free, labels, taints = told
+    return repr((count, sorted(free.items()), sorted(labels.items()), sorted(map(repr, taints))))
+
+
 def facts(found: Fleet) -> dict[str, Any]:
     """Everything a decision can read of a fleet, by name and independent of codes and row order."""
 
@@ -59,7 +65,7 @@ def facts(found: Fleet) -> dict[str, Any]:
             "order": int(found.by_name[row]),
             "labels": {k: text(c, row) for k, c in found.labels.items() if text(c, row)},
             "taints": {t for t, mask in found.taints.items() if mask[row]},
-            "groups": sorted(groups, key=repr),
+            "groups": sorted(groups, key=in_line),
             **{
                 kind: {r: int(c[row]) for r, c in getattr(found, kind).items() if c[row]}
                 for kind in ("allocatable", "requested")
