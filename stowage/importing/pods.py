@@ -97,6 +97,19 @@ def templates(body: Any) -> Iterator[dict[str, Any]]:
 
     They are known by their containers: a Job of Volcano keeps them in its tasks, others elsewhere.
     """
+    for value in _maps(body):
+        spec = value.get("spec")
+        if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+            yield value
+
+
+def references(spec: Any) -> set[tuple[str, str]]:
+    """The (kind, name) of ConfigMaps, Secrets and so on that a pod's spec asks for by name."""
+    return {name for value in _maps(spec) for name in _named(value)}
+
+
+def _maps(body: Any) -> Iterator[dict[str, Any]]:
+    """Every map in it, itself included, however deep; in no order."""
     rest = [body]
     while rest:
         value = rest.pop()
@@ -104,23 +117,7 @@ def templates(body: Any) -> Iterator[dict[str, Any]]:
             rest += value
         elif isinstance(value, dict):
             rest += value.values()
-            spec = value.get("spec")
-            if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
-                yield value
-
-
-def references(spec: Any) -> set[tuple[str, str]]:
-    """The (kind, name) of ConfigMaps, Secrets and so on that a pod's spec asks for by name."""
-    found: set[tuple[str, str]] = set()
-    rest = [spec]
-    while rest:
-        value = rest.pop()
-        if isinstance(value, list):
-            rest += value
-        elif isinstance(value, dict):
-            rest += value.values()
-            found.update(_named(value))
-    return found
+            yield value
 
 
 def _named(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
