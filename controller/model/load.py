@@ -6,7 +6,7 @@ Whoever counts units on their way, or room that is held, counts them by this.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -58,3 +58,18 @@ class Load:
 def _one(request: tuple[tuple[str, int], ...], place: Place) -> Load:
     """Made once for all units alike: each event of a Workload asks for it several times."""
     return Load(request, place)
+
+
+Loads: TypeAlias = Mapping[str, Mapping[Load, int]]
+"""Units by cluster and by what each of them takes."""
+
+
+def added(parts: Iterable[Loads]) -> dict[str, dict[Load, int]]:
+    """All of them together."""
+    found: dict[str, dict[Load, int]] = {}
+    for part in parts:
+        for cluster, loads in part.items():
+            there = found.setdefault(cluster, {})
+            for load, units in loads.items():
+                there[load] = there.get(load, 0) + units
+    return found

@@ -7,8 +7,8 @@ nothing from its first owner on. Who is inside: see `controller.features.reserva
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved
@@ -24,12 +24,11 @@ from controller.features.reservation.inside import (
 from controller.features.reservation.owners import Waiting
 from controller.features.reservation.split import Amounts
 from controller.framework.ledger import Placed, Room
-from controller.model.load import Load
+from controller.model.load import Load, Loads, added
 from controller.model.unit import Unit
 from machinery.api.resources import RESERVATIONS
 from machinery.types.metadata import Key
 
-Held: TypeAlias = Mapping[str, Mapping[Load, int]]
 _PREFIX = f"{RESERVATIONS.plural}/"
 
 
@@ -89,17 +88,17 @@ class Reservations(Books):
         """The same books with these placed so; what is held stays what the fleet holds."""
         return _Overlay(self, placed)
 
-    def releasable(self, unit: Unit) -> Held:
+    def releasable(self, unit: Unit) -> Loads:
         """What the fleet holds for it on each cluster, as `Fleet.releasing` takes it."""
-        return _sum(self._held.get(reserved.key, {}) for reserved in self.of(unit))
+        return added(self._held.get(reserved.key, {}) for reserved in self.of(unit))
 
     def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
         """Its owners that have units without a cluster, one after the other: there may be many."""
         return self._waiting.of(reserved)
 
-    def holds(self) -> Held:
+    def holds(self) -> Loads:
         """All that is held, by cluster."""
-        return _sum(self._held.values())
+        return added(self._held.values())
 
     # --- the room ---------------------------------------------------------------------------------
 
@@ -213,13 +212,3 @@ def _set(by_cluster: dict[str, Any], cluster: str, value: Any) -> None:
         by_cluster[cluster] = value
     else:
         by_cluster.pop(cluster, None)
-
-
-def _sum(parts: Iterable[Held]) -> dict[str, dict[Load, int]]:
-    found: dict[str, dict[Load, int]] = {}
-    for part in parts:
-        for cluster, loads in part.items():
-            there = found.setdefault(cluster, {})
-            for load, units in loads.items():
-                there[load] = there.get(load, 0) + units
-    return found

@@ -41,7 +41,7 @@ def fitting(unused: Amounts, request: Amounts) -> int:
 
 def using_up(unused: Amounts, request: Amounts) -> int:
     """The least units of an owner that leave nothing of what they ask for."""
-    return max((-(-unused[r] // request[r]) for r in _bounding(unused, request)), default=0)
+    return most_inside({r: unused[r] for r in _bounding(unused, request)}, request)
 
 
 def most_inside(reserved: Amounts, request: Amounts) -> int:

@@ -19,7 +19,7 @@ What a decision says of a gang that waits is read by those that stand behind it:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -33,7 +33,7 @@ from controller.features.workloadgroup.compiled import Group, named
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.reach import Waiting, amounts
 from controller.framework.gathering import Tried
-from controller.model.load import Load
+from controller.model.load import Loads, added
 from controller.model.unit import Unit
 from crds.groups.gate import GateState
 from machinery.types.metadata import Key
@@ -45,8 +45,6 @@ TURN: Final = 12
 """How many times the patience the first turn lasts."""
 Order: TypeAlias = tuple[int, datetime, Key]
 """A place in line: the priority, turned round, since when it waits, its name."""
-Part: TypeAlias = tuple[Load, Mapping[str, int]]
-"""So many units of that load on these clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +125,7 @@ class Asked:
     def failing(self) -> bool:
         """Whether it would not be started though there were room."""
         group = self.group
-        retry = group.rests_until(self.now)
-        later = retry is not None and retry > self.now
+        later = group.rests_until(self.now) is not None
         return bool(group.fault) or group.gate == GateState.CLOSED or later
 
     @property
@@ -189,30 +186,30 @@ def moment(text: str) -> datetime | None:
 class Hold:
     """A gang that holds room: its place in the queue's order, what it holds, where it lacks more.
 
-    `parts` is what each of its Workloads holds: how much of what load on which clusters. `wanted`
-    are the clusters where its other units could be, `partly` those of Workloads that hold some.
+    `parts` is what each of its Workloads holds, `taken` all of that together. `wanted` are the
+    clusters where its other units could be, `partly` those of Workloads that hold some.
     """
 
     key: Key
     order: tuple[Any, ...]
-    parts: Mapping[Key, Part]
-    taken: Mapping[str, Mapping[Load, int]]
+    parts: Mapping[Key, Loads]
+    taken: Loads
     wanted: frozenset[str]
     partly: frozenset[str]
 
     @staticmethod
     def of(key: Key, order: tuple[Any, ...], tried: Sequence[Tried], fleet: Fleet) -> Hold:
         """What an attempt would hold."""
-        parts: dict[Key, Part] = {}
+        parts: dict[Key, Loads] = {}
         for each in tried:
             had = each.unit.present
             more = {c: n - had.get(c, 0) for c, n in each.placements.items() if n > had.get(c, 0)}
             if more:
-                parts[each.unit.key] = (each.unit.load, more)
+                parts[each.unit.key] = {c: {each.unit.load: n} for c, n in more.items()}
         short = [each for each in tried if each.assigned < each.desired]
         partly = [each for each in short if each.unit.key in parts]
         wanted = _where(short, fleet), _where(partly, fleet)
-        return Hold(key, order, parts, _added_up(parts.values()), *wanted)
+        return Hold(key, order, parts, added(parts.values()), *wanted)
 
     def beside(self, other: Hold) -> Hold:
         """This, and what its other Workloads hold already."""
@@ -220,7 +217,7 @@ class Hold:
         return replace(
             self,
             parts=parts,
-            taken=_added_up(parts.values()),
+            taken=added(parts.values()),
             wanted=self.wanted | other.partly,
             partly=self.partly | other.partly,
         )
@@ -228,7 +225,7 @@ class Hold:
     def kept(self, held: Callable[[Key], bool]) -> Hold:
         """What is left of it."""
         parts = {key: part for key, part in self.parts.items() if held(key)}
-        return replace(self, parts=parts, taken=_added_up(parts.values()))
+        return replace(self, parts=parts, taken=added(parts.values()))
 
 
 class Rivals:
@@ -293,11 +290,11 @@ class Rivals:
         asked = self._later(waiting.group.key, order)
         if not asked:
             return []
-        mask = waiting.fitting(amounts(_together(asked), waiting.fleet))
+        mask = waiting.fitting(amounts(added(h.taken for h in asked), waiting.fleet))
         useful = {waiting.fleet.names[row] for row in np.flatnonzero(mask).tolist()}
         asked = [hold for hold in asked if not useful.isdisjoint(hold.taken)]
         for number in range(1, min(len(asked), _MOST_ASKED)):
-            given = amounts(_together(asked[:number]), waiting.fleet)
+            given = amounts(added(h.taken for h in asked[:number]), waiting.fleet)
             if waiting.fitting(given).any():
                 asked = asked[:number]
                 break
@@ -349,23 +346,3 @@ def _where(lacking: Sequence[Tried], fleet: Fleet) -> frozenset[str]:
     able = [each.feasible | each.crowded for each in lacking]
     mask: Mask = np.any([np.zeros(len(fleet), dtype=np.bool_), *able], axis=0)
     return frozenset(fleet.names[row] for row in np.flatnonzero(mask).tolist())
-
-
-def _added_up(parts: Iterable[Part]) -> Mapping[str, Mapping[Load, int]]:
-    """By cluster and load."""
-    found: dict[str, dict[Load, int]] = {}
-    for load, clusters in parts:
-        for cluster, units in clusters.items():
-            there = found.setdefault(cluster, {})
-            there[load] = there.get(load, 0) + units
-    return found
-
-
-def _together(holds: Iterable[Hold]) -> Mapping[str, Mapping[Load, int]]:
-    found: dict[str, dict[Load, int]] = {}
-    for hold in holds:
-        for cluster, loads in hold.taken.items():
-            there = found.setdefault(cluster, {})
-            for load, units in loads.items():
-                there[load] = there.get(load, 0) + units
-    return found
