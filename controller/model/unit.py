@@ -152,6 +152,11 @@ class Unit:
         return bool(self.bindings) and self.counted
 
     @property
+    def learns(self) -> bool:
+        """True when its own words divide its units: clusters are held to what they ran of it."""
+        return self.bound or self.distribution == Distribution.DIVIDED
+
+    @property
     def split(self) -> bool:
         """True when something beside its distribution divides its units."""
         return self.bound or self.divided

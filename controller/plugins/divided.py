@@ -30,7 +30,7 @@ from controller.planner.indomain import Inside
 from controller.planner.plan import Plan
 from controller.planner.problem import UNBOUNDED, Problem
 from controller.planner.reasons import Why
-from crds.fields.placing import Distribution, Packing
+from crds.fields.placing import Packing
 
 PATIENCE_SECONDS = 60
 """How long units may have no node before a cluster counts as full: one that grows by itself needs
@@ -162,7 +162,7 @@ class Divided:
 
 def _learns(unit: Unit) -> bool:
     """Whether clusters are held to what they were seen to run of it."""
-    return not unit.divided and (unit.bound or unit.distribution == Distribution.DIVIDED)
+    return not unit.divided and unit.learns
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,11 +137,9 @@ class Books:
         hears any more: those that are left are decided again.
         """
         async for stored in in_slices(list(self._stored.values())):
-            key = stored.metadata.key
-            begun = any(each.assigned for each in self._ledger.members(key).values())
-            self._watched[key].wake |= begun and not (
-                stored.status.gate or stored.status.quorum_time
-            )
+            key, said = stored.metadata.key, stored.status
+            if self._ledger.placed(key) and not (said.gate or said.quorum_time):
+                self._watched[key].wake = True
             self._writer.add(key)
 
     def look(self, key: Key, *, at_once: bool = False) -> None:

@@ -20,13 +20,14 @@ from typing import Final, NamedTuple
 
 from controller.features.workloadgroup.compiled import Group
 from controller.model.objects import ClusterShare, Workload
-from crds.fields.placing import Distribution
 from crds.fields.shares import ShareState
 from crds.groups.gate import GateState, decision_of
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.types import conditions
 from machinery.types.bounds import between
 
+_WORDS: Final = re.compile(r"[\w.-]+")
+"""What may be the name of a cluster in a message, a full stop after it included."""
 NOTED: Final = 3
 """Failures that a message names."""
 WORDS_LIMIT: Final = 1024
@@ -166,10 +167,9 @@ def _stuck(standing: Standing, workload: Workload) -> Standing:
     it: then there is no other one.
     """
     unit = workload.unit
-    divided = unit.bound or workload.spec.distribution == Distribution.DIVIDED
     for cluster, shown in unit.shown.items():
         limit = unit.limits.get(cluster)
-        left = not divided or (limit is not None and limit.units < shown.asked)
+        left = not unit.learns or (limit is not None and limit.units < shown.asked)
         if shown.since is not None and left:
             since = max(shown.since, standing.stuck_since or shown.since)
             stuck = standing.stuck + shown.asked - shown.runs
@@ -222,12 +222,8 @@ def _left_behind(workload: Workload, message: str) -> bool:
         for share in workload.status.clusters
         if share.state == ShareState.UNREACHABLE.value and share.name not in placements
     )
-    return _names_any(message, left) and not _names_any(message, placements)
-
-
-def _names_any(message: str, clusters: Iterable[str]) -> bool:
-    """Whether one of these clusters is named, by its whole name."""
-    return any(re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", message) for name in clusters)
+    named = {word.rstrip(".-") for word in _WORDS.findall(message)}
+    return not named.isdisjoint(left) and named.isdisjoint(placements)
 
 
 def _absent(group: Group, members: Sequence[Standing], now: datetime, doubts: Doubts) -> Gate:
@@ -239,7 +235,7 @@ def _absent(group: Group, members: Sequence[Standing], now: datetime, doubts: Do
     runs = sum(each.runs for each in members)
     if group.ran or runs >= group.min_member:
         return Gate(GateState.OPEN, _released(members), ran=True)
-    if (retry := group.rests_until(now)) is not None and now < retry:
+    if group.rests_until(now) is not None:
         return Gate(None)
     if failure := failure_of(members):
         if doubts.fresh:
@@ -267,11 +263,9 @@ def _open(
         return Gate(GateState.CLOSED, failure=failure)
     if enough:
         due, failure = _too_few_nodes(group, members, now)
-        return (
-            Gate(GateState.CLOSED, failure=failure)
-            if failure
-            else Gate(GateState.OPEN, entries, due=due)
-        )
+        if failure:
+            return Gate(GateState.CLOSED, failure=failure)
+        return Gate(GateState.OPEN, entries, due=due)
     if group.fault:
         return Gate(GateState.OPEN, entries)
     if doubts.writing:
@@ -313,9 +307,9 @@ def _closed(group: Group, members: Sequence[Standing], now: datetime) -> Gate:
     rests, too.
     """
     left = any(each.units and (each.ours or each.there) for each in members)
-    retry, others = group.rests_until(now), any(each.units and not each.ours for each in members)
-    rests = others and retry is not None and now < retry
-    return Gate(GateState.CLOSED if left or rests else None, ran=group.ran and (left or rests))
+    others = any(each.units and not each.ours for each in members)
+    stays = left or (others and group.rests_until(now) is not None)
+    return Gate(GateState.CLOSED if stays else None, ran=group.ran and stays)
 
 
 def _released(members: Iterable[Standing]) -> tuple[Release, ...]:

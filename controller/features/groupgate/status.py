@@ -307,7 +307,8 @@ def _retry(group: Group, gate: Gate, now: datetime) -> datetime | None:
     if gate.ran or gate.state is GateState.OPEN:
         return None
     if not gate.failure:
-        return group.rests_until(now)
+        over = group.retry is not None and group.retry <= now
+        return group.retry if over else group.rests_until(now)
     doublings = min(max(group.failures, 0), 16)
     wait = min(FIRST_SECONDS * 2**doublings, LONGEST_SECONDS)
     return now.replace(microsecond=0) + timedelta(seconds=wait + 1)  # whole seconds, and no less

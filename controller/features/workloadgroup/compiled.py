@@ -78,13 +78,13 @@ class Group:
         return self.key[1]
 
     def rests_until(self, now: datetime) -> datetime | None:
-        """`retry`; None where it is further away than any back-off ends.
+        """`retry` while it is to come; None where the gang may be tried.
 
-        Such a time is of a leader whose clock was wrong, and nobody waits for it.
+        What is further away than any back-off ends is of a leader whose clock was wrong, and nobody
+        waits for it.
         """
-        if self.retry is None or self.retry > now + _LONGEST_REST:
-            return None
-        return self.retry
+        rests = self.retry is not None and now < self.retry <= now + _LONGEST_REST
+        return self.retry if rests else None
 
     def __str__(self) -> str:
         """As messages name it."""

@@ -298,7 +298,7 @@ class Together:
         if (units := groups.desired(key, clusters)) < group.min_member:
             text = f"{group} has {units} units in all its Workloads, minMember is "
             return unschedulable(NAME, f"{text}{group.min_member}", reason=_WAITING)
-        if (retry := group.rests_until(now)) is not None and retry > now:
+        if (retry := group.rests_until(now)) is not None:
             text = f"{group} failed before its quorum ran: it is tried again at "
             return unschedulable(NAME, f"{text}{timestamp(retry)}", reason=_DENIED)
         denial = self.memory.denied(key, now, self._seen(group, groups))
