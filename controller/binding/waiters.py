@@ -5,7 +5,8 @@ the set is edited or deleted, a cluster of its shares is gone, or the term of le
 everything is as if it had never been decided.
 
 One that lacks something is decided anew on a world in which it holds nothing. Until that is counted
-nobody else decides: what it held would be anybody's.
+nobody else decides: what it held would be anybody's. A set may be large, and there may be many of
+them, so nine tenths of the time are everybody's.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from machinery.types.metadata import Key
 
 REST_SECONDS = 0.5
 """A set that waits, and lacks something, is decided anew no more often than that."""
+OTHERS = 9
+"""So many times as long as a set was decided anew no other one is."""
 
 
 class Waiters:
@@ -55,6 +58,8 @@ class Waiters:
         self._clock = clock
         self._closed = asyncio.Event()
         self._closed.set()
+        self._next = 0.0
+        """No set is decided anew before that, by the clock."""
 
     def record(self, key: Key) -> Decision | None:
         """What a diagnosis says of one that waits; None for one that does not."""
@@ -96,13 +101,13 @@ class Waiters:
         """Whether one that lacks something is to be decided anew now.
 
         One that was decided a moment ago has another look soon: each of it may come by, and so do
-        its own writes. The first of it is told so each time, or one that comes sooner for something
-        else would not come then.
+        its own writes. So has one that comes while it is everybody's turn. The first of it is told
+        so each time, or one that comes sooner for something else would not come then.
         """
         now = self._clock.monotonic()
         if not held.open or held.answer(now) is not Answer.WAITING or self._lost(held):
             return False
-        if (rest := held.since + REST_SECONDS - now) > 0:
+        if (rest := max(held.since + REST_SECONDS, self._next) - now) > 0:
             self._look_after(next(iter(held.decisions)), rest)
             return False
         return True
@@ -130,6 +135,7 @@ class Waiters:
             yield decided
             return
         before = {key: self._workloads.get(key) for key in held.decisions}
+        began = self._clock.monotonic()
         self._closed.clear()
         try:
             for decision in self._permits.release(held, written=False):
@@ -139,6 +145,8 @@ class Waiters:
         finally:
             if not kept:
                 self._void(d for key, d in held.decisions.items() if key not in decided)
+            now = self._clock.monotonic()
+            self._next = now + OTHERS * (now - began)
             self._closed.set()
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from controller.features.workloadgroup.together import Together
-from controller.scheduling import gathered, steps
+from controller.scheduling import gathered, scheduler, steps
+from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
@@ -216,6 +217,32 @@ async def test_a_world_that_never_rests_has_it_decided_no_more_often_than_its_pa
         await stage.calm(50)
         assert stage.says("one")[1] == "WaitingForGroup"
         assert len(made) < 20
+
+
+async def test_nine_tenths_of_the_time_are_everybodys_while_one_is_decided_anew_all_the_time(
+    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A very large gang takes seconds for a pass, and nobody else decides meanwhile."""
+    stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"scheduleTimeoutSeconds": 600}})
+    made, taking = list[float](), scheduler.in_slices
+
+    async def slowly(taken: Steps[Batch]) -> Batch:
+        batch = await taking(taken)
+        if batch.conclusion is not None:
+            made.append(stage.clock.monotonic())
+            await stage.clock.sleep(2)
+        return batch
+
+    monkeypatch.setattr(scheduler, "in_slices", slowly)
+    async with stage.configured(file):
+        await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
+        made.clear()
+        for number in range(100):
+            stage.cluster(f"small-{number}", cpu="100m")
+            await stage.calm(1)
+        assert 4 <= len(made) <= 6
+        stage.cluster("b", cpu="1")
+        await stage.until(lambda: sum(stage.placed("one").values()) == 10, seconds=25)
 
 
 @pytest.mark.proves("G6")
