@@ -129,6 +129,17 @@ class Stage:
         shares = (await self.status(name)).get("clusters", [])
         return next((s for s in shares if s["name"] == member), {})
 
+    async def fares(self, name: str, member: str, state: str) -> dict[str, Any]:
+        """Wait until that is told of its share there; the share."""
+        found: dict[str, Any] = {}
+
+        async def said() -> bool:
+            found.update(await self.share(name, member))
+            return found.get("state") == state
+
+        await until(said, what=lambda: found)
+        return found
+
     async def refused(self, name: str, reason: str, *, within: float = 30.0) -> str:
         """Wait until Propagated says so; its message."""
 

@@ -168,7 +168,7 @@ async def test_no_condition_is_true_of_a_generation_that_is_not_on_the_members(
 
         async def ready() -> bool:
             there = await stage.condition("demo", "Ready")
-            return (there["status"], there["observedGeneration"]) == ("True", generation)
+            return (there.get("status"), there.get("observedGeneration")) == ("True", generation)
 
         await until(ready)
 
