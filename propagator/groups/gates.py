@@ -228,7 +228,7 @@ class Gates:
                 self._obstacle, self._kept = obstacle, False
                 self._mark_all()
             for group, starting in self._starting.items():
-                if starting.missing:
+                if starting.missing or starting.unseen:
                     self._conclude(group, starting)
             await self._clock.sleep(LOOK_SECONDS)
 
@@ -264,14 +264,24 @@ class Gates:
             self._wake(workload)
 
     async def _gather(self, group: WorkloadGroup) -> None:
-        """Know which clusters the released Workloads are placed on, and which do not answer."""
+        """Know which clusters the released Workloads are placed on, and which do not answer.
+
+        The watch of groups may be ahead of that of Workloads: while one of those that are released
+        is not seen at its decision, nobody knows where the gang goes, and it is gathered again when
+        that Workload comes.
+        """
         key, clusters = group.metadata.key, set[str]()
         starting = Starting(group.released, clusters, self._clock.monotonic())
         self._starting[key] = starting  # a change meanwhile takes it away, and marks the group
         members = self._workloads.by_index(GROUP_INDEX, "/".join(key))
+        seen = 0
         async for workload in in_slices(members, size=SLICE):
-            if workload.uid in group.released:
+            if group.released.get(workload.uid) == workload.decision:
                 clusters.update(workload.placements)
+                seen += 1
+        starting.unseen = len(group.released) - seen
+        if starting.unseen:
+            return
         async for name in in_slices(clusters):
             self._take_note(key, starting, name)
         starting.known = True

@@ -38,6 +38,8 @@ class Starting:
     clusters: Collection[str]
     since: float
     """When it was known that it may start, by the clock."""
+    unseen: int = 0
+    """Released Workloads that are not seen at their decision: where they go is not known."""
     missing: set[str] = field(default_factory=set)
     """Those of them that are not connected."""
     unheard: set[str] = field(default_factory=set)
@@ -92,7 +94,8 @@ class Contacts:
     def verdict(self, starting: Starting, group: Key) -> Verdict:
         """What a gang has to do that may start, as far as its clusters are concerned."""
         if not starting.known:
-            return SILENT
+            late = self._clock.monotonic() - starting.since >= PATIENCE_SECONDS
+            return _unseen(starting, group) if starting.unseen and late else SILENT
         if starting.reached:
             return PUSH if starting.confirmed else _unconfirmed(starting, group)
         if not starting.missing:
@@ -122,6 +125,15 @@ class Contacts:
         if self._clusters.synced and self._clusters.get(("", name)) is None:
             return Contact.AWAY, f"{name}: there is no MemberCluster of this name"
         return Contact.CONNECTING, ""
+
+
+def _unseen(starting: Starting, group: Key) -> Verdict:
+    return Verdict(
+        Answer.HOLD,
+        f"{label_of(group)} starts as a whole, and {starting.unseen} of its "
+        f"{len(starting.released)} released Workloads cannot be seen at the placements that were "
+        "released: see that each of them is there, and is valid",
+    )
 
 
 def _unconfirmed(starting: Starting, group: Key) -> Verdict:

@@ -405,6 +405,31 @@ async def test_nothing_is_pushed_before_it_is_known_who_is_placed_where(hub: Hub
 
 
 @pytest.mark.proves("G24")
+async def test_nothing_is_pushed_before_all_that_is_released_is_seen(hub: Hub):
+    """The watch of groups is ahead of that of Workloads: where b goes is not known here yet."""
+    hub.fleet.becomes("m2", Contact.AWAY)
+    hub.listed()
+    hub.place("a", m1=1)
+    hub.place("b")
+    hub.group(gate="Open", released=BOTH)
+    hub.ask("a")
+    await hub.wakes()
+    assert (hub.ask("a"), hub.told("a")) == ([Answer.HOLD], "")
+    hub.place("b", m3=1)
+    await hub.wakes()
+    assert hub.ask("a") == [Answer.HOLD], "that is what it left"
+    await hub.clock.advance(PATIENCE_SECONDS + LOOK_SECONDS)
+    assert await hub.wakes() == ["a"]
+    assert "1 of its 2 released Workloads cannot be seen" in hub.told("a")
+    hub.place("b", m2=1)
+    assert await hub.wakes() == ["a"]
+    assert "m2: gone fishing" in hub.told("a")
+    hub.fleet.becomes("m2", Contact.SERVING)
+    await hub.wakes()
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+
+
+@pytest.mark.proves("G24")
 async def test_for_how_long_a_cluster_connects_counts_anew_each_time(hub: Hub):
     """A gang that is long gone has waited for it once."""
     await gang(hub)
