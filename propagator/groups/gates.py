@@ -201,7 +201,7 @@ class Gates:
         """A cluster came or went: told are the gangs that start there."""
         if key is not None:
             return
-        self._contacts.connected(name)  # also where nobody waits for it: how long counts from now
+        self._contacts.lack(name)  # also where nobody waits for it: how long counts from now
         self._note(self._starting, name)
 
     def _member_answered(self, name: str) -> None:
@@ -227,7 +227,9 @@ class Gates:
             if obstacle != before or (self._kept and obstacle is None):
                 self._obstacle, self._kept = obstacle, False
                 self._mark_all()
-            for group, starting in self._starting.items():
+            for group, starting in [*self._starting.items()]:
+                async for name in in_slices([*starting.missing]):
+                    self._take_note(group, starting, name)
                 if starting.missing or starting.unseen:
                     self._conclude(group, starting)
             await self._clock.sleep(LOOK_SECONDS)
@@ -288,9 +290,9 @@ class Gates:
         self._conclude(key, starting)
 
     def _take_note(self, group: Key, starting: Starting, name: str) -> None:
-        connected = self._contacts.connected(name)
-        (starting.missing.discard if connected else starting.missing.add)(name)
-        if connected and not self._contacts.heard(name, starting.since):
+        lack = self._contacts.lack(name)
+        starting.note(name, lack)
+        if lack is None and not self._contacts.heard(name, starting.since):
             starting.unheard.add(name)
             self._asked.setdefault(name, set()).add(group)
         else:

@@ -42,6 +42,8 @@ class Starting:
     """Released Workloads that are not seen at their decision: where they go is not known."""
     missing: set[str] = field(default_factory=set)
     """Those of them that are not connected."""
+    troubles: dict[str, str] = field(default_factory=dict)
+    """Why that is so, by those of which it is known."""
     unheard: set[str] = field(default_factory=set)
     """Those that are, and have not answered since."""
     known: bool = False
@@ -62,6 +64,13 @@ class Starting:
         """Whether all of them are connected, and have answered."""
         return self.known and not self.missing and not self.unheard
 
+    def note(self, name: str, lack: str | None) -> None:
+        """What that cluster lacks, as `Contacts` says it."""
+        (self.missing.discard if lack is None else self.missing.add)(name)
+        self.troubles.pop(name, None)
+        if lack:
+            self.troubles[name] = lack
+
 
 class Contacts:
     """How clusters can be reached, by the sessions of this process. One for a term."""
@@ -72,14 +81,18 @@ class Contacts:
         self._clock: Clock = ground.clock
         self._since: dict[str, float] = {}  # clusters that are connecting
 
-    def connected(self, name: str) -> bool:
-        """Whether that cluster answers now; one that does not is watched for how long."""
-        contact, _ = self._of(name)
-        if contact is Contact.CONNECTING:
-            self._since.setdefault(name, self._clock.monotonic())
-        else:
+    def lack(self, name: str) -> str | None:
+        """None while that cluster answers; else why not, empty while that may pass by itself.
+
+        How long one has been connecting counts from the first question on.
+        """
+        contact, trouble = self._of(name)
+        if contact is not Contact.CONNECTING:
             self._since.pop(name, None)
-        return contact is Contact.SERVING
+            return None if contact is Contact.SERVING else trouble
+        now = self._clock.monotonic()
+        late = now - self._since.setdefault(name, now) >= PATIENCE_SECONDS
+        return f"{name}: not connected after {PATIENCE_SECONDS:.0f} s" if late else ""
 
     def heard(self, name: str, since: float) -> bool:
         """Whether that cluster has answered a question of that moment; if not, it is asked now."""
@@ -98,25 +111,14 @@ class Contacts:
             return _unseen(starting, group) if starting.unseen and late else SILENT
         if starting.reached:
             return PUSH if starting.confirmed else _unconfirmed(starting, group)
-        if not starting.missing:
+        if not starting.troubles:
             return SILENT
-        trouble = next(filter(None, map(self._trouble, sorted(starting.missing))), "")
-        if not trouble:
-            return SILENT
+        trouble = starting.troubles[min(starting.troubles)]
         return Verdict(
             Answer.HOLD,
             f"{label_of(group)} starts on all of its clusters or on none: {trouble}",
             PropagatedReason.CLUSTER_UNREACHABLE,
         )
-
-    def _trouble(self, name: str) -> str:
-        """Why a cluster cannot be reached; empty while it is not known yet that it cannot be."""
-        contact, trouble = self._of(name)
-        if contact is not Contact.CONNECTING:
-            return "" if contact is Contact.SERVING else trouble
-        since = self._since.get(name, self._clock.monotonic())
-        late = self._clock.monotonic() - since >= PATIENCE_SECONDS
-        return f"{name}: not connected after {PATIENCE_SECONDS:.0f} s" if late else ""
 
     def _of(self, name: str) -> tuple[Contact, str]:
         session = self._fleet.get(name)

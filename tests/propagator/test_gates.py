@@ -50,10 +50,12 @@ class Sessions:
         self.deaf: dict[str, float] = {}
         """When they answered last."""
         self.asked: list[str] = []
+        self.looks = 0
         self._listeners: list[Any] = []
         self._answers: list[Any] = []
 
     def get(self, name: str) -> Any:
+        self.looks += 1
         contact = self.contacts.get(name)
         return contact and SimpleNamespace(
             contact=contact,
@@ -389,6 +391,30 @@ async def test_one_that_does_not_answer_the_start_is_told_once_it_is_lost(hub: H
     hub.fleet.becomes("m2", Contact.AWAY)
     assert await hub.wakes() == ["a", "b"]
     assert "m2: gone fishing" in hub.told("a")
+
+
+@pytest.mark.proves("G24")
+async def test_of_a_gang_on_very_many_clusters_one_that_changes_costs_a_look_at_itself(hub: Hub):
+    """As all of them connect, after each start of this process."""
+    clusters = [f"c{number}" for number in range(300)]
+    hub.fleet.contacts = dict.fromkeys(clusters, Contact.CONNECTING)
+    placed = dict.fromkeys(clusters, 1)
+    hub.listed()
+    hub.group(gate="Open", released=[entry("a", **placed)])
+    hub.place("a", **placed)
+    hub.ask("a")
+    await hub.wakes()
+    hub.fleet.looks = 0
+    for cluster in clusters[1:]:
+        hub.fleet.becomes(cluster, Contact.SERVING)
+    assert hub.fleet.looks < 4 * len(clusters)
+    assert hub.ask("a") == [Answer.HOLD]
+    hub.fleet.becomes(clusters[0], Contact.AWAY)
+    await hub.wakes()
+    assert "c0: gone fishing" in hub.told("a")
+    hub.fleet.becomes(clusters[0], Contact.SERVING)
+    await hub.wakes()
+    assert hub.ask("a") == [Answer.PUSH]
 
 
 @pytest.mark.proves("G24")
