@@ -1,8 +1,10 @@
 """What is seen of a Workload now: on which clusters, how it fares there, what the syncs brought.
 
 Reads sessions and nothing else: it waits for nobody, and asks no server. Spoken of are the clusters
-that the Workload is placed on, those that still hold something, and those that may. A Workload may
-name ten thousand clusters, so it goes in slices: others run in between.
+that the Workload is placed on, those that still hold something, and those that may, as they were
+sent something and have not shown since that nothing is left. That one was spoken of before is no
+reason: it would be spoken of for ever. A Workload may name ten thousand clusters, so it goes in
+slices: others run in between.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from machinery.api.resources import Resource
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.execution.inventory import Inventory, owned
+from propagator.hub.workload_metadata import record_of
 from propagator.hub.workload_types import Workload
-from propagator.hub.workloads import clusters_of
 from propagator.leadership import Ground
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
@@ -44,7 +46,8 @@ class Survey:
         """Every cluster to speak of, by name. `outcomes`: of the last syncs, by cluster."""
         strangers = []
         holders = self._inventory.holders(workload.uid)
-        async for name in in_slices(sorted(clusters_of(workload, self._fleet.names) | holders)):
+        sent = record_of(workload).names(self._fleet.names)
+        async for name in in_slices(sorted({*workload.placements, *holders, *sent})):
             spoken_of = name in workload.placements or name in holders
             if not spoken_of and not self._inventory.may_hold(workload, name):
                 continue

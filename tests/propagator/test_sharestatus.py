@@ -252,10 +252,21 @@ def ground_of(contact: Contact | None) -> Ground:
     return cast("Ground", SimpleNamespace(fleet=fleet, clusters=clusters))
 
 
-def nothing_held() -> Inventory:
+def nothing_held(*, known: bool = True) -> Inventory:
     return cast(
-        "Inventory", SimpleNamespace(holders=lambda uid: set(), may_hold=lambda w, name: False)
+        "Inventory",
+        SimpleNamespace(holders=lambda uid: set(), may_hold=lambda w, name: not known),
     )
+
+
+@pytest.mark.proves("G24", "R5")
+@pytest.mark.parametrize("contact", Contact)
+async def test_a_cluster_that_has_shown_its_end_is_no_longer_spoken_of(contact: Contact):
+    """Though nobody knows what more it may hold, as not all kinds are listed there."""
+    survey = Survey(ground_of(contact), inventory=nothing_held(known=False))
+    left = [{"name": "m1", "state": "Leaving", "replicas": 0}]
+    taken_back = workload(placements=[], clusters=left, footprint={"clusters": "m2"})
+    assert [each.name async for each in survey.seen(taken_back, {})] == ["m2"]
 
 
 @pytest.mark.proves("S9")
