@@ -15,7 +15,7 @@ from machinery.types.bounds import NAME, clean
 from stowage.console import output
 from stowage.planning.words import count, shares
 from stowage.reading import words
-from stowage.reading.advice import GROUPS
+from stowage.reading.advice import GROUPS, WITH_GROUP
 from stowage.reading.membership import (
     Belongs,
     Gang,
@@ -86,7 +86,8 @@ def line(told: Belongs, workload: Json, now: datetime) -> str:
     units = "its units are released" if own.released else "its units are not released"
     told_own = f", {units}" if own.placements else ""
     lines = [f"{where}: {_head(told.found)}{told_own}"]
-    return "\n".join((*lines, *(f"  {each}" for each in _lacks(told.found, now))))
+    below = [*_lacks(told.found, now), *([own.trouble] if own.trouble else [])]
+    return "\n".join((*lines, *(f"  {each}" for each in below)))
 
 
 def _named(told: Belongs) -> str:
@@ -102,7 +103,7 @@ def text(told: Gang, now: datetime, *, everything: bool) -> str:
     if told.unclear:
         named = ", ".join(told.unclear[:SHOWN])
         lines.append(f"In no group, as they name several: {named}")
-    theirs = str(scheduled_of(status_of(told.found)).get("message") or "")
+    theirs = scheduled_of(status_of(told.found))
     rows = [_row(each, theirs) for each in _ranked(told.members)]
     shown = rows if everything else rows[:SHOWN]
     if shown:
@@ -175,10 +176,12 @@ def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
         return
     age = words.age(said.get("lastTransitionTime") or "", now)
     yield f"{said.get('reason')} since {age}: {said.get('message') or ''}"
+    cure = GROUPS.get(str(said.get("reason")), "")
     if status.get("waiting"):
         longest = found["spec"].get("scheduleTimeoutSeconds") or DEFAULT_TIMEOUT
         yield f"Held for {longest} s at most: then the room is given back, and it is tried again"
-    if helps and (cure := GROUPS.get(str(said.get("reason")), "")):
+        cure = GROUPS["ScheduleTimeout"]
+    if helps and cure:
         yield f"What helps: {cure.partition(';')[0]}"
 
 
@@ -187,9 +190,12 @@ def _ranked(members: Iterable[Member]) -> list[Member]:
     return sorted(members, key=lambda m: ((m.desired or 0) <= m.placed, m.name))
 
 
-def _row(member: Member, theirs: str) -> dict[str, Any]:
-    """`theirs` is what the group says itself: no member has to say it again."""
-    says = f"{member.reason}: {member.message}" if member.message not in theirs else member.reason
+def _row(member: Member, theirs: Json) -> dict[str, Any]:
+    """`theirs` is what the group says itself: no member has to say it again in its own words."""
+    said = member.message in str(theirs.get("message") or "")
+    said = said or (theirs.get("status") == "False" and member.reason in WITH_GROUP)
+    says = member.reason if said else f"{member.reason}: {member.message}"
+    says = "; ".join(filter(None, (says, member.trouble)))
     return {
         "workload": member.name,
         "units": "?" if member.desired is None else member.desired,

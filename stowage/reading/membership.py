@@ -14,7 +14,9 @@ from crds.groups.gate import GateState, decision_of
 from crds.groups.membership import groups_of, labels_in
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import BadRequest, Forbidden, NotFound
+from machinery.types.bounds import clean
 from stowage.hub.reader import Reader
+from stowage.planning.words import count, shares
 from stowage.reading import words
 
 Json = Mapping[str, Any]
@@ -37,7 +39,11 @@ def mapping(value: Any) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A Workload of a group: what of it has a cluster, and whether that is released."""
+    """A Workload of a group: what of it has a cluster, and whether that is released.
+
+    `reason` and `message` are those of units without a cluster; `trouble` says in words what keeps
+    the others from running on theirs.
+    """
 
     name: str
     desired: int | None
@@ -46,6 +52,7 @@ class Member:
     ready: int
     reason: str
     message: str
+    trouble: str = ""
 
     @property
     def placed(self) -> int:
@@ -63,6 +70,7 @@ class Member:
             "ready": self.ready,
             "reason": self.reason,
             "message": self.message,
+            "trouble": self.trouble,
         }
 
 
@@ -141,7 +149,18 @@ def member(body: Json, released: Mapping[str, str]) -> Member:
         ready=status.get("ready") or 0,
         reason="" if good else str(said.get("reason") or ""),
         message="" if good else str(said.get("message") or ""),
+        trouble=_trouble(status) if placements else "",
     )
+
+
+def _trouble(status: Json) -> str:
+    """What its clusters refuse, or on which of them units find no node; empty for neither."""
+    said = _condition(status, "Propagated")
+    if said.get("status") == "False":
+        return clean(f"{said.get('reason')}: {said.get('message') or ''}")
+    told = [each for each in status.get("clusters") or [] if each.get("unschedulable")]
+    stuck = {each["name"]: each["unschedulable"] for each in told}
+    return f"no node for {count(sum(stuck.values()), 'unit')}: {shares(stuck)}" if stuck else ""
 
 
 def status_of(found: Json) -> Json:
@@ -151,5 +170,9 @@ def status_of(found: Json) -> Json:
 
 def scheduled_of(status: Json) -> Json:
     """The condition Scheduled of a status; empty without one."""
+    return _condition(status, "Scheduled")
+
+
+def _condition(status: Json, kind: str) -> Json:
     conditions = status.get("conditions") or []
-    return next((each for each in conditions if each.get("type") == "Scheduled"), {})
+    return next((each for each in conditions if each.get("type") == kind), {})

@@ -173,7 +173,7 @@ async def test_one_that_is_not_there_is_404_and_says_who_names_it() -> None:
     assert b"cannot find gang shop/batch: no WorkloadGroup shop/batch" in told.body
     assert b"name it" not in told.body
     here.member("worker", 2, {})
-    assert b"so many Workloads name it: 1" in (await here.gang("batch")).body
+    assert b"no WorkloadGroup shop/batch; 1 Workload names it" in (await here.gang("batch")).body
 
 
 async def test_very_many_gangs_are_answered_in_pages_and_very_many_workloads_in_part() -> None:

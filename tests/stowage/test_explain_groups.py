@@ -158,6 +158,30 @@ def test_the_gate_is_told_with_who_is_released(hub: tuple[Hub, Path]) -> None:
 
 
 @pytest.mark.proves("G24")
+def test_what_keeps_a_released_gang_from_running_is_told(hub: tuple[Hub, Path]) -> None:
+    """Its gate is open, and that is not all there is to know."""
+    there, file = hub
+    driver, worker, _ = there.workloads
+    there.group["status"] |= {"phase": "Scheduled", **released(driver, worker)}
+    driver["status"] |= said("AlreadyExists", "Deployment shop/driver\nis not ours")
+    driver["status"]["conditions"][0]["type"] = "Propagated"
+    worker["status"]["clusters"] = [
+        {"name": "a", "unschedulable": 0},
+        {"name": "b", "unschedulable": 1},
+    ]
+    worker["status"] |= said("InsufficientCapacity", "no room")
+    told = lines(run(file, "explain", "wg/batch"))
+    assert told[-2:] == [
+        "worker 5 2 a=1,b=1 yes 0 InsufficientCapacity: no room; no node for 1 unit: b=1",
+        "driver 1 1 a=1 yes 0 AlreadyExists: Deployment shop/driver is not ours",
+    ]
+    told = lines(run(file, "explain", "wl/driver"))
+    assert told[1].endswith("its units are released")
+    assert told[2] == "AlreadyExists: Deployment shop/driver is not ours"
+    assert lines(run(file, "explain", "wl/worker"))[2] == "no node for 1 unit: b=1"
+
+
+@pytest.mark.proves("G24")
 def test_one_that_was_taken_away_says_when_it_is_tried_again(hub: tuple[Hub, Path]) -> None:
     there, file = hub
     there.group["status"] |= {
@@ -169,7 +193,14 @@ def test_one_that_was_taken_away_says_when_it_is_tried_again(hub: tuple[Hub, Pat
     assert told[2].startswith("Gate closed after 2 failures in a row: all of it leaves the members")
     assert " (in 1" in told[2]
     there.group["status"]["retryTime"] = timestamp(NOW)
-    assert "tried again as soon as it has" in lines(run(file, "explain", "wg/batch"))[2]
+    denied = said("GroupDenied", "0/2 clusters: WorkloadGroup shop/batch failed before")
+    there.workloads[0]["status"] |= denied
+    told = lines(run(file, "explain", "wg/batch"))
+    assert "tried again as soon as it has" in told[2]
+    assert "driver 1 1 a=1 no 0 GroupDenied" in told, "in whose words it is told above"
+    there.group["status"] |= said("Scheduled", "", "True")
+    told = lines(run(file, "explain", "wg/batch"))
+    assert told[-1].endswith("GroupDenied: " + denied["conditions"][0]["message"])
 
 
 @pytest.mark.proves("G6", "G16")
@@ -187,7 +218,7 @@ def test_what_is_held_is_told_with_its_time_out() -> None:
         "All of it in one domain of topology.kubernetes.io/zone (Required)",
         "WaitingForGroup since 90s: one unit is missing",
         "Held for 10 s at most: then the room is given back, and it is tried again",
-        f"What helps: {advice.GROUPS['WaitingForGroup']}",
+        "What helps: room for the units that were missing, or a smaller minMember",
     ]
 
 

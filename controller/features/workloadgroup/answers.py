@@ -71,7 +71,8 @@ class Answers:
         ledger = self.ledger()
         group, members = ledger.get(key), ledger.members(key)
         if group is None:
-            naming = f"; so many Workloads name it: {len(members)}" if members else ""
+            who = "1 Workload names" if len(members) == 1 else f"{len(members)} Workloads name"
+            naming = f"; {who} it" if members else ""
             return failure(404, f"cannot find gang {'/'.join(key)}: no {named(key)}{naming}")
         held = {w.unit.key: _new(w) for w in self.held() if ledger.group_of(w.unit) == key}
         shown = nsmallest(NAMED_WORKLOADS, members.items(), key=lambda each: _rank(*each))
