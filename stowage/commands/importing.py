@@ -21,10 +21,11 @@ import click
     "--lossy", is_flag=True, help="Print also where something that was asked for is lost."
 )
 def import_(files: tuple[str, ...], more: tuple[str, ...], namespace: str, lossy: bool) -> None:
-    """Turn objects of OpenKruise, Kosmos and Koordinator into Stowage's; touch nothing.
+    """Turn objects of other systems that place workloads into Stowage's; touch nothing.
 
-    The YAML goes to standard output. Notes on standard error say of each field that changed what
-    became of it. Where something cannot be kept true, nothing is printed and the exit code is 1.
+    They are OpenKruise, Kosmos, Koordinator and scheduler-plugins. The YAML goes to standard
+    output. Notes on standard error say of each field that changed what became of it. Where
+    something cannot be kept true, nothing is printed and the exit code is 1.
     """
     from stowage.importing import command  # noqa: PLC0415 - see stowage.cli
 
