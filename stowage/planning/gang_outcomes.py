@@ -31,6 +31,7 @@ _IN_GENERAL: Mapping[str, str] = {
     "resource gap": "that much more where its Workloads may go, smaller requests, or a smaller"
     " minMember",
     "WorkloadGroup not found": "a WorkloadGroup of that name, or no label that names it",
+    "before its quorum ran": "nothing but time, once what it names in its own condition is mended",
 }
 """Where nobody was tried, so that no more can be told: by what the message says."""
 _OF_GROUP = frozenset(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from controller.cache.cache import known
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.model.objects import Workload
 from crds.groups.gate import decision_of
+from machinery.clock import timestamp
 from stowage.planning import plan as planning
 from stowage.planning.gang_outcomes import judged
 from stowage.planning.simulator import Rehearsal
@@ -132,6 +134,17 @@ def test_a_gang_that_is_being_taken_away_is_not_placed(write: Write) -> None:
     told = explained("--fleet", fleet)
     assert (told["outcome"], told["reason"]) == ("refused", "GroupDenied")
     assert "is taken away from all clusters" in told["message"]
+    assert ["condition is mended" in each for each in told["helps"]] == [True]
+
+
+@pytest.mark.proves("G24")
+def test_a_gang_that_rests_after_a_failure_says_what_would_help(write: Write) -> None:
+    again = timestamp(datetime.now(UTC) + timedelta(seconds=200))
+    rests = group(status={"phase": "Scheduling", "failures": 1, "retryTime": again})
+    told = explained("--fleet", write("f.yaml", cluster("c1", cpu=20), rests, runs("a", 4, {})))
+    assert (told["outcome"], told["reason"]) == ("refused", "GroupDenied")
+    assert "it is tried again at" in told["message"]
+    assert ["condition is mended" in each for each in told["helps"]] == [True]
 
 
 @pytest.mark.proves("G12")
