@@ -17,7 +17,7 @@ from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
 from controller.framework.ledger import Ledger
 from controller.framework.profile import Profile, SchedulerConfiguration
-from controller.framework.waiting import WaitingRoom
+from controller.framework.waiting import Waiting, WaitingRoom
 from controller.hosting.handle import Rehearsed
 from controller.model.objects import Workload
 from controller.scheduling.batch import decide_set
@@ -174,13 +174,20 @@ class Yard:
                 self.plugin.post_bind(each.cycle_state, each.unit, each.placements)
         return {each.unit.name: each for each in batch.decisions}
 
-    def give_back(self, name: str) -> None:
+    def give_back(self, name: str) -> Waiting:
         """A decision that was held is void."""
         waiting = self.room.remove((NS, name))
         assert waiting is not None
         self.plugin.unreserve(waiting.state, waiting.unit, waiting.placements)
         stored = self.workloads[NS, name]
         self.world.restore(waiting.unit, waiting.placements, stored)
+        return waiting
+
+    def hold_on(self, waiting: Waiting) -> None:
+        """It was to be decided anew, and came to no decision."""
+        self.plugin.reserve(waiting.state, waiting.unit, waiting.placements)
+        self.room.put(waiting)
+        self.world.assume(waiting.unit, waiting.placements)
 
     def later(self, seconds: float) -> None:
         self.time.at += timedelta(seconds=seconds)

@@ -245,6 +245,17 @@ def test_a_set_that_is_decided_anew_leaves_what_the_others_hold_known():
     assert rejected(yard, "n")
 
 
+def test_what_came_to_no_decision_is_known_to_be_held_as_before():
+    yard = late_in_two_sets()
+    back = [yard.give_back("a"), yard.give_back("n")]
+    for each in back:
+        yard.hold_on(each)
+    gang(yard, "early", 19, 19, created=at(60))
+    told(yard, "early")
+    assert rejected(yard, "a")
+    assert rejected(yard, "n")
+
+
 def test_a_set_that_is_given_back_leaves_what_the_others_hold_known():
     yard = late_in_two_sets()
     gang(yard, "tiny", 1, 1, created=at(60))

@@ -9,6 +9,7 @@ import pytest
 
 from controller.features.workloadgroup.together import Together
 from controller.scheduling import gathered, scheduler, steps
+from controller.scheduling.scheduler import Scheduler
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
 from machinery.api.resources import (
@@ -168,6 +169,35 @@ async def test_it_is_held_on_where_the_world_does_not_rest_to_decide_it_anew(
         monkeypatch.setattr(Together, "attempts", attempts)
         stage.cluster("b", cpu="1")
         await stage.until(lambda: stage.placed("one") == {"a": 9, "b": 1}, seconds=3)
+
+
+@pytest.mark.proves("G5", "G6")
+async def test_a_member_whose_write_takes_long_makes_the_wait_no_longer(
+    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes to no decision meanwhile, and to one when that is through."""
+    stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"scheduleTimeoutSeconds": 30}})
+    deciding, slow = Scheduler._decide, ("shop", "slow")
+    came = list[Scheduler]()
+
+    async def busy(self: Scheduler, *about: Any, anew: bool) -> Batch:
+        came.append(self)
+        self._in_work.begin([slow])
+        return Batch([], frozenset({slow}))
+
+    async with stage.configured(file) as controller:
+        await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
+        began = stage.clock.monotonic()
+        monkeypatch.setattr(Scheduler, "_decide", busy)
+        stage.cluster("small", cpu="100m")
+        await stage.until(lambda: came)
+        await stage.calm(12)
+        assert int(controller.world.fleet().flights.units.sum()) == 9
+        assert stage.hub.read(WORKLOAD_GROUPS, "crew")["status"]["waiting"] == 9
+        monkeypatch.setattr(Scheduler, "_decide", deciding)
+        controller.world.offer(came[0]._in_work.end([slow]))
+        await stage.until(lambda: stage.says("one")[1] == "ScheduleTimeout", seconds=60)
+        assert stage.clock.monotonic() - began < 32
 
 
 @pytest.mark.proves("G16")

@@ -145,6 +145,11 @@ class Memory:
         if group is not None and group.held is not None:
             group.loose = now
 
+    def hold_on(self, key: Key) -> None:
+        """What was given back is held again by the same decision, as if nothing had been."""
+        if (group := self._groups.get(key)) is not None:
+            group.loose = None
+
     def held_since(self, key: Key, now: datetime | None = None) -> datetime | None:
         """When the wait began that goes on; None where there is none, `now` where that is given."""
         group = self._groups.get(key)

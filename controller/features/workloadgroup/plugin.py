@@ -158,8 +158,14 @@ class Coscheduling(Together):
         text = f"{group} {has} minMember of {group.min_member} without them"
         return Status(reasons=(text,), plugin=NAME)
 
-    def reserve(self, _state: CycleState, _unit: Unit, _placements: Mapping[str, int]) -> Status:
-        """Nothing beside the units themselves, which are counted already."""
+    def reserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
+        """Nothing beside the units themselves, which are counted already.
+
+        What was given back to be decided anew, and came to no decision, is held as before.
+        """
+        if (key := Groups.group_of(unit)) is not None:
+            self.memory.hold_on(key)
+            self.memory.turns.hold_on(key, unit.key)
         return SUCCESS
 
     def unreserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:

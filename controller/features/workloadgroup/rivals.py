@@ -236,6 +236,7 @@ class Rivals:
         self._wanted: dict[str, set[Key]] = {}
         self._gave: dict[Key, Key] = {}
         self._vain: dict[Key, set[Key]] = {}
+        self._given: dict[Key, Hold] = {}  # back since it was decided, and perhaps held again
 
     def hold(self, hold: Hold) -> None:
         """It holds this from now on, beside what it holds already."""
@@ -255,9 +256,17 @@ class Rivals:
         if hold is None or left is None or len(left.parts) == len(hold.parts):
             return None
         earlier = self.release(key)
+        given = self._given.get(key)
+        self._given[key] = hold if given is None else hold.beside(given)
         if left.parts:
             self._note(left)
         return earlier
+
+    def hold_on(self, key: Key, who: Key) -> None:
+        """What that Workload of a gang held is held again, and no decision was made meanwhile."""
+        given = self._given.get(key)
+        if given is not None and who in given.parts:
+            self.hold(given.kept(who.__eq__))
 
     def _note(self, hold: Hold) -> None:
         self._holds[hold.key] = hold
@@ -304,6 +313,7 @@ class Rivals:
 
     def decided(self, key: Key, *, placed: bool) -> list[Key]:
         """A gang was decided again, or is gone; those who gave way for it and are free to hold."""
+        self._given.pop(key, None)
         made = [k for k, other in self._gave.items() if other == key]
         free = [k for k in made if placed or k not in self._holds]
         for each in free:

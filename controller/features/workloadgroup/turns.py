@@ -157,6 +157,10 @@ class Turns:
         if self._rivals.holds(key, who):
             self._tell(self._rivals.keep(key, held))
 
+    def hold_on(self, key: Key, who: Key) -> None:
+        """What one Workload of a gang gave back is held again, by the same decision."""
+        self._rivals.hold_on(key, who)
+
     def written(self, key: Key) -> None:
         """What a gang held is placed."""
         self._tell(self._rivals.release(key))
