@@ -200,6 +200,38 @@ async def test_a_member_whose_write_takes_long_makes_the_wait_no_longer(
         assert stage.clock.monotonic() - began < 32
 
 
+@pytest.mark.proves("G5")
+async def test_its_status_counts_what_is_held_while_it_is_decided_anew(
+    stage: Stage, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A very large gang takes seconds for a pass, and what it held counts nowhere meanwhile."""
+    taking, said = scheduler.in_slices, list[int]()
+
+    async def slowly(taken: Steps[Batch]) -> Batch:
+        batch = await taking(taken)
+        if batch.conclusion is not None:
+            await stage.clock.sleep(2)
+        return batch
+
+    def told(waiting: int) -> bool:
+        said.append(stage.hub.read(WORKLOAD_GROUPS, "crew").get("status", {}).get("waiting", 0))
+        return said[-1] == waiting
+
+    monkeypatch.setattr(scheduler, "in_slices", slowly)
+    async with stage.configured(file):
+        await stage.until(lambda: stage.says("one")[1] == "WaitingForGroup")
+        await stage.until(lambda: told(9))
+        for number in range(60):
+            stage.hub.edit(MEMBER_CLUSTERS, "a", {"metadata": {"labels": {"n": f"{number}"}}})
+            stage.hub.edit(
+                WORKLOAD_GROUPS, "crew", {"metadata": {"annotations": {"n": f"{number}"}}}
+            )
+            await stage.calm(0.1)
+            assert told(9)
+        events = stage.hub.events("WaitingForGroup")
+        assert len([each for each in events if each["regarding"]["kind"] == "WorkloadGroup"]) == 1
+
+
 @pytest.mark.proves("G16")
 @pytest.mark.parametrize("how", ["deleted", "faulty", "raised"])
 async def test_all_that_was_held_comes_again_where_it_holds_nothing_together_any_more(

@@ -211,6 +211,8 @@ class Books:
         if written and watch.written is not None and status.words_alone(look.fields, stored):
             rest = WORDS_SECONDS - (at - watch.written)
             written, soon = rest <= 0, rest if rest > 0 else soon
+        if written and self._anew(stored, group, gate, facts, now):
+            written, soon = False, SOON_SECONDS
         self._mind(watch, gate, look, facts, now)
         self._drafted[key] = _Draft(group.uid, look, written, soon)
         return look.fields if written else None
@@ -255,6 +257,15 @@ class Books:
         waits = [(each - now).total_seconds() for each in due if each is not None]
         waits += [draft.soon] if draft.soon is not None else []
         return min(max(min(waits), LEAST_WAIT), LONGEST_WAIT) if waits else None
+
+    def _anew(
+        self, stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: datetime
+    ) -> bool:
+        """Whether it holds less merely because it is being decided anew: told once that is over."""
+        if group.fault or facts.desired < group.min_member:
+            return False
+        less = facts.held < stored.status.waiting and (gate.state or "") == stored.status.gate
+        return less and self._memory.loose(group.key, now)
 
     def _mind(self, watch: _Watch, gate: Gate, look: Look, facts: Facts, now: datetime) -> None:
         """When its Workloads are to be decided again: as long as they must be emptied, soon."""

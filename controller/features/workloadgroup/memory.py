@@ -158,6 +158,11 @@ class Memory:
         over = now is not None and group.loose is not None and now - group.loose > _LOOSE
         return None if over else group.held
 
+    def loose(self, key: Key, now: datetime) -> bool:
+        """Whether what was held is given back, and may be held again in a moment."""
+        group = self._groups.get(key)
+        return group is not None and group.loose is not None and bool(self.held_since(key, now))
+
     def not_held(self, key: Key) -> None:
         """Nothing is held any more: a later wait is a first one."""
         if (group := self._groups.get(key)) is not None:
