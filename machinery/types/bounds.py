@@ -53,7 +53,9 @@ NO_LIMIT = 1 << 50
 NAME = 253
 """Characters of a name, a namespace, or a group: a DNS name, as Kubernetes has it."""
 UID = 128
-VERSION_TEXT = 63
+LABEL_VALUE = 63
+"""Characters of the value of a label, as Kubernetes has it."""
+VERSION_TEXT = LABEL_VALUE
 """Characters of a version or provider: they become values of labels."""
 RESOURCES = 64
 """Names of resources in one list of amounts, as the schema of MemberCluster has it."""
@@ -155,6 +157,11 @@ def quoted(value: object, *, most: int = 40) -> str:
     if isinstance(value, int):
         return str(value) if value.bit_length() <= 64 else "a number of more than 64 bits"
     return f"a {type(value).__name__}"
+
+
+def name_in_words(name: str, *, most: int = LABEL_VALUE) -> str:
+    """A name from outside as a message has it: what is no name, by its length or lines, quoted."""
+    return name if clean(name, most) == name else quoted(name)
 
 
 def check_json(data: bytes | memoryview, *, depth: int = DEPTH) -> None:

@@ -16,6 +16,7 @@ from enum import Enum
 
 from crds.names import LABEL_GROUP
 from crds.workload import PropagatedReason
+from machinery.types.bounds import name_in_words
 from machinery.types.metadata import Key
 from propagator.groups.types import WorkloadGroup
 from propagator.hub.workload_types import Workload
@@ -56,8 +57,9 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> Verdict:
     if not names:
         return PUSH
     if len(names) > 1:
+        listed = ", ".join(name_in_words(each) for each in names)
         return _hold(
-            f"its labels name several WorkloadGroups ({', '.join(names)}), and it can be in one "
+            f"its labels name several WorkloadGroups ({listed}), and it can be in one "
             "only: remove the others"
         )
     label = label_of((workload.metadata.namespace, names[0]))
@@ -74,7 +76,7 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> Verdict:
 
 def label_of(group: Key) -> str:
     """How messages name a group."""
-    return f"WorkloadGroup {'/'.join(group)}"
+    return f"WorkloadGroup {group[0]}/{name_in_words(group[1])}"
 
 
 def _released(workload: Workload, group: WorkloadGroup, label: str) -> Verdict:

@@ -7,8 +7,11 @@ from dataclasses import replace
 import pytest
 
 from controller.features.workloadgroup.estimate import cure
+from crds.names import GROUP_LABELS
 from crds.workload import ScheduledReason
+from machinery.types.bounds import clean, quoted
 
+from .ganging import Yard, member, room
 from .make import unit
 
 GROUP = "WorkloadGroup shop/batch"
@@ -47,3 +50,18 @@ def test_one_that_names_several_groups_is_told_to_name_one() -> None:
     several = replace(MEMBER, groups=("a", "b"))
     said = cure(several, ScheduledReason.AMBIGUOUS_GROUP, "labels name the WorkloadGroups a and b")
     assert said == "one name in all its labels that name a WorkloadGroup"
+
+
+@pytest.mark.proves("G2", "G18")
+@pytest.mark.parametrize(
+    "names",
+    [["a\nb"], ["x" * 10**5], ["\x1b[2J"], ["a\nb", "c"]],
+    ids=["line", "long", "bell", "two"],
+)
+def test_a_name_that_no_group_can_have_stands_quoted_in_one_line(names: list[str]) -> None:
+    yard = Yard(room("c", "9"))
+    yard.store(member("worker", labels=dict(zip(GROUP_LABELS, names, strict=False))))
+    said = yard.decide()["worker"].message
+    assert quoted(names[0]) in said
+    assert len(said) < 200
+    assert said == clean(said)

@@ -10,7 +10,10 @@ import pytest
 
 from controller.features.workloadgroup.rivals import TURN, turn
 from controller.framework.waiting import Waiting
+from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
+from controller.scheduling.sets import Batch
+from controller.scheduling.steps import at_once
 from crds.workload import ScheduledReason
 
 from . import make
@@ -75,6 +78,54 @@ def test_of_two_that_hold_against_each_other_the_later_gives_way_at_once():
     yard.give_back("a")
     assert told(yard, "a").assigned == 10
     assert told(yard, "b").assigned == 0
+
+
+def test_no_message_names_a_gang_of_another_namespace():
+    yard = Yard(room("c", "9"))
+    gang(yard, "late", 10, 10, created=at(30))
+    told(yard, "late")
+    yard.group(group("early", 9, namespace="secret", created=at(60)))
+    yard.store(member("early", 9, of="early", cpu="1", namespace="secret", created=at(60)))
+    unit = yard.world.unit(("secret", "early"))
+    assert unit is not None
+    batch = at_once(decide_set(yard.world, unit, yard.profiles, yard.time.at))
+    assert batch.conclusion is not None
+    batch.conclusion.note()
+    found = held(yard, "late")
+    assert found is not None
+    assert found.objection == "gives way to a gang of another namespace"
+    yard.give_back("late")
+    said = told(yard, "late").message
+    assert "WorkloadGroup shop/late gives way to a gang of another namespace" in said
+    assert "early" not in said
+    assert "secret" not in said
+
+
+def elsewhere(yard: Yard, name: str, units: int, created: str) -> Batch:
+    """What is decided of a gang of another namespace, as who leads notes it."""
+    yard.group(group(name, units, namespace="secret", created=created))
+    yard.store(member(name, units, of=name, cpu="1", namespace="secret", created=created))
+    unit = yard.world.unit(("secret", name))
+    assert unit is not None
+    batch = at_once(decide_set(yard.world, unit, yard.profiles, yard.time.at))
+    assert batch.conclusion is not None
+    batch.conclusion.note()
+    return batch
+
+
+def test_who_gives_way_is_not_told_the_name_of_a_gang_of_another_namespace():
+    yard = Yard(room("c", "9"))
+    gang(yard, "late", 10, 10, created=at(30))
+    told(yard, "late")
+    elsewhere(yard, "early", 9, at(60))
+    found = held(yard, "late")
+    assert found is not None
+    assert found.objection == "gives way to a gang of another namespace"
+    yard.give_back("late")
+    said = told(yard, "late").message
+    assert "WorkloadGroup shop/late gives way to a gang of another namespace" in said
+    assert "early" not in said
+    assert "secret" not in said
 
 
 def test_the_earlier_does_not_give_way_for_the_later():
@@ -311,6 +362,12 @@ def test_later_gangs_stand_behind_one_that_has_waited_for_long():
     yard.later(4)
     assert told(yard, "big").assigned == 8
     assert told(yard, "small").assigned == 2
+
+
+def test_who_stands_behind_is_not_told_the_name_of_a_gang_of_another_namespace():
+    [said] = elsewhere(crowded(), "small", 2, at(0)).decisions
+    assert f"kept for a gang of another namespace, which waits since {at(400)}" in said.message
+    assert "shop" not in said.message
 
 
 @pytest.mark.parametrize(

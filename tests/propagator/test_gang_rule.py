@@ -11,6 +11,7 @@ import pytest
 from crds.groups.gate import decision_of
 from crds.names import GROUP_ALIASES, GROUP_LABELS, LABEL_GROUP
 from crds.workload import PropagatedReason
+from machinery.types.bounds import quoted
 from propagator.groups.membership import IN_EACH_KEY
 from propagator.groups.rule import PUSH, SILENT, Answer, verdict_on
 from propagator.groups.starting import PATIENCE_SECONDS, Contacts, Starting
@@ -92,6 +93,16 @@ def test_other_placements_of_whoever_are_held(placed: dict[str, int]) -> None:
     )
     back = dict(reversed(PLACED.items()))
     assert verdict_on(gang_member({LABEL_GROUP: "batch"}, placed=back), stored) == PUSH
+
+
+@pytest.mark.proves("G2")
+@pytest.mark.parametrize("others", [{}, {GROUP_ALIASES[0]: "a"}], ids=["one", "several"])
+@pytest.mark.parametrize("name", ["b\nc", "x" * 10**5])
+def test_a_name_that_no_group_can_have_stands_quoted_in_one_line(name: str, others: Labels) -> None:
+    said = verdict_on(gang_member({LABEL_GROUP: name, **others}), None).message
+    assert quoted(name) in said
+    assert len(said) < 250
+    assert "\n" not in said
 
 
 @pytest.mark.proves("G2")

@@ -14,7 +14,7 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
-from controller.features.workloadgroup.compiled import Group, named
+from controller.features.workloadgroup.compiled import Group, in_words, named
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import Memory
 from controller.framework.waiting import Waiting
@@ -73,7 +73,7 @@ class Answers:
         if group is None:
             who = "1 Workload names" if len(members) == 1 else f"{len(members)} Workloads name"
             naming = f"; {who} it" if members else ""
-            return failure(404, f"cannot find gang {'/'.join(key)}: no {named(key)}{naming}")
+            return failure(404, f"cannot find gang {in_words(key)}: no {named(key)}{naming}")
         held = {w.unit.key: _new(w) for w in self.held() if ledger.group_of(w.unit) == key}
         shown = nsmallest(NAMED_WORKLOADS, members.items(), key=lambda each: _rank(*each))
         return {

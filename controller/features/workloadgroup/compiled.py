@@ -25,7 +25,7 @@ from controller.features.workloadgroup.objects import (
 from crds.base import NAME, QUALIFIED
 from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
 from machinery.types import quantities
-from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS, RESOURCES, quoted
+from machinery.types.bounds import MOST_AMOUNT, MOST_UNITS, RESOURCES, name_in_words, quoted
 from machinery.types.metadata import Key
 
 TIMEOUT_SECONDS: Final = 60
@@ -93,7 +93,12 @@ class Group:
 
 def named(key: Key) -> str:
     """As messages name a group: `WorkloadGroup shop/batch`."""
-    return f"WorkloadGroup {'/'.join(key)}"
+    return f"WorkloadGroup {in_words(key)}"
+
+
+def in_words(key: Key) -> str:
+    """Namespace and name; what a label in a template says may be any text."""
+    return f"{key[0]}/{name_in_words(key[1])}"
 
 
 def compile_group(stored: WorkloadGroup) -> Group:
@@ -160,9 +165,10 @@ def _amounts(stored: Mapping[str, Any]) -> tuple[dict[str, int], str]:
         try:
             amount = quantities.amount(name, text)
         except ValueError as e:
-            return {}, f"spec.minResources.{name[:_LONGEST_KEY]}: {e}"
+            return {}, f"spec.minResources.{name_in_words(name, most=_LONGEST_KEY)}: {e}"
         if not 0 <= amount <= MOST_AMOUNT:
-            return {}, f"spec.minResources.{name[:_LONGEST_KEY]}: {quoted(text)} is out of range"
+            where = f"spec.minResources.{name_in_words(name, most=_LONGEST_KEY)}"
+            return {}, f"{where}: {quoted(text)} is out of range"
         amounts[name] = amount
     return amounts, ""
 

@@ -19,6 +19,7 @@ from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup import estimate
 from controller.features.workloadgroup.answers import Answers
+from controller.features.workloadgroup.compiled import in_words
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.rivals import PATIENCE_SECONDS
 from controller.features.workloadgroup.together import NAME, SLACK, Together, Told
@@ -46,6 +47,7 @@ from crds.groups.gate import GateState
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery.api.resources import WORKLOAD_GROUPS
+from machinery.types.bounds import name_in_words
 from machinery.types.metadata import Key
 
 __all__ = ["NAME", "Coscheduling", "CoschedulingArgs"]
@@ -144,7 +146,8 @@ class Coscheduling(Together):
         else:
             within, behind = self._stands(state, unit, fleet, bound), None
         refused = [] if within is None else within.outside(fleet)
-        return Refused([*refused, *([behind.outside(fleet)] if behind is not None else [])])
+        kept = [] if behind is None else [behind.outside(fleet, unit.namespace)]
+        return Refused([*refused, *kept])
 
     def post_filter(
         self, state: CycleState, unit: Unit, _fleet: Fleet, _unplaced: Unplaced
@@ -269,11 +272,12 @@ def _takes_units(_unit: Unit, _old: MemberCluster | None, new: MemberCluster | N
 
 
 def _ambiguous(unit: Unit) -> Status:
-    names = f"{', '.join(unit.groups[:-1])} and {unit.groups[-1]}"
-    text = f"labels name the WorkloadGroups {names}: a Workload is in one of them at most"
+    *names, last = (name_in_words(each) for each in unit.groups)
+    text = f"labels name the WorkloadGroups {', '.join(names)} and {last}: "
+    text += "a Workload is in one of them at most"
     return unschedulable(NAME, text, reason=ScheduledReason.AMBIGUOUS_GROUP)
 
 
 def _not_found(key: Key) -> Status:
-    text = f"WorkloadGroup not found: create {'/'.join(key)}, or take the label away"
+    text = f"WorkloadGroup not found: create {in_words(key)}, or take the label away"
     return unschedulable(NAME, text, reason=ScheduledReason.GROUP_NOT_FOUND)

@@ -77,14 +77,11 @@ class Behind:
         mask[fleet.rows(self.claim.clusters)] = True
         return mask
 
-    def outside(self, fleet: Fleet) -> tuple[Mask, str]:
-        """For a Filter: the same, with words that can be counted."""
-        return self.kept(fleet), f"kept for {self}"
-
-    def __str__(self) -> str:
-        """Behind whom, and since when."""
+    def outside(self, fleet: Fleet, namespace: str) -> tuple[Mask, str]:
+        """For a Filter: the same, with words for that namespace, which can be counted."""
         since = self.claim.since.strftime("%Y-%m-%dT%H:%M:%SZ")
-        return f"{named(self.claim.key)}, which waits since {since}"
+        text = f"kept for {_seen_from(namespace, self.claim.key)}, which waits since {since}"
+        return self.kept(fleet), text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,9 +343,14 @@ class Rivals:
         return sorted(found, key=lambda hold: hold.order, reverse=True)
 
 
-def words(key: Key) -> str:
-    """What one says that gives way."""
-    return f"gives way to {named(key)}"
+def words(key: Key, namespace: str) -> str:
+    """What one of that namespace says that gives way."""
+    return f"gives way to {_seen_from(namespace, key)}"
+
+
+def _seen_from(namespace: str, key: Key) -> str:
+    """A gang as messages in that namespace name it: nobody reads names of another tenant there."""
+    return named(key) if key[0] == namespace else "a gang of another namespace"
 
 
 def _where(lacking: Sequence[Tried], fleet: Fleet) -> frozenset[str]:

@@ -18,11 +18,11 @@ from typing import Any
 
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
-from controller.features.workloadgroup import estimate, rivals
+from controller.features.workloadgroup import estimate
 from controller.features.workloadgroup.compiled import Group
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import Denial, Memory, Seen
-from controller.features.workloadgroup.rivals import Asked, Behind
+from controller.features.workloadgroup.rivals import Asked, Behind, words
 from controller.features.workloadgroup.topology import Within, attempts_of, no_domain
 from controller.framework import runtime
 from controller.framework.gathering import PLACE, Attempt, Gathering, Outcome, Tried, Verdict
@@ -169,7 +169,8 @@ class Together:
             text = estimate.timed_out(group)
             return _refused(group, mine, ScheduledReason.SCHEDULE_TIMEOUT, text)
         if (other := self.memory.turns.for_whom(about.asked, tried)) is not None:
-            text = f"{group} {rivals.words(other)}: {found} of {group.min_member} units would wait"
+            text = f"{group} {words(other, group.namespace)}: "
+            text += f"{found} of {group.min_member} units would wait"
             return _refused(group, mine, _DENIED, text)
         text = estimate.waits(group, found, until)
         if new <= before and self._held(members):  # the others go on holding what there is
@@ -209,7 +210,7 @@ class Together:
             held=self._is_held,
         )
         for other in later:
-            self._answer(other, rivals.words(key))
+            self._answer(other, words(key, other[0]))
         self._look_at_news()
 
     def complete(self, key: Key) -> None:
