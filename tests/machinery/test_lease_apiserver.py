@@ -112,7 +112,15 @@ async def test_killed_and_hung_leaders_are_followed_and_never_doubled(elector, c
 async def test_a_clean_stop_hands_over_at_once(elector, client, namespace):
     """Without waiting for the lease's end: it is given back, as the next one finds it."""
     clock = SystemClock()
-    ours = LeaderElector(client, namespace=namespace, name="lease", identity="ours", clock=clock)
+    ours = LeaderElector(
+        client,
+        namespace=namespace,
+        name="lease",
+        identity="ours",
+        clock=clock,
+        lease_seconds=60.0,  # a busy machine does not end it first
+        renew_deadline=50.0,
+    )
     leads = asyncio.Event()
 
     async def lead() -> None:
