@@ -14,7 +14,7 @@ from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS
 from machinery.clock import SystemClock
-from machinery.errors import NotFound, StowageError, TransportError
+from machinery.errors import StowageError, TransportError
 from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console.progress import Progress
@@ -94,7 +94,7 @@ async def _wait_ready(
 
 
 async def _leads(hub: ApiClient, role: str) -> bool:
-    with suppress(NotFound):
+    with suppress(TransportError):
         lease = await hub.get(LEASES, f"stowage-{role}", namespace=SYSTEM_NAMESPACE)
         return bool(lease["spec"].get("holderIdentity"))
     return False

@@ -8,7 +8,9 @@ import subprocess
 
 import pytest
 
-from stowage.playground import ground, inotify, kind, local
+from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.errors import Unreachable
+from stowage.playground import ground, inotify, kind, local, roles
 from stowage.playground.processes import Process, wait_until
 from stowage.toolchain import binaries
 from tests.patience import PATIENCE
@@ -172,6 +174,34 @@ class _Said:
 
     def step(self, what, done, total=0):
         pass
+
+
+class _BusyHub:
+    """Answers every other question about a Lease in time."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+    async def get(self, kind, name, **_):
+        if kind is MEMBER_CLUSTERS:
+            return {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        self.asked += 1
+        if self.asked % 2:
+            raise Unreachable("no answer in time")
+        return {"spec": {"holderIdentity": name}}
+
+
+def test_up_waits_for_a_hub_that_is_busy(monkeypatch):
+    monkeypatch.setattr(roles, "ROLES", ("controller",))
+    hub = _BusyHub()
+    roles.wait_ready(hub, ["member-1"], {}, _Said())
+    assert hub.asked == 2
 
 
 def test_auto_says_why_it_is_not_kind(monkeypatch):
