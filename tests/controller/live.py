@@ -227,14 +227,27 @@ class World:
         return await about()
 
     async def settle(self) -> None:
-        """Return when nothing was written to a Workload for half a second."""
+        """Return when nothing was written to a Workload for half a second.
+
+        The controllers of this process know all of it by then, and have nobody to decide.
+        """
         before = None
         while before != (before := await self._versions()):  # noqa: ASYNC110 - silence is no event
             await asyncio.sleep(0.5)
 
     async def _versions(self) -> list[str]:
+        """Those of all Workloads, once nobody is at work on what they were before."""
+        await until(lambda: all(map(_idle, self.controllers)))
         listed = await self.client.list(WORKLOADS)
-        return [item["metadata"]["resourceVersion"] for item in listed["items"]]
+        stored = [item["metadata"]["resourceVersion"] for item in listed["items"]]
+        newest = max(map(int, stored), default=0)
+
+        def known(controller: Controller) -> bool:
+            return int(controller.workloads.version or 0) >= newest
+
+        await until(lambda: all(map(known, self.controllers)))
+        await until(lambda: all(map(_idle, self.controllers)))
+        return stored
 
     async def delete(self, name: str) -> None:
         """The end of a Workload, released at once as by a propagator that has put it nowhere."""
@@ -269,6 +282,15 @@ class World:
         other = World(self.client, self.hub, name)
         other.controllers = self.controllers
         return other
+
+
+def _idle(controller: Controller) -> bool:
+    """Whether nobody is to be decided or woken, and no decision is being written."""
+    scheduler = controller._scheduler
+    if scheduler is None:
+        return True
+    queue = scheduler._queue
+    return queue.idle and not queue.active._in_work
 
 
 def deployment(name: str, cpu: str) -> dict[str, Any]:
@@ -346,6 +368,8 @@ async def deciding(
     asked = ControllerSettings(connection=world.hub.connection(), **given)
     async with ApiClient(asked.connection, name="hub", limit=WORKERS + 16) as client:
         controller = Controller(asked, client, features=features)
+        if not standby:
+            _alone(controller)
         running = asyncio.create_task(controller.run())
         try:
             await until(
@@ -359,6 +383,12 @@ async def deciding(
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
+
+
+def _alone(controller: Controller) -> None:
+    """No test loses its term because the machine stood still for a while: nobody else contends."""
+    controller._elector._renew_deadline = 50.0
+    controller._elector._request_seconds = 20.0
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -89,7 +88,7 @@ class Pair:
         async def answered() -> bool:
             nonlocal found
             _, log = self.processes[await self.leader()]
-            with suppress(urllib.error.HTTPError, LookupError):
+            with suppress(OSError, LookupError):  # it begins, or no longer leads
                 found = await asyncio.to_thread(get, log)
             return found is not None
 

@@ -181,7 +181,7 @@ async def test_with_room_for_three_nothing_is_placed_and_nothing_released(world:
         assert "gate" not in status
         for name in BOTH:
             assert not placements(await world.get(name))
-        assert (await world.get(WORKER))["status"]["pending"] == 5
+        await world.until(WORKER, lambda each: each["pending"] == 5)
         await world.report("m2", cpu="7")
         await released(world)
 
@@ -209,10 +209,10 @@ async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World
     await world.cluster("m1", cpu="28")
     async with deciding(world) as controller:
         await begin(world, least=10, scheduleTimeoutSeconds=10)
+        began = asyncio.get_running_loop().time()
         await member(world, DRIVER, replicas=2)
         await member(world, WORKER, replicas=8)
         status = await says(world, lambda each: each["waiting"] == 9)
-        began = asyncio.get_running_loop().time()
         assert reason(status) == "WaitingForGroup"
         assert "1 more are needed, as minMember is 10" in message(status)
         path = f"/apis/v1/plugins/Coscheduling/gang/{world.namespace}/batch"
@@ -224,7 +224,7 @@ async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World
         assert about is not None
         assert about["remaining"]["cpu"] == "1"
         status = await says(world, lambda each: reason(each) == "ScheduleTimeout", seconds=20)
-        assert 5 < asyncio.get_running_loop().time() - began < 10 + 3 * PATIENCE
+        assert 10 <= asyncio.get_running_loop().time() - began < 10 + 10 * PATIENCE
         assert status["waiting"] == 0
         about = controller.cluster("m1")
         assert about is not None

@@ -125,7 +125,7 @@ def unused(workloads: list[dict[str, Any]], rsv: Mapping[str, Mapping[str, Any]]
     held: Counter[str] = Counter()
     for name, each in rsv.items():
         users = inside(workloads, name, each["metadata"]["uid"])
-        if name == "once" and (users or each["status"]["phase"] == "Succeeded"):
+        if name == "once" and (users or each.get("status", {}).get("phase") == "Succeeded"):
             continue
         for cluster, units in placements(each).items():
             held[cluster] += max(ROOM * units - OWN * users[cluster], 0)

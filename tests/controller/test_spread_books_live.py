@@ -89,8 +89,9 @@ async def test_counts_of_a_spread_that_grows_and_shrinks(world: World) -> None:
         assert numbers(status) == {"normal": (0, 100), "elastic": (0, -1)}
         await world.workload("demo", replicas=130, cpu="1m")
         assert await world.placed("demo") == {"n": 100, "e": 30}
-        status = await shown(world, lambda s: condition(s[""], "Ready")["reason"] == "Valid")
-        assert numbers(status) == {"normal": (100, 0), "elastic": (30, -1)}
+        whole = {"normal": (100, 0), "elastic": (30, -1)}
+        status = await shown(world, lambda s: numbers(s) == whole)
+        assert condition(status[""], "Ready")["reason"] == "Valid"
         assert list(status["normal"]["creatingPods"]) == ["n/1-100"]
         await report(world, n={"current": 100}, e={"current": 30})
         status = await shown(world, lambda s: not s["normal"]["creatingPods"])
@@ -120,7 +121,7 @@ async def test_meddling_is_repaired_and_a_mark_is_kept_over_a_restart(world: Wor
         await world.until("demo", lambda s: placements({"status": s}) == {"n": 6, "e": 4})
         await report(world, n={"current": 6}, e={"current": 4})
         await shown(world, lambda s: numbers(s) == {"normal": (6, 94), "elastic": (4, -1)})
-        assert await told(world, "Rescheduled")
+        await until(lambda: told(world, "Rescheduled"))
         wrong = [{"name": "normal", "missingReplicas": 1}, {"name": "elastic"}]
         wrong[0]["conditions"] = mark
         await world.client.merge_patch(
