@@ -51,6 +51,14 @@ class Yard:
         for member in MEMBERS:
             self._patch(member, [WHOLE] * NODES)
 
+    def until_whole(self) -> None:
+        """All of that is free, as far as the controller knows: nothing ends there any more."""
+        for member in MEMBERS:
+            wait(f"all of {member} to be free", lambda m=member: self._whole(m))
+
+    def _whole(self, member: str) -> bool:
+        return self.known(member) == self.free(member) == WHOLE * NODES
+
     def _allocatable(self, member: str, cpu: list[int]) -> None:
         self._patch(member, cpu)
         wait(f"{cpu} of {member} to be known", lambda: self.known(member) == sum(cpu))
@@ -279,5 +287,7 @@ def only_local(provider: str) -> None:
 def yard(running: Stage, space: str) -> Iterator[Yard]:
     """The members in this test's hands; afterwards they are empty again."""
     made = Yard(running, space)
+    made.whole()
+    made.until_whole()
     yield made
     made.clear()

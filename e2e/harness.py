@@ -31,6 +31,17 @@ class Failed(AssertionError):
     """A command said no; the message is what it printed."""
 
 
+NOT_YET = (
+    Failed,
+    OSError,
+    LookupError,
+    ValueError,
+    subprocess.TimeoutExpired,
+    pykube.exceptions.PyKubeError,
+)
+"""What a look raises that comes too early, or meets a server that is busy."""
+
+
 @dataclass
 class Kubectl:
     """kubectl on one cluster."""
@@ -117,7 +128,7 @@ def wait(what: str, check: Callable[[], T], *, timeout: float = 60, every: float
             last = check()
             if last:
                 return last
-        except (Failed, OSError, LookupError, ValueError, subprocess.TimeoutExpired) as error:
+        except NOT_YET as error:
             last = error
         if late:
             raise AssertionError(f"after {timeout:.0f} s still waiting for {what}; last: {last}")

@@ -283,7 +283,7 @@ def test_a_training_run_starts_with_its_last_member_and_ends(demo: Playground) -
     waits = demo.until_condition(NAMESPACE, "driver", "Scheduled", reason="WaitingForGroup")
     assert "has 1 units in all its Workloads, minMember is 4" in waits["message"]
     assert not demo.placements(NAMESPACE, "driver")
-    assert group(demo, "training")["phase"] == "Pending"
+    wait("the phase of its group", lambda: group(demo, "training").get("phase") == "Pending")
     demo.hub.apply(workers)
     wait("all its units", lambda: group(demo, "training").get("scheduled") == 7)
     assert sum(demo.placements(NAMESPACE, "workers").values()) == 6
@@ -298,9 +298,11 @@ def test_a_gang_is_in_one_zone_whatever_label_names_it(demo: Playground) -> None
     apply(demo, "22-workload-group-zone.yaml")
     (home,) = clusters(demo, "coordinator")
     assert clusters(demo, "shards") == {home}
-    wait("its phase", lambda: group(demo, "search").get("phase") == "Running")
+    wait("all its units", lambda: group(demo, "search").get("running") == 5)
     told = group(demo, "search")
-    assert (told["workloads"], told["desired"], told["scheduled"], told["running"]) == (2, 5, 5, 5)
+    assert (told["phase"], told["workloads"], told["desired"], told["scheduled"]) == (
+        "Running", 2, 5, 5
+    )  # fmt: skip
     for name, version, kind, units in (
         ("coordinator", "apps/v1", "Deployment", 1),
         ("shards", "apps/v1", "StatefulSet", 4),

@@ -171,7 +171,7 @@ def test_a_member_that_refuses(running: Stage, space: str) -> None:
     )
     assert "member-1" in running.condition(space, "many", "Propagated")["message"]
     for member in MEMBERS[1:]:
-        assert running.seen(member, space, "many")
+        wait(f"many on {member}", lambda m=member: running.seen(m, space, "many"))
     running.members["member-1"]("-n", space, "delete", "quota", "few")
     running.until_running(space, "many", timeout=90)
 

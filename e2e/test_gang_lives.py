@@ -143,9 +143,14 @@ def test_a_custom_kind_goes_through_the_phases(yard: Yard) -> None:
 
 
 def cordon(yard: Yard, member: str, *, closed: bool) -> None:
-    """Let nothing new come to a member, or let it come again."""
+    """Let nothing new come to a member, or let it come again, once the controller knows it."""
     patch = json.dumps({"spec": {"unschedulable": closed}})
     yard.hub("patch", "mc", member, "--type=merge", "-p", patch)
+    generation = yard.hub.json("get", "mc", member)["metadata"]["generation"]
+    wait(
+        f"the controller to know {member}",
+        lambda: yard.stage.ask(f"/apis/v1/clusters/{member}")["generation"] >= generation,
+    )
 
 
 def crd(group: str) -> dict[str, Any]:

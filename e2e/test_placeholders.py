@@ -47,13 +47,27 @@ def told(playground: Playground) -> dict[str, Any]:
     return {"free": free, "requested": status["capacity"]["requested"]}
 
 
+def at_rest(playground: Playground) -> dict[str, Any]:
+    """What is told once no pod of a Workload is left on member-1, nor counted there."""
+    pods = ("get", "pods", "-A", "-l", "stowage.dev/workload-uid", "-o", "name")
+    wait("the pods of others to go", lambda: not playground.members["member-1"](*pods).strip())
+    seen: list[dict[str, Any]] = []
+
+    def same() -> bool:
+        seen.append(told(playground))
+        return seen[-3:] == seen[-1:] * 3
+
+    wait("the room to be told", same, every=1.0)
+    return seen[-1]
+
+
 @pytest.mark.proves("E25", "E28")
 def test_pods_keep_the_room_and_make_way_for_the_owner(
     playground: Playground, namespace: str
 ) -> None:
     member = playground.members["member-1"]
     nodes = len(member.json("get", "nodes")["items"])
-    before = told(playground)
+    before = at_rest(playground)
     playground.hub.apply(reservation(namespace, replicas=nodes))
     try:
         wait("a pod on each node", lambda: running(playground, namespace, HOLD) == nodes)

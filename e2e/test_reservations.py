@@ -150,10 +150,12 @@ def test_what_expires_or_served_once_gives_its_room_to_everybody(
     playground: Playground, namespace: str
 ) -> None:
     hub, units = playground.hub, nodes(playground)
-    hub.apply(reservation("short", namespace, labelled("nobody"), replicas=units, ttl="8s"))
+    short = {"replicas": units, "ttl": "1h"}
+    hub.apply(reservation("short", namespace, labelled("nobody"), **short))
     until(playground, namespace, "short", "Available")
     hub.apply(small("waits", namespace))
     until_lacking(playground, namespace, "waits")
+    hub.apply(reservation("short", namespace, labelled("nobody"), **short | {"ttl": "8s"}))
     status = until(playground, namespace, "short", "Failed")
     assert said(status, "Ready")["reason"] == "Expired"
     playground.until_running(namespace, "waits")

@@ -215,11 +215,12 @@ def test_a_full_member_is_passed_by_at_once_or_after_a_while(
     assert [change["assigned"] for change in history] == [2], "the first decision was right"
     until_placed(playground, namespace, "tries", member_2=2)
     playground.until_running(namespace, "tries")
-    condition = next(
-        c for c in told(playground, namespace, "tries")["normal"]["conditions"]
-        if c["type"] == "Schedulable"
-    )  # fmt: skip
-    assert (condition["status"], condition["reason"]) == ("False", "PodUnschedulable")
+
+    def marks() -> list[tuple[str, str, str]]:
+        subset = told(playground, namespace, "tries")["normal"]
+        return [(c["type"], c["status"], c["reason"]) for c in subset["conditions"]]
+
+    wait("the mark", lambda: ("Schedulable", "False", "PodUnschedulable") in marks())
     assert "conditions" not in told(playground, namespace, "knows")["normal"] or all(
         c["status"] == "True" for c in told(playground, namespace, "knows")["normal"]["conditions"]
     )

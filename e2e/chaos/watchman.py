@@ -35,7 +35,7 @@ _RECENT_SECONDS = 60.0
 """A copy that was ready so shortly ago was one to rely on: roads stall for a third of that."""
 _AWAY_SECONDS = 120.0
 """So long after a deregistration a move may still be its consequence."""
-_RETURN_SECONDS = 15.0
+_RETURN_SECONDS = 30.0
 """So long after it was registered again a member is spoken of as it was before, at the most."""
 _ASK_SECONDS = 60.0
 Place = tuple[str, str, Key]

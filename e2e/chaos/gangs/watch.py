@@ -22,10 +22,11 @@ from e2e.chaos.watchman import KINDS
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.runtime.informer import Informer
 
-HALF_SECONDS = 45.0
-"""A push or a removal may take that long: a member that froze is known as away after 17 seconds at
-the latest, one that goes on is connected to within ten, and the word of either may need another
-controller and another propagator, which take up to ten seconds to lead."""
+HALF_SECONDS = 90.0
+"""A push or a removal may take half as long: a member that froze is known as away after 17 seconds
+at the latest, one that goes on is connected to within ten, and the word of either may need another
+controller and another propagator, which take up to ten seconds to lead. Where others use the
+machine as well, each of these takes its time: 45 seconds were seen."""
 RETURN_SECONDS = 20.0
 """So long after it goes on or is registered again, a member may not have been emptied yet."""
 _RELEASED_SECONDS = 5.0
