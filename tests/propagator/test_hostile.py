@@ -265,7 +265,6 @@ async def test_each_kind_of_hostile_member_costs_only_itself(
                 await until(_told(there, mode.value), seconds=60)
             beside = await there.latency(*modes)
             step, own = await there.longest_step(), there.stalls.longest
-            ratios.append(beside / before)
             besides.append(beside)
             print(
                 f"{', '.join(modes)}: {before * 1000:.0f} ms, {beside / before:.2f} x, longest step"
@@ -275,6 +274,8 @@ async def test_each_kind_of_hostile_member_costs_only_itself(
                 print(f"  {mode}: {(await there.ready(mode.value)).get('message', '')[:90]}")
                 await there.unregister(mode.value)
             assert step < max(MOST_SILENCE, 5 * own), modes
+            # A machine that others have begun to use meanwhile is as slow without them.
+            ratios.append(beside / max(before, await there.latency()))
         print(await there.refused())
         near = statistics.median(ratios) < 4 or statistics.median(besides) < 1.0
         assert near, "printed: mostly near 1"
