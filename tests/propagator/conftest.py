@@ -15,7 +15,13 @@ import pytest
 
 from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS, Resource
+from machinery.api.resources import (
+    MEMBER_CLUSTERS,
+    SECRETS,
+    WORKLOAD_GROUPS,
+    WORKLOADS,
+    Resource,
+)
 from machinery.clock import SystemClock
 from machinery.errors import NotFound
 from machinery.runtime.informer import Informer
@@ -191,7 +197,7 @@ async def running(
 
 
 def clean(hub: Cluster) -> None:
-    """Forget every MemberCluster, every registration Secret, and what a failed test left behind.
+    """Forget every MemberCluster, every registration Secret, and what another test left behind.
 
     A Workload that was left would be pushed to whatever the next test calls by its member's name.
     """
@@ -201,7 +207,12 @@ def clean(hub: Cluster) -> None:
 
 async def _cleaned(hub: Cluster) -> None:
     async with ApiClient(hub.connection()) as client:
-        for kind, labels in ((WORKLOADS, None), (SECRETS, LABEL_REGISTER), (MEMBER_CLUSTERS, None)):
+        for kind, labels in (
+            (WORKLOADS, None),
+            (WORKLOAD_GROUPS, None),
+            (SECRETS, LABEL_REGISTER),
+            (MEMBER_CLUSTERS, None),
+        ):
             listed = await client.list(kind, label_selector=labels, metadata_only=True)
             for each in listed["items"]:
                 meta = each["metadata"]

@@ -140,14 +140,15 @@ class Stage:
         await until(said, what=lambda: found)
         return found
 
-    async def refused(self, name: str, reason: str, *, within: float = 30.0) -> str:
-        """Wait until Propagated says so; its message."""
+    async def refused(self, name: str, reason: str, *words: str, within: float = 30.0) -> str:
+        """Wait until Propagated says so, for that reason and in these words; its message."""
 
         found: dict[str, Any] = {}
 
         async def said() -> bool:
             found.update(await self.condition(name, "Propagated"))
-            return found.get("reason") == reason
+            told = found.get("message", "")
+            return found.get("reason") == reason and all(each in told for each in words)
 
         await until(said, seconds=within, what=lambda: found)
         return str(found["message"])

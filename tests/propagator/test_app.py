@@ -26,6 +26,9 @@ from tests.patience import until
 
 from .conftest import CALM, clean, secret
 
+LONG: dict[str, Any] = {"lease_seconds": 60.0, "renew_deadline": 50.0}
+"""A term that no busy machine ends; who gives it up has nobody wait for so long."""
+
 
 class Watching:
     """Placements that only look."""
@@ -103,7 +106,7 @@ def bare_hub(hub: Cluster) -> Cluster:
 
 
 async def test_the_leader_works_and_tells_how_it_is(bare_hub: Cluster, m1: Cluster):
-    async with started(bare_hub) as instance, ApiClient(bare_hub.connection()) as client:
+    async with started(bare_hub, **LONG) as instance, ApiClient(bare_hub.connection()) as client:
         await until(lambda: instance.leads)
         await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
         fleet = instance.process.term.fleet
@@ -118,11 +121,11 @@ async def test_the_leader_works_and_tells_how_it_is(bare_hub: Cluster, m1: Clust
 
 
 async def test_one_leads_and_the_other_takes_over(bare_hub: Cluster, m1: Cluster):
-    async with started(bare_hub) as first, ApiClient(bare_hub.connection()) as client:
+    async with started(bare_hub, **LONG) as first, ApiClient(bare_hub.connection()) as client:
         await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
         await until(lambda: first.leads)
-        async with started(bare_hub) as second:
-            async with started(bare_hub) as third:
+        async with started(bare_hub, **LONG) as second:
+            async with started(bare_hub, **LONG) as third:
                 await asyncio.sleep(2)
                 assert not second.terms
                 assert not third.terms
@@ -164,7 +167,7 @@ async def test_an_outage_of_the_hub_ends_the_term_and_a_new_one_begins(
 
 
 async def test_a_silent_hub_is_not_taken_for_an_empty_one(bare_hub: Cluster):
-    async with started(bare_hub, hub_staleness=0.5) as instance:
+    async with started(bare_hub, hub_staleness=0.5, **LONG) as instance:
         await until(lambda: instance.leads)
         ground = instance.terms[0].ground
         await until(lambda: instance.terms[0].workloads.synced)
@@ -183,7 +186,7 @@ async def test_settings_name_the_namespace_of_lease_and_secrets(bare_hub: Cluste
     bare_hub.kubectl("delete", "namespace", "another", "--ignore-not-found", "--wait=false")
     bare_hub.kubectl("create", "namespace", "another")
     async with (
-        started(bare_hub, namespace="another", identity="me") as instance,
+        started(bare_hub, namespace="another", identity="me", **LONG) as instance,
         ApiClient(bare_hub.connection()) as client,
     ):
         await until(lambda: instance.leads)

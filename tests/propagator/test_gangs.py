@@ -19,7 +19,9 @@ from crds.groups.gate import decision_of
 from crds.names import LABEL_GROUP
 from machinery.api.resources import CRDS, WORKLOAD_GROUPS, WORKLOADS, Resource
 from machinery.errors import AlreadyExists
+from machinery.types.metadata import Key
 from propagator.groups import gates, starting
+from propagator.groups.rule import PUSH
 from stowage.playground.controlplanes import Cluster
 from tests.patience import until
 
@@ -433,10 +435,19 @@ async def test_a_gate_that_closes_in_the_midst_of_a_start_leaves_nothing(
     stage_on: MakeStage, m2: Cluster, monkeypatch: pytest.MonkeyPatch
 ):
     """One member stands still right after it answered; what was begun must not be found there."""
-    monkeypatch.setattr(starting, "FRESH_SECONDS", 600.0)
-    async with stage_on(sessions=QUICK) as stage:
+    verdict, stopped = starting.Contacts.verdict, []
+
+    def stops(contacts: starting.Contacts, of: starting.Starting, group: Key) -> Any:
+        found = verdict(contacts, of, group)
+        if found is PUSH and not stopped:
+            m2.freeze()
+            stopped.append(group)
+        return found
+
+    # A busy machine pushes to the one before it is known that the other stands still.
+    async with stage_on(sessions=replace(QUICK, probe_timeout=4.0)) as stage:
         await gang(stage)
-        m2.freeze()
+        monkeypatch.setattr(starting.Contacts, "verdict", stops)
         try:
             await gate(stage, *NAMES)
             await stage.appears("m1", "driver")
@@ -471,6 +482,7 @@ async def test_a_restart_changes_nothing_of_a_gang_whatever_its_gate_says(stage_
                 await held(stage, words="took all")
             for name in NAMES if turn in ("open", "run") else ():
                 await stage.propagated(name)
+            await stand(stage, **({} if turn in ("held", "closed") else {"m1": 2, "m2": 1}))
             await settled(stage)
             before = [(await stage.workload(name))["metadata"] for name in NAMES]
             there = await standing(stage)

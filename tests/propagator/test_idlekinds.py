@@ -21,7 +21,7 @@ from propagator.hub.workload_types import MOST_KINDS, Placement, Workload, Workl
 from propagator.hub.workloads import clusters_of, touches
 from tests.patience import until
 
-from .stage import MakeStage, Stage, configmap
+from .stage import MakeStage, Stage, configmap, settled
 
 BUDGET = {
     "apiVersion": "policy/v1",
@@ -67,6 +67,7 @@ async def test_a_kind_is_watched_while_somebody_uses_it(stage_on: MakeStage):
         await stage.goes("m1", "keep", kind=BUDGETS)
         await stage.propagated("demo")
         await until(lambda: not stage.process.term.fleet.get("m1").tracked(BUDGETS).values())
+        await settled(stage)  # what is written at the same time as the notes is looked at later
         await sweep(stage)
         assert "PodDisruptionBudget" in watched(stage), "once is not enough"
         await sweep(stage)
@@ -91,6 +92,7 @@ async def test_kinds_that_somebody_invented_are_forgotten(stage_on: MakeStage):
         await stage.patch("demo", {"metadata": invented, "spec": {"replicas": 2}})
         await until(lambda: len(watched(stage)) == len(before) + len(INVENTED))
         await until(lambda: all(i.synced for i in stage.process.term.fleet.get("m1").link.watches))
+        await settled(stage)
         await sweep(stage)
         await sweep(stage)
         assert watched(stage) == before

@@ -384,9 +384,7 @@ async def test_what_a_member_refuses_stops_nothing_else(stage_on: MakeStage):
         wrong = {**SERVICE, "spec": {"ports": [{"port": 99999}]}}
         await stage.create("demo", manifests=[strange, configmap("conf")], targetService=wrong)
         await stage.place("demo", m1=1)
-        message = await stage.refused("demo", "Rejected")
-        assert "no kind Odd" in message
-        assert "99999" in message
+        await stage.refused("demo", "Rejected", "no kind Odd", "99999")
         assert await stage.on("m1", "conf", kind=CONFIGMAPS)
         await stage.appears("m1")
         assert (await stage.share("demo", "m1"))["state"] == "Failed"
@@ -413,7 +411,7 @@ async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStag
         await stage.goes("m1")
 
         async def forgotten() -> bool:
-            return [s["name"] for s in (await stage.status("demo"))["clusters"]] == ["m2"]
+            return [s["name"] for s in (await stage.status("demo")).get("clusters", [])] == ["m2"]
 
         await until(forgotten)
         await stage.place("demo")
@@ -484,8 +482,10 @@ async def test_a_member_that_refuses_the_connection_is_told_in_one_sentence(
 
     async def told() -> bool:
         cluster = await stage.hub.get(MEMBER_CLUSTERS, "m1")
-        (ready,) = cluster["status"]["conditions"]
-        return ready["reason"] == "Unreachable" and bool(sentence.fullmatch(ready["message"]))
+        return any(
+            each["reason"] == "Unreachable" and sentence.fullmatch(each["message"])
+            for each in cluster.get("status", {}).get("conditions", [])
+        )
 
     async with stage_on() as stage:
         await stage.create("demo")

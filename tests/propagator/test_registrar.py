@@ -25,10 +25,15 @@ from stowage.playground.controlplanes import Cluster
 from stowage.playground.pki import Authority
 from tests.patience import until
 
-from .conftest import kubeconfig, secret, token_for
+from .conftest import Rig, kubeconfig, secret, token_for
 from .stage import changes
 
 Rigs = Callable[..., Any]
+
+
+async def measured(rig: Rig, name: str) -> bool:
+    """Whether its room has been told."""
+    return "capacity" in (await rig.cluster(name)).get("status", {})
 
 
 def b64(data: bytes) -> str:
@@ -272,11 +277,7 @@ async def test_a_stopped_server_is_noticed_in_time_and_heals_by_itself(
         await rig.register("m2", {"kubeconfig": m2.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
         await rig.becomes("m2", "Connected")
-
-        async def known() -> bool:
-            return "capacity" in (await rig.cluster("m1"))["status"]
-
-        await until(known)
+        await until(lambda: measured(rig, "m1"))
         before = (await rig.cluster("m1"))["status"]
         m1.freeze()
         try:
@@ -467,6 +468,8 @@ async def test_a_quiet_cluster_costs_no_writes(
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")
         session, asked = rig.fleet.get("m1"), []
+        await rig.marked("m1")
+        await until(lambda: measured(rig, "m1"))
 
         async def quiet() -> bool:
             """What is told in the beginning has been told."""

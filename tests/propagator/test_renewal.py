@@ -53,7 +53,14 @@ async def propagating(hub: ApiClient, settings: RenewalSettings) -> AsyncIterato
     process = Propagator(
         hub,
         WorkloadPlacements,
-        settings=PropagatorSettings(http_port=0, sessions=CALM, lease_retry=0.3, renewal=settings),
+        settings=PropagatorSettings(
+            http_port=0,
+            sessions=CALM,
+            lease_seconds=60.0,  # a busy machine ends no term in the middle of a test
+            renew_deadline=50.0,
+            lease_retry=0.3,
+            renewal=settings,
+        ),
     )
     task = asyncio.create_task(process.run())
     try:

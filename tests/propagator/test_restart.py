@@ -121,7 +121,8 @@ async def measured(hub: ApiClient) -> bool:
     """Whether all that is known of a member was told of every one."""
     clusters = (await hub.list(MEMBER_CLUSTERS))["items"]
     return all(
-        {"capacity", "version", "latencyMilliseconds"} <= c["status"].keys() for c in clusters
+        {"capacity", "version", "latencyMilliseconds"} <= c.get("status", {}).keys()
+        for c in clusters
     )
 
 

@@ -246,8 +246,7 @@ async def test_the_pods_of_the_lowest_cost_go_first(hub: Cluster, running: Clust
 
         await say(stage, "demo", {"m": 4})
         await cost(stage, "m", {None: 4})  # type: ignore[dict-item] # none
-        share = await stage.share("demo", "m")
-        assert share["state"] == "Running"
+        await stage.fares("demo", "m", "Running")
 
 
 @pytest.mark.proves("W14")
@@ -406,7 +405,7 @@ async def test_a_member_that_lets_nobody_patch_its_pods_is_asked_once_and_runs_a
 
 async def _all_run(stage: Stage, units: int) -> bool:
     share = await stage.share("demo", "m")
-    return bool(share.get("state") == "Running" and share["ready"] == units)
+    return bool(share.get("state") == "Running" and share.get("ready") == units)
 
 
 @pytest.mark.proves("G24", "W14")
