@@ -65,9 +65,12 @@ class Explanation:
 
     def beside(self, *, everything: bool) -> str:
         """The same below what the status kept: what would be decided now, and how it differs."""
-        same = not self.remarks
-        head = "Decided now, every unit would stay where it is:" if same else "Decided now:"
-        return self._text("\n".join((*self.remarks, head)), everything)
+        head = "Decided now"
+        if not self.remarks:
+            placed = self.record["assigned"] > 0
+            head += ", every unit would stay where it is" if placed else ", no unit would be placed"
+        end = ":" if self.record["clusters"] else "."
+        return self._text("\n".join((*self.remarks, head + end)), everything)
 
     def _text(self, head: str, everything: bool) -> str:
         record, parts = self.record, [head]

@@ -52,6 +52,21 @@ def refusal(*args: object) -> str:
     return str(result.exception)
 
 
+def test_beside_the_record_stands_what_would_be_decided_now() -> None:
+    """Units that have no place stay nowhere, and no table is announced where there is none."""
+
+    def head(name: str, file: object, **instead: Any) -> str:
+        told = json.loads(
+            run(name, "-n", "demo", "-f", file, "--fleet", FLEET, "-o", "json").stdout
+        )
+        return explain.Explanation({**told, **instead}).beside(everything=True).splitlines()[0]
+
+    assert head("wl/by-labels", LABELS) == "Decided now, no unit would be placed:"
+    assert head("wl/by-labels", LABELS, clusters=[]) == "Decided now, no unit would be placed."
+    stays = "Decided now, every unit would stay where it is:"
+    assert head("wl/by-labels", LABELS, assigned=1) == stays
+
+
 @pytest.mark.proves("E30", "C25")
 def test_a_failure_as_people_see_it() -> None:
     lines = said("wl/by-labels", "-n", "demo", "-f", LABELS, "--fleet", FLEET)
