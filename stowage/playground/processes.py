@@ -8,6 +8,7 @@ Linux); those of the playground outlive the command that started them.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import os
@@ -125,6 +126,10 @@ def _collect() -> None:
     for pid, child in list(_CHILDREN.items()):
         if child.poll() is not None:
             del _CHILDREN[pid]
+
+
+# One that another process ended after all had been done here: of it Python would warn as running.
+atexit.register(_collect)
 
 
 def wait_until(

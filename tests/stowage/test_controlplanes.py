@@ -93,6 +93,23 @@ time.sleep(300)
 """
 
 
+_ENDED_BY_ANOTHER = """
+import os, signal, sys
+from pathlib import Path
+from stowage.playground.processes import Process
+child = Process("sleeper", ["sleep", "300"], Path(sys.argv[1]) / "log")
+child.start(detached=True)
+os.kill(child.pid(), signal.SIGKILL)
+os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+"""
+
+
+def test_nothing_is_warned_of_a_child_that_another_process_ended(tmp_path):
+    command = [sys.executable, "-Wdefault", "-c", _ENDED_BY_ANOTHER, str(tmp_path)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills with the parent")
 def test_processes_die_with_their_parent(tmp_path):
     with subprocess.Popen(
