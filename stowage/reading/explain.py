@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from machinery.errors import ConfigurationError, Forbidden, StowageError
 from stowage.console import output
 from stowage.console.terminal import say
 from stowage.hub.connection import reader
+from stowage.hub.reader import Reader
 from stowage.planning.kinds import Reference, titled
 from stowage.planning.words import count, inside
 from stowage.reading import gangs, membership, rooms, words
@@ -81,12 +83,28 @@ def show(asked: Asked, *, form: str, everything: bool) -> None:
 def _read(asked: Asked) -> tuple[dict[str, Any], Gang | Belongs]:
     """The object, and what it has to do with a group: its Workloads, or whose member it is."""
     with reader(asked.hub) as api:
-        found = stored(api, asked.namespace, asked.about)
         if asked.about.resource == WORKLOAD_GROUPS:
-            return found, membership.gang(api, asked.namespace, found)
+            return _group(api, asked)
+        found = stored(api, asked.namespace, asked.about)
         if asked.about.resource == WORKLOADS:
             return found, membership.belongs(api, asked.namespace, found)
     return found, Belongs()
+
+
+def _group(api: Reader, asked: Asked) -> tuple[dict[str, Any], Gang]:
+    """A group with its Workloads. Raises ConfigurationError where there is none, with its own."""
+    try:
+        found = stored(api, asked.namespace, asked.about)
+    except ConfigurationError as fault:
+        waiting: list[str] = []
+        with suppress(Forbidden):
+            waiting = membership.naming(api, asked.namespace, asked.about.name)
+        if not waiting:
+            raise
+        named = ", ".join(waiting[:SHOWN]) + (", …" if len(waiting) > SHOWN else "")
+        who = f"{count(len(waiting), 'Workload')} of that label: {named}"
+        raise ConfigurationError(f"{fault}: make it for the {who}; or take the label off") from None
+    return found, membership.gang(api, asked.namespace, found)
 
 
 def _now(asked: Asked) -> tuple[Explanation | GroupExplanation | None, StowageError | None]:

@@ -111,6 +111,12 @@ def gang(api: Reader, namespace: str, found: Json) -> Gang:
     return Gang(namespace, name, found, members, unclear)
 
 
+def naming(api: Reader, namespace: str, name: str) -> list[str]:
+    """The Workloads that name that group, though it is not there; as `gang` otherwise."""
+    listed = api.each(WORKLOADS, dict[str, Any], namespace)
+    return [body["metadata"]["name"] for body in listed if name in names_of(body)]
+
+
 def belongs(api: Reader, namespace: str, workload: Json) -> Belongs:
     """The group of a Workload, which may name one that is not there, or not be ours to read."""
     names = names_of(workload)

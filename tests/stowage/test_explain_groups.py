@@ -271,6 +271,24 @@ def test_a_group_that_is_not_there_or_not_ours_to_read_is_said(hub: tuple[Hub, P
     assert data["group"] is None
 
 
+@pytest.mark.proves("G18")
+def test_a_group_that_is_not_there_names_who_waits_for_it(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+
+    def refused() -> str:
+        args = ("explain", "wg/another", "-n", "shop", "--kubeconfig", str(file))
+        return str(CliRunner().invoke(cli, args).exception)
+
+    none = "there is no WorkloadGroup shop/another"
+    theirs = "make it for the 1 Workload of that label: stranger; or take the label off"
+    assert refused() == f"{none}: {theirs}"
+    there.forbidden = {"workloads"}
+    assert refused() == none
+    there.forbidden = set()
+    there.workloads.pop()
+    assert refused() == none
+
+
 def test_a_group_that_nobody_has_decided_yet(hub: tuple[Hub, Path]) -> None:
     there, file = hub
     del there.group["status"]
