@@ -546,10 +546,10 @@ async def test_the_account_that_makes_namespaces_is_not_left_unbounded(bare, mon
 async def test_no_account_writes_everywhere_before_its_policy_is_in_force(bare, monkeypatch):
     """A policy without binding is never in force. In a namespace of its own: no other test's is."""
     client, cluster = bare
-    monkeypatch.setattr(member_side, "FORCE_SECONDS", 2.0)
     whole = member_rights.cluster_policy("elsewhere")
     side = member_side.Side(home="elsewhere", member=cluster.connection(), rights=Rights.CLUSTER)
     with monkeypatch.context() as patched:
+        patched.setattr(member_side, "FORCE_SECONDS", 2.0)
         patched.setattr(member_rights, "cluster_policy", lambda _: whole[:1])
         with pytest.raises(StowageError, match="so the account was given no further right"):
             await member_side.set_up(client, side, "", lambda _: None)
