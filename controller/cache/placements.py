@@ -203,8 +203,10 @@ class Index:
 
     def repelling(self, unit: Unit, *, but: Collection[Key]) -> Iterator[tuple[str, set[str]]]:
         """Who keeps this Workload away: topology keys, with the clusters that are held."""
-        apart = [self._all[key] for key in but if key in self._all and key[0] == unit.namespace]
+        apart: list[Placed] | None = None
         for table in self._repelling.selecting(unit.namespace, unit.labels):
+            if apart is None:  # there are as many as a set has members, and mostly nobody repels
+                apart = [self._all[k] for k in but if k in self._all and k[0] == unit.namespace]
             own = [p for p in apart for t in p.repels if _same(t, table)]
             held = table.without(own)
             if held:
@@ -239,7 +241,8 @@ class Overlay(Index):
         self._units: dict[Key, tuple[Unit, Mapping[str, int]]] = {}
         self._over: dict[type[Any], Any] = {}
         self._growing: dict[type[Any], TakesMore] = {}
-        """Those that take more; the protocol is looked for once, not for each Workload."""
+        self._standing: set[type[Any]] = set()
+        """Those that take more, and those that do not: the protocol is looked for once."""
         for unit, placements in units.values():
             self.place(unit, placements)
 
@@ -263,8 +266,11 @@ class Overlay(Index):
         """That of the base, with the overlay's Workloads over it."""
         if kind not in self._over:
             over = self._over[kind] = self._base.ledger(kind).overlay(self._units)
-            if isinstance(over, TakesMore):
-                self._growing[kind] = over
+            if kind not in self._standing:
+                if isinstance(over, TakesMore):
+                    self._growing[kind] = over
+                else:
+                    self._standing.add(kind)
         found: L = self._over[kind]
         return found
 

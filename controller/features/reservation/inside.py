@@ -187,7 +187,7 @@ class Books:
 
     def _claims(self, unit: Unit, placements: Units) -> tuple[ReservedShare, ...]:
         said = split.claimed(unit.reservations)
-        new = split.arriving(unit, placements)
+        new = split.arriving(unit, placements) if len(self._index) else {}
         entering = self._entering(unit, placements, said, new) if new else ()
         return split.claimed([*said, *entering]) if entering else said
 
@@ -262,7 +262,11 @@ class Books:
     def _put_inside(self, unit: Unit, placements: Units) -> Touched:
         """Count a Workload where it is inside; where that is news."""
         before = self._inside_of(unit.key)
-        if not unit.reservations and before is None and not split.arriving(unit, placements):
+        if (
+            not unit.reservations
+            and before is None
+            and not (len(self._index) and split.arriving(unit, placements))
+        ):
             return {}  # as most Workloads are
         claims = self._claims(unit, placements)
         shares, tight = self._entries(unit, placements, claims)

@@ -110,6 +110,9 @@ class OwnerIndex:
             if not ranks:
                 del self._places[place]
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def of(self, unit: Unit) -> Iterator[Reserved]:
         """The reservations that the Workload is an owner of, in the order in which it uses them.
 

@@ -149,7 +149,7 @@ def no_domain(group: Group, fleet: Fleet) -> str:
 def _orders(units: Sequence[Unit], fleet: Fleet) -> list[tuple[Key, ...]]:
     """The order given, and, where that is another one, the smaller ones first."""
     given = tuple(unit.key for unit in units)
-    totals = {r: _total(fleet, r) for unit in units for r in unit.request}
+    totals = {r: _total(fleet, r) for r in {r for unit in units for r in unit.request}}
     sizes = {unit.key: _size(unit, totals) for unit in units}
     smaller = tuple(sorted(given, key=sizes.__getitem__))
     return [given] if smaller == given else [given, smaller]
