@@ -13,6 +13,9 @@ Why nothing wraps, with C = `CEILING` = 2**62 - 1:
   adds the parts of a group up as float64, which is exact below 2**53, so for up to 2**22 values a
   group. The low sum carries into the high one; where that is 2**31 or more, the sum is 2**62 or
   more, and cut; elsewhere high * 2**31 + low < 2**62.
+
+Where the greatest values show that nothing can come near such numbers, which is nearly always, the
+plain operation is taken.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import numpy as np
 from controller.cache.columns import Ints
 
 CEILING = 2**62 - 1
+_EXACT = 2**53
 _HALF = 31
 _LOW = 2**_HALF - 1
 
@@ -34,6 +38,9 @@ def plus(a: Ints, b: Ints | int) -> Ints:
 
 def times(a: Ints, b: Ints | int) -> Ints:
     """A * b, or `CEILING`; shape as numpy broadcasts."""
+    if _most(a) * _most(b) <= CEILING:
+        small: Ints = a * b
+        return small
     most = CEILING // np.maximum(b, 1)
     product: Ints = np.where(a > most, CEILING, np.minimum(a, most) * b)
     return product
@@ -41,8 +48,15 @@ def times(a: Ints, b: Ints | int) -> Ints:
 
 def sums(group: Ints, values: Ints, size: int) -> Ints:
     """Shape (size,): the values of each group added up, or `CEILING`."""
+    if _most(values) * len(values) < _EXACT:
+        small: Ints = np.bincount(group, weights=values, minlength=size).astype(np.int64)
+        return small
     low = np.bincount(group, weights=values & _LOW, minlength=size).astype(np.int64)
     high = np.bincount(group, weights=values >> _HALF, minlength=size).astype(np.int64)
     high += low >> _HALF
     total: Ints = np.where(high > _LOW, CEILING, (np.minimum(high, _LOW) << _HALF) | (low & _LOW))
     return total
+
+
+def _most(values: Ints | int) -> int:
+    return values if isinstance(values, int) else int(values.max(initial=0))
