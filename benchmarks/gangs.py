@@ -69,8 +69,14 @@ class Ours:
         )
         handle.begin(self.world, SchedulerConfiguration(self._profiles, leader_elect=False))
         self._now = handle.clock.now
-        for each in members:
+        self._members = list(members)
+        for each in self._members:
             self.world.cluster_changed(None, each)
+
+    def look_again(self) -> None:
+        """Have the next decision read a snapshot of which nothing was computed yet."""
+        self.world.cluster_changed(self._members[0], self._members[0])
+        self.world.fleet()
 
     def take(
         self,
@@ -215,7 +221,11 @@ def growth(members: Sequence[MemberCluster]) -> None:
 
 def repeated(ours: Ours, key: Key) -> list[Took]:
     """The same decision again and again, the first one left out."""
-    return [ours.decide(key)[1] for _ in range(1 + ROUNDS)][1:]
+    taken: list[Took] = []
+    for _ in range(1 + ROUNDS):
+        ours.look_again()
+        taken.append(ours.decide(key)[1])
+    return taken[1:]
 
 
 def refused(members: Sequence[MemberCluster]) -> None:

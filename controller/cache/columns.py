@@ -7,9 +7,9 @@ one lookup in a table, done by numpy for all rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,16 @@ Mask: TypeAlias = NDArray[np.bool_]
 Codes: TypeAlias = NDArray[np.int32]
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+V = TypeVar("V")
 
 ABSENT = 0
 """The code of a row without a value."""
 
 _SPARE_WORDS = 256
+_MOST_KEPT = 16
+_MOST_STEPS = 64
+_FEW = 4
+"""Rows are computed anew alone where they are less than one in so many."""
 
 
 class Vocabulary:
@@ -88,3 +93,86 @@ class Column:
         """The rows without a value."""
         mask: Mask = self.codes == ABSENT
         return mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """From one snapshot to the next one: the rows that differ, and what was before."""
+
+    rows: Ints
+    before: _Step | None
+    depth: int
+
+
+_START = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Columns that were computed of a snapshot, for those that follow it step by step.
+
+    Workloads of a set are decided one after the other, each over a snapshot that differs from the
+    one before in the few rows whose clusters took units. What was computed of all rows is computed
+    anew for these alone. Each column is kept once, as it was in the snapshot that was asked last.
+    """
+
+    _step: _Step = field(default_factory=lambda: _Step(_START, None, 0))
+    _columns: dict[Hashable, tuple[_Step, Ints]] = field(default_factory=dict)
+    _fixed: dict[Hashable, object] = field(default_factory=dict)
+
+    def after(self, rows: Ints) -> Kept:
+        """That of a snapshot which differs from this one in these rows alone, which go up."""
+        return Kept(_Step(rows, self._step, self._step.depth + 1), self._columns, self._fixed)
+
+    def column(self, name: Hashable, compute: Callable[[Ints | None], Ints]) -> Ints:
+        """The column of that name, which nobody writes into.
+
+        `compute` answers the values of some rows, which go up, or with None those of all rows. The
+        value of a row hangs on nothing but the name and that row of the snapshot.
+        """
+        at, column = self._columns.get(name, (None, _START))
+        if at is self._step:
+            return column
+        rows = None if at is None else _between(at, self._step, len(column) // _FEW)
+        if rows is None:
+            column = compute(None)
+        elif len(rows):
+            column = column.copy()
+            column[rows] = compute(rows)
+        column.flags.writeable = False
+        _put(self._columns, name, (self._step, column))
+        return column
+
+    def fixed(self, name: Hashable, compute: Callable[[], V]) -> V:
+        """What is the same in every snapshot that follows: it hangs on what no decision changes."""
+        found: Any = self._fixed.get(name)
+        if found is None:
+            found = compute()
+            _put(self._fixed, name, found)
+        value: V = found
+        return value
+
+
+def _put(kept: dict[Hashable, V], name: Hashable, value: V) -> None:
+    """Keep it, and not more than there is room for."""
+    kept.pop(name, None)
+    kept[name] = value
+    if len(kept) > _MOST_KEPT:
+        del kept[next(iter(kept))]
+
+
+def _between(one: _Step, other: _Step, most: int) -> Ints | None:
+    """The rows in which two snapshots may differ, each once; None where it is too many to tell."""
+    found: list[Ints] = []
+    number = 0
+    while one is not other:
+        if one.depth < other.depth:
+            one, other = other, one
+        number += len(one.rows)
+        if one.before is None or number > most or len(found) == _MOST_STEPS:
+            return None
+        found.append(one.rows)
+        one = one.before
+    if len(found) < 2:
+        return found[0] if found else _START
+    return np.unique(np.concatenate(found))

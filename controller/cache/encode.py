@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.cache.columns import Codes, Column, Ints, Mask, Vocabulary
-from controller.cache.inflight import LEAST_HOLDS, LEAST_LOADS, Flights, entries, lying, most_loads
+from controller.cache.inflight import LEAST_HOLDS, LEAST_LOADS, Flights, most_loads
 from controller.cache.nodegroups import NodeGroups
-from controller.model.load import Load
+from controller.model.load import Load, entries, lying
 from controller.model.objects import MemberCluster, NodeGroup, Taint
 from crds.names import ANNOTATION_COST, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import hostports, quantities

@@ -47,18 +47,16 @@ import numpy as np
 from controller.cache.columns import Floats, Ints, Mask
 from controller.cache.nodegroups import NodeGroups
 from controller.cache.saturating import CEILING, sums, times
-from controller.model.load import Load, Place
+from controller.model.load import MOST_FLYING, Load, Place, entries
 from machinery.types import hostports
 
 MOST_PAIRS = 100_000
 """Templates on their way, times the groups where each might lie, that a decision looks at."""
-MOST_FLYING = 2**50
-"""Units of one load on their way to one cluster; every Workload's together."""
 LEAST_LOADS = 4
 """Templates that are told apart on each cluster, however large the fleet is."""
 LEAST_HOLDS = 32
 """The same of what is held: it stays for days, where what is on its way lands within seconds."""
-_PLACES = 16
+MOST_PLACES = 16
 """Different node selectors and tolerations that are looked at; others could lie everywhere."""
 _EVERYWHERE = -1
 _SPARE_LOADS = 64
@@ -102,11 +100,29 @@ class Flights:
         found = self._where(keep[self.cluster])
         return replace(found, cluster=np.cumsum(keep)[found.cluster] - 1)
 
+    def of(self, rows: Ints, size: int) -> Flights:
+        """Those of some rows of `size`, which go up; the first of these is row 0 then."""
+        if not len(self):
+            return self
+        place = np.full(size, -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        at = place[self.cluster]
+        there = at >= 0
+        return self._with(at[there], self.load[there], self.units[there])
+
+    def only(self, load: Load) -> bool:
+        """Whether all of them are units of this load."""
+        return bool((self.load == self.codes.get(load, -1)).all())
+
     def plus(self, entries: Iterable[tuple[int, Load, int]]) -> Flights:
         """These, and more of them: (row, load, units)."""
         told = list(entries)
         if not told:
             return self
+        if all(each in self.codes for _, each, _ in told):
+            more = np.array([(row, self.codes[each], n) for row, each, n in told], dtype=np.int64)
+            columns = (self.cluster, self.load, self.units)
+            return self._with(*np.concatenate((columns, more.T), axis=1))
         codes: dict[Load, int] = {}
         load = _ints(codes.setdefault(each, len(codes)) for _, each, _ in told)
         cluster, units = _ints(row for row, _, _ in told), _ints(n for _, _, n in told)
@@ -115,8 +131,6 @@ class Flights:
 
     def joined(self, other: Flights) -> Flights:
         """These and those as one: units of one load on one cluster are one entry."""
-        if not len(other) or not len(self):
-            return self if len(self) else other
         few, many = sorted((self, other), key=lambda each: len(each.codes))
         both = many._beside(few)  # noqa: SLF001 - one class
         place = both.cluster * len(both.codes) + both.load
@@ -215,43 +229,8 @@ class Flights:
 
     def _with(self, cluster: Ints, load: Ints, units: Ints) -> Flights:
         """Other entries that refer to the same loads."""
-        return replace(self, cluster=cluster, load=load, units=units)
-
-
-def lying(loads: Mapping[Load, int], offers: frozenset[str]) -> dict[Load, int]:
-    """Those on their way to a cluster that can lie there.
-
-    Who asks for what none of its nodes `offers` can lie nowhere, and takes no room.
-    """
-    return {
-        load: min(MOST_FLYING, n) for load, n in loads.items() if n > 0 and load.resources <= offers
-    }
-
-
-def less(loads: Mapping[Load, int], others: Mapping[Load, int]) -> dict[Load, int]:
-    """Loads without these; what is not there cannot be taken away."""
-    left = {load: n - max(others.get(load, 0), 0) for load, n in loads.items()}
-    return {load: n for load, n in left.items() if n > 0}
-
-
-def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, Load, int]]:
-    """What is on its way to one cluster, as at most `most` different loads."""
-    told = [(row, load, n) for load, n in loads.items()]
-    return told if len(told) <= most else _merged(row, told, most)
-
-
-def _merged(row: int, told: list[tuple[int, Load, int]], most: int) -> list[tuple[int, Load, int]]:
-    """The loads of the most units, and one that stands for the rest."""
-    told.sort(key=lambda entry: -entry[2])
-    told, rest = told[: most - 1], told[most - 1 :]
-    request: dict[str, int] = {}
-    for _, load, _ in rest:
-        for resource, amount in load.request:
-            if resource in load.resources:
-                request[resource] = max(request.get(resource, 0), amount)
-    ports = frozenset[int]().union(*(load.ports for _, load, _ in rest))
-    units = min(sum(n for _, _, n in rest), MOST_FLYING)
-    return [*told, (row, Load(tuple(sorted(request.items())), None, ports), units)]
+        told = (self.codes, self.amounts, self.ports, self.place, self.places)
+        return Flights(cluster, load, units, *told)
 
 
 def most_loads(clusters: int, groups: int, least: int) -> int:
@@ -271,20 +250,42 @@ def taken(
         request: what one of them asks for.
         rows: clusters of the fleet.
     """
+    found = _costs(flights, groups, units, request, rows)
+    return np.zeros(rows, dtype=np.int64) if found is None else taken_by(*found, rows)
+
+
+def taken_by(flights: Flights, each: Floats, reach: Floats, rows: int) -> Ints:
+    """The same, where one unit of each entry takes `each`, and all of them `reach` at the most."""
+    cost = np.minimum(flights.units * each, reach)
+    total = np.bincount(flights.cluster, weights=cost, minlength=rows)
+    most = np.minimum(total * (1 + _ROUNDING) + _ROUNDING, CEILING / 2)
+    found: Ints = np.floor(most).astype(np.int64)
+    return found
+
+
+def cost_of(
+    load: Load, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+) -> tuple[Floats, Floats]:
+    """What units of one load would take on each cluster, as `taken_by` reads it, shape (rows,)."""
+    everywhere, none = np.arange(rows), np.zeros(rows, dtype=np.int64)
+    each, reach = np.zeros((2, rows))
+    found = _costs(_coded(everywhere, none, none + 1, {load: 0}), groups, units, request, rows)
+    if found is not None:
+        each[found[0].cluster], reach[found[0].cluster] = found[1:]
+    return each, reach
+
+
+def _costs(
+    flights: Flights, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+) -> tuple[Flights, Floats, Floats] | None:
+    """The entries that take anything, and what of `taken_by`; None where there is none."""
     pairs = _Pairs.of(flights, groups, units, rows)
     if pairs is None:
-        return np.zeros(rows, dtype=np.int64)
+        return None
     lies = pairs.lies()
-    each = np.where(lies, pairs.share(request), 0.0)
+    each = np.maximum.reduceat(np.where(lies, pairs.share(request), 0.0), pairs.first)
     held = times(units, groups.count).astype(np.float64)[pairs.group]  # the sums would wrap
-    each = np.maximum.reduceat(each, pairs.first)
-    reach = np.add.reduceat(np.where(lies, held, 0.0), pairs.first)
-    cost = np.minimum(pairs.flights.units * each, reach)
-    total = np.bincount(pairs.flights.cluster, weights=cost, minlength=rows)
-    found: Ints = np.floor(np.minimum(total * (1 + _ROUNDING) + _ROUNDING, CEILING / 2)).astype(
-        np.int64
-    )
-    return found
+    return pairs.flights, each, np.add.reduceat(np.where(lies, held, 0.0), pairs.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +333,7 @@ class _Pairs:
             mask &= amounts[load] <= room
         mask &= ~self.groups.without_any(self.flights.ports, load, self.group)
         mask |= ~bound
-        for code, (selector, tolerations) in enumerate(self.flights.places[:_PLACES]):
+        for code, (selector, tolerations) in enumerate(self.flights.places[:MOST_PLACES]):
             lets_in = self.groups.open_to(dict(selector), tolerations)
             mask &= (place != code) | lets_in[self.group]
         return mask

@@ -50,6 +50,23 @@ class NodeGroups:
     ports: Codes
     port_sets: Sequence[frozenset[int]]
 
+    def of(self, rows: Ints) -> NodeGroups:
+        """Those of some rows, which go up; the first of these is row 0 then."""
+        first, end = np.searchsorted(self.cluster, [rows, rows + 1])
+        number = end - first
+        before = number.cumsum() - number
+        at = np.arange(number.sum()) + (first - before).repeat(number)
+        return NodeGroups(
+            cluster=np.arange(len(rows)).repeat(number),
+            count=self.count[at],
+            free={resource: free[at] for resource, free in self.free.items()},
+            labels={k: Column(c.codes[at], c.vocabulary) for k, c in self.labels.items()},
+            taints=self.taints[at],
+            taint_sets=self.taint_sets,
+            ports=self.ports[at],
+            port_sets=self.port_sets,
+        )
+
     def units(
         self,
         request: Mapping[str, int],

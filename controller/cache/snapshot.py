@@ -11,13 +11,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from controller.cache.columns import ABSENT, Column, Floats, Ints, Mask
-from controller.cache.inflight import Flights, less, taken
+from controller.cache.columns import ABSENT, Column, Floats, Ints, Kept, Mask
+from controller.cache.inflight import MOST_PLACES, Flights, cost_of, taken, taken_by
 from controller.cache.nodegroups import UNLIMITED, NodeGroups
 from controller.cache.saturating import sums, times
-from controller.model.load import Load
+from controller.model.load import Load, less
 from controller.model.objects import MemberCluster, Taint, Toleration
 from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm
+
+_ALL = b""
+"""Stands for all rows where those that are meant are told by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Fleet:
         flights: what is decided and not yet counted in `groups`.
         holds: what ledgers hold for somebody, as if it were on its way.
         merged: all that is held on a cluster, by its name, where `holds` tells it put together.
+        kept: what was computed of it, cluster by cluster; whoever decides a set passes it on.
     """
 
     names: Sequence[str]
@@ -68,7 +72,10 @@ class Fleet:
     flights: Flights
     holds: Flights
     merged: Mapping[str, Mapping[Load, int]]
-    _coming: list[Flights] = field(init=False, default_factory=list, compare=False, repr=False)
+    kept: Kept = field(init=False, default_factory=Kept, compare=False, repr=False)
+    _coming: dict[bytes, Flights] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
 
     def __len__(self) -> int:
         return len(self.names)
@@ -115,11 +122,15 @@ class Fleet:
 
     def untolerated(self, tolerations: Sequence[Toleration], effects: frozenset[str]) -> Ints:
         """For each cluster, how many of its taints of these effects nothing tolerates."""
-        count = np.zeros(len(self), dtype=np.int64)
-        for taint, column in self.taints.items():
-            if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations):
-                count += column
-        return count
+
+        def counted() -> Ints:
+            count = np.zeros(len(self), dtype=np.int64)
+            for taint, column in self.taints.items():
+                if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations):
+                    count += column
+            return count
+
+        return self.kept.fixed(("untolerated", tuple(tolerations), effects), counted).copy()
 
     def fitting(
         self,
@@ -135,20 +146,43 @@ class Fleet:
         """
         if not request:
             return np.full(len(self), UNLIMITED, dtype=np.int64)
-        groups = self.groups
-        units = groups.units(request, node_selector, tolerations)
-        held = sums(groups.cluster, times(units, groups.count), len(self))
-        coming = taken(self._loads(), groups, units, request, len(self))
-        fits: Ints = np.maximum(np.minimum(held, UNLIMITED) - coming, 0)
-        fits[self.virtual] = UNLIMITED
-        return fits
+        load = Load.of(request, node_selector, tolerations)
+
+        def units(groups: NodeGroups) -> Ints:
+            return groups.units(request, node_selector, tolerations)
+
+        def alike() -> tuple[Ints, Floats, Floats]:
+            """What is free on each cluster, and what more units of this load take of it."""
+            fit = units(self.groups)
+            costs = cost_of(load, self.groups, fit, request, len(self))
+            return _free(self.groups, fit, len(self)), *costs
+
+        def compute(rows: Ints | None) -> Ints:
+            loads, groups = self._loads(rows), self.groups
+            virtual = self.virtual if rows is None else self.virtual[rows]
+            if rows is not None and loads.only(load):
+                room, each, reach = self.kept.fixed(("alike", load), alike)
+                at = rows[loads.cluster]
+                free, coming = room[rows], taken_by(loads, each[at], reach[at], len(rows))
+            else:
+                groups = groups if rows is None else groups.of(rows)
+                fit, size = units(groups), len(virtual)
+                free, coming = _free(groups, fit, size), taken(loads, groups, fit, request, size)
+            fits: Ints = np.maximum(free - coming, 0)
+            fits[virtual] = UNLIMITED
+            return fits
+
+        return self.kept.column(("fitting", load), compute).copy()
 
     def assuming(self, load: Load, units: Mapping[str, int]) -> Fleet:
         """A copy that counts more units of this load as in flight, by the cluster's name."""
-        more = (
-            (self.row[name], load, n) for name, n in units.items() if name in self.row and n > 0
-        )
-        return replace(self, flights=self.flights.plus(more))
+        more = {self.row[name]: n for name, n in units.items() if name in self.row and n > 0}
+        after = replace(self, flights=self.flights.plus((row, load, n) for row, n in more.items()))
+        if len(after.flights.places) + len(after.holds.places) <= MOST_PLACES:
+            # else it hangs on all that is on its way which of them are looked at
+            kept = self.kept.after(np.array(sorted(more), dtype=np.int64))
+            object.__setattr__(after, "kept", kept)
+        return after
 
     def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Fleet:
         """A copy that holds less, by the cluster's name; never less than nothing of a load."""
@@ -170,10 +204,29 @@ class Fleet:
 
     def coming(self, resource: str) -> Ints:
         """What the units in flight, and those whose room is held, ask for of a resource."""
-        return self._loads().amount(resource, len(self))
 
-    def _loads(self) -> Flights:
-        """All that takes room which `groups` does not count, put together once."""
-        if not self._coming:
-            self._coming.append(self.flights.joined(self.holds))
-        return self._coming[0]
+        def compute(rows: Ints | None) -> Ints:
+            return self._loads(rows).amount(resource, len(self if rows is None else rows))
+
+        return self.kept.column(("coming", resource), compute).copy()
+
+    def _loads(self, rows: Ints | None = None) -> Flights:
+        """All that takes room which `groups` does not count, on some of the rows or on all.
+
+        Put together once for all who ask.
+        """
+        name = _ALL if rows is None else rows.tobytes()
+        if (found := self._coming.get(name)) is None:
+            flights, holds = self.flights, self.holds
+            both = len(flights) > 0 and len(holds) > 0
+            if rows is not None:
+                flights, holds = (each.of(rows, len(self)) for each in (flights, holds))
+            found = flights.joined(holds) if both else flights if len(flights) else holds
+            self._coming[name] = found
+        return found
+
+
+def _free(groups: NodeGroups, units: Ints, size: int) -> Ints:
+    """How many units fit on each cluster beside what it counts, shape (size,)."""
+    free: Ints = np.minimum(sums(groups.cluster, times(units, groups.count), size), UNLIMITED)
+    return free

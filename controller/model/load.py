@@ -15,6 +15,8 @@ from machinery.types import hostports
 
 Place: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]
 """A node selector and tolerations."""
+MOST_FLYING = 2**50
+"""Units of one load on their way to one cluster; every Workload's together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +75,39 @@ def added(parts: Iterable[Loads]) -> dict[str, dict[Load, int]]:
             for load, units in loads.items():
                 there[load] = there.get(load, 0) + units
     return found
+
+
+def lying(loads: Mapping[Load, int], offers: frozenset[str]) -> dict[Load, int]:
+    """Those on their way to a cluster that can lie there.
+
+    Who asks for what none of its nodes `offers` can lie nowhere, and takes no room.
+    """
+    return {
+        load: min(MOST_FLYING, n) for load, n in loads.items() if n > 0 and load.resources <= offers
+    }
+
+
+def less(loads: Mapping[Load, int], others: Mapping[Load, int]) -> dict[Load, int]:
+    """Loads without these; what is not there cannot be taken away."""
+    left = {load: n - max(others.get(load, 0), 0) for load, n in loads.items()}
+    return {load: n for load, n in left.items() if n > 0}
+
+
+def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, Load, int]]:
+    """What is on its way to one cluster, as at most `most` different loads."""
+    told = [(row, load, n) for load, n in loads.items()]
+    return told if len(told) <= most else _merged(row, told, most)
+
+
+def _merged(row: int, told: list[tuple[int, Load, int]], most: int) -> list[tuple[int, Load, int]]:
+    """The loads of the most units, and one that stands for the rest."""
+    told.sort(key=lambda entry: -entry[2])
+    told, rest = told[: most - 1], told[most - 1 :]
+    request: dict[str, int] = {}
+    for _, load, _ in rest:
+        for resource, amount in load.request:
+            if resource in load.resources:
+                request[resource] = max(request.get(resource, 0), amount)
+    ports = frozenset[int]().union(*(load.ports for _, load, _ in rest))
+    units = min(sum(n for _, _, n in rest), MOST_FLYING)
+    return [*told, (row, Load(tuple(sorted(request.items())), None, ports), units)]

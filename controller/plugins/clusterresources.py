@@ -29,6 +29,7 @@ from controller.model.unit import Unit
 from machinery.http_messages import Request, Response
 from machinery.types import hostports
 
+NAME = "ClusterResources"
 MEASURED = ("cpu", "memory")
 """The resources whose free share is scored."""
 
@@ -42,7 +43,7 @@ class ClusterResources:
     not checked.
     """
 
-    name = "ClusterResources"
+    name = NAME
     ignored_during_execution = True
 
     def __init__(self, _args: NoArgs, handle: Handle) -> None:
@@ -84,15 +85,22 @@ class ClusterResources:
         )
 
     def _free(self, of: Unit | Variant, units: int, fleet: Fleet) -> Ints:
-        total = np.zeros(len(fleet), dtype=np.int64)
-        nothing = np.zeros(len(fleet), dtype=np.int64)
-        for resource in MEASURED:
-            offered = fleet.allocatable.get(resource, nothing)
-            held, coming = fleet.requested.get(resource, nothing), fleet.coming(resource)
-            asked = min(of.request.get(resource, 0) * units, CEILING)
-            left: Ints = np.maximum(offered - plus(plus(held, coming), asked), 0)
-            total += 100 * left // np.maximum(offered, 1)  # offered <= MOST_AMOUNT: exact
-        return np.minimum(total // len(MEASURED), 100)
+        asked = [min(of.request.get(resource, 0) * units, CEILING) for resource in MEASURED]
+
+        def compute(rows: Ints | None) -> Ints:
+            there = slice(None) if rows is None else rows
+            total = nothing = np.zeros(len(fleet), dtype=np.int64)[there]
+            for resource, amount in zip(MEASURED, asked, strict=True):
+                known = (fleet.allocatable.get(resource), fleet.requested.get(resource))
+                offered, held = (nothing if each is None else each[there] for each in known)
+                taken = plus(held, fleet.coming(resource)[there])
+                left: Ints = np.maximum(offered - plus(taken, amount), 0)
+                total = total + 100 * left // np.maximum(
+                    offered, 1
+                )  # offered <= MOST_AMOUNT: exact
+            return np.minimum(total // len(MEASURED), 100)
+
+        return fleet.kept.column((NAME, *asked), compute)
 
 
 def _lack(resource: str) -> str:

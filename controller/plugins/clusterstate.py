@@ -49,7 +49,8 @@ class TargetNamespace:
         def refused(rule: str | None) -> bool:
             return not _allowed(target, (rule or "").split("\n"))
 
-        return Refused([(fleet.rules.where(refused), f"namespace {target} is not allowed")])
+        outside = fleet.kept.fixed((self.name, target), lambda: fleet.rules.where(refused))
+        return Refused([(outside, f"namespace {target} is not allowed")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
         """The namespace in the cluster's rule."""
@@ -152,7 +153,7 @@ class TaintToleration:
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
         """The fewer the better; 100 where there is none."""
-        worst = int(scores[feasible].max(initial=0))
+        worst = int(scores[feasible].max(initial=0)) if scores.any() else 0
         return np.full_like(scores, 100) if not worst else 100 - 100 * scores // worst
 
 
