@@ -23,6 +23,7 @@ plain loop.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -136,8 +137,11 @@ def _share_out(weight: Ints, start: Ints, top: Ints, order: Ints, block: Ints, q
     found = _few(weight, start, top, int(quota[0])) if len(quota) == 1 else None
     sure, reach = found or _around(weight, start, top, block, quota)
     left = np.maximum(quota - sums(block, sure, len(quota)), 0)
-    near = (reach > sure).nonzero()[0]
-    spare = (reach - sure)[near]
+    spare = reach - sure
+    if len(left) == 1 and int(spare.sum()) <= left[0]:
+        return reach
+    near = spare.nonzero()[0]
+    spare = spare[near]
     who = near.repeat(spare)
     unit = sure[who] + np.arange(len(who)) - (spare.cumsum() - spare).repeat(spare)
     whole, rest = np.divmod((2 * unit + 1) << _PLACES, weight[who])
@@ -164,8 +168,8 @@ def _few(weight: Ints, start: Ints, top: Ints, quota: int) -> tuple[Ints, Ints] 
     if not 0 < missing <= int(np.count_nonzero(takes)):
         return None
     first = np.where(takes, (2.0 * start + 1.0) / np.maximum(weight, 1), np.inf)
-    last = np.partition(first, missing - 1)[missing - 1 : missing]
-    x = ((_digits(last) + 1) << _CUT).view(np.float64)  # not below the exact number
+    last = np.partition(first, missing - 1)[missing - 1] if missing > 1 else first.min()
+    x = ((_digits(last[np.newaxis]) + 1) << _CUT).view(np.float64)  # not below the exact number
     reach = np.minimum(np.maximum(_units(weight, x, _BLOCK), start), top)
     return (start, reach) if int((reach - start).sum()) <= _sorted(len(start)) else None
 
@@ -232,10 +236,15 @@ def _digits(x: Floats | float) -> Ints:
 
 def _units(weight: Ints, x: Floats, block: Ints) -> Ints:
     """How many units of each cluster stand before its block's divisor, or at it."""
-    part, power = np.frexp(x)
-    digits, places = (part * 2.0**32).astype(np.int64), 32 - power.astype(np.int64)
-    if len(x) > 1:
-        digits, places = digits[block], places[block]
+    digits: Any
+    places: Any
+    if len(x) == 1:
+        part, power = math.frexp(x[0])
+        digits, places = int(part * 2.0**32), 32 - power
+    else:
+        parts, powers = np.frexp(x)
+        digits = (parts * 2.0**32).astype(np.int64)[block]
+        places = (32 - powers.astype(np.int64))[block]
     units: Ints = ((weight * digits >> places) + 1) >> 1
     return units
 

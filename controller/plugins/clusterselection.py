@@ -141,7 +141,7 @@ class ClusterAffinity:
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
         """In proportion to the best feasible cluster."""
-        best = int(scores[feasible].max(initial=0))
+        best = int(scores[feasible].max(initial=0)) if scores.any() else 0
         return 100 * scores // best if best else np.zeros_like(scores)
 
 

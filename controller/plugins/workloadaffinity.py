@@ -78,6 +78,8 @@ class WorkloadAffinity:
 
     def normalize(self, _state: CycleState, scores: Ints, feasible: Mask) -> Ints:
         """0 for the least suitable feasible cluster, 100 for the most; 0 where all are alike."""
+        if not scores.any():
+            return scores
         there = scores[feasible]
         if not len(there) or there.min() == there.max():
             return np.zeros_like(scores)
