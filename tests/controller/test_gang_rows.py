@@ -256,6 +256,17 @@ def test_who_is_denied_says_for_how_long_and_says_the_same_until_then(seconds: i
 
 
 @pytest.mark.proves("G11")
+def test_a_clock_that_is_set_back_denies_nobody_for_longer() -> None:
+    made = yard("6", "3")
+    made.store(member())
+    made.decide()
+    assert made.plugin.memory.denied(BATCH, made.time.at)
+    made.later(-3600)
+    assert made.plugin.memory.denied(BATCH, made.time.at) is None
+    assert made.batch().conclusion.gathering.about.tries
+
+
+@pytest.mark.proves("G11")
 def test_the_seconds_come_from_the_configuration() -> None:
     made = Coscheduling(CoschedulingArgs.model_validate({"deniedSeconds": 5}), Rehearsed())
     assert made.denied_seconds == 5
@@ -659,6 +670,17 @@ def test_a_wait_that_has_ended_is_not_the_beginning_of_the_next_one() -> None:
     made.give_back("worker")
     made.later(60)
     assert made.batch().conclusion.verdict.status.seconds == 10
+
+
+@pytest.mark.proves("G6")
+def test_where_the_clock_is_set_back_a_wait_is_over_after_one_from_then_on() -> None:
+    made = holding()
+    made.give_back("worker")
+    made.later(-3600)
+    made.decide()
+    made.give_back("worker")
+    made.later(4)
+    assert made.batch().conclusion.verdict.status.seconds == pytest.approx(6)
 
 
 @pytest.mark.proves("G6", "G11")

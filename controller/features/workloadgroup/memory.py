@@ -89,7 +89,9 @@ class Memory:
         """The denial that holds now, of what is seen; without that, of what was seen then."""
         group = self._groups.get(key)
         denial = None if group is None else group.denial
-        if denial is None or now >= denial.until or denial.seen.epoch != self.epoch:
+        if denial is None or denial.seen.epoch != self.epoch:
+            return None
+        if not denial.since <= now < denial.until:  # over, or the clock was set back
             return None
         return denial if seen is None or seen == denial.seen else None
 
@@ -156,6 +158,8 @@ class Memory:
         if group is None:
             return None
         over = now is not None and group.loose is not None and now - group.loose > _LOOSE
+        if now is not None and group.held is not None and group.held > now:
+            group.held = now  # the clock was set back
         return None if over else group.held
 
     def loose(self, key: Key, now: datetime) -> bool:
