@@ -130,6 +130,14 @@ async def test_what_is_held_counts_as_assigned_and_is_told_as_waiting() -> None:
     assert await here.gangs() == {"gangs": [told]}
 
 
+async def test_what_runs_on_every_cluster_is_wanted_as_often_as_its_status_says() -> None:
+    here = Here()
+    here.group(phase="Running", min_member=6)
+    here.member("copies", 2, {"a": 2, "b": 2, "c": 2})
+    told = await here.gang()
+    assert (told["assigned"], told["desired"]) == (6, 6)
+
+
 @pytest.mark.proves("G11")
 async def test_one_that_is_denied_says_until_when_and_why() -> None:
     here = Here()

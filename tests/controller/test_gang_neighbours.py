@@ -84,6 +84,18 @@ async def test_members_that_run_everywhere_count_on_each_cluster(gangs: Gangs) -
         assert sum(gangs.placed("worker").values()) == 2
 
 
+@pytest.mark.proves("G5", "G12", "G13")
+async def test_members_that_run_everywhere_lack_room_and_not_siblings(gangs: Gangs) -> None:
+    gangs.cluster("b", cpu="1")
+    gangs.cluster("c", cpu="1")
+    gangs.group(least=6)
+    gangs.member("copies", replicas=2, cpu="3", distribution="Duplicated")
+    async with gangs.led():
+        await gangs.until(lambda: gangs.says("copies")[1] == "GroupDenied")
+        await gangs.until(lambda: gangs.tells()[1] == "GroupDenied")
+        assert "resource gap: cpu" in gangs.tells()[2]
+
+
 @pytest.mark.proves("G3")
 async def test_a_hook_may_change_the_units_of_a_member(
     gangs: Gangs, monkeypatch: pytest.MonkeyPatch

@@ -262,7 +262,7 @@ class Books:
         self, stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: datetime
     ) -> bool:
         """Whether it holds less merely because it is being decided anew: told once that is over."""
-        if group.fault or facts.desired < group.min_member:
+        if group.fault or facts.could < group.min_member:
             return False
         less = facts.held < stored.status.waiting and (gate.state or "") == stored.status.gate
         return less and self._memory.loose(group.key, now)
@@ -287,6 +287,7 @@ class Books:
             workloads=len(self._ledger.members(key)),
             # What every cluster runs in full is wanted once for each cluster that it has.
             desired=max(self._ledger.desired(key), scheduled),
+            most=self._ledger.desired(key, len(self._handle.fleet())),
             holders=held,
             until=since + timedelta(seconds=group.timeout) if since is not None else None,
             last_failure=self._memory.last_failure(key),

@@ -51,6 +51,7 @@ class Facts:
         members: those that are looked at, at most MOST_WORKLOADS.
         workloads: all that name the group.
         desired: units that they want together.
+        most: the same, where what every cluster runs in full is on all of them.
         holders: units that are held until more of them fit, by the Workload's name.
         until: when these are given back.
         last_failure: when the last try was in vain, as text.
@@ -59,6 +60,7 @@ class Facts:
     members: Sequence[Standing] = ()
     workloads: int = 0
     desired: int = 0
+    most: int = 0
     holders: Mapping[str, int] | None = None
     until: datetime | None = None
     last_failure: str = ""
@@ -67,6 +69,11 @@ class Facts:
     def scheduled(self) -> int:
         """Units that have a cluster, as it is stored."""
         return sum(each.units for each in self.members)
+
+    @property
+    def could(self) -> int:
+        """Units that might ever have a cluster."""
+        return max(self.desired, self.most)
 
     @property
     def held(self) -> int:
@@ -159,7 +166,7 @@ def phase_of(group: Group, gate: Gate, facts: Facts) -> GroupPhase:
     finished when enough have ended well and none of the others runs or may run yet.
     """
     running, succeeded, failed = _outcomes(facts)
-    if failed and facts.desired - failed < group.min_member and not group.fault:
+    if failed and facts.could - failed < group.min_member and not group.fault:
         return GroupPhase.FAILED
     if gate.ran:
         ended = succeeded + failed >= facts.scheduled and not running
@@ -197,8 +204,8 @@ def _waits(group: Group, gate: Gate, facts: Facts, before: Said) -> Said:
     """Why it is not placed yet. What nobody knows any more stands as it was said."""
     if facts.held:
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, _holding(group, facts))
-    if facts.desired < group.min_member:
-        text = f"{group} has {facts.desired} units in all its Workloads, "
+    if facts.could < group.min_member:
+        text = f"{group} has {facts.could} units in all its Workloads, "
         text += f"minMember is {group.min_member}"
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, text)
     if gate.obstacle:

@@ -96,7 +96,7 @@ class Answers:
             "phase": group.phase,
             "gate": group.gate or None,
             "released": len(group.released),
-            "desired": ledger.desired(key),
+            "desired": max(ledger.desired(key), assigned),
             "missing": 0 if ledger.started(key) else group.min_member - assigned,
             "members": len(ledger.members(key)),
             "heldSince": timestamp(since) if since and held else None,
