@@ -23,6 +23,7 @@ import logging
 import math
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -36,6 +37,8 @@ from machinery.tasks import end, within
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_RELEASES = 3
+"""Tries to give a lease up that somebody writes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,9 +293,13 @@ class LeaderElector:
             return
         self._until, ours = -math.inf, self._held()
         try:
-            record = await self._read()  # a renewal that was cut off may have arrived
-            if record is not None and record.same_term(ours):
-                await self._write(record, self._spec(""))
+            for _ in range(_RELEASES):
+                record = await self._read()  # a renewal that was cut off may have arrived
+                if record is None or not record.same_term(ours):
+                    return
+                with suppress(Conflict):  # or arrives only now
+                    await self._write(record, self._spec(""))
+                    return
         except TransportError as e:
             self._report(e)
 

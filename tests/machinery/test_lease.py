@@ -530,6 +530,22 @@ async def test_a_renewal_cut_off_by_the_stop_does_not_prevent_the_release(leases
     assert leases.lease["spec"]["holderIdentity"] == ""
 
 
+async def test_nor_does_one_that_arrives_between_the_look_and_the_release(leases, clock, contend):
+    a = contend("a")
+    await clock.advance(1)
+    late, look = [leases.touch], leases.get
+
+    async def get(*about: Any, **where: Any) -> dict[str, Any]:
+        found = await look(*about, **where)
+        if late:
+            late.pop()()
+        return found
+
+    leases.get = get
+    await a.stop()
+    assert leases.lease["spec"]["holderIdentity"] == ""
+
+
 async def test_unknown_fields_of_the_lease_survive(leases, clock, contend):
     leases.taken_by("")
     leases.lease["spec"]["strategy"] = "OldestEmulationVersion"
