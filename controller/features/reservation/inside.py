@@ -262,11 +262,8 @@ class Books:
     def _put_inside(self, unit: Unit, placements: Units) -> Touched:
         """Count a Workload where it is inside; where that is news."""
         before = self._inside_of(unit.key)
-        if (
-            not unit.reservations
-            and before is None
-            and not (len(self._index) and split.arriving(unit, placements))
-        ):
+        new = len(self._index) and split.arriving(unit, placements)
+        if not unit.reservations and before is None and not new:
             return {}  # as most Workloads are
         claims = self._claims(unit, placements)
         shares, tight = self._entries(unit, placements, claims)
@@ -320,8 +317,7 @@ class Books:
                 continue
             shares = self._counting(before.unit, before.placements, before.claims)
             if shares != before.shares:
-                after = replace(before, shares=shares)
-                self._inside[key] = after
+                self._inside[key] = after = replace(before, shares=shares)
                 join(touched, self._take_out(before))
                 join(touched, self._enter(after))
         return touched
