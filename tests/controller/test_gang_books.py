@@ -576,6 +576,23 @@ async def test_nothing_is_kept_of_names_that_no_group_has(stage: Gangs):
         assert not kept._watched
 
 
+async def test_nothing_is_kept_of_a_group_that_goes_while_its_status_is_written(stage: Gangs):
+    async def goes(method: str, path: str, _body: Any) -> None:
+        if method == "PATCH" and "/workloadgroups/batch/" in path:
+            stage.hub.after.remove(goes)
+            stage.hub.remove(WORKLOAD_GROUPS, "batch")
+            await stage.clock.sleep(1)  # its news is here before the answer
+
+    async with stage.led():
+        alive = [each for each in gc.get_objects() if type(each) is books.Books]
+        (kept,) = [each for each in alive if each._clock is stage.clock]
+        stage.hub.after.append(goes)
+        stage.group()
+        await stage.until(lambda: goes not in stage.hub.after)
+        await stage.calm(12)
+        assert not kept._watched
+
+
 # --- phases, neighbours, choices -------------------------------------------------------------------
 
 

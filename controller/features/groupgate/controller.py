@@ -220,7 +220,7 @@ class Books:
     def landed(self, key: Key) -> float | None:
         """It stands there: people are told."""
         draft = self._drafted.pop(key, None)
-        if draft is None:
+        if draft is None or self._ledger.get(key) is None:  # one that went meanwhile is forgotten
             return None
         if draft.written:
             self._watched[key].written = self._clock.monotonic()
