@@ -202,13 +202,12 @@ class Fleet:
         """What is held on a cluster, by load."""
         return self.merged.get(name) or self.holds.on(self.row[name])
 
-    def coming(self, resource: str) -> Ints:
-        """What the units in flight, and those whose room is held, ask for of a resource."""
+    def coming(self, resource: str, rows: Ints | None = None) -> Ints:
+        """What the units in flight, and those whose room is held, ask for of a resource.
 
-        def compute(rows: Ints | None) -> Ints:
-            return self._loads(rows).amount(resource, len(self if rows is None else rows))
-
-        return self.kept.column(("coming", resource), compute).copy()
+        On all clusters, or on some of them, whose rows go up.
+        """
+        return self._loads(rows).amount(resource, len(self if rows is None else rows))
 
     def _loads(self, rows: Ints | None = None) -> Flights:
         """All that takes room which `groups` does not count, on some of the rows or on all.

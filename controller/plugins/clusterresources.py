@@ -93,11 +93,10 @@ class ClusterResources:
             for resource, amount in zip(MEASURED, asked, strict=True):
                 known = (fleet.allocatable.get(resource), fleet.requested.get(resource))
                 offered, held = (nothing if each is None else each[there] for each in known)
-                taken = plus(held, fleet.coming(resource)[there])
+                taken = plus(held, fleet.coming(resource, rows))
                 left: Ints = np.maximum(offered - plus(taken, amount), 0)
-                total = total + 100 * left // np.maximum(
-                    offered, 1
-                )  # offered <= MOST_AMOUNT: exact
+                # offered <= MOST_AMOUNT: exact
+                total = total + 100 * left // np.maximum(offered, 1)
             return np.minimum(total // len(MEASURED), 100)
 
         return fleet.kept.column((NAME, *asked), compute)

@@ -276,6 +276,8 @@ class _Pass:
     def _only(self, meant: Callable[[Refusal], bool]) -> Mask:
         """The clusters that are refused, and by nothing but refusals that are meant."""
         refused, otherwise = np.zeros((2, len(self.fleet)), dtype=np.bool_)
+        if not any(map(meant, self.refusals)):
+            return refused
         for refusal, mask in zip(self.refusals, self.masks, strict=True):
             if meant(refusal):
                 refused |= mask
