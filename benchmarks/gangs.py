@@ -246,7 +246,8 @@ def refused(members: Sequence[MemberCluster]) -> None:
         batch, _ = ours.decide(key)
         if ours.count(batch):
             raise SystemExit(f"{title}: {batch.decisions[0].message}")
-        line("  and once more while it is denied", repeated(ours, key), [] if apart else [again])
+        denied = [ours.decide(key)[1] for _ in range(ROUNDS)]  # a cluster that changes would end it
+        line("  and once more while it is denied", denied, [] if apart else [again])
 
 
 def _fuller(cluster: MemberCluster) -> MemberCluster:
