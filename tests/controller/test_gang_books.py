@@ -251,7 +251,7 @@ async def test_units_are_held_told_and_given_back_at_the_time_out(stage: Gangs):
         status, reason, message = stage.tells()
         assert (status, reason) == ("False", "WaitingForGroup")
         assert "9 of 10 units are held until 2026-01-01T00:00:1" in message
-        assert "1 more are needed, as minMember is 10" in message
+        assert "1 more is needed, as minMember is 10" in message
         assert "driver 2, worker 7" in message
         assert stage.phase() == "Scheduling"
         assert not stage.gate()

@@ -721,7 +721,7 @@ def test_who_holds_what_until_when_and_what_is_short(gang: Gang):
     status, reason, message = gang.said
     assert (status, reason) == ("False", "WaitingForGroup")
     assert f"3 of 6 units are held until {timestamp(until)} (driver 1, worker 2)" in message
-    assert "1 more are needed, as minMember is 4" in message
+    assert "1 more is needed, as minMember is 4" in message
     assert gang.status["waiting"] == 3
     gang.look(holders={"driver": 1, "worker": 2}, until=until)
     assert gang.told == ["WaitingForGroup"]

@@ -214,7 +214,7 @@ async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World
         await member(world, WORKER, replicas=8)
         status = await says(world, lambda each: each["waiting"] == 9)
         assert reason(status) == "WaitingForGroup"
-        assert "1 more are needed, as minMember is 10" in message(status)
+        assert "1 more is needed, as minMember is 10" in message(status)
         path = f"/apis/v1/plugins/Coscheduling/gang/{world.namespace}/batch"
         code, shown = await ask(controller, path)
         assert code == 200

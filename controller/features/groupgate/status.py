@@ -247,9 +247,10 @@ def _holding(group: Group, facts: Facts) -> str:
     more = f" and {len(holders) - NAMED} more Workloads" if len(holders) > NAMED else ""
     short = max(group.min_member - facts.scheduled - facts.held, 0)
     until = f" until {timestamp(facts.until)}" if facts.until else ""
+    missing = f"{short} more {'is' if short == 1 else 'are'} needed"
     return (
-        f"{facts.held} of {facts.desired} units are held{until} ({named}{more}), {short} more are "
-        f"needed, as minMember is {group.min_member}"
+        f"{facts.held} of {facts.desired} units are held{until} ({named}{more}), {missing}, "
+        f"as minMember is {group.min_member}"
     )
 
 
