@@ -184,8 +184,14 @@ def contacts_of(fleet: Fleet, clock: FakeClock, *, registered: str = "") -> Cont
 
 def started(contacts: Contacts, *names: str) -> Starting:
     starting = Starting({}, names, 0.0, known=True, confirmed=True)
-    starting.missing = {name for name in names if not contacts.connected(name)}
+    look(starting, contacts)
     return starting
+
+
+def look(starting: Starting, contacts: Contacts) -> None:
+    """As it is done once a second for those that are missing."""
+    for name in starting.clusters:
+        starting.note(name, contacts.lack(name))
 
 
 @pytest.mark.proves("G24")
@@ -225,12 +231,15 @@ async def test_a_cluster_that_connects_is_waited_for_in_silence_but_not_for_ever
     starting = started(contacts, "m1", "m2")
     assert contacts.verdict(starting, key) == SILENT
     await clock.advance(PATIENCE_SECONDS - 1)
+    look(starting, contacts)
     assert contacts.verdict(starting, key) == SILENT
     await clock.advance(1)
+    look(starting, contacts)
     late = contacts.verdict(starting, key)
     assert late.reason is PropagatedReason.CLUSTER_UNREACHABLE
     assert "m2: not connected after 20 s" in late.message
     fleet.contacts["m2"] = Contact.SERVING
-    assert contacts.connected("m2")
+    look(starting, contacts)
+    assert contacts.verdict(starting, key) == PUSH
     fleet.contacts["m2"] = Contact.CONNECTING
     assert contacts.verdict(started(contacts, "m1", "m2"), key) == SILENT, "it counts anew"
