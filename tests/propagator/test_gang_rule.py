@@ -243,3 +243,20 @@ async def test_a_cluster_that_connects_is_waited_for_in_silence_but_not_for_ever
     assert contacts.verdict(starting, key) == PUSH
     fleet.contacts["m2"] = Contact.CONNECTING
     assert contacts.verdict(started(contacts, "m1", "m2"), key) == SILENT, "it counts anew"
+
+
+@pytest.mark.proves("G24")
+async def test_a_released_workload_that_is_not_seen_is_told_of_after_a_while() -> None:
+    clock = FakeClock()
+    contacts, key = contacts_of(Fleet(m1=Contact.SERVING), clock), ("shop", "batch")
+    released = {"uid-driver": "1", "uid-worker": "1"}
+    starting = Starting(released, ("m1",), clock.monotonic(), unseen=1)
+    await clock.advance(PATIENCE_SECONDS - 1)
+    assert contacts.verdict(starting, key) == SILENT
+    await clock.advance(1)
+    told = contacts.verdict(starting, key)
+    assert (told.answer, told.reason) == (Answer.HOLD, PropagatedReason.WAITING_FOR_GROUP)
+    assert told.message == (
+        "WorkloadGroup shop/batch starts as a whole, and 1 of its 2 released Workloads cannot be "
+        "seen at the placements that were released: see that each of them is there, and is valid"
+    )
