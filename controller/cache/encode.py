@@ -333,13 +333,4 @@ def resized_groups(last: NodeGroups, keep: Mask) -> NodeGroups:
     """The node groups of the kept rows, with their new numbers."""
     stay = keep[last.cluster]
     number = np.cumsum(keep) - 1
-    return NodeGroups(
-        cluster=number[last.cluster[stay]],
-        count=last.count[stay],
-        free={resource: free[stay] for resource, free in last.free.items()},
-        labels={key: Column(c.codes[stay], c.vocabulary) for key, c in last.labels.items()},
-        taints=last.taints[stay],
-        taint_sets=last.taint_sets,
-        ports=last.ports[stay],
-        port_sets=last.port_sets,
-    )
+    return last.picked(stay, number[last.cluster[stay]])

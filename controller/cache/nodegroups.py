@@ -56,8 +56,12 @@ class NodeGroups:
         number = end - first
         before = number.cumsum() - number
         at = np.arange(number.sum()) + (first - before).repeat(number)
+        return self.picked(at, np.arange(len(rows)).repeat(number))
+
+    def picked(self, at: Ints | Mask, cluster: Ints) -> NodeGroups:
+        """Those groups in their order, on clusters of these numbers."""
         return NodeGroups(
-            cluster=np.arange(len(rows)).repeat(number),
+            cluster=cluster,
             count=self.count[at],
             free={resource: free[at] for resource, free in self.free.items()},
             labels={k: Column(c.codes[at], c.vocabulary) for k, c in self.labels.items()},

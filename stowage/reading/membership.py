@@ -14,6 +14,7 @@ from crds.groups.gate import GateState, decision_of
 from crds.groups.membership import groups_of, labels_in
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import BadRequest, Forbidden, NotFound
+from machinery.types import conditions
 from machinery.types.bounds import clean
 from stowage.hub.reader import Reader
 from stowage.planning.words import count, shares
@@ -161,7 +162,7 @@ def member(body: Json, released: Mapping[str, str]) -> Member:
 
 def _trouble(status: Json) -> str:
     """What its clusters refuse, or on which of them units find no node; empty for neither."""
-    said = _condition(status, "Propagated")
+    said = conditions.find(status, "Propagated")
     if said.get("status") == "False":
         return clean(f"{said.get('reason')}: {said.get('message') or ''}")
     told = [each for each in status.get("clusters") or [] if each.get("unschedulable")]
@@ -176,9 +177,4 @@ def status_of(found: Json) -> Json:
 
 def scheduled_of(status: Json) -> Json:
     """The condition Scheduled of a status; empty without one."""
-    return _condition(status, "Scheduled")
-
-
-def _condition(status: Json, kind: str) -> Json:
-    conditions = status.get("conditions") or []
-    return next((each for each in conditions if each.get("type") == kind), {})
+    return conditions.find(status, "Scheduled")

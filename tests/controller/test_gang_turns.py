@@ -80,27 +80,6 @@ def test_of_two_that_hold_against_each_other_the_later_gives_way_at_once():
     assert told(yard, "b").assigned == 0
 
 
-def test_no_message_names_a_gang_of_another_namespace():
-    yard = Yard(room("c", "9"))
-    gang(yard, "late", 10, 10, created=at(30))
-    told(yard, "late")
-    yard.group(group("early", 9, namespace="secret", created=at(60)))
-    yard.store(member("early", 9, of="early", cpu="1", namespace="secret", created=at(60)))
-    unit = yard.world.unit(("secret", "early"))
-    assert unit is not None
-    batch = at_once(decide_set(yard.world, unit, yard.profiles, yard.time.at))
-    assert batch.conclusion is not None
-    batch.conclusion.note()
-    found = held(yard, "late")
-    assert found is not None
-    assert found.objection == "gives way to a gang of another namespace"
-    yard.give_back("late")
-    said = told(yard, "late").message
-    assert "WorkloadGroup shop/late gives way to a gang of another namespace" in said
-    assert "early" not in said
-    assert "secret" not in said
-
-
 def elsewhere(yard: Yard, name: str, units: int, created: str) -> Batch:
     """What is decided of a gang of another namespace, as who leads notes it."""
     yard.group(group(name, units, namespace="secret", created=created))

@@ -109,14 +109,19 @@ async def test_a_big_one_gets_its_turn_and_the_others_go_on_behind_it(
         await stage.until(lambda: units(stage, "small") == 2, seconds=15)
 
 
-async def small_behind_big(stage: Stage) -> None:
-    """A gang of 6 runs on 10 cpu, one of 8 has the turn, and one of 2 stands behind that."""
+async def big_has_the_turn(stage: Stage) -> None:
+    """A gang of 6 runs on 10 cpu, and one of 8 has waited for long enough."""
     gang(stage, "runs", 6)
     await stage.until(lambda: units(stage, "runs") == 6)
     await stage.calm(1)
     gang(stage, "big", 8)
     await stage.until(lambda: stage.says("big")[0] == "False")
     await stage.calm(PATIENCE + 1)
+
+
+async def small_behind_big(stage: Stage) -> None:
+    """So it is, and one of 2 stands behind that."""
+    await big_has_the_turn(stage)
     gang(stage, "small", 2)
     await stage.until(lambda: "kept for WorkloadGroup shop/big" in stage.says("small")[2])
 
@@ -146,12 +151,7 @@ async def test_those_behind_one_that_asks_for_too_few_units_start(
 async def test_a_restart_forgets_nobody(stage: Stage, file: Path) -> None:
     stage.cluster("a", cpu="10")
     async with stage.configured(file):
-        gang(stage, "runs", 6)
-        await stage.until(lambda: units(stage, "runs") == 6)
-        await stage.calm(1)
-        gang(stage, "big", 8)
-        await stage.until(lambda: stage.says("big")[0] == "False")
-        await stage.calm(PATIENCE + 1)
+        await big_has_the_turn(stage)
     gang(stage, "small", 2)
     async with stage.configured(file, identity="two"):
         await stage.until(lambda: "kept for WorkloadGroup shop/big" in stage.says("small")[2])
