@@ -182,6 +182,8 @@ async def test_one_that_is_not_there_is_404_and_says_who_names_it() -> None:
     assert b"name it" not in told.body
     here.member("worker", 2, {})
     assert b"no WorkloadGroup shop/batch; 1 Workload names it" in (await here.gang("batch")).body
+    odd = (await here.gang("one\ngang shop/two is well")).body
+    assert rb"cannot find gang shop/'one\\ngang shop/two is well'" in odd, "quoted, in one line"
 
 
 async def test_very_many_gangs_are_answered_in_pages_and_very_many_workloads_in_part() -> None:

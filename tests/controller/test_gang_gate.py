@@ -639,6 +639,16 @@ def test_units_that_failed_and_may_be_replaced_fail_no_group(gang: Gang):
 
 
 @pytest.mark.proves("G25")
+def test_units_that_clusters_without_any_may_yet_run_keep_a_group_from_failing(gang: Gang):
+    running(gang)
+    gang.members["worker"].reports("Running", ready=0, failed=3)
+    gang.look(desired=6, most=8)
+    assert gang.status["phase"] == "Running", "eight are wanted where every cluster runs them"
+    gang.look(desired=6, most=6)
+    assert gang.status["phase"] == "Failed"
+
+
+@pytest.mark.proves("G25")
 def test_it_has_not_finished_while_others_run(gang: Gang):
     gang.place(driver={"m1": 1}, worker={"m1": 5})
     gang.look()

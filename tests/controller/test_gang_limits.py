@@ -135,6 +135,8 @@ async def test_a_quorum_beyond_all_bounds_harms_nobody_else(gangs: Gangs, least:
         {"cpu": {"much": True}},
         {f"example.com/r{n}": "1" for n in range(500)},
         {"x" * 100_000: "1"},
+        {"cpu\nScheduled: all is well": "-5"},
+        {"cpu\nScheduled: all is well": "many"},
         "all",
     ],
     ids=lambda amounts: str(amounts)[:24],
@@ -151,6 +153,7 @@ async def test_amounts_that_make_no_sense_are_told_and_harm_nobody_else(
         _, reason, message = gangs.says("worker")
         assert reason in ("InvalidGroup", "GroupDenied")
         assert "minResources" in message
+        assert "\n" not in message
         assert len(message) < 2000
         assert gangs.writes() <= 3
 

@@ -162,12 +162,12 @@ def _amounts(stored: Mapping[str, Any]) -> tuple[dict[str, int], str]:
     for name, text in stored.items():
         if len(name) > _LONGEST_KEY:
             return {}, f"spec.minResources: {quoted(name)} is no resource"
+        where = f"spec.minResources.{name_in_words(name, most=_LONGEST_KEY)}"
         try:
             amount = quantities.amount(name, text)
         except ValueError as e:
-            return {}, f"spec.minResources.{name_in_words(name, most=_LONGEST_KEY)}: {e}"
+            return {}, f"{where}: {e}"
         if not 0 <= amount <= MOST_AMOUNT:
-            where = f"spec.minResources.{name_in_words(name, most=_LONGEST_KEY)}"
             return {}, f"{where}: {quoted(text)} is out of range"
         amounts[name] = amount
     return amounts, ""
