@@ -7,7 +7,6 @@ keyword argument, so that a test can hold time still.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from typing import Protocol
@@ -46,6 +45,8 @@ class SystemClock:
 
     async def sleep(self, seconds: float) -> None:
         """`asyncio.sleep`."""
+        import asyncio  # noqa: PLC0415 - slow, and commands write timestamps without it
+
         await asyncio.sleep(seconds)
 
 
