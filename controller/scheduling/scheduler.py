@@ -1,9 +1,10 @@
 """One Workload: read the world, decide, write once. Level-triggered, so a key is all it is given.
 
-Between reading the world and counting the decision (`World.assume`, Reserve, Permit) nothing is
-awaited, so decisions are made one after the other on the newest state while many writes are under
-way. Whatever goes wrong with a write, the informer's view of the Workload replaces what was
-assumed, and the key comes again.
+Between reading the world and counting the decision (`World.assume`, Reserve, Permit) nobody else is
+decided, so decisions are made one after the other on the newest state while many writes are under
+way (`controller.queue.cycles`; for those that take long see `controller.scheduling.sets`). Whatever
+goes wrong with a write, the informer's view of the Workload replaces what was assumed, and the key
+comes again.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from controller.http.server import Flags
 from controller.model.objects import Workload
 from controller.model.placed import Placeables
 from controller.model.unit import Unit
+from controller.queue.cycles import Cycle, Cycles
 from controller.queue.hints import Awaits, Hints
 from controller.queue.scheduling_queue import SchedulingQueue
 from controller.scheduling.batch import decide_set
@@ -94,6 +96,7 @@ class Scheduler:
         self._flags = flags
         self._fresh = fresh
         self._in_work = InWork()
+        self._cycles = Cycles(clock=clock)
         self._permits = Permits(
             profiles, WaitingRoom(clock=clock, wake=lambda key: world.offer([key]))
         )
@@ -140,17 +143,18 @@ class Scheduler:
                 self._park(decision, alone=len(found) == 1)
             return await self._write(key, found)
         objection = await self._admission.review(workload.metadata)
-        await self._waiters.closed()
-        workload = self._ours(key)  # a review takes its time
-        if workload is None or self._permits.held(key) is not held:
-            return None
-        if held is not None and not self._waiters.due(held):
-            return AGAIN_SECONDS
-        with self._waiters.reopened(held) as decided:
-            said = objection.message if objection else ""
-            batch = await self._decide(workload, said, anew=held is not None)
-            decided.update(decision.unit.key for decision in batch.decisions)
-            decisions, waits = self._count(key, batch)
+        async with self._cycles.turn() as cycle:
+            await self._waiters.closed()
+            workload = self._ours(key)  # a review takes its time, and so do those before it
+            if workload is None or self._permits.held(key) is not held:
+                return None
+            if held is not None and not self._waiters.due(held):
+                return AGAIN_SECONDS
+            with self._waiters.reopened(held) as decided:
+                said = objection.message if objection else ""
+                batch = await self._decide(workload, said, cycle, anew=held is not None)
+                decided.update(decision.unit.key for decision in batch.decisions)
+                decisions, waits = self._count(key, batch)
         self._await(key, batch.busy)
         if not decisions:
             return AGAIN_SECONDS if batch.moved else None
@@ -185,7 +189,9 @@ class Scheduler:
         self._queue.forget(key)
         return None
 
-    async def _decide(self, workload: Workload, objection: str, *, anew: bool) -> Batch:
+    async def _decide(
+        self, workload: Workload, objection: str, cycle: Cycle, *, anew: bool
+    ) -> Batch:
         """The decision, or those of all who have to be decided together.
 
         What the others were to be looked at for is answered with it; else it is left to them. Not
@@ -207,7 +213,7 @@ class Scheduler:
             current=self._current,
         )
         try:
-            batch = await in_slices(self._batch(workload, objection, others))
+            batch = await in_slices(self._batch(workload, objection, others), between=cycle.linger)
             if self._waiters.reopening and not anew:
                 return Batch([], moved=True)
             answered = frozenset(decision.unit.key for decision in batch.decisions)

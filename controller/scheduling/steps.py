@@ -29,8 +29,16 @@ def at_once(steps: Steps[T]) -> T:
             return answer
 
 
-async def in_slices(steps: Steps[T], *, now: Callable[[], float] = stopwatch) -> T:
-    """Take all steps, and let the loop go on after each slice; the answer."""
+async def in_slices(
+    steps: Steps[T],
+    *,
+    between: Callable[[], None] = lambda: None,
+    now: Callable[[], float] = stopwatch,
+) -> T:
+    """Take all steps, and let the loop go on after each slice; the answer.
+
+    `between` is called each time before it goes on.
+    """
     began = now()
     while True:
         try:
@@ -39,5 +47,6 @@ async def in_slices(steps: Steps[T], *, now: Callable[[], float] = stopwatch) ->
             answer: T = end.value
             return answer
         if now() - began >= SLICE_SECONDS:
+            between()
             await asyncio.sleep(0)
             began = now()

@@ -23,17 +23,16 @@ async def says(world: World, name: str, text: str) -> None:
     await world.until(name, lambda s: text in condition(s, "Scheduled")["message"])
 
 
-@pytest.mark.proves("G4")
+@pytest.mark.proves("G4", "G7", "G8")
 async def test_two_gangs_that_each_need_more_than_half_run_one_after_the_other(
     world: World,
 ) -> None:
     for name in ("a", "b"):
         await world.cluster(name, cpu="4")
+    await gang(world, "one", 5)
+    await gang(world, "two", 5)
     async with deciding(world):
-        # the later one comes when the first has its room: a pass that gives way may be overtaken
-        await gang(world, "one", 5)
         await world.until("one", lambda s: s["assigned"] == 5)
-        await gang(world, "two", 5)
         await says(world, "two", "resource gap: cpu")
         assert not placements(await world.get("two"))
         await world.delete("one")

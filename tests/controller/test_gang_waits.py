@@ -207,8 +207,8 @@ async def test_its_status_counts_what_is_held_while_it_is_decided_anew(
     """A very large gang takes seconds for a pass, and what it held counts nowhere meanwhile."""
     taking, said = scheduler.in_slices, list[int]()
 
-    async def slowly(taken: Steps[Batch]) -> Batch:
-        batch = await taking(taken)
+    async def slowly(taken: Steps[Batch], **about: Any) -> Batch:
+        batch = await taking(taken, **about)
         if batch.conclusion is not None:
             await stage.clock.sleep(2)
         return batch
@@ -288,8 +288,8 @@ async def test_nine_tenths_of_the_time_are_everybodys_while_one_is_decided_anew_
     stage.hub.edit(WORKLOAD_GROUPS, "crew", {"spec": {"scheduleTimeoutSeconds": 600}})
     made, taking = list[float](), scheduler.in_slices
 
-    async def slowly(taken: Steps[Batch]) -> Batch:
-        batch = await taking(taken)
+    async def slowly(taken: Steps[Batch], **about: Any) -> Batch:
+        batch = await taking(taken, **about)
         if batch.conclusion is not None:
             made.append(stage.clock.monotonic())
             await stage.clock.sleep(2)

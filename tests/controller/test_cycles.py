@@ -1,0 +1,149 @@
+"""Decisions are made in the order of the queue, also where one of them takes many steps."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.model.unit import Unit
+from controller.queue.cycles import LONGEST_SECONDS, Cycles
+from controller.scheduling import scheduler, steps
+from controller.scheduling.batch import decide_set
+from controller.scheduling.sets import Batch
+from controller.scheduling.steps import Steps
+from machinery.api.resources import WORKLOAD_GROUPS
+from tests.fakeclock import FakeClock, settle
+
+from .memory import Stage
+
+LABEL = "stowage.dev/workload-group"
+MANY = 60
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The default profile, made by the process itself."""
+    found = tmp_path / "scheduler.yaml"
+    found.write_text(
+        "apiVersion: stowage.dev/v1alpha1\n"
+        "kind: SchedulerConfiguration\n"
+        "profiles: [{schedulerName: stowage}]\n"
+    )
+    return found
+
+
+def gang(stage: Stage, name: str, least: int, *, created: int) -> None:
+    """A group without its Workloads."""
+    metadata = {
+        "name": name,
+        "namespace": "shop",
+        "generation": 1,
+        "creationTimestamp": f"2026-01-01T00:00:{created:02}Z",
+    }
+    stage.hub.put(WORKLOAD_GROUPS, {"metadata": metadata, "spec": {"minMember": least}})
+
+
+@pytest.mark.proves("G7", "G8")
+async def test_a_later_one_takes_no_room_while_a_gang_is_decided(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is room for the gang of many Workloads, for the later gang, or for the stranger."""
+    monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+    stage, many = Stage(), [f"m{n:02}" for n in range(MANY)]
+    stage.cluster("a", cpu=f"{MANY}")
+    gang(stage, "first", MANY, created=0)
+    gang(stage, "second", MANY, created=30)
+    for name in many:
+        stage.workload(name, replicas=1, labels={LABEL: "first"})
+    labels = {LABEL: "second"}
+    stage.workload("one", replicas=MANY, labels=labels, created=30, distribution="Divided")
+    stage.workload("stranger", replicas=MANY, created=30, distribution="Divided")
+    async with stage.configured(file):
+        await stage.until(lambda: stage.says("one")[0] and stage.says("stranger")[0])
+        await stage.until(lambda: all(map(stage.placed, many)))
+        assert not stage.placed("one")
+        assert not stage.placed("stranger")
+
+
+async def test_a_decision_that_takes_long_lets_the_others_have_their_turn(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
+    stage, moments = Stage(), dict[str, float]()
+    stage.cluster("a")
+
+    def slowly(view: Any, unit: Unit, *about: Any, **more: Any) -> Steps[Batch]:
+        moments.setdefault(unit.name, stage.clock.monotonic())
+        while unit.name == "first" and not stage.placed("second"):
+            yield
+        return (yield from decide_set(view, unit, *about, **more))
+
+    monkeypatch.setattr(scheduler, "decide_set", slowly)
+    stage.workload("first")
+    stage.workload("second", created=30)
+    async with stage.configured(file):
+        await stage.until(lambda: stage.placed("first"), seconds=5)
+    waited = moments["second"] - moments["first"]
+    assert LONGEST_SECONDS <= waited < LONGEST_SECONDS + 0.5
+
+
+async def test_turns_are_had_in_the_order_of_coming_and_one_at_a_time() -> None:
+    cycles, at_work, came = Cycles(clock=FakeClock()), list[str](), list[str]()
+
+    async def decide(name: str, rounds: int) -> None:
+        async with cycles.turn() as cycle:
+            at_work.append(name)
+            for _ in range(rounds):
+                cycle.linger()
+                await asyncio.sleep(0)
+            assert at_work == [name]
+            at_work.remove(name)
+            came.append(name)
+
+    await asyncio.gather(*(decide(f"{n}", 5 - n) for n in range(5)))
+    assert came == [f"{n}" for n in range(5)]
+
+
+async def test_whoever_has_given_its_turn_away_ends_nobody_elses() -> None:
+    clock, log = FakeClock(), list[str]()
+    cycles = Cycles(clock=clock)
+
+    async def decide(name: str, seconds: float) -> None:
+        async with cycles.turn() as cycle:
+            log.append(f"{name} begins")
+            await clock.sleep(seconds)
+            cycle.linger()
+            await clock.sleep(0.1)
+        log.append(f"{name} ends")
+
+    tasks = [asyncio.create_task(decide(name, s)) for name, s in (("a", 1), ("b", 0.3), ("c", 0))]
+    await settle()
+    await clock.advance(0.9)
+    assert log == ["a begins"]
+    await clock.advance(0.25)
+    assert log == ["a begins", "b begins", "a ends"]
+    await clock.advance(2)
+    assert log[3:] == ["b ends", "c begins", "c ends"]
+    await asyncio.gather(*tasks)
+
+
+async def test_one_that_fails_or_is_cancelled_keeps_nobody_waiting() -> None:
+    cycles, log = Cycles(clock=FakeClock()), list[str]()
+
+    async def decide(name: str) -> None:
+        async with cycles.turn():
+            await asyncio.sleep(0)
+            log.append(name)
+            if name == "fails":
+                raise ValueError(name)
+
+    names = ("fails", "cancelled", "last")
+    tasks = [asyncio.create_task(decide(name)) for name in names]
+    await asyncio.sleep(0)
+    tasks[1].cancel()
+    outcome = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(each) for each in outcome] == [ValueError, asyncio.CancelledError, type(None)]
+    assert log == ["fails", "last"]
