@@ -13,9 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import bytecode
+from tests import bytecode, termination
 
 bytecode.keep()  # before anything of ours is imported
+termination.heed()
 
 from e2e.gangs import only_local, yard  # noqa: E402, F401 - fixtures, as those of e2e.stage
 from e2e.harness import (  # noqa: E402 - as above

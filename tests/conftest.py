@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import settings
 
-from tests import bytecode
+from tests import bytecode, termination
 
 bytecode.keep()  # before anything of ours is imported
+termination.heed()
 
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts  # noqa: E402 - as above
 from stowage.toolchain import build  # noqa: E402

@@ -7,6 +7,7 @@ when it has ended. Arguments go to both.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,12 +22,16 @@ NONE_COLLECTED = 5
 
 
 def run(lanes: Sequence[Sequence[str]], options: Sequence[str]) -> int:
-    """Run each lane. The worst exit code of all, 0 where all is well."""
+    """Run each lane. The worst exit code of all, 0 where all is well.
+
+    SIGTERM is for them: they stop what they have started.
+    """
     begun = []
     for lane in lanes:
         said = tempfile.TemporaryFile()  # noqa: SIM115 - closed below, when it has been read
         command = [sys.executable, "-m", "pytest", *lane, *options]
         begun.append((lane, said, subprocess.Popen(command, stdout=said, stderr=said)))
+    before = signal.signal(signal.SIGTERM, lambda *_: [p.terminate() for _, _, p in begun])
     worst = 0
     for lane, said, process in begun:
         code = process.wait()
@@ -34,6 +39,7 @@ def run(lanes: Sequence[Sequence[str]], options: Sequence[str]) -> int:
         said.seek(0)
         print(f"== pytest {' '.join(lane)}", said.read().decode(errors="replace"), sep="\n")
         said.close()
+    signal.signal(signal.SIGTERM, before)
     return worst
 
 
