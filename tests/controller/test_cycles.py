@@ -14,54 +14,34 @@ from controller.scheduling import scheduler, steps
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
-from machinery.api.resources import WORKLOAD_GROUPS
 from tests.fakeclock import FakeClock, settle
 
-from .memory import Stage
+from .grouping import Gangs
 
-LABEL = "stowage.dev/workload-group"
 MANY = 60
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """The default profile, made by the process itself."""
-    found = tmp_path / "scheduler.yaml"
-    found.write_text(
-        "apiVersion: stowage.dev/v1alpha1\n"
-        "kind: SchedulerConfiguration\n"
-        "profiles: [{schedulerName: stowage}]\n"
-    )
-    return found
-
-
-def gang(stage: Stage, name: str, least: int, *, created: int) -> None:
-    """A group without its Workloads."""
-    metadata = {
-        "name": name,
-        "namespace": "shop",
-        "generation": 1,
-        "creationTimestamp": f"2026-01-01T00:00:{created:02}Z",
-    }
-    stage.hub.put(WORKLOAD_GROUPS, {"metadata": metadata, "spec": {"minMember": least}})
+def stage(tmp_path: Path) -> Gangs:
+    return Gangs(tmp_path)
 
 
 @pytest.mark.proves("G7", "G8")
 async def test_a_later_one_takes_no_room_while_a_gang_is_decided(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is room for the gang of many Workloads, for the later gang, or for the stranger."""
     monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
-    stage, many = Stage(), [f"m{n:02}" for n in range(MANY)]
+    many = [f"m{n:02}" for n in range(MANY)]
     stage.cluster("a", cpu=f"{MANY}")
-    gang(stage, "first", MANY, created=0)
-    gang(stage, "second", MANY, created=30)
+    stage.group("first", MANY)
     for name in many:
-        stage.workload(name, replicas=1, labels={LABEL: "first"})
-    labels = {LABEL: "second"}
-    stage.workload("one", replicas=MANY, labels=labels, created=30, distribution="Divided")
+        stage.member(name, of="first", replicas=1, cpu="1")
+    await stage.clock.advance(30)
+    stage.group("second", MANY)
+    stage.member("one", of="second", replicas=MANY, cpu="1", created=30)
     stage.workload("stranger", replicas=MANY, created=30, distribution="Divided")
-    async with stage.configured(file):
+    async with stage.led():
         await stage.until(lambda: stage.says("one")[0] and stage.says("stranger")[0])
         await stage.until(lambda: all(map(stage.placed, many)))
         assert not stage.placed("one")
@@ -69,10 +49,10 @@ async def test_a_later_one_takes_no_room_while_a_gang_is_decided(
 
 
 async def test_a_decision_that_takes_long_lets_the_others_have_their_turn(
-    file: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(steps, "SLICE_SECONDS", 0.0)
-    stage, moments = Stage(), dict[str, float]()
+    moments = dict[str, float]()
     stage.cluster("a")
 
     def slowly(view: Any, unit: Unit, *about: Any, **more: Any) -> Steps[Batch]:
@@ -84,7 +64,7 @@ async def test_a_decision_that_takes_long_lets_the_others_have_their_turn(
     monkeypatch.setattr(scheduler, "decide_set", slowly)
     stage.workload("first")
     stage.workload("second", created=30)
-    async with stage.configured(file):
+    async with stage.led():
         await stage.until(lambda: stage.placed("first"), seconds=5)
     waited = moments["second"] - moments["first"]
     assert LONGEST_SECONDS <= waited < LONGEST_SECONDS + 0.5
