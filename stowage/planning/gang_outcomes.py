@@ -107,13 +107,14 @@ def judged(
         left = [_left_over(each, own.get((key[0], each.name))) for each in found]
         return GroupPlan(key, least, PLACED, left)
     reason, message = _why(told)
+    waits = reason is ScheduledReason.WAITING_FOR_GROUP or not told.members or _too_few(told)
     held = 0
     if told.conclusion is not None and told.conclusion.verdict.outcome is Outcome.WAIT:
         held = sum(each.assigned for each in told.tried)
     return GroupPlan(
         key,
         least,
-        WAITS if reason is ScheduledReason.WAITING_FOR_GROUP else REFUSED,
+        WAITS if waits else REFUSED,
         found,
         held=held,
         reason=reason.value,
@@ -145,9 +146,9 @@ def _why(told: _Told) -> tuple[ScheduledReason, str]:
         status = told.conclusion.verdict.status
         return status.reason, "; ".join(status.reasons)
     if not told.members:
-        return ScheduledReason.WAITING_FOR_GROUP, "no Workload names it"
+        return ScheduledReason.GROUP_DENIED, "no Workload names it"
     if too_few := _too_few(told):
-        return ScheduledReason.WAITING_FOR_GROUP, too_few
+        return ScheduledReason.GROUP_DENIED, too_few
     refused = sorted((d for d in told.decided if not d.scheduled), key=_of_group, reverse=True)
     for each in refused:
         text = each.refusals[0].text if each.refusals and not each.masks else ""
@@ -172,8 +173,7 @@ def _too_few(told: _Told) -> str:
         return ""
     if told.wanted >= group.min_member:
         return ""
-    has = f"{group} has {told.wanted} units in all its Workloads"
-    return f"{has}, minMember is {group.min_member}"
+    return group.too_few(told.wanted)
 
 
 def _least(stored: Object | None) -> int | None:

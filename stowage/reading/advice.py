@@ -63,7 +63,8 @@ SPREADS: Mapping[str, str] = {
 """By the reason of Ready on a WorkloadSpread."""
 
 GROUPS: Mapping[str, str] = {
-    "WaitingForGroup": "the Workloads that are missing, more replicas, or a smaller minMember",
+    "WaitingForGroup": "room for the units that are missing, or a smaller minMember;"
+    " see stowage explain wg/NAME",
     "GroupDenied": "room for minMember units, smaller requests or a smaller minMember;"
     " see stowage explain wg/NAME",
     "ScheduleTimeout": "room for the units that were missing, or a smaller minMember;"
@@ -74,6 +75,9 @@ GROUPS: Mapping[str, str] = {
     "Failed": "see why units failed; then make its failed Workloads anew",
 }
 """By the reason of Scheduled on a WorkloadGroup, and by its phase Failed."""
+
+INCOMPLETE = "the Workloads that are missing, more replicas, or a smaller minMember"
+"""For a WorkloadGroup whose Workloads want too few units."""
 
 WITH_GROUP = frozenset({"WaitingForGroup", "GroupDenied", "ScheduleTimeout", "InvalidGroup"})
 """Reasons on a Workload that are those of its WorkloadGroup, and told with it if that is told."""

@@ -292,9 +292,14 @@ def _waiting(workload: Workload, now: datetime) -> Matter | None:
     )
 
 
+def incomplete(said: Condition) -> bool:
+    """Whether a group waits for more Workloads, or one of these for the others."""
+    return said.reason == "GroupDenied" and " units in all its Workloads" in said.message
+
+
 def _for_its_group(said: Condition, now: datetime) -> bool:
     """Whether it has just begun to wait for others of its group."""
-    waits = said.reason == "WaitingForGroup"
+    waits = said.reason == "WaitingForGroup" or incomplete(said)
     return waits and not overdue(said.last_transition_time, PATIENCE_SECONDS, now)
 
 

@@ -13,13 +13,14 @@ import msgspec
 
 from machinery.types.metadata import Meta
 from stowage.reading import words
-from stowage.reading.advice import GROUPS, UNKNOWN
+from stowage.reading.advice import GROUPS, INCOMPLETE, UNKNOWN
 from stowage.reading.fleet import (
     PATIENCE_SECONDS,
     Condition,
     Matter,
     Report,
     condition,
+    incomplete,
     overdue,
     tally,
 )
@@ -93,7 +94,8 @@ def _waiting(each: Group, now: datetime) -> Matter | None:
     if said.status == "True":
         return None
     since = said.last_transition_time
-    patient = said.reason == "WaitingForGroup" and (
+    few = incomplete(said)
+    patient = (few or said.reason == "WaitingForGroup") and (
         each.status.waiting > 0 or not overdue(since, PATIENCE_SECONDS, now)
     )
     again = _again(each, now)
@@ -103,7 +105,7 @@ def _waiting(each: Group, now: datetime) -> Matter | None:
         since=since,
         units=_units(each),
         message=f"{said.message}; {again}" if again else said.message,
-        help="" if patient else GROUPS.get(said.reason, UNKNOWN),
+        help="" if patient else INCOMPLETE if few else GROUPS.get(said.reason, UNKNOWN),
         urgent=not patient,
     )
 

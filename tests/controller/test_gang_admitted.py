@@ -54,7 +54,7 @@ async def test_labels_at_three_places_and_of_three_names_make_one_gang(world: Wo
         await begin(world, least=3)
         await world.workload("pods", targetDeployment=pods)
         await world.workload("body", targetDeployment=body)
-        assert "has 2 units" in (await world.refused("body", "WaitingForGroup"))["message"]
+        assert "has 2 units" in (await world.refused("body", "GroupDenied"))["message"]
         await world.workload("own", labels={LABEL_GROUP: "batch"})
         for name in ("pods", "body", "own"):
             assert await world.placed(name) == {"m1": 1}

@@ -23,7 +23,7 @@ MEMBER = replace(unit("worker"), groups=("batch",))
     ("reason", "text", "help_"),
     [
         ("GroupNotFound", "WorkloadGroup not found: create shop/batch", f"{GROUP}, or no label"),
-        ("WaitingForGroup", f"{GROUP} has 3 units in all its Workloads, minMember is 4", "more"),
+        ("GroupDenied", f"{GROUP} has 3 units in all its Workloads, minMember is 4", "more"),
         ("WaitingForGroup", f"{GROUP} has a cluster for 9 of 10 units", "room for the last units"),
         ("GroupDenied", f"{GROUP} is denied for 3 s: resource gap", "room for minMember units"),
         ("GroupDenied", f"{GROUP} failed before its quorum ran", "nothing but time, once what"),

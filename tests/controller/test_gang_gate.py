@@ -680,6 +680,20 @@ def test_what_failed_stands_until_it_is_tried_anew(gang: Gang):
     assert gang.said[1] == "GroupDenied"
 
 
+@pytest.mark.proves("G24")
+def test_what_members_said_while_it_rested_is_no_failure_of_the_next_try(gang: Gang):
+    placed(gang)
+    gang.look()
+    gang.members["worker"].reports("Failed")
+    gang.look()
+    gang.place(driver={}, worker={})
+    rests = "WorkloadGroup shop/batch failed before its quorum ran: it is tried again at "
+    gang.members["worker"].conditions = denied(f"{rests}{timestamp(START)}")
+    gang.after(15)
+    assert gang.said[1] == "PropagationFailed"
+    assert "FailedScheduling" not in gang.told
+
+
 def test_what_a_placed_member_says_of_its_other_units_is_no_failed_try(gang: Gang):
     said = {"type": "Scheduled", "status": "False", "reason": "GroupDenied", "message": "full"}
     gang.members["worker"].conditions = [said]
@@ -713,15 +727,46 @@ def test_reports_beyond_what_was_asked_count_no_more_than_that(gang: Gang):
     assert (gang.status["running"], gang.status["succeeded"], gang.status["failed"]) == (0, 3, 0)
 
 
+def denied(message: str) -> list[dict[str, str]]:
+    """What a member says that is refused with its group."""
+    about = {"reason": "GroupDenied", "message": message}
+    return [{"type": "Scheduled", "status": "False", **about}]
+
+
 @pytest.mark.proves("G12")
 def test_too_few_siblings_are_told_with_both_numbers(gang: Gang):
     gang.members["worker"].replicas = 2
     gang.look()
     assert gang.said == (
         "False",
-        "WaitingForGroup",
+        "GroupDenied",
         "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4",
     )
+    assert gang.status["phase"] == "Pending"
+    assert not gang.told, "nothing was tried"
+    gang.members["driver"].conditions = denied(gang.said[2])
+    gang.members["worker"].replicas = 5
+    gang.look()
+    assert gang.said[2] == "0 of 6 units have a cluster, minMember is 4", "that is no longer so"
+    assert gang.status["phase"] == "Pending"
+    gang.members["driver"].conditions = denied("full")
+    gang.look()
+    assert gang.said[1:] == (
+        "GroupDenied",
+        "0 of 6 units have a cluster, minMember is 4: full",
+    )
+    assert gang.told == ["FailedScheduling"]
+
+
+@pytest.mark.proves("G12", "G17")
+def test_a_refusal_after_it_had_too_few_units_is_an_event(gang: Gang):
+    gang.members["worker"].replicas = 2
+    gang.look()
+    gang.members["worker"].replicas = 5
+    gang.members["worker"].conditions = denied("full")
+    gang.look()
+    gang.look()
+    assert gang.told == ["FailedScheduling"]
 
 
 @pytest.mark.proves("G16", "G5")

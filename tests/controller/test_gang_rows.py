@@ -362,7 +362,7 @@ def test_too_few_siblings_are_told_with_both_numbers() -> None:
     made.store(member("a", 1))
     made.store(member("b", 2))
     reason, message = said(made.decide("a")["a"])
-    assert reason == "WaitingForGroup"
+    assert reason == "GroupDenied"
     assert "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4" in message
 
 
@@ -901,7 +901,7 @@ def test_too_few_siblings_take_back_what_was_never_released() -> None:
     made = yard("99")
     made.store(member("a", 2, present={"a": 2}))
     found = made.decide("a")["a"]
-    assert (dict(found.placements), found.reason) == ({}, ScheduledReason.WAITING_FOR_GROUP)
+    assert (dict(found.placements), found.reason) == ({}, ScheduledReason.GROUP_DENIED)
     assert "has 2 units in all its Workloads, minMember is 4" in found.message
 
 
@@ -926,7 +926,7 @@ def test_no_member_is_decided_without_its_group() -> None:
     unit = made.store(member(replicas=4)).unit
     fleet, bound = made.world.fleet(), made.world.index
     alone = made.plugin.pre_filter(CycleState(), unit, fleet, bound)
-    assert (alone.code, alone.reason) == (Code.UNSCHEDULABLE, ScheduledReason.WAITING_FOR_GROUP)
+    assert (alone.code, alone.reason) == (Code.UNSCHEDULABLE, ScheduledReason.GROUP_DENIED)
     assert made.plugin.next_look(unit, made.time.at) == 1  # it comes again
     state = CycleState(data={made.plugin.name: Attempt()})
     assert made.plugin.pre_filter(state, unit, fleet, bound).ok

@@ -239,7 +239,7 @@ async def test_a_label_without_a_group_says_so_and_the_group_mends_it(two: World
         refused = await two.refused(WORKER, "GroupNotFound")
         assert "WorkloadGroup not found" in refused["message"]
         await begin(two)
-        refused = await two.refused(WORKER, "WaitingForGroup")
+        refused = await two.refused(WORKER, "GroupDenied")
         text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
         assert text in refused["message"]
         assert text in message(await says(two, lambda each: each["desired"] == 3))

@@ -176,10 +176,9 @@ async def test_a_silent_hub_is_not_taken_for_an_empty_one(bare_hub: Cluster):
 
         async def unready() -> bool:
             said.append(await instance.get("/readyz"))
-            return said[-1][0] == 503
+            return said[-1][0] == 503 and "nothing heard of" in said[-1][1]
 
-        await until(unready)
-        assert "nothing heard of" in said[-1][1]
+        await until(unready, what=lambda: said[-1])
 
 
 async def test_settings_name_the_namespace_of_lease_and_secrets(bare_hub: Cluster, m1: Cluster):

@@ -155,11 +155,11 @@ def test_too_few_units_are_said_before_what_a_member_lacks_itself(write: Write) 
     words = "WorkloadGroup shop/batch has 5 units in all its Workloads, minMember is 10"
     assert (told["outcome"], told["reason"], told["message"]) == (
         "waits",
-        "WaitingForGroup",
+        "GroupDenied",
         words,
     )
     told = explained("--fleet", fleet)
-    assert (told["outcome"], told["reason"]) == ("waits", "WaitingForGroup")
+    assert (told["outcome"], told["reason"]) == ("waits", "GroupDenied")
 
 
 def test_a_group_that_nobody_names_says_so_and_not_one_whose_units_are_gone(write: Write) -> None:

@@ -145,9 +145,15 @@ def test_one_that_nobody_looked_at_needs_a_person_and_one_that_goes_needs_nobody
 LABELS = {"stowage.dev/workload-group": "batch"}
 
 
-def waiting(name: str, reason: str, since: str = LONG_AGO, place: str = "itself") -> dict[str, Any]:
+def waiting(
+    name: str,
+    reason: str,
+    message: str = "so it is",
+    since: str = LONG_AGO,
+    place: str = "itself",
+) -> dict[str, Any]:
     """A Workload of the group that says so, by a label in that place."""
-    made = workload(name, "Pending", assigned=0, pending=4, conditions=said(reason, since=since))
+    made = workload(name, "Pending", assigned=0, pending=4, conditions=said(reason, message, since))
     pods = {"metadata": {"labels": LABELS}} if place == "pods" else {}
     template = {"apiVersion": "apps/v1", "kind": "Job", "spec": {"template": pods}}
     if place == "itself":
@@ -205,6 +211,21 @@ def test_a_workload_that_waits_beside_a_group_that_is_well_needs_a_person(
     assert run(file).exit_code == 1
     there.workloads = [waiting("new", reason, since=ago(2))]
     assert run(file).exit_code == (0 if reason == "WaitingForGroup" else 1)
+
+
+@pytest.mark.proves("G12")
+def test_who_has_just_begun_to_wait_for_siblings_needs_nobody_yet(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
+    for since, code in ((ago(2), 0), (LONG_AGO, 1)):
+        there.groups = [group("batch", "Pending", said("GroupDenied", text, since=since))]
+        there.workloads = [waiting("first", "GroupDenied", text, since=since)]
+        result = run(file)
+        assert result.exit_code == code
+        assert ("what helps: the Workloads that are missing" in result.output) == (code == 1)
+        assert "things need" not in result.output
+        there.groups.clear()
+        assert run(file).exit_code == code
 
 
 def test_one_in_several_groups_or_with_a_reason_of_its_own_is_told_by_itself(

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from controller.features.groupgate.gate import Gate, Standing
-from controller.features.workloadgroup.compiled import LONGEST_SECONDS, Group
+from controller.features.workloadgroup.compiled import FAILED, LONGEST_SECONDS, TOO_FEW, Group
 from controller.features.workloadgroup.objects import WorkloadGroup
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import (
@@ -38,6 +38,8 @@ _IN_VAIN: Final = frozenset(
     {GroupScheduledReason.GROUP_DENIED.value, GroupScheduledReason.SCHEDULE_TIMEOUT.value}
 )
 """What Workloads of a group say of a try, by the names that the group has for it, too."""
+_NO_TRY: Final = (TOO_FEW, FAILED)
+"""In what they say while there is none."""
 _SCHEDULED: Final = GroupCondition.SCHEDULED.value
 _UNWRITTEN: Final = "lastFailureTime"
 """Told along with other news, and no news of its own: the queue knows it better."""
@@ -83,7 +85,7 @@ class Facts:
     @property
     def refused(self) -> Standing | None:
         """The first that says why the last try was in vain; None where nobody does."""
-        found = [each for each in self.members if not each.units and each.reason in _IN_VAIN]
+        found = [each for each in self.members if not each.units and _in_vain(each)]
         return min(found, key=lambda each: each.name, default=None)
 
     @property
@@ -200,23 +202,26 @@ def _said(
     return _waits(group, gate, facts, before)
 
 
+def _in_vain(member: Standing) -> bool:
+    """Whether it says that a try has come to nothing."""
+    return member.reason in _IN_VAIN and not any(text in member.message for text in _NO_TRY)
+
+
 def _waits(group: Group, gate: Gate, facts: Facts, before: Said) -> Said:
     """Why it is not placed yet. What nobody knows any more stands as it was said."""
     if facts.held:
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, _holding(group, facts))
     if facts.could < group.min_member:
-        text = f"{group} has {facts.could} units in all its Workloads, "
-        text += f"minMember is {group.min_member}"
-        return Said(GroupScheduledReason.WAITING_FOR_GROUP, text)
+        return Said(GroupScheduledReason.GROUP_DENIED, group.too_few(facts.could))
     if gate.obstacle:
         text = f"{_quorum(group, facts)}: {gate.obstacle}; what runs of it stays"
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, text)
     if (refused := facts.refused) is not None:
         text = f"{_quorum(group, facts)}: {refused.message}"
         return Said(GroupScheduledReason(refused.reason), text)
-    stands = before.reason is not GroupScheduledReason.SCHEDULED and before.message
-    known = before.reason is not GroupScheduledReason.INVALID_GROUP
-    if stands and known and facts.scheduled < group.min_member:
+    gone = (GroupScheduledReason.SCHEDULED, GroupScheduledReason.INVALID_GROUP)
+    stands = before.message and before.reason not in gone and TOO_FEW not in before.message
+    if stands and facts.scheduled < group.min_member:
         return before
     return Said(GroupScheduledReason.WAITING_FOR_GROUP, _quorum(group, facts))
 
@@ -351,8 +356,9 @@ def _events(
     """What has changed: of tries that end as the last one did nobody is told again."""
     if facts.held and not stored.status.waiting:
         yield Event(GroupEventReason.WAITING_FOR_GROUP, said.message)
-    reason = _TOLD.get(said.reason)
-    if reason is not None and _condition(stored).get("reason") != said.reason.value:
+    reason, before = _TOLD.get(said.reason), _before(stored)
+    news = before.reason is not said.reason or TOO_FEW in before.message
+    if reason is not None and news and TOO_FEW not in said.message:
         yield Event(reason, said.message, warning=True)
     told = _PHASES.get(phase)
     if told is not None and stored.status.phase != phase.value:

@@ -32,6 +32,10 @@ TIMEOUT_SECONDS: Final = 60
 """spec.scheduleTimeoutSeconds where it is not set."""
 LONGEST_SECONDS: Final = 300
 """Of the back-off after a failure."""
+TOO_FEW: Final = " in all its Workloads, minMember is "
+"""In what is said of a group that is not complete."""
+FAILED: Final = "before its quorum ran"
+"""In what its Workloads say when it was taken away, until it is tried anew."""
 _LONGEST_REST = timedelta(seconds=LONGEST_SECONDS + 1)
 _MODES = frozenset(mode.value for mode in TopologyMode)
 _LONGEST_KEY: Final = 317
@@ -85,6 +89,10 @@ class Group:
         """
         rests = self.retry is not None and now < self.retry <= now + _LONGEST_REST
         return self.retry if rests else None
+
+    def too_few(self, units: int) -> str:
+        """That its Workloads want so many units, which are not enough."""
+        return f"{self} has {units} units{TOO_FEW}{self.min_member}"
 
     def __str__(self) -> str:
         """As messages name it."""

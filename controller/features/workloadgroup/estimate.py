@@ -26,7 +26,7 @@ from controller.cache.columns import Ints, Mask
 from controller.cache.inflight import NO_FLIGHTS
 from controller.cache.saturating import sums, times
 from controller.cache.snapshot import Fleet
-from controller.features.workloadgroup.compiled import Group, named
+from controller.features.workloadgroup.compiled import FAILED, TOO_FEW, Group, named
 from controller.features.workloadgroup.ledger import Member
 from controller.features.workloadgroup.reach import MOST_CLASSES, Class, Reach, classes, usable
 from controller.framework.explains import either
@@ -40,8 +40,6 @@ from machinery.types import hostports, quantities
 from machinery.types.bounds import clean
 from machinery.types.metadata import Key
 
-_FAILED: Final = "before its quorum ran"
-_TOO_FEW: Final = " in all its Workloads, minMember is "
 _TOO_MANY: Final = f" Workloads, {MOST_WORKLOADS} at most"
 _OF_CLUSTERS: Final = (
     ("without label ", "that label on the MemberCluster"),
@@ -240,10 +238,10 @@ def cure(unit: Unit, reason: ScheduledReason, text: str) -> str:
     for begins, words in _OF_CLUSTERS:
         if text.startswith(begins):
             return words.format(group=group, name=name)
-    if _TOO_FEW in text:
+    if TOO_FEW in text:
         return f"more units in the Workloads of {group}, or a smaller minMember"
     if _TOO_MANY in text:
         return f"several groups instead of {group}, or its label taken off some of its Workloads"
-    if _FAILED in text:
+    if FAILED in text:
         return f"nothing but time, once what {group} names in its own condition is mended"
     return _OF_ALL.get(reason, "what {group} says in its own status").format(group=group, name=name)

@@ -127,14 +127,15 @@ class Coscheduling(Together):
             if group.topology_key and not group.topology_required:
                 state.tentative.add(NAME)  # beside its siblings first, then wherever there is room
             return SUCCESS
-        lasting = group.gate == GateState.CLOSED or not self._handle.controls(NAME)
+        few = groups.desired(key, len(fleet)) < group.min_member
+        lasting = few or group.gate == GateState.CLOSED or not self._handle.controls(NAME)
         if status is None or (status.reason in _PASSING and not lasting):
             self.memory.ask(key)
         if status is not None:
             return status
         # What kept the group from being tried has ended since it was asked: it comes again at once.
         text = f"{group} is decided with all its Workloads together, in a moment"
-        return unschedulable(NAME, text, reason=ScheduledReason.WAITING_FOR_GROUP)
+        return unschedulable(NAME, text, reason=ScheduledReason.GROUP_DENIED)
 
     def filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Refused:
         """The clusters outside of the domains that are tried, or that a placed gang is in."""

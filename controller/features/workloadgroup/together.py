@@ -19,7 +19,7 @@ from typing import Any
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup import estimate
-from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.compiled import FAILED, Group
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import Denial, Memory, Seen
 from controller.features.workloadgroup.rivals import Asked, Behind, words
@@ -292,15 +292,14 @@ class Together:
             text = f"{group} has {number} Workloads, {MOST_WORKLOADS} at most: make several groups"
             return unschedulable(NAME, text, reason=ScheduledReason.INVALID_GROUP)
         if group.gate == GateState.CLOSED:
-            text = f"{group} is taken away from all clusters, as units failed before its quorum ran"
+            text = f"{group} is taken away from all clusters, as units failed {FAILED}"
             return unschedulable(NAME, text, reason=_DENIED)
         if groups.started(key):
             return None
         if (units := groups.desired(key, clusters)) < group.min_member:
-            text = f"{group} has {units} units in all its Workloads, minMember is "
-            return unschedulable(NAME, f"{text}{group.min_member}", reason=_WAITING)
+            return unschedulable(NAME, group.too_few(units), reason=_DENIED)
         if (retry := group.rests_until(now)) is not None:
-            text = f"{group} failed before its quorum ran: it is tried again at "
+            text = f"{group} failed {FAILED}: it is tried again at "
             return unschedulable(NAME, f"{text}{timestamp(retry)}", reason=_DENIED)
         denial = self.memory.denied(key, now, self._seen(group, groups))
         if denial is None:
