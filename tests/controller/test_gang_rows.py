@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from controller.cache.cache import known
-from controller.features.workloadgroup.estimate import keeps_waiting
+from controller.features.workloadgroup.estimate import gap, keeps_waiting
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
 from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.ledger import Spreads
@@ -446,6 +446,44 @@ def test_the_room_that_is_missing(clusters: list[str], short: str) -> None:
     assert ("resource gap" in found.message) == bool(short)
     assert short in found.message
     assert found.assigned == (0 if short else 4)
+
+
+@pytest.mark.proves("G13")
+def test_what_no_cluster_may_take_is_no_resource_gap() -> None:
+    made = yard("99", "99")
+    made.store(member("a", 2))
+    made.store(member("b", 2, clusterSelector={"disk": "fast"}))
+    found = made.decide("a")
+    for each in found.values():
+        assert "resource gap" not in each.message
+        assert "b: 0/2 clusters: 2 didn't match clusterSelector" in each.message
+    made.store(member("b", 2, clusterSelector={}))
+    assert sum(each.assigned for each in made.decide("b").values()) == 4
+
+
+@pytest.mark.proves("G13", "G24")
+def test_where_one_of_a_placed_gang_goes_before_its_quorum_ran_nothing_is_estimated() -> None:
+    """The others want no more units than they have."""
+    made = yard("99")
+    for name in ("a", "b", "c", "d"):
+        made.store(member(name, 1, present={"a": 1}))
+    unit = made.world.unit((NS, "a"))
+    assert unit is not None
+    made.groups.put(unit, {})  # it is on its way out
+    members, fleet = made.groups.members(BATCH).values(), made.world.fleet()
+    asked = made.groups.get(BATCH)
+    assert asked is not None
+    assert gap(asked, members, fleet) == ""
+    for each in made.decide("b").values():
+        assert each.reason != "PluginError"
+
+
+@pytest.mark.proves("G13")
+def test_what_goes_whole_to_one_cluster_lacks_all_of_it_there() -> None:
+    made = yard("18", "18")
+    made.group(group(min_member=12))
+    made.store(member(replicas=12, distribution="Single"))
+    assert "resource gap: cpu 18 more (6 of 12 units have room)" in made.decide()["worker"].message
 
 
 @pytest.mark.proves("G13")

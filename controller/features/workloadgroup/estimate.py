@@ -76,15 +76,18 @@ def gap(group: Group, members: Collection[Member], fleet: Fleet) -> str:
     units = [member.unit for member in members if member.open or member.unit.everywhere]
     if need <= 0 or not units:
         return ""
-    fleet = replace(fleet, holds=NO_FLIGHTS, merged={})
+    fleet, least = replace(fleet, holds=NO_FLIGHTS, merged={}), need - group.min_member // 10
     found = [each for each in classes(units) if each.wanted]
     open_ = [usable(each.unit, fleet) for each in found[:MOST_CLASSES]]
+    shut_out = (each for each, mask in zip(found, open_, strict=False) if not mask.any())
+    could = sum(_wanted(each, fleet) for each in found) - sum(_wanted(s, fleet) for s in shut_out)
+    if could < least and (len(fleet) or not found):
+        return ""  # room would not help: an attempt tells what keeps them out
     there = np.any(open_ or [np.zeros(len(fleet), dtype=np.bool_)], axis=0)
     there |= len(found) > MOST_CLASSES  # the others may be able to go anywhere
     if group.min_resources:
         short = _short_of_amounts(group.min_resources, members, there, fleet)
         return _words(short, "for spec.minResources of the group") if short else ""
-    least = need - group.min_member // 10
     if least <= 0:
         return ""
     fits, short = Reach.of(units, fleet).places(), _short_in_sum(found, there, least, need, fleet)
@@ -92,7 +95,8 @@ def gap(group: Group, members: Collection[Member], fleet: Fleet) -> str:
         return ""
     if len(found) <= MOST_CLASSES:
         short = _short_of_units(found, open_, need, fleet) | short
-    return _words(short or _together(found), f"{min(fits, need)} of {need} units have room")
+    short = short or _together(found, need - fits)
+    return _words(short, f"{min(fits, need)} of {need} units have room")
 
 
 def _short_in_sum(
@@ -145,10 +149,15 @@ def _wanted(each: Class, fleet: Fleet) -> int:
     return each.wanted * len(fleet) if each.unit.everywhere else each.wanted
 
 
-def _together(found: Sequence[Class]) -> dict[str, int]:
-    """What one more unit asks for, where no resource is short by itself: all of it in one place."""
+def _together(found: Sequence[Class], units: int) -> dict[str, int]:
+    """What is missing for so many, where no resource is short by itself: all of it in one place.
+
+    It is told for one unit, but where all go whole to one cluster: those that are there need it.
+    """
+    more = units if units > 0 and all(each.unit.whole for each in found) else 1
     first = min(found, key=lambda each: sorted(each.unit.request.items())).unit.request
-    return {name: amount for name, amount in first.items() if name != "pods"} or dict(first)
+    asked = {name: amount for name, amount in first.items() if name != "pods"} or first
+    return {name: amount * more for name, amount in asked.items()}
 
 
 def _short_of_amounts(
