@@ -144,6 +144,8 @@ def _gate(told: Gang, now: datetime) -> Iterator[str]:
         if ran := status.get("quorumTime"):
             since = words.moment(ran, now)
             yield f"The quorum ran at {since}: no failure takes the others away any more"
+        elif status.get("phase") == "Failed":
+            yield "So many units failed that the quorum cannot run: what is there stays"
         else:
             yield "The quorum has not run yet: a failure before that takes all of it away again"
     else:

@@ -146,6 +146,10 @@ def test_the_gate_is_told_with_who_is_released(hub: tuple[Hub, Path]) -> None:
     assert told[2] == "Gate open: 1 of 2 Workloads released"
     assert told[3] == "The quorum has not run yet: a failure before that takes all of it away again"
     assert told[-2:] == ["worker 5 4 a=3,b=1 no 0", "driver 1 1 a=1 yes 0"]
+    there.group["status"]["phase"] = "Failed"
+    told = lines(run(file, "explain", "wg/batch"))
+    assert told[3].startswith("So many units failed that the quorum cannot run")
+    there.group["status"]["phase"] = "Scheduled"
     there.group["status"] |= {"quorumTime": timestamp(NOW)}
     told = lines(run(file, "explain", "wg/batch"))
     assert told[3].endswith("no failure takes the others away any more")
