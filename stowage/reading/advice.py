@@ -76,8 +76,7 @@ GROUPS: Mapping[str, str] = {
 }
 """By the reason of Scheduled on a WorkloadGroup, and by its phase Failed."""
 
-INCOMPLETE = "the Workloads that are missing, more replicas, or a smaller minMember"
-"""For a WorkloadGroup whose Workloads want too few units."""
+_INCOMPLETE = "the Workloads that are missing, more replicas, or a smaller minMember"
 
 WITH_GROUP = frozenset({"WaitingForGroup", "GroupDenied", "ScheduleTimeout", "InvalidGroup"})
 """Reasons on a Workload that are those of its WorkloadGroup, and told with it if that is told."""
@@ -90,3 +89,13 @@ RESERVATIONS: Mapping[str, str] = {
 
 PATIENT = frozenset({"WaitingOnPermit"})
 """Reasons of Scheduled that somebody else ends: nobody is needed for them."""
+
+
+def incomplete(reason: str, message: str) -> bool:
+    """Whether a WorkloadGroup waits for more Workloads, or one of these for the others."""
+    return reason == "GroupDenied" and " units in all its Workloads" in message
+
+
+def of_group(reason: str, message: str) -> str:
+    """What to do about a WorkloadGroup that says so of Scheduled."""
+    return _INCOMPLETE if incomplete(reason, message) else GROUPS.get(reason, UNKNOWN)

@@ -15,7 +15,15 @@ import msgspec
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
 from machinery.types.metadata import Meta
 from stowage.reading import membership, words
-from stowage.reading.advice import CLUSTERS, PATIENT, PROPAGATED, SCHEDULED, UNKNOWN, WITH_GROUP
+from stowage.reading.advice import (
+    CLUSTERS,
+    PATIENT,
+    PROPAGATED,
+    SCHEDULED,
+    UNKNOWN,
+    WITH_GROUP,
+    incomplete,
+)
 
 PATIENCE_SECONDS = 60.0
 """For how long something may be under way before a person should look at it."""
@@ -292,14 +300,9 @@ def _waiting(workload: Workload, now: datetime) -> Matter | None:
     )
 
 
-def incomplete(said: Condition) -> bool:
-    """Whether a group waits for more Workloads, or one of these for the others."""
-    return said.reason == "GroupDenied" and " units in all its Workloads" in said.message
-
-
 def _for_its_group(said: Condition, now: datetime) -> bool:
     """Whether it has just begun to wait for others of its group."""
-    waits = said.reason == "WaitingForGroup" or incomplete(said)
+    waits = said.reason == "WaitingForGroup" or incomplete(said.reason, said.message)
     return waits and not overdue(said.last_transition_time, PATIENCE_SECONDS, now)
 
 

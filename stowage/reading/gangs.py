@@ -15,7 +15,7 @@ from machinery.types.bounds import NAME, clean
 from stowage.console import output
 from stowage.planning.words import count, shares
 from stowage.reading import words
-from stowage.reading.advice import GROUPS, WITH_GROUP
+from stowage.reading.advice import GROUPS, WITH_GROUP, of_group
 from stowage.reading.membership import (
     Belongs,
     Gang,
@@ -178,7 +178,7 @@ def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
         return
     age = words.age(said.get("lastTransitionTime") or "", now)
     yield f"{said.get('reason')} since {age}: {said.get('message') or ''}"
-    cure = GROUPS.get(str(said.get("reason")), "")
+    cure = of_group(str(said.get("reason")), str(said.get("message") or ""))
     if status.get("waiting"):
         longest = found["spec"].get("scheduleTimeoutSeconds") or DEFAULT_TIMEOUT
         yield f"Held for {longest} s at most: then the room is given back, and it is tried again"

@@ -13,14 +13,13 @@ import msgspec
 
 from machinery.types.metadata import Meta
 from stowage.reading import words
-from stowage.reading.advice import GROUPS, INCOMPLETE, UNKNOWN
+from stowage.reading.advice import GROUPS, UNKNOWN, incomplete, of_group
 from stowage.reading.fleet import (
     PATIENCE_SECONDS,
     Condition,
     Matter,
     Report,
     condition,
-    incomplete,
     overdue,
     tally,
 )
@@ -94,10 +93,8 @@ def _waiting(each: Group, now: datetime) -> Matter | None:
     if said.status == "True":
         return None
     since = said.last_transition_time
-    few = incomplete(said)
-    patient = (few or said.reason == "WaitingForGroup") and (
-        each.status.waiting > 0 or not overdue(since, PATIENCE_SECONDS, now)
-    )
+    waits = said.reason == "WaitingForGroup" or incomplete(said.reason, said.message)
+    patient = waits and (each.status.waiting > 0 or not overdue(since, PATIENCE_SECONDS, now))
     again = _again(each, now)
     return Matter(
         each.name,
@@ -105,7 +102,7 @@ def _waiting(each: Group, now: datetime) -> Matter | None:
         since=since,
         units=_units(each),
         message=f"{said.message}; {again}" if again else said.message,
-        help="" if patient else INCOMPLETE if few else GROUPS.get(said.reason, UNKNOWN),
+        help="" if patient else of_group(said.reason, said.message),
         urgent=not patient,
     )
 

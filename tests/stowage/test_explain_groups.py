@@ -226,6 +226,17 @@ def test_what_is_held_is_told_with_its_time_out() -> None:
     ]
 
 
+@pytest.mark.proves("G12")
+def test_one_of_too_few_units_needs_more_of_them_and_no_room() -> None:
+    text = "WorkloadGroup shop/batch has 3 units in all its Workloads, minMember is 4"
+    found = group(scheduled=0, **said("GroupDenied", text))
+    told = gangs.text(membership.Gang("shop", "batch", found, []), NOW, everything=False)
+    assert told.splitlines()[-2:] == [
+        f"GroupDenied since 90s: {text}",
+        "What helps: the Workloads that are missing, more replicas, or a smaller minMember",
+    ]
+
+
 def test_very_many_workloads_are_shown_in_part_those_that_lack_units_first() -> None:
     full = [membership.Member(f"w{n:04}", 1, {"a": 1}, True, 1, "", "") for n in range(4000)]
     lacks = membership.Member("zz", 3, {"a": 1}, False, 0, "InsufficientCapacity", "no room")
