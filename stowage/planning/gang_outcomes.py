@@ -222,7 +222,7 @@ def _more_units(told: _Told) -> Iterator[str]:
     lacking = [each for each in told.tried if each.assigned < each.desired]
     short = [(each, where) for each in lacking if (where := _where(each, names))]
     for each, where in short[:HELPED]:
-        yield _more_room(each, where, told.group.min_member - found)
+        yield _more(each, where, told.group.min_member - found)
     if found:
         yield f"minMember: {found}, as many as find a cluster now"
 
@@ -241,8 +241,11 @@ def _where(tried: Tried, names: Sequence[str]) -> list[str]:
     return sorted(names[row] for row in rows)
 
 
-def _more_room(tried: Tried, where: Sequence[str], missing: int) -> str:
+def _more(tried: Tried, where: Sequence[str], missing: int) -> str:
+    """What so many more units of it need, of which room is one thing."""
     units = min(tried.desired - tried.assigned, missing)
+    if tried.reason is ScheduledReason.REPLICAS_REACHED:
+        return f"a quota for {count(units, 'more unit')} of {tried.unit.name}: {tried.message}"
     asks = [
         f"{name} {quantities.readable(name, amount)}"
         for name, amount in sorted(tried.unit.request.items())

@@ -207,3 +207,25 @@ def test_the_examples_are_planned_as_their_pages_say() -> None:
     made = plan(str(EXAMPLES / "22-workload-group-zone.yaml"), str(FLEET))
     assert shares(made["coordinator"]).keys() == shares(made["shards"]).keys()
     assert len(shares(made["shards"])) == 1
+
+
+@pytest.mark.proves("G12", "K8")
+def test_where_only_a_quota_binds_no_room_is_asked_for(write: Write) -> None:
+    quota = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadPolicy",
+        "metadata": {"name": "zones", "namespace": "shop"},
+        "spec": {
+            "topologyKey": "zone",
+            "labelSelector": {},
+            "allocationType": "Required",
+            "allocationPolicy": [{"name": "x", "replicas": 1}, {"name": "y", "replicas": 3}],
+        },
+    }
+    clusters = [cluster(f"in-{zone}", cpu=99, labels={"zone": zone}) for zone in ("x", "y")]
+    worker = member("worker", 5, labels={"stowage.dev/workload-policy": "zones"})
+    told = groups(write("w.yaml", group(least=5), quota, worker), write("f.yaml", *clusters))
+    helps = told["batch"]["helps"]
+    assert helps[0].startswith("a quota for 1 more unit of worker: ")
+    assert "needs cpu" not in str(helps)
+    assert helps[1] == "minMember: 4, as many as find a cluster now"
