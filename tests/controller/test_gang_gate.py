@@ -665,15 +665,25 @@ def test_it_has_not_finished_while_others_run(gang: Gang):
     assert gang.status["phase"] == "Finished"
 
 
-@pytest.mark.proves("G24")
-def test_what_failed_stands_until_it_is_tried_anew(gang: Gang):
+def denied(message: str) -> list[dict[str, str]]:
+    """What a member says that is refused with its group."""
+    about = {"reason": "GroupDenied", "message": message}
+    return [{"type": "Scheduled", "status": "False", **about}]
+
+
+def failed(gang: Gang) -> None:
+    """It was placed, a member failed, and all of it has left its clusters."""
     placed(gang)
     gang.look()
     gang.members["worker"].reports("Failed")
     gang.look()
     gang.place(driver={}, worker={})
-    said = {"type": "Scheduled", "status": "False", "reason": "GroupDenied", "message": "full"}
-    gang.members["worker"].conditions = [said]
+
+
+@pytest.mark.proves("G24")
+def test_what_failed_stands_until_it_is_tried_anew(gang: Gang):
+    failed(gang)
+    gang.members["worker"].conditions = denied("full")
     gang.after(5)
     assert gang.said[1] == "PropagationFailed"
     gang.after(10)
@@ -682,11 +692,7 @@ def test_what_failed_stands_until_it_is_tried_anew(gang: Gang):
 
 @pytest.mark.proves("G24")
 def test_what_members_said_while_it_rested_is_no_failure_of_the_next_try(gang: Gang):
-    placed(gang)
-    gang.look()
-    gang.members["worker"].reports("Failed")
-    gang.look()
-    gang.place(driver={}, worker={})
+    failed(gang)
     rests = "WorkloadGroup shop/batch failed before its quorum ran: it is tried again at "
     gang.members["worker"].conditions = denied(f"{rests}{timestamp(START)}")
     gang.after(15)
@@ -695,8 +701,7 @@ def test_what_members_said_while_it_rested_is_no_failure_of_the_next_try(gang: G
 
 
 def test_what_a_placed_member_says_of_its_other_units_is_no_failed_try(gang: Gang):
-    said = {"type": "Scheduled", "status": "False", "reason": "GroupDenied", "message": "full"}
-    gang.members["worker"].conditions = [said]
+    gang.members["worker"].conditions = denied("full")
     gang.place(worker={"m1": 2})
     gang.look()
     assert gang.said[1] == "WaitingForGroup"
@@ -725,12 +730,6 @@ def test_reports_beyond_what_was_asked_count_no_more_than_that(gang: Gang):
     gang.members["driver"].clusters = [{"name": "elsewhere", "ready": 50, "state": "Running"}]
     gang.look()
     assert (gang.status["running"], gang.status["succeeded"], gang.status["failed"]) == (0, 3, 0)
-
-
-def denied(message: str) -> list[dict[str, str]]:
-    """What a member says that is refused with its group."""
-    about = {"reason": "GroupDenied", "message": message}
-    return [{"type": "Scheduled", "status": "False", **about}]
 
 
 @pytest.mark.proves("G12")
@@ -813,8 +812,7 @@ def test_words_that_change_alone_are_told_apart_from_all_else(gang: Gang):
 
 
 def test_who_forgot_why_says_what_stands_there(gang: Gang):
-    said = {"type": "Scheduled", "status": "False", "reason": "GroupDenied", "message": "full"}
-    gang.members["worker"].conditions = [said]
+    gang.members["worker"].conditions = denied("full")
     gang.look()
     gang.members["worker"].conditions = []
     writes = gang.writes
