@@ -42,6 +42,7 @@ class Stage(Playground):
             members={m: Kubectl(kubectl, directory / f"{m}.kubeconfig") for m in MEMBERS},
         )
         self.processes: dict[str, Process] = {}
+        self.planes = load_planes(directory) if provider == "local" else None
 
     def process(self, role: str, name: str = "", kubeconfig: Path | None = None) -> Process:
         """Start a controller or a propagator on this hub."""
@@ -69,12 +70,12 @@ class Stage(Playground):
 
     def signal(self, cluster: str, what: str) -> None:
         """freeze, thaw, kill or restart a control plane's API server."""
-        if self.provider == "kind":
+        if self.planes is None:
             verb = {"freeze": "pause", "thaw": "unpause", "kill": "kill", "restart": "start"}[what]
             node = container(self.directory, cluster)
             subprocess.run(["docker", verb, node], check=True, capture_output=True)
         else:
-            getattr(load_planes(self.directory).clusters[cluster], what)()
+            getattr(self.planes.clusters[cluster], what)()
 
     def registration(self, member: str) -> dict[str, Any]:
         """What `register` takes to bring a member back."""
@@ -134,9 +135,13 @@ def stage(
 
 def _staged(directory: Path, provider: str) -> Iterator[Stage]:
     stage = Stage(directory, provider)
+    if stage.planes is not None:
+        stage.planes.hold_ports()
     try:
         yield stage
     finally:
+        if stage.planes is not None:
+            stage.planes.release_ports()
         for process in stage.processes.values():
             process.kill()
 

@@ -28,8 +28,8 @@ from machinery.errors import NotFound, TransportError
 from stowage.playground.cluster import Cluster
 from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.local import load_planes
-from stowage.playground.probes import free_port
 from stowage.playground.processes import Process
+from stowage.playground.roles import listening
 from tests.relay import Relay
 
 MEMBERS = ("member-1", "member-2", "member-3")
@@ -52,7 +52,6 @@ class ChaosStage:
             **{name: Relay(planes.clusters[name].port) for name in MEMBERS},
         }
         self.processes: dict[str, Process] = {}
-        self.ports: dict[str, int] = {}
         self._accounts: dict[str, str] = {}
 
     def cluster(self, name: str) -> Cluster:
@@ -62,7 +61,7 @@ class ChaosStage:
     # --- processes --------------------------------------------------------------------------------
 
     def run(self, instance: str) -> None:
-        """Start a process, or start it again, on a port that is free now."""
+        """Start a process, or start it again."""
         self.processes[instance] = self._process(instance)
         self.processes[instance].start(detached=False)
 
@@ -89,7 +88,8 @@ class ChaosStage:
         return sum([await self._member_writes(name) for name in self.processes])
 
     async def _member_writes(self, instance: str) -> float:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.ports[instance])
+        port = listening(self.processes[instance].log)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         text = (await reader.read()).decode()
         writer.close()
@@ -103,10 +103,9 @@ class ChaosStage:
         own = f"127.0.0.1:{self.cluster('hub').port}"
         road = f"127.0.0.1:{self.roads[instance].port}"
         kubeconfig.write_text(self.cluster("hub").admin_kubeconfig.replace(own, road))
-        self.ports[instance] = free_port()
         arguments = [
             sys.executable, "-m", "e2e.chaos.skewed", str(self._skew_file(instance)),
-            role, f"--http-port={self.ports[instance]}", f"--kubeconfig={kubeconfig}",
+            role, "--http-port=0", f"--kubeconfig={kubeconfig}",
         ]  # fmt: skip
         return Process(instance, arguments, self.directory / f"{instance}.log")
 
@@ -220,6 +219,7 @@ async def chaos_stage(directory: Path) -> AsyncIterator[ChaosStage]:
             "--no-run",
         )  # fmt: skip
         stage = ChaosStage(directory, load_planes(directory))
+        stage.planes.hold_ports()
         try:
             yield await _at_work(stage)
         finally:
@@ -231,6 +231,7 @@ async def chaos_stage(directory: Path) -> AsyncIterator[ChaosStage]:
                 await client.close()
             for name in ("hub", *MEMBERS):
                 stage.cluster(name).thaw()
+            stage.planes.release_ports()
     finally:
         await asyncio.to_thread(stowage, "playground", "down", f"--dir={directory}")
 

@@ -49,6 +49,7 @@ class Cluster:
         self.directory = directory
         self.parts = parts
         self.port = 0
+        self._held: probes.HeldPort | None = None
         self.processes: dict[str, Process] = {}
         self._etcd = etcd
         self._detached = detached
@@ -129,6 +130,8 @@ class Cluster:
                     raise
                 self._new_port()
                 self.launch()
+        if self._detached:
+            self.release_port()  # the server has it now, and outlives this process
         self._start_parts()
 
     def revive(self) -> None:
@@ -167,6 +170,21 @@ class Cluster:
         for name in _END_ORDER:
             if name in self.processes:
                 self.processes[name].end(signal.SIGKILL)
+        self.release_port()
+
+    def hold_port(self) -> None:
+        """Keep the port for this cluster also while its API server is down, until `release_port`.
+
+        Clusters that end with this process do so by themselves.
+        """
+        if self._held is None:
+            self._held = probes.HeldPort(self.port)
+
+    def release_port(self) -> None:
+        """Hold the port no longer. The API server keeps it while it runs."""
+        if self._held is not None:
+            self._held.release()
+            self._held = None
 
     def add_nodes(
         self,
@@ -242,7 +260,9 @@ class Cluster:
         return cluster
 
     def _new_port(self) -> None:
-        self.port = probes.free_port()
+        self.release_port()
+        self._held = probes.HeldPort()
+        self.port = self._held.number
         keys = self.directory / "pki"
         if not (keys / "ca.crt").exists():
             self._write_keys(keys)

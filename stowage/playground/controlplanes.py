@@ -1,8 +1,8 @@
 """Real control planes on 127.0.0.1: one etcd for all, an API server for each cluster.
 
 Each cluster has its own etcd prefix, its own certificate authority and its own port. Used by
-`stowage playground` and by every test that needs an API server. Ports are chosen free, and chosen
-again when somebody else was faster. What was started is ended in the one order that works: kwok,
+`stowage playground` and by every test that needs an API server. Ports are held from their choice
+until the server listens. What was started is ended in the one order that works: kwok,
 scheduler, controller manager, API servers (killed: asked politely they wait a minute for their
 watches), etcd.
 """
@@ -18,7 +18,7 @@ from typing import Any
 from machinery.errors import ConfigurationError
 from stowage.playground import flags, pki, probes
 from stowage.playground.cluster import ETCD_KEYS, Cluster, Parts
-from stowage.playground.processes import Process, ProcessFailed, wait_until
+from stowage.playground.processes import Process, wait_until
 from stowage.toolchain import binaries
 
 __all__ = ["Cluster", "ControlPlanes", "Parts"]
@@ -46,14 +46,7 @@ class ControlPlanes:
             )
         if self.etcd is not None and self.etcd.alive():
             return
-        for attempt in range(probes.ATTEMPTS):
-            try:
-                self._start_etcd()
-            except ProcessFailed as fault:
-                if probes.PORT_TAKEN not in str(fault) or attempt == probes.ATTEMPTS - 1:
-                    raise
-            else:
-                return
+        self._start_etcd()
 
     def etcd_client(self) -> ssl.SSLContext:
         """What somebody needs who asks etcd itself, at `endpoint`."""
@@ -94,6 +87,16 @@ class ControlPlanes:
             if server is None or not server.alive():
                 cluster.launch()
 
+    def hold_ports(self) -> None:
+        """Let no other program take the port of an API server that this process ends."""
+        for cluster in self.clusters.values():
+            cluster.hold_port()
+
+    def release_ports(self) -> None:
+        """Undo `hold_ports`."""
+        for cluster in self.clusters.values():
+            cluster.release_port()
+
     def stop(self) -> None:
         """End everything, etcd last; what fails to end is killed."""
         for cluster in self.clusters.values():
@@ -120,23 +123,24 @@ class ControlPlanes:
         return planes
 
     def _start_etcd(self) -> None:
-        client = int(self.endpoint.rpartition(":")[2]) if self.endpoint else probes.free_port()
-        endpoint = f"https://127.0.0.1:{client}"
-        pki.write_etcd_keys(self._etcd_keys)
-        arguments = flags.etcd(
-            endpoint=endpoint,
-            peer=f"https://127.0.0.1:{probes.free_port()}",
-            data=self.directory / "etcd",
-            keys=self._etcd_keys,
-        )
-        log = self.directory / "logs" / "etcd.log"
-        process = Process("etcd", [str(binaries.path("etcd")), *arguments], log)
-        process.start(detached=self._detached)
-        context = self.etcd_client()
-        healthy = wait_until(
-            lambda: not process.alive() or probes.etcd_healthy(client, context),
-            seconds=_ETCD_SECONDS,
-        )
+        known = int(self.endpoint.rpartition(":")[2]) if self.endpoint else 0
+        with probes.HeldPort(known) as client, probes.HeldPort() as peer:
+            endpoint = f"https://127.0.0.1:{client.number}"
+            pki.write_etcd_keys(self._etcd_keys)
+            arguments = flags.etcd(
+                endpoint=endpoint,
+                peer=f"https://127.0.0.1:{peer.number}",
+                data=self.directory / "etcd",
+                keys=self._etcd_keys,
+            )
+            log = self.directory / "logs" / "etcd.log"
+            process = Process("etcd", [str(binaries.path("etcd")), *arguments], log)
+            process.start(detached=self._detached)
+            context = self.etcd_client()
+            healthy = wait_until(
+                lambda: not process.alive() or probes.etcd_healthy(client.number, context),
+                seconds=_ETCD_SECONDS,
+            )
         if not process.alive():
             raise process.failure("ended")
         if not healthy:

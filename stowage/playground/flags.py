@@ -35,6 +35,8 @@ def etcd(*, endpoint: str, peer: str, data: Path, keys: Path) -> list[str]:
         # What its own JSON gateway shows to itself.
         f"--client-cert-file={keys / 'client.crt'}",
         f"--client-key-file={keys / 'client.key'}",
+        # Whoever started it may hold the port (`probes.HeldPort`).
+        "--socket-reuse-port",
         "--unsafe-no-fsync",
         "--log-level=warn",
     ]
@@ -58,6 +60,7 @@ def apiserver(name: str, *, port: int, etcd: str, etcd_keys: Path, keys: Path) -
         f"--etcd-keyfile={etcd_keys / 'client.key'}",
         f"--etcd-prefix=/{name}",
         f"--secure-port={port}",
+        "--permit-port-sharing",  # with who holds the port (`probes.HeldPort`)
         "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1",
         f"--tls-cert-file={keys / 'tls.crt'}",

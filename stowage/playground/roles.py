@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,13 +19,13 @@ from machinery.errors import StowageError, TransportError
 from machinery.tasks import patiently
 from machinery.types import conditions
 from stowage.console.progress import Progress
-from stowage.playground import probes
 from stowage.playground.processes import Process
 
 ROLES = ("controller", "propagator")
 READY_SECONDS = 120.0
+_LISTENING = re.compile(r"listening on \S+:(\d+)")
 
-# role -> {"process": …, "port": …}, as it is written to the playground's state
+# role -> {"process": …}, as it is written to the playground's state
 State = Mapping[str, Mapping[str, Any]]
 
 
@@ -37,13 +38,12 @@ def start(
         if role in known and _process(known[role]).alive():
             running[role] = known[role]
             continue
-        port = probes.free_port()
         arguments = [sys.executable, "-m", "stowage", role]
-        arguments += [f"--kubeconfig={kubeconfig}", f"--http-port={port}"]
+        arguments += [f"--kubeconfig={kubeconfig}", "--http-port=0"]
         process = Process(role, arguments, directory / "logs" / f"{role}.log")
         process.start(detached=True)
         progress.say(f"{role} started, its log is {process.log}")
-        running[role] = {"process": process.to_json(), "port": port}
+        running[role] = {"process": process.to_json()}
     return running
 
 
@@ -59,7 +59,7 @@ def status(known: State) -> list[dict[str, Any]]:
         {
             "name": role,
             "running": _process(entry).alive(),
-            "http": f"http://127.0.0.1:{entry['port']}",
+            "http": _address(listening(_process(entry).log)),
             "log": str(_process(entry).log),
         }
         for role, entry in known.items()
@@ -108,6 +108,17 @@ async def _unready(hub: ApiClient, name: str) -> str:
             fine = ready["status"] == "True"
             return "" if fine else f"{ready['reason']}: {ready['message']}"
     return "the propagator has not looked at it"
+
+
+def listening(log: Path) -> int:
+    """The port of a controller or propagator, by its log's last line that names one; else 0."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    *_, port = (0, *_LISTENING.findall(text))
+    return int(port)
+
+
+def _address(port: int) -> str:
+    return f"http://127.0.0.1:{port}" if port else ""
 
 
 def _process(entry: Mapping[str, Any]) -> Process:

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from controller import app
 from stowage import cli
 from stowage.commands import processes
-from stowage.playground.probes import free_port
+from stowage.playground.probes import HeldPort
 from tests.patience import PATIENCE, hold_on
 
 from .conftest import listening
@@ -142,17 +142,18 @@ def test_no_hub_is_1_and_says_what_to_do(stowage, tmp_path, command):
 
 
 def test_hub_that_does_not_answer_is_1(stowage, tmp_path):
-    text = f"""
+    with HeldPort() as silent:
+        text = f"""
 apiVersion: v1
 kind: Config
 current-context: gone
-clusters: [{{name: gone, cluster: {{server: "https://127.0.0.1:{free_port()}"}}}}]
+clusters: [{{name: gone, cluster: {{server: "https://127.0.0.1:{silent.number}"}}}}]
 users: [{{name: gone, user: {{token: x}}}}]
 contexts: [{{name: gone, context: {{cluster: gone, user: gone}}}}]
 """
-    config = tmp_path / "config"
-    config.write_text(text)
-    outcome = stowage("install", f"--kubeconfig={config}")
+        config = tmp_path / "config"
+        config.write_text(text)
+        outcome = stowage("install", f"--kubeconfig={config}")
     assert outcome.code == 1
     assert outcome.err.startswith("error: https://127.0.0.1:")
 

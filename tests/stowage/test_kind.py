@@ -244,7 +244,7 @@ def test_processes_of_this_machine_give_way_to_the_hubs(here):
     _up(here, run=False, image=None)
     process = Process("controller", ["sleep", "600"], here / "logs" / "controller.log")
     process.start(detached=False)
-    entry = {"process": process.to_json(), "port": 1}
+    entry = {"process": process.to_json()}
     state = {**_state(here), "processes": {"controller": entry}}
     (here / ground.STATE).write_text(json.dumps(state))
     _up(here)
