@@ -11,10 +11,15 @@ PIP := install --quiet --disable-pip-version-check
 RUN := $(UV) run --locked --quiet
 
 SECONDS ?= 300
-LANES ?= 1
 RUNS ?= 1
 
-.PHONY: demo demo-down test test-long lint e2e chaos chaos-gangs bench figures crds
+# Most of the time goes by waiting for servers: more workers than cores.
+WORKERS := 6
+BESIDE := --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder
+# A test starts many processes of ours, and each would compile all its modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo demo-down test test-all test-long lint e2e chaos chaos-gangs bench figures crds
 .NOTPARALLEL:
 
 demo: .venv/synced
@@ -24,15 +29,24 @@ demo: .venv/synced
 demo-down: .venv/synced
 	$(RUN) stowage playground down --dir $(DIR)
 
-# LANES=2 runs the tests in two halves beside each other.
+ifdef T
+# One file, folder or test: make test T=tests/controller/test_filters.py
+test: .venv/synced
+	$(RUN) pytest "$$T"
+else
 test: lint
 	$(RUN) python -m stowage.toolchain.build
-	$(RUN) $(if $(filter 2,$(LANES)),python -m tests.lanes,pytest)
+	$(RUN) pytest $(BESIDE) -m "not long"
+endif
+
+# And those that wait for real time-outs, repeated kills and long chaos.
+test-all: test
+	$(RUN) pytest $(BESIDE) -m long
 
 # Every property with all its examples, five times those of `make test`.
 test-long: lint
 	$(RUN) python -m stowage.toolchain.build
-	$(RUN) pytest --hypothesis-profile=long
+	$(RUN) pytest $(BESIDE) --hypothesis-profile=long
 
 lint: .venv/synced
 	$(RUN) ruff check

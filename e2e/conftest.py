@@ -13,13 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import bytecode, termination
-
-bytecode.keep()  # before anything of ours is imported
-termination.heed()
-
-from e2e.gangs import only_local, yard  # noqa: E402, F401 - fixtures, as those of e2e.stage
-from e2e.harness import (  # noqa: E402 - as above
+from e2e.gangs import only_local, yard  # noqa: F401 - fixtures, as those of e2e.stage
+from e2e.harness import (
     PACE,
     PATIENCE,
     ROOT,
@@ -28,8 +23,8 @@ from e2e.harness import (  # noqa: E402 - as above
     image_of,
     stowage,
 )
-from e2e.stage import running, space, stage  # noqa: E402, F401 - fixtures of those who ask for them
-from stowage.toolchain import binaries  # noqa: E402
+from e2e.stage import running, space, stage  # noqa: F401 - fixtures of those who ask for them
+from stowage.toolchain import binaries
 
 _numbers = itertools.count(1)
 MEMBERS = 3

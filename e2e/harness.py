@@ -219,6 +219,11 @@ class Playground:
     hub: Kubectl
     members: dict[str, Kubectl]
 
+    def logs(self) -> Iterator[tuple[str, Path]]:
+        """Name and log of each process that runs on this machine."""
+        for role in ("controller", "propagator"):
+            yield role, self.directory / "logs" / f"{role}.log"
+
     def status(self, namespace: str, name: str) -> dict[str, Any]:
         return dict(self.hub.json("-n", namespace, "get", "wl", name).get("status", {}))
 

@@ -44,6 +44,10 @@ class Stage(Playground):
         self.processes: dict[str, Process] = {}
         self.planes = load_planes(directory) if provider == "local" else None
 
+    def logs(self) -> Iterator[tuple[str, Path]]:
+        for name, process in self.processes.items():
+            yield name, process.log
+
     def process(self, role: str, name: str = "", kubeconfig: Path | None = None) -> Process:
         """Start a controller or a propagator on this hub."""
         name = name or role

@@ -1,4 +1,4 @@
-"""Real API servers for every test that asks for one; started at first use, once for each session.
+"""Real API servers for every test that asks for one; started at first use, once for each group.
 
 `control_planes` is the etcd that all stand on, `apiserver` a bare API server, `hub` one with our
 kinds installed, `make_cluster` any other with the parts asked for. All blocking: from within an
@@ -11,28 +11,24 @@ import json
 from collections.abc import Callable, Iterator
 
 import pytest
-from hypothesis import settings
 
-from tests import bytecode, termination
-
-bytecode.keep()  # before anything of ours is imported
-termination.heed()
-
-from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts  # noqa: E402 - as above
-from stowage.toolchain import build  # noqa: E402
-from tests import inforce  # noqa: E402
-from tests.examples import SHORT  # noqa: E402
-from tests.loopsteps import pytest_runtest_call  # noqa: E402
+from stowage.console.progress import Lines
+from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
+from stowage.toolchain import build
+from tests import inforce
+from tests.loopsteps import pytest_runtest_call
 
 __all__ = ["pytest_runtest_call"]
-"""Hooks of every test, beside those below."""
-settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
+"""A hook of every test."""
 
 
 @pytest.fixture(scope="session")
-def control_planes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlanes]:
+def control_planes(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlanes]:
     """One etcd; everything on it is ended with the session, whatever happened in between."""
-    build.ensure()
+    with pytestconfig.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        build.ensure(progress=Lines())  # takes minutes where `make test T=…` is the first run
     planes = ControlPlanes(tmp_path_factory.mktemp("control-planes"))
     try:
         planes.start()
@@ -101,17 +97,3 @@ def install_kinds(cluster: Cluster) -> None:
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=240s", *established)
     cluster.kubectl("create", "namespace", "stowage-system")
     inforce.until_judging(cluster, kinds)
-
-
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """Show the end of each control plane's log beside a failure."""
-    outcome = yield
-    report = outcome.get_result()
-    planes = getattr(item, "funcargs", {}).get("control_planes")
-    if not report.failed or not isinstance(planes, ControlPlanes):
-        return
-    for cluster in planes.clusters.values():
-        for process in cluster.processes.values():
-            if not process.alive():
-                report.sections.append((f"{process.name}, which has ended", process.tail(30)))

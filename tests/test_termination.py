@@ -12,12 +12,10 @@ import pytest
 from tests.patience import hold_on
 
 ROOT = Path(__file__).resolve().parent.parent
-CONFTEST = """
+TEST = """
 import time
 from pathlib import Path
 import pytest
-from tests import termination
-termination.heed()
 
 @pytest.fixture(scope="session")
 def server():
@@ -25,29 +23,21 @@ def server():
     yield
     time.sleep(0.5)
     Path("{at}/down").touch()
-"""
-TEST = """
-import time
 
-def test_long(server):
+def test_that_takes_its_time(server):
     time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("lanes", [False, True])
+@pytest.mark.parametrize("options", [[], ["--numprocesses=1"]], ids=["alone", "in a worker"])
 def test_what_a_run_has_started_is_stopped_when_it_is_told_to_end(
-    tmp_path: Path, *, lanes: bool
+    tmp_path: Path, options: list[str]
 ) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST.format(at=tmp_path))
-    (tmp_path / "test_long.py").write_text(TEST)
-    options = ["-q", f"--rootdir={tmp_path}"]
-    code = f"""
-from tests import lanes
-raise SystemExit(lanes.run([[{str(tmp_path)!r}]], {options!r}))
-"""
-    alone = ["-m", "pytest", str(tmp_path), *options]
+    (tmp_path / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+    (tmp_path / "test_long.py").write_text(TEST.format(at=tmp_path))
+    command = [sys.executable, "-m", "pytest", str(tmp_path), "-q", f"--rootdir={tmp_path}"]
     with subprocess.Popen(
-        [sys.executable, *(["-c", code] if lanes else alone)],
+        [*command, "--confcutdir", str(tmp_path), *options],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -56,4 +46,4 @@ raise SystemExit(lanes.run([[{str(tmp_path)!r}]], {options!r}))
         run.send_signal(signal.SIGTERM)  # to all of a group, and handed on: it comes twice
         run.send_signal(signal.SIGTERM)
         assert run.wait(timeout=30) != 0
-    assert (tmp_path / "down").exists()
+    hold_on((tmp_path / "down").exists)

@@ -1,0 +1,150 @@
+"""How tests run beside each other, and what a failure shows; for `tests/` and `e2e/` alike.
+
+`make test` runs several workers (pytest-xdist), as most of the time goes by waiting for servers. A
+group of tests goes to one worker, in its order: the tests of a module, or all that share servers
+(`SHARED`). When a worker has ended a group, all fixtures of the session end there as well, so that
+servers run while they are needed, and no group finds what another left.
+"""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import pytest
+from hypothesis import settings
+
+from stowage.playground.controlplanes import ControlPlanes
+from stowage.playground.processes import Process
+from tests.examples import SHORT
+
+settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
+
+SHARED = {
+    "stage": ("e2e", 2),
+    "playground": ("e2e", 1),
+    "controller_hub": ("tests/controller", 2),
+    "bare_hub": ("tests/controller", 1),
+    "older_hub": ("tests/controller", 1),
+    "hub": ("tests", 3),
+    "apiserver": ("tests", 1),
+}
+"""Fixtures whose servers all tests below a folder share: the folder, and on how many workers.
+
+Their groups are begun first, in this order: they wait for servers while other modules compute. A
+test that asks for several of them goes with the first.
+"""
+LOG_LINES = 40
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """End as if interrupted when SIGTERM comes: what was started is stopped."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def _interrupt(*_: object) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: None)  # unlike SIG_IGN no child inherits it
+    raise KeyboardInterrupt
+
+
+# --- groups ---------------------------------------------------------------------------------------
+
+_GROUP = pytest.StashKey[str]()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Say of each test which group it is of, and put those first that wait for shared servers."""
+    modules: dict[str, list[str]] = {name: [] for name in SHARED}
+    ranks: dict[str, int] = {}
+    for item in items:
+        module = item.nodeid.partition("::")[0]
+        name = next((each for each in SHARED if _shares(item, each)), "")
+        if not name:
+            group, rank = module, len(SHARED)
+        else:
+            if module not in modules[name]:
+                modules[name].append(module)
+            group = f"{name}-{modules[name].index(module) % SHARED[name][1]}"
+            rank = list(SHARED).index(name)
+        if mark := item.get_closest_marker("xdist_group"):
+            group = mark.args[0]
+        else:
+            item.add_marker(pytest.mark.xdist_group(group))
+        item.stash[_GROUP] = group
+        ranks[group] = min(rank, ranks.get(group, rank))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: ranks[item.stash[_GROUP]])
+
+
+def _shares(item: pytest.Item, fixture: str) -> bool:
+    folder, _ = SHARED[fixture]
+    return item.nodeid.startswith(f"{folder}/") and fixture in getattr(item, "fixturenames", ())
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End all fixtures after the last test of a group, those of the session too."""
+    if nextitem is not None and nextitem.stash[_GROUP] != item.stash[_GROUP]:
+        # Pytest does this after the last test of all; no public call does it earlier.
+        item.session._setupstate.teardown_exact(None)  # noqa: SLF001 - the reason is above
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show beside a failure the end of the log of each process that the test is about."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    if report.failed:
+        values = getattr(item, "funcargs", {}).values()
+        logs = {log: name for value in values for name, log in _logs(value)}
+        for log, name in logs.items():
+            if log.exists():
+                lines = log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+                report.sections.append((f"log of {name}", "\n".join(lines)))
+
+
+def _logs(value: Any) -> Iterator[tuple[str, Path]]:
+    """Name and log of each process that a fixture's value stands for.
+
+    Of control planes those that have ended alone: all their logs would hide the failure.
+    """
+    if isinstance(value, ControlPlanes):
+        for cluster in value.clusters.values():
+            for process in cluster.processes.values():
+                if not process.alive():
+                    yield f"{process.name}, which has ended", process.log
+    elif isinstance(value, Process):
+        yield value.name, value.log
+    elif isinstance(value, HasLogs):
+        yield from value.logs()
+
+
+@runtime_checkable
+class HasLogs(Protocol):
+    """Who knows the logs of the processes that a test is about: a playground, a stage."""
+
+    def logs(self) -> Iterator[tuple[str, Path]]:
+        """Name and log of each."""
+        ...
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the command that repeats each failure alone."""
+    stats = terminalreporter.stats
+    failed = [report.nodeid for kind in ("failed", "error") for report in stats.get(kind, ())]
+    if failed:
+        terminalreporter.section("each alone")
+        for nodeid in dict.fromkeys(map(_without_group, failed)):
+            terminalreporter.write_line(f"make test T={shlex.quote(nodeid)}")
+
+
+def _without_group(nodeid: str) -> str:
+    """The id that pytest takes; xdist has appended `@` and the group."""
+    at = nodeid.rfind("@")
+    return nodeid[:at] if at > nodeid.rfind("]") else nodeid
