@@ -55,6 +55,7 @@ lint: .venv/synced
 	$(RUN) lint-imports
 	$(RUN) deptry .
 	$(RUN) python -m crds.generate --check
+	$(RUN) python -m tests.requirements
 
 # On kind each wait may take longer, and hence each test.
 e2e: .venv/synced
