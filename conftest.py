@@ -55,6 +55,7 @@ def _interrupt(*_: object) -> None:
 _GROUP = pytest.StashKey[str]()
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups after that
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Say of each test which group it is of, and put those first that wait for shared servers."""
     modules: dict[str, list[str]] = {name: [] for name in SHARED}
