@@ -87,8 +87,9 @@ def _shares(item: pytest.Item, fixture: str) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """End all fixtures after the last test of a group, those of the session too."""
-    if nextitem is not None and nextitem.stash[_GROUP] != item.stash[_GROUP]:
+    """End all fixtures after a worker's last test of a group, those of the session too."""
+    worker = hasattr(item.config, "workerinput")
+    if worker and nextitem is not None and nextitem.stash[_GROUP] != item.stash[_GROUP]:
         # Pytest does this after the last test of all; no public call does it earlier.
         item.session._setupstate.teardown_exact(None)  # noqa: SLF001 - the reason is above
 

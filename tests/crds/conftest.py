@@ -1,32 +1,61 @@
-"""A namespace of its own on the hub for each test of this folder that asks for one."""
+"""The hub over a kept connection, and a namespace of its own for each test that asks for one."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+
+from stowage.playground.processes import ProcessFailed
+
+from .asking import Asking, Refused
 
 _numbers = itertools.count(1)
 
 
 class Tenant:
-    """One namespace on the hub, and the ways into it that the tests need."""
+    """One namespace on the hub, and the ways into it that the tests need.
 
-    def __init__(self, hub: Any, namespace: str) -> None:
+    `kubectl` is for what kubectl itself does or prints, the others are verbs of `asking.Asking`.
+    """
+
+    def __init__(self, hub: Any, asking: Asking, namespace: str) -> None:
         self.hub = hub
+        self.asking = asking
         self.namespace = namespace
+        self.create = asking.create
+        self.apply = asking.apply
 
     def kubectl(self, *args: str, **more: Any) -> str:
         return self.hub.kubectl("-n", self.namespace, *args, **more)
 
-    def apply(self, obj: dict[str, Any], *flags: str, check: bool = True) -> str:
-        return self.kubectl("apply", "-f", "-", *flags, input=json.dumps(obj), check=check)
+    def apply_by(self, how: str, obj: Mapping[str, Any]) -> None:
+        """`kubectl apply`: merged by kubectl if `how` is "client-side", else by the server."""
+        if how == "server-side":
+            self.apply(obj)
+            return
+        try:
+            self.kubectl("apply", "-f", "-", input=json.dumps(obj))
+        except ProcessFailed as fault:
+            raise Refused(str(fault)) from fault
 
-    def get(self, name: str, kind: str = "workload") -> dict[str, Any]:
-        return json.loads(self.kubectl("get", kind, name, "-o", "json"))
+    def get(self, name: str, kind: str = "Workload") -> dict[str, Any]:
+        return self.asking.get(name, kind, namespace=self.namespace)
+
+    def patch(self, name: str, patch: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        return self.asking.patch(name, patch, namespace=self.namespace, **more)
+
+    def label(self, name: str, key: str, value: str | None) -> dict[str, Any]:
+        """What `kubectl label workload` sends; None takes the label off."""
+        return self.patch(name, {"metadata": {"labels": {key: value}}})
+
+    def write_status(
+        self, name: str, status: Mapping[str, Any], kind: str = "Workload", **more: Any
+    ) -> dict[str, Any]:
+        return self.patch(name, {"status": status}, kind=kind, subresource="status", **more)
 
     def workload(self, name: str, *, labels: dict[str, str] | None = None, **spec: Any) -> dict:
         template = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
@@ -42,10 +71,18 @@ class Tenant:
         }
 
 
+@pytest.fixture(scope="module")
+def asking(hub: Any) -> Iterator[Asking]:
+    """Kept for a module: a server closes what nobody uses for a minute and a half."""
+    asking = Asking(hub)
+    yield asking
+    asking.close()
+
+
 @pytest.fixture
-def tenant(hub: Any) -> Iterator[Tenant]:
+def tenant(hub: Any, asking: Asking) -> Iterator[Tenant]:
     namespace = f"crds-{next(_numbers)}"
-    hub.kubectl("create", "namespace", namespace)
-    yield Tenant(hub, namespace)
+    asking.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    yield Tenant(hub, asking, namespace)
     # No controller ends a namespace on this hub, so what the test made goes by name.
-    hub.kubectl("-n", namespace, "delete", "workloads", "--all", "--wait=false")
+    asking.delete(None, "Workload", namespace=namespace)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import copy
+import functools
 
 import pytest
 
@@ -15,23 +16,32 @@ from crds.names import (
     NORMALISED_PREFIX,
     POLICY_ALIASES,
 )
-from tests.inforce import until_may
 from tests.patience import hold_on
+
+from .asking import refusal
 
 MARK = f"{NORMALISED_PREFIX}workload-policy"
 FIRST, SECOND = POLICY_ALIASES
+
+
+RBAC = "rbac.authorization.k8s.io"
 
 
 @pytest.fixture
 def author(tenant):
     """A user who may write Workloads in the tenant's namespace, and nothing else."""
     user = f"{tenant.namespace}-author"
-    verbs = "--verb=get,list,create,update,patch,delete"
-    resources = "--resource=workloads.stowage.dev,workloads.stowage.dev/status"
-    tenant.kubectl("create", "role", "author", verbs, resources)
-    tenant.kubectl("create", "rolebinding", "author", "--role=author", f"--user={user}")
-    until_may(tenant.hub, user, f"update workloads.stowage.dev -n {tenant.namespace}")
+    writes(tenant, "author", user, "workloads", "workloads/status")
     return user
+
+
+def writes(tenant, role: str, user: str, *resources: str) -> None:
+    """Let the user write these of ours in the tenant's namespace."""
+    verbs = ["get", "list", "create", "update", "patch", "delete"]
+    rule = {"apiGroups": ["stowage.dev"], "resources": [*resources], "verbs": verbs}
+    tenant.create(rbac("Role", role, tenant.namespace) | {"rules": [rule]})
+    tenant.create(binding("Role", role, user, tenant.namespace))
+    tenant.asking.until_may(user, f"update workloads.stowage.dev -n {tenant.namespace}")
 
 
 def grant(tenant, user: str, name_of: str, resource: str = "targetnamespaces") -> None:
@@ -42,16 +52,23 @@ def grant(tenant, user: str, name_of: str, resource: str = "targetnamespaces") -
         "resourceNames": [name_of],
         "verbs": ["use"],
     }
-    tenant.apply(
-        {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": name},
-            "rules": [rule],
-        }
-    )
-    tenant.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", f"--user={user}")
-    until_may(tenant.hub, user, f"use {resource}.stowage.dev/{name_of}")
+    tenant.create(rbac("ClusterRole", name) | {"rules": [rule]})
+    tenant.create(binding("ClusterRole", name, user))
+    tenant.asking.until_may(user, f"use {resource}.stowage.dev/{name_of}")
+
+
+def rbac(kind: str, name: str, namespace: str = "") -> dict:
+    metadata = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata}
+
+
+def binding(role: str, name: str, user: str, namespace: str = "") -> dict:
+    """Of the Role or ClusterRole of the same name: in the namespace, or everywhere."""
+    kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+    return rbac(kind, name, namespace) | {
+        "roleRef": {"apiGroup": RBAC, "kind": role, "name": name},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
+    }
 
 
 def config_map(namespace: str) -> dict:
@@ -63,7 +80,8 @@ def config_map(namespace: str) -> dict:
 
 
 def attempt(tenant, user: str, workload: dict) -> str:
-    return tenant.apply(workload, "--server-side", f"--as={user}", check=False)
+    """What such a user is refused with; empty where it is taken."""
+    return refusal(tenant.apply, workload, user=user)
 
 
 @pytest.mark.proves("C29")
@@ -75,15 +93,13 @@ def test_a_foreign_target_needs_the_verb(tenant, author):
     grant(tenant, author, "other")
     assert "it needs the verb use" in attempt(tenant, author, workload)
     grant(tenant, author, "demo")
-    assert attempt(tenant, author, workload) == "workload.stowage.dev/abroad serverside-applied\n"
+    assert attempt(tenant, author, workload) == ""
 
 
 @pytest.mark.proves("C29")
 def test_a_role_in_ones_own_namespace_grants_nothing(tenant, author):
-    tenant.kubectl(
-        "create", "rolebinding", "all", "--clusterrole=cluster-admin", f"--user={author}"
-    )
-    until_may(tenant.hub, author, f"delete pods -n {tenant.namespace}")
+    tenant.create(binding("ClusterRole", "cluster-admin", author, tenant.namespace))
+    tenant.asking.until_may(author, f"delete pods -n {tenant.namespace}")
     workload = tenant.workload("abroad", targetNamespace="demo")
     assert "it needs the verb use" in attempt(tenant, author, workload)
 
@@ -92,7 +108,7 @@ def test_a_role_in_ones_own_namespace_grants_nothing(tenant, author):
 def test_ones_own_namespace_needs_no_verb(tenant, author):
     for name, spec in (("none", {}), ("own", {"targetNamespace": tenant.namespace})):
         workload = tenant.workload(name, manifests=[config_map(tenant.namespace)], **spec)
-        assert "serverside-applied" in attempt(tenant, author, workload)
+        assert attempt(tenant, author, workload) == ""
 
 
 @pytest.mark.proves("C29")
@@ -104,21 +120,21 @@ def test_a_namespace_that_a_manifest_names_needs_the_verb_too(tenant, author):
         answer = attempt(tenant, author, workload)
         assert f"spec.manifests: {author} may not deploy into the namespace {name}" in answer
         grant(tenant, author, name)
-    assert "serverside-applied" in attempt(tenant, author, workload)
+    assert attempt(tenant, author, workload) == ""
 
 
 @pytest.mark.proves("C29")
 def test_an_update_needs_the_verb_only_for_a_namespace_it_adds(tenant, author):
-    tenant.apply(tenant.workload("given", targetNamespace="demo"))
-    patch = ["patch", "wl", "given", "--type=merge", f"--as={author}", "-p"]
-    tenant.kubectl(*patch, json.dumps({"spec": {"replicas": 3}}))
-    tenant.kubectl(*patch, json.dumps({"metadata": {"finalizers": ["stowage.dev/propagation"]}}))
-    tenant.kubectl(*patch, json.dumps({"status": {"pending": 1}}), "--subresource=status")
+    tenant.create(tenant.workload("given", targetNamespace="demo"))
+    patch = functools.partial(tenant.patch, "given", user=author)
+    patch({"spec": {"replicas": 3}})
+    patch({"metadata": {"finalizers": ["stowage.dev/propagation"]}})
+    patch({"status": {"pending": 1}}, subresource="status")
     moved = {"spec": {"targetNamespace": "other"}}
-    assert "it needs the verb use" in tenant.kubectl(*patch, json.dumps(moved), check=False)
+    assert "it needs the verb use" in refusal(patch, moved)
     added = {"spec": {"manifests": [config_map("third")]}}
-    assert "namespace third" in tenant.kubectl(*patch, json.dumps(added), check=False)
-    tenant.kubectl(*patch, json.dumps({"metadata": {"finalizers": None}}))
+    assert "namespace third" in refusal(patch, added)
+    patch({"metadata": {"finalizers": None}})
     assert tenant.get("given")["spec"]["targetNamespace"] == "demo"
 
 
@@ -141,20 +157,25 @@ LABEL_CASES = [
     ({LABEL_GROUP: "g", GROUP_ALIASES[0]: "h"}, {f"{NORMALISED_PREFIX}workload-group": "g"}),
     ({}, {}),
 ]
+LABELLED = {
+    "apiVersion": "stowage.dev/v1alpha1",
+    "kind": "Workload",
+    "metadata": {"name": "labelled", "namespace": "default"},
+    "spec": {
+        "targetDeployment": {"apiVersion": "apps/v1", "kind": "Deployment"},
+        "schedulerName": "stowage",
+    },
+}
 
 
 @pytest.mark.proves("C24", "K14")
 @pytest.mark.parametrize(("labels", "annotations"), LABEL_CASES)
 @pytest.mark.parametrize("empty", [True, False])
-def test_the_policy_and_python_bring_labels_into_the_same_form(tenant, labels, annotations, empty):
-    workload = tenant.workload("labelled", schedulerName="stowage")
-    workload["metadata"] |= {"labels": labels} if labels or empty else {}
-    workload["metadata"] |= {"annotations": annotations} if annotations or empty else {}
-    made = json.loads(
-        tenant.kubectl(
-            "create", "--dry-run=server", "-o", "json", "-f", "-", input=json.dumps(workload)
-        )
-    )["metadata"]
+def test_the_policy_and_python_bring_labels_into_the_same_form(asking, labels, annotations, empty):
+    workload = copy.deepcopy(LABELLED)
+    written = {"labels": labels, "annotations": annotations}
+    workload["metadata"] |= {field: said for field, said in written.items() if said or empty}
+    made = asking.create(workload, dry_run=True)["metadata"]
     patch = validation.normalised(workload)
     for field, before in (("labels", labels), ("annotations", annotations)):
         merged = before | patch.get("metadata", {}).get(field, {})
@@ -170,54 +191,50 @@ def test_python_names_the_scheduler_where_nobody_does(spec):
 
 @pytest.mark.proves("C24", "K14")
 def test_a_label_follows_its_alias_and_goes_with_it(tenant):
-    tenant.apply(tenant.workload("bound", labels={FIRST: "one"}))
+    tenant.create(tenant.workload("bound", labels={FIRST: "one"}))
     assert tenant.get("bound")["metadata"]["labels"][LABEL_POLICY] == "one"
-    tenant.kubectl("label", "wl", "bound", f"{FIRST}=two", "--overwrite")
+    tenant.label("bound", FIRST, "two")
     assert tenant.get("bound")["metadata"]["labels"][LABEL_POLICY] == "two"
-    tenant.kubectl("label", "wl", "bound", f"{FIRST}-")
+    tenant.label("bound", FIRST, None)
     metadata = tenant.get("bound")["metadata"]
     assert "labels" not in metadata
-    assert MARK not in metadata["annotations"]
+    assert MARK not in metadata.get("annotations", {})
 
 
 @pytest.mark.proves("C24", "K14")
-@pytest.mark.parametrize("flags", [[], ["--server-side"]], ids=["client-side", "server-side"])
-def test_a_user_who_takes_the_new_name_over_keeps_it(tenant, flags):
-    tenant.apply(tenant.workload("renamed", labels={FIRST: "one"}), *flags)
-    tenant.apply(tenant.workload("renamed", labels={LABEL_POLICY: "one"}), *flags)
+@pytest.mark.parametrize("how", ["client-side", "server-side"])
+def test_a_user_who_takes_the_new_name_over_keeps_it(tenant, how):
+    tenant.apply_by(how, tenant.workload("renamed", labels={FIRST: "one"}))
+    tenant.apply_by(how, tenant.workload("renamed", labels={LABEL_POLICY: "one"}))
     metadata = tenant.get("renamed")["metadata"]
     assert metadata["labels"] == {LABEL_POLICY: "one"}
 
 
 @pytest.mark.proves("C24", "K14")
 def test_a_server_side_apply_drops_the_label_with_its_alias(tenant):
-    tenant.apply(tenant.workload("dropped", labels={FIRST: "one"}), "--server-side")
-    tenant.apply(tenant.workload("dropped"), "--server-side")
+    tenant.apply(tenant.workload("dropped", labels={FIRST: "one"}))
+    tenant.apply(tenant.workload("dropped"))
     assert "labels" not in tenant.get("dropped")["metadata"]
 
 
 @pytest.mark.proves("S14")
 def test_only_who_may_write_the_status_may_write_the_propagators_notes(tenant, author):
     plain = f"{tenant.namespace}-plain"
-    verbs = "--verb=get,list,create,update,patch,delete"
-    tenant.kubectl("create", "role", "plain", verbs, "--resource=workloads.stowage.dev")
-    tenant.kubectl("create", "rolebinding", "plain", "--role=plain", f"--user={plain}")
-    until_may(tenant.hub, plain, f"update workloads.stowage.dev -n {tenant.namespace}")
-    tenant.apply(tenant.workload("noted"))
-    patch = ["patch", "wl", "noted", "--type=merge"]
+    writes(tenant, "plain", plain, "workloads")
+    tenant.create(tenant.workload("noted"))
 
     def note(user: str, value: str | None, mark: str = "kinds") -> str:
         notes = {"metadata": {"annotations": {f"stowage.dev/{mark}": value}}}
-        return tenant.kubectl(*patch, f"--as={user}", "-p", json.dumps(notes), check=False)
+        return refusal(tenant.patch, "noted", notes, user=user)
 
     # Each policy of the hub takes a moment of its own to be seen.
     hold_on(lambda: "are written by Stowage" in note(plain, "v1/Event"))
     for mark in ("kinds", "clusters", "ordinals"):
         assert "are written by Stowage; leave them out" in note(plain, "v1/Lease", mark)
-        assert "patched" in note(author, "v1/Secret", mark), "as the propagator may"
+        assert note(author, "v1/Secret", mark) == "", "as the propagator may"
     labels = {"metadata": {"labels": {"a": "b"}}, "spec": {"replicas": 2}}
-    tenant.kubectl(*patch, f"--as={plain}", "-p", json.dumps(labels))
-    assert "patched" in note(plain, None)
+    tenant.patch("noted", labels, user=plain)
+    assert note(plain, None) == ""
     copied = tenant.workload("copied")
     copied["metadata"]["annotations"] = {"stowage.dev/clusters": "m1"}
     assert "are written by Stowage" in attempt(tenant, plain, copied)
@@ -225,17 +242,17 @@ def test_only_who_may_write_the_status_may_write_the_propagators_notes(tenant, a
 
 @pytest.mark.proves("C30")
 def test_a_new_workload_has_its_finalizer_at_once(tenant):
-    tenant.apply(tenant.workload("new"))
+    tenant.create(tenant.workload("new"))
     assert tenant.get("new")["metadata"]["finalizers"] == [FINALIZER]
     mine = tenant.workload("mine")
     mine["metadata"]["finalizers"] = ["example.com/mine"]
-    tenant.apply(mine)
+    tenant.create(mine)
     assert tenant.get("mine")["metadata"]["finalizers"] == ["example.com/mine", FINALIZER]
-    again = json.dumps({"metadata": {"finalizers": None}})
-    tenant.kubectl("patch", "workload", "new", "--type=merge", "-p", again)
+    again = {"metadata": {"finalizers": None}}
+    tenant.patch("new", again)
     assert "finalizers" not in tenant.get("new")["metadata"], "who takes it off has a reason"
     for name in ("new", "mine"):
-        tenant.kubectl("patch", "workload", name, "--type=merge", "-p", again)
+        tenant.patch(name, again)
 
 
 @pytest.mark.proves("C30")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import functools
 
 import pytest
 
@@ -10,6 +10,7 @@ from crds.admission import validation
 from crds.admission.carried import GUARDED_GROUPS, guarded, guarded_kinds, kind_name
 from crds.fields.template import well_formed
 
+from .asking import refusal
 from .test_admission import attempt, author, grant
 
 __all__ = ["author"]
@@ -57,7 +58,7 @@ def test_a_guarded_kind_needs_the_verb(tenant, author, manifest, kind):
     grant(tenant, author, f"{kind}List", "clusterscopedobjects")
     assert needed in attempt(tenant, author, workload)
     grant(tenant, author, kind, "clusterscopedobjects")
-    assert "serverside-applied" in attempt(tenant, author, workload)
+    assert attempt(tenant, author, workload) == ""
 
 
 @pytest.mark.proves("S1")
@@ -70,14 +71,14 @@ def test_a_template_of_a_guarded_kind_needs_it_too(tenant, author):
 
 @pytest.mark.proves("S1")
 def test_whoever_edits_what_is_brought_along_needs_the_verb(tenant, author):
-    tenant.apply(tenant.workload("given", manifests=[PLAIN, ROLE]))
-    patch = ["patch", "wl", "given", "--type=merge", f"--as={author}", "-p"]
-    tenant.kubectl(*patch, json.dumps({"spec": {"replicas": 3, "priority": 1}}))
-    tenant.kubectl(*patch, json.dumps({"metadata": {"labels": {"a": "b"}}}))
+    tenant.create(tenant.workload("given", manifests=[PLAIN, ROLE]))
+    patch = functools.partial(tenant.patch, "given", user=author)
+    patch({"spec": {"replicas": 3, "priority": 1}})
+    patch({"metadata": {"labels": {"a": "b"}}})
     for edit in ({"adoption": "IfUnowned"}, {"manifests": [ROLE | {"rules": []}]}):
-        answer = tenant.kubectl(*patch, json.dumps({"spec": edit}), check=False)
+        answer = refusal(patch, {"spec": edit})
         assert "it needs the verb use on clusterscopedobjects.stowage.dev" in answer
-    tenant.kubectl(*patch, json.dumps({"spec": {"manifests": [PLAIN]}}))
+    patch({"spec": {"manifests": [PLAIN]}})
 
 
 @pytest.mark.proves("S1")
@@ -98,18 +99,18 @@ def test_as_many_guarded_kinds_as_are_allowed_can_be_asked_for(tenant, author):
     answer = attempt(tenant, author, workload)
     assert f"spec.manifests[63].kind: {author} may not bring along core/Namespace" in answer
     grant(tenant, author, "core/Namespace", "clusterscopedobjects")
-    assert "serverside-applied" in attempt(tenant, author, workload)
+    assert attempt(tenant, author, workload) == ""
 
 
 @pytest.mark.proves("S1")
-def test_every_cluster_scoped_kind_of_kubernetes_is_guarded(hub):
+def test_every_cluster_scoped_kind_of_kubernetes_is_guarded(asking):
     """Asked of the server itself, so that a new version's kinds do not slip in unseen."""
-    groups = json.loads(hub.kubectl("get", "--raw", "/apis"))["groups"]
+    groups = asking.request("GET", "/apis")["groups"]
     versions = [version["groupVersion"] for group in groups for version in group["versions"]]
     found = {}
     for version in ["v1", *versions]:
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        for each in json.loads(hub.kubectl("get", "--raw", root))["resources"]:
+        for each in asking.request("GET", root)["resources"]:
             if "/" not in each["name"] and not each["namespaced"]:
                 found[kind_name(version, each["kind"])] = version
     assert "core/Node" in found
@@ -145,7 +146,7 @@ def test_labels_that_bind_a_policy_or_name_a_group_are_the_users_own(tenant):
     pods = {"metadata": {"labels": labels}}
     template = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": pods}}
     workload = tenant.workload("bound", labels=labels, targetDeployment=template)
-    assert "serverside-applied" in tenant.apply(workload, "--server-side")
+    assert refusal(tenant.apply, workload) == ""
     assert validation.violations(workload) == []
 
 
@@ -163,7 +164,7 @@ def test_metadata_of_another_form_breaks_no_check(tenant, odd):
     ]
     for shape in shapes:
         workload = tenant.workload("odd", targetDeployment=body | shape)
-        assert "serverside-applied" in tenant.apply(workload, "--server-side", check=False)
+        assert refusal(tenant.apply, workload) == ""
         assert validation.violations(workload) == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import itertools
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +14,8 @@ from crds.admission.carried import guarded, kind_name
 from crds.admission.plain import MANIFEST_KINDS, MANIFEST_VERSIONS, TEMPLATE_VERSIONS, cel_plain
 from crds.fields.template import APPS_KINDS, BATCH_KINDS
 from tests.patience import hold_on
+
+from .asking import refusal
 
 BEARS = {"labels": {"stowage.dev/hub": "x"}}
 WRONG: list[tuple[str, dict[str, Any]]] = [
@@ -44,8 +45,7 @@ def create(tenant: Any, part: dict[str, Any], **spec: Any) -> tuple[str, dict[st
     target = workload["spec"]["targetDeployment"]
     for field, value in copy.deepcopy(part).items():
         target[field] = {**target.get(field, {}), **value} if isinstance(value, dict) else value
-    dry = ("create", "--dry-run=server", "-f", "-")
-    return tenant.kubectl(*dry, input=json.dumps(workload), check=False), workload
+    return refusal(tenant.create, workload, dry_run=True), workload
 
 
 @pytest.mark.parametrize(("named", "part"), WRONG)
@@ -79,12 +79,12 @@ def asked(tenant: Any) -> Iterator[Any]:
     }
     for each in (policy, binding):
         each |= {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": name}}
-        tenant.apply(each)
+        tenant.create(each)
     other = {"metadata": {"namespace": tenant.namespace}}
     hold_on(lambda: "not plain" in create(tenant, other)[0], seconds=60)
     yield tenant
     for each in (binding, policy):
-        tenant.kubectl("delete", each["kind"], name)
+        tenant.asking.delete(name, each["kind"])
 
 
 def test_what_most_workloads_bring_is_plain(asked):
@@ -97,4 +97,4 @@ def test_what_most_workloads_bring_is_plain(asked):
         (labelled | pods, {"manifests": [config], "targetService": service}),
         ({}, {"targetNamespace": asked.namespace}),
     ):
-        assert "created" in create(asked, part, **spec)[0]
+        assert create(asked, part, **spec)[0] == ""

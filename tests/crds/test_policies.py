@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import Any
 
 import pytest
 
 from crds.admission import validation
+
+from .asking import Asking, refusal
 
 BASE: dict[str, Any] = {
     "apiVersion": "stowage.dev/v1alpha1",
@@ -42,7 +43,9 @@ REFUSED = [
 each = pytest.mark.parametrize(
     ("field", "value", "named"),
     [
-        pytest.param(f, v, n, marks=pytest.mark.proves(k), id=f"{f} {v}"[:40])
+        pytest.param(
+            f, v, n, marks=pytest.mark.proves(k), id=f"{f} {'gone' if v is GONE else v}"[:40]
+        )
         for k, f, v, n in REFUSED
     ],
 )
@@ -58,28 +61,26 @@ def policy(**spec: Any) -> dict[str, Any]:
     return body
 
 
-def dry(hub: Any, body: dict[str, Any]) -> str:
-    return hub.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(body), check=False)
+def dry(asking: Asking, body: dict[str, Any]) -> str:
+    return refusal(asking.create, body, dry_run=True)
 
 
 @each
-def test_it_is_refused_and_the_field_named(hub, field, value, named):
-    answer = dry(hub, policy(**{field: value}))
-    assert "created (server dry run)" not in answer
-    assert named in answer
+def test_it_is_refused_and_the_field_named(asking, field, value, named):
+    assert named in dry(asking, policy(**{field: value}))
     assert any(named in text for text in validation.policy_violations(policy(**{field: value})))
 
 
 @pytest.mark.proves("K7", "K10")
-def test_the_allowed_values_are_named(hub):
-    answer = dry(hub, policy(allocationType="require"))
+def test_the_allowed_values_are_named(asking):
+    answer = dry(asking, policy(allocationType="require"))
     assert '"Required", "Preferred"' in answer
-    answer = dry(hub, policy(allocationMethod="fill"))
+    answer = dry(asking, policy(allocationMethod="fill"))
     assert '"Fill", "Balance"' in answer
 
 
 @pytest.mark.proves("K5", "K6")
-def test_what_is_good_is_taken(hub):
+def test_what_is_good_is_taken(asking):
     expression = {"key": "app", "operator": "In", "values": ["x", "y"]}
     for spec in (
         {},
@@ -88,21 +89,24 @@ def test_what_is_good_is_taken(hub):
         {"allocationPolicy": [{"name": "a", "replicas": 0}]},
         {"allocationMethod": "Fill", "scheduleStrategy": "Fill"},
     ):
-        assert "created (server dry run)" in dry(hub, policy(**spec)), spec
+        assert dry(asking, policy(**spec)) == "", spec
         assert validation.policy_violations(policy(**spec)) == []
 
 
 @pytest.mark.proves("K1")
-def test_it_is_a_kind_of_namespaces_with_a_short_name(tenant):
-    listed = tenant.kubectl("api-resources", "--namespaced=true", "--no-headers")
-    line = next(each.split() for each in listed.splitlines() if "workloadpolicies" in each)
-    assert line[:2] == ["workloadpolicies", "wlp"]
-    tenant.kubectl("create", "namespace", f"{tenant.namespace}-too")
-    for namespace in (tenant.namespace, f"{tenant.namespace}-too"):
-        meta = {"name": "demo", "namespace": namespace}
-        tenant.hub.kubectl("apply", "-f", "-", input=json.dumps(BASE | {"metadata": meta}))
-    uids = tenant.hub.kubectl("get", "wlp", "-A", "-o", "jsonpath={.items[*].metadata.uid}")
-    assert len(set(uids.split())) >= 2
+def test_it_is_a_kind_of_namespaces_with_a_short_name(asking, tenant):
+    served = asking.request("GET", "/apis/stowage.dev/v1alpha1")["resources"]
+    kind = next(each for each in served if each["name"] == "workloadpolicies")
+    assert kind["shortNames"] == ["wlp"]
+    assert kind["namespaced"]
+    spaces = {tenant.namespace, f"{tenant.namespace}-too"}
+    space = {"name": f"{tenant.namespace}-too"}
+    asking.create({"apiVersion": "v1", "kind": "Namespace", "metadata": space})
+    for namespace in spaces:
+        asking.create(BASE | {"metadata": {"name": "demo", "namespace": namespace}})
+    listed = [each["metadata"] for each in asking.list("WorkloadPolicy")]
+    uids = {each["uid"] for each in listed if each["namespace"] in spaces}
+    assert len(uids) == 2
 
 
 @pytest.mark.proves("K7", "K10")
@@ -118,32 +122,32 @@ def test_it_is_a_kind_of_namespaces_with_a_short_name(tenant):
 )
 def test_the_stored_object_always_shows_its_method_and_type(tenant, given, stored):
     body = policy(**given) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
-    tenant.apply(body)
-    spec = tenant.get("demo", "wlp")["spec"]
+    tenant.create(body)
+    spec = tenant.get("demo", "WorkloadPolicy")["spec"]
     assert (spec["allocationMethod"], spec["allocationType"]) == (stored, "Preferred")
     written = body["spec"] | validation.normalised_policy(body).get("spec", {})
     assert written["allocationMethod"] == stored
 
 
 @pytest.mark.proves("K10")
-@pytest.mark.parametrize("how", [(), ("--server-side",)])
+@pytest.mark.parametrize("how", ["client-side", "server-side"])
 def test_an_edited_alias_takes_the_method_with_it(tenant, how):
     def said(**spec: Any) -> dict[str, Any]:
         return policy(**spec) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
 
     def stored() -> str:
-        return tenant.get("demo", "wlp")["spec"]["allocationMethod"]
+        return tenant.get("demo", "WorkloadPolicy")["spec"]["allocationMethod"]
 
-    tenant.apply(said(scheduleStrategy="Fill"), *how)
+    tenant.apply_by(how, said(scheduleStrategy="Fill"))
     assert stored() == "Fill"
-    tenant.apply(said(scheduleStrategy="Balance"), *how)
+    tenant.apply_by(how, said(scheduleStrategy="Balance"))
     assert stored() == "Balance"
-    tenant.apply(said(), *how)
+    tenant.apply_by(how, said())
     assert stored() == "Balance"
-    tenant.apply(said(scheduleStrategy="Fill"), *how)
+    tenant.apply_by(how, said(scheduleStrategy="Fill"))
     assert stored() == "Fill"
     both = said(scheduleStrategy="Fill", allocationMethod="Balance")
-    answer = tenant.apply(both, *how, check=False)
+    answer = refusal(tenant.apply_by, how, both)
     assert "spec.scheduleStrategy" in answer
     assert "is another name of allocationMethod" in answer
     assert any("scheduleStrategy" in text for text in validation.policy_violations(both))
@@ -152,12 +156,9 @@ def test_an_edited_alias_takes_the_method_with_it(tenant, how):
 
 @pytest.mark.proves("K32")
 def test_its_columns(tenant):
-    tenant.apply(BASE | {"metadata": {"name": "demo", "namespace": tenant.namespace}})
+    tenant.create(BASE | {"metadata": {"name": "demo", "namespace": tenant.namespace}})
     status = {"workloads": 1, "summary": "member=1/1,host=3/3"}
-    tenant.kubectl(
-        "patch", "wlp", "demo", "--subresource=status", "--type=merge",
-        "-p", json.dumps({"status": status}),
-    )  # fmt: skip
+    tenant.write_status("demo", status, "WorkloadPolicy")
     head, row = tenant.kubectl("get", "wlp", "demo").splitlines()
     assert head.split() == ["NAME", "TOPOLOGY", "TYPE", "METHOD", "WORKLOADS", "ALLOCATED", "AGE"]
     assert row.split()[1:6] == [

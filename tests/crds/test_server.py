@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 import yaml
 
+from .asking import refusal
+
 FULL = yaml.safe_load((Path(__file__).parent / "full.yaml").read_text())
 
 
-def test_the_policies_and_kinds_are_taken_without_a_warning(hub):
-    policy = json.loads(hub.kubectl("get", "validatingadmissionpolicy", "-o", "json"))["items"]
+def test_the_policies_and_kinds_are_taken_without_a_warning(asking):
+    policy = asking.list("ValidatingAdmissionPolicy")
     names = [p["metadata"]["name"] for p in policy]
     assert names == [
         "reservations.stowage.dev",
@@ -21,7 +22,7 @@ def test_the_policies_and_kinds_are_taken_without_a_warning(hub):
     ]
     for each in policy:
         assert not each.get("status", {}).get("typeChecking", {}).get("expressionWarnings")
-    for crd in json.loads(hub.kubectl("get", "crd", "-o", "json"))["items"]:
+    for crd in asking.list("CustomResourceDefinition"):
         conditions = {c["type"]: c["status"] for c in crd["status"]["conditions"]}
         assert "NonStructuralSchema" not in conditions
         assert conditions["Established"] == "True"
@@ -30,7 +31,7 @@ def test_the_policies_and_kinds_are_taken_without_a_warning(hub):
 @pytest.mark.proves("C2", "K30")
 def test_every_field_is_kept_as_it_was_written(tenant):
     workload = FULL | {"metadata": FULL["metadata"] | {"namespace": tenant.namespace}}
-    tenant.apply(workload, "--server-side")
+    tenant.apply(workload)
     assert tenant.get("demo")["spec"] == workload["spec"]
 
 
@@ -39,17 +40,17 @@ def test_a_workload_of_300_kilobytes_is_taken_whole(tenant):
     data = {f"key-{n}": "v" * 1000 for n in range(300)}
     manifests = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}}]
     workload = tenant.workload("big", manifests=[manifests[0] | {"data": data}])
-    tenant.apply(workload, "--server-side")
+    tenant.apply(workload)
     assert tenant.get("big")["spec"]["manifests"][0]["data"] == data
     data["key-0"] = "changed"
-    tenant.apply(workload, "--server-side")
+    tenant.apply(workload)
     assert tenant.get("big")["spec"]["manifests"][0]["data"] == data
 
 
 @pytest.mark.proves("C21", "C24")
 @pytest.mark.parametrize("given", [{}, {"schedulerName": ""}])
 def test_defaults_are_stored(tenant, given):
-    tenant.apply(tenant.workload("plain", **given))
+    tenant.create(tenant.workload("plain", **given))
     spec = tenant.get("plain")["spec"]
     assert {k: v for k, v in spec.items() if k != "targetDeployment"} == {
         "schedulerName": "stowage",
@@ -62,31 +63,28 @@ def test_defaults_are_stored(tenant, given):
 
 @pytest.mark.proves("C22")
 def test_another_scheduler_keeps_its_name(tenant):
-    tenant.apply(tenant.workload("theirs", schedulerName="my-customer-scheduler"))
+    tenant.create(tenant.workload("theirs", schedulerName="my-customer-scheduler"))
     assert tenant.get("theirs")["spec"]["schedulerName"] == "my-customer-scheduler"
 
 
 @pytest.mark.proves("W3")
 def test_the_scale_subresource(tenant):
-    tenant.apply(tenant.workload("scaled"))
+    tenant.create(tenant.workload("scaled"))
     tenant.kubectl("scale", "wl", "scaled", "--replicas=120")
     assert tenant.get("scaled")["spec"]["replicas"] == 120
-    status = {"status": {"assigned": 7, "selector": "app=scaled"}}
-    patch = ["patch", "wl", "scaled", "--type=merge", "--subresource=status", "-p"]
-    tenant.kubectl(*patch, json.dumps(status))
+    tenant.write_status("scaled", {"assigned": 7, "selector": "app=scaled"})
     path = f"/apis/stowage.dev/v1alpha1/namespaces/{tenant.namespace}/workloads/scaled/scale"
-    scale = json.loads(tenant.kubectl("get", "--raw", path))
+    scale = tenant.asking.request("GET", path)
     assert scale["spec"] == {"replicas": 120}
     assert scale["status"] == {"replicas": 7, "selector": "app=scaled"}
-    negative = ["patch", "wl", "scaled", "--type=merge", "--subresource=scale", "-p"]
-    answer = tenant.kubectl(*negative, '{"spec": {"replicas": -1}}', check=False)
-    assert "replicas" in answer
+    negative = {"spec": {"replicas": -1}}
+    assert "replicas" in refusal(tenant.patch, "scaled", negative, subresource="scale")
     assert tenant.get("scaled")["spec"]["replicas"] == 120
 
 
 @pytest.mark.proves("C35", "K32")
 def test_columns(tenant):
-    tenant.apply(tenant.workload("named", targetNamespace="elsewhere"))
+    tenant.create(tenant.workload("named", targetNamespace="elsewhere"))
     status = {
         "state": "Running",
         "desired": 6,
@@ -96,8 +94,7 @@ def test_columns(tenant):
         "readySummary": "4/6",
         "serviceExternalIP": "192.0.2.7",
     }
-    patch = ["patch", "wl", "named", "--type=merge", "--subresource=status", "-p"]
-    tenant.kubectl(*patch, json.dumps({"status": status}))
+    tenant.write_status("named", status)
     head, row = tenant.kubectl("get", "wl").splitlines()
     assert head.split() == ["NAME", "STATE", "CLUSTERS", "DESIRED", "ASSIGNED", "READY", "AGE"]
     assert row.split()[:6] == ["named", "Running", "member=1,host=3", "6", "4", "4/6"]
@@ -111,7 +108,7 @@ def test_the_columns_of_a_template_in_its_own_namespace(tenant):
     template = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "inner"}}
     workload = tenant.workload("outer", template=template)
     del workload["spec"]["targetDeployment"]
-    tenant.apply(workload)
+    tenant.create(workload)
     row = tenant.kubectl("get", "wl", "-o", "wide", "--no-headers").split()
     assert row[0] == "outer"
     assert row[2:] == [tenant.namespace, "inner"]
@@ -124,9 +121,9 @@ def test_a_membercluster_and_its_columns(tenant):
         "kind": "MemberCluster",
         "metadata": {"name": f"{tenant.namespace}-a"},
     }
-    tenant.apply(cluster)
+    tenant.create(cluster)
     try:
-        found = tenant.get(f"{tenant.namespace}-a", "mc")
+        found = tenant.get(f"{tenant.namespace}-a", "MemberCluster")
         assert found["spec"] == {
             "unschedulable": False,
             "virtual": False,
@@ -142,8 +139,7 @@ def test_a_membercluster_and_its_columns(tenant):
             },
             "conditions": [{"type": "Ready", "status": "True", "reason": "Connected"}],
         }
-        patch = ["patch", "mc", f"{tenant.namespace}-a", "--type=merge", "--subresource=status"]
-        tenant.kubectl(*patch, "-p", json.dumps({"status": status}))
+        tenant.write_status(f"{tenant.namespace}-a", status, "MemberCluster")
         head, row = tenant.kubectl("get", "mc", f"{tenant.namespace}-a").splitlines()
         assert head.split() == [
             "NAME",
@@ -157,7 +153,7 @@ def test_a_membercluster_and_its_columns(tenant):
         ]
         assert row.split()[1:7] == ["True", "v1.36.3", "kind", "3", "12", "23.5Gi"]
     finally:
-        tenant.kubectl("delete", "mc", f"{tenant.namespace}-a")
+        tenant.asking.delete(f"{tenant.namespace}-a", "MemberCluster")
 
 
 @pytest.mark.parametrize(
@@ -171,17 +167,14 @@ def test_a_membercluster_and_its_columns(tenant):
         ("x" * 64, {}, "metadata.name"),
     ],
 )
-def test_a_wrong_membercluster_is_refused(hub, name, spec, field):
+def test_a_wrong_membercluster_is_refused(asking, name, spec, field):
     cluster = {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "MemberCluster",
         "metadata": {"name": name},
         "spec": spec,
     }
-    text = json.dumps(cluster)
-    answer = hub.kubectl("create", "--dry-run=server", "-f", "-", input=text, check=False)
-    assert field in answer
-    assert "created" not in answer
+    assert field in refusal(asking.create, cluster, dry_run=True)
 
 
 def test_short_names_and_category(hub):

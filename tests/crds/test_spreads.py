@@ -13,6 +13,8 @@ import yaml
 from crds.admission import validation
 from crds.workloadspread import WorkloadSpreadStatus
 
+from .asking import Asking, refusal
+
 HERE = Path(__file__).parent
 BASE: dict[str, Any] = {
     "apiVersion": "stowage.dev/v1alpha1",
@@ -48,14 +50,13 @@ def of(tenant: Any, **spec: Any) -> dict[str, Any]:
     return spread(**spec) | {"metadata": {"name": "demo", "namespace": tenant.namespace}}
 
 
-def dry(hub: Any, body: dict[str, Any]) -> str:
-    return hub.kubectl("create", "--dry-run=server", "-f", "-", input=json.dumps(body), check=False)
+def dry(asking: Asking, body: dict[str, Any]) -> str:
+    return refusal(asking.create, body, dry_run=True)
 
 
 @every_case
-def test_the_api_server_refuses_names_the_field_and_says_what_to_do(hub, case):
-    answer = dry(hub, spread(**case["spec"]))
-    assert "created (server dry run)" not in answer
+def test_the_api_server_refuses_names_the_field_and_says_what_to_do(asking, case):
+    answer = dry(asking, spread(**case["spec"]))
     assert case["field"] in answer
     assert case.get("says", "") in answer
 
@@ -156,8 +157,8 @@ GOOD = [
     "spec",
     [pytest.param(spec, id=n, marks=pytest.mark.proves(*proves)) for n, proves, spec in GOOD],
 )
-def test_what_is_good_is_taken(hub, spec):
-    assert dry(hub, spread(**spec)).endswith("created (server dry run)\n")
+def test_what_is_good_is_taken(asking, spec):
+    assert dry(asking, spread(**spec)) == ""
     assert validation.spread_violations(spread(**spec)) == []
 
 
@@ -170,9 +171,9 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e["metadata"]["name"])
-def test_the_examples_are_taken(hub, example):
+def test_the_examples_are_taken(asking, example):
     body = example | {"metadata": {"name": "demo", "namespace": "default"}}
-    assert dry(hub, body).endswith("created (server dry run)\n")
+    assert dry(asking, body) == ""
     assert validation.spread_violations(body) == []
 
 
@@ -207,12 +208,12 @@ PATCH = {
 def test_a_patch_is_kept_as_it_was_written(tenant):
     body = of(tenant, subsets=[{"name": "a", "patch": PATCH}])
     assert validation.spread_violations(body) == []
-    tenant.apply(body, "--server-side")
-    assert tenant.get("demo", "ws")["spec"]["subsets"] == body["spec"]["subsets"]
+    tenant.apply(body)
+    assert tenant.get("demo", "WorkloadSpread")["spec"]["subsets"] == body["spec"]["subsets"]
 
 
 @pytest.mark.proves("W11")
-def test_a_large_spread_is_judged_within_what_a_rule_may_cost(hub):
+def test_a_large_spread_is_judged_within_what_a_rule_may_cost(asking):
     """32 subsets, each with all that it may name: an API server that gives up refuses the lot."""
     expressions = [
         {"key": f"key-{n}", "operator": "In", "values": [f"{'v' * 50}-{v}" for v in range(16)]}
@@ -228,28 +229,28 @@ def test_a_large_spread_is_judged_within_what_a_rule_may_cost(hub):
     }
     body = spread(subsets=[subset | {"name": f"subset-{n}"} for n in range(31)] + [{"name": "z"}])
     assert len(json.dumps(body)) > 800_000
-    assert dry(hub, body).endswith("created (server dry run)\n")
+    assert dry(asking, body) == ""
 
 
 @pytest.mark.proves("W27")
 @pytest.mark.parametrize("given", [{}, {"scheduleStrategy": {}}])
 def test_fixed_is_stored_where_nobody_says_anything(tenant, given):
-    tenant.apply(of(tenant, **given))
-    assert tenant.get("demo", "ws")["spec"]["scheduleStrategy"] == {"type": "Fixed"}
+    tenant.create(of(tenant, **given))
+    assert tenant.get("demo", "WorkloadSpread")["spec"]["scheduleStrategy"] == {"type": "Fixed"}
 
 
 OTHER = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "other"}
 
 
 @pytest.mark.proves("W35")
-@pytest.mark.parametrize("how", [(), ("--server-side",)])
+@pytest.mark.parametrize("how", ["client-side", "server-side"])
 def test_the_target_cannot_be_changed(tenant, how):
-    tenant.apply(of(tenant), *how)
+    tenant.apply_by(how, of(tenant))
     edited = of(tenant, targetRef=OTHER)
-    answer = tenant.apply(edited, *how, check=False)
+    answer = refusal(tenant.apply_by, how, edited)
     assert "spec.targetRef: Invalid value" in answer
     assert "make a new WorkloadSpread" in answer
-    assert tenant.get("demo", "ws")["spec"]["targetRef"] == BASE["spec"]["targetRef"]
+    assert tenant.get("demo", "WorkloadSpread")["spec"]["targetRef"] == BASE["spec"]["targetRef"]
     [said] = validation.spread_violations(edited, of(tenant))
     assert said == (
         "spec.targetRef: cannot be changed; make a new WorkloadSpread for the other Workload"
@@ -258,10 +259,11 @@ def test_the_target_cannot_be_changed(tenant, how):
 
 @pytest.mark.proves("W15", "W35")
 def test_all_else_can_be_changed(tenant):
-    tenant.apply(of(tenant))
+    tenant.create(of(tenant))
     edited = of(tenant, subsets=[{"name": "first", "maxReplicas": 3}, *BASE["spec"]["subsets"]])
-    tenant.apply(edited)
-    assert [s["name"] for s in tenant.get("demo", "ws")["spec"]["subsets"]] == [
+    edit = {"spec": {"subsets": edited["spec"]["subsets"]}}
+    tenant.patch("demo", edit, kind="WorkloadSpread")
+    assert [s["name"] for s in tenant.get("demo", "WorkloadSpread")["spec"]["subsets"]] == [
         "first",
         "normal",
         "elastic",
@@ -269,9 +271,9 @@ def test_all_else_can_be_changed(tenant):
     assert validation.spread_violations(edited, of(tenant)) == []
 
 
-def test_of_one_that_was_wrong_before_only_what_is_wrong_now_is_said(tenant):
-    was = of(tenant, targetRef=OTHER | {"kind": "Deployment"})
-    assert validation.spread_violations(of(tenant), was) == []
+def test_of_one_that_was_wrong_before_only_what_is_wrong_now_is_said():
+    was = spread(targetRef=OTHER | {"kind": "Deployment"})
+    assert validation.spread_violations(spread(), was) == []
 
 
 STATUS = {
@@ -294,17 +296,14 @@ STATUS = {
 
 
 def write_status(tenant: Any, status: dict[str, Any]) -> str:
-    patch = json.dumps({"status": status})
-    return tenant.kubectl(
-        "patch", "ws", "demo", "--subresource=status", "--type=merge", "-p", patch, check=False
-    )
+    return refusal(tenant.write_status, "demo", status, "WorkloadSpread")
 
 
 @pytest.mark.proves("W7", "W16")
 def test_the_status_is_kept_and_the_columns_tell_it(tenant):
-    tenant.apply(of(tenant))
-    assert "patched" in write_status(tenant, STATUS)
-    assert tenant.get("demo", "ws")["status"] == STATUS
+    tenant.create(of(tenant))
+    assert write_status(tenant, STATUS) == ""
+    assert tenant.get("demo", "WorkloadSpread")["status"] == STATUS
     head, row = tenant.kubectl("get", "ws", "demo").splitlines()
     assert head.split() == ["NAME", "TARGET", "SUBSETS", "STRATEGY", "READY", "AGE"]
     assert row.split()[1:5] == ["demo", "normal=80/100,elastic=0", "Fixed", "True"]
@@ -317,21 +316,22 @@ def test_the_status_is_kept_and_the_columns_tell_it(tenant):
 @pytest.mark.proves("W36")
 @pytest.mark.parametrize("how", [(), ("--server-side", "--force-conflicts")])
 def test_a_dry_run_leaves_the_status_as_it_is(tenant, how):
-    tenant.apply(of(tenant))
-    write_status(tenant, STATUS)
-    before = tenant.get("demo", "ws")
+    tenant.apply_by("client-side", of(tenant))
+    assert write_status(tenant, STATUS) == ""
+    before = tenant.get("demo", "WorkloadSpread")
     larger = of(tenant, subsets=[{"name": "normal", "maxReplicas": 300}, {"name": "elastic"}])
-    answer = tenant.apply(larger | {"status": {"summary": "mine"}}, "--dry-run=server", *how)
+    dry_run = ("apply", "-f", "-", "--dry-run=server", *how)
+    answer = tenant.kubectl(*dry_run, input=json.dumps(larger | {"status": {"summary": "mine"}}))
     assert "server" in answer
-    assert tenant.get("demo", "ws") == before
+    assert tenant.get("demo", "WorkloadSpread") == before
 
 
 @pytest.mark.proves("W2")
 def test_it_says_nothing_to_the_workload(tenant):
-    tenant.apply(tenant.workload("demo"))
+    tenant.create(tenant.workload("demo"))
     before = tenant.get("demo")
-    tenant.apply(of(tenant))
-    tenant.kubectl("delete", "ws", "demo")
+    tenant.create(of(tenant))
+    tenant.asking.delete("demo", "WorkloadSpread", namespace=tenant.namespace)
     assert tenant.get("demo") == before
 
 
@@ -354,10 +354,9 @@ OVERRIDES = [
 
 @pytest.mark.proves("W11", "W14")
 def test_what_differs_between_the_shares_is_kept_in_the_status_of_the_workload(tenant):
-    tenant.apply(tenant.workload("demo"))
+    tenant.create(tenant.workload("demo"))
     status = {"overrides": OVERRIDES, "clusters": [{"name": "member-a", "current": 83}]}
-    patch = ["patch", "wl", "demo", "--subresource=status", "--type=merge", "-p"]
-    tenant.kubectl(*patch, json.dumps({"status": status}))
+    tenant.write_status("demo", status)
     stored = tenant.get("demo")["status"]
     assert stored["overrides"] == OVERRIDES
     assert stored["clusters"][0]["current"] == 83

@@ -16,13 +16,16 @@ from machinery.config.member_kubeconfig import parse_kubeconfig
 from machinery.errors import LeaseLost
 from machinery.runtime.leader_election import LeaderElector
 
+SHORT = {"lease_seconds": 3.0, "renew_deadline": 2.0, "retry_seconds": 0.4}
+"""Terms that are soon waited for; what holds between two leaders holds for any."""
+
 
 async def main(kubeconfig: str, namespace: str, identity: str) -> None:
     clock = SystemClock()
     connection = parse_kubeconfig(Path(kubeconfig).read_bytes())  # noqa: ASYNC240 - a small file, once
     async with ApiClient(connection, name=identity) as client:
         elector = LeaderElector(
-            client, namespace=namespace, name="lease", identity=identity, clock=clock
+            client, namespace=namespace, name="lease", identity=identity, clock=clock, **SHORT
         )
 
         async def lead() -> None:

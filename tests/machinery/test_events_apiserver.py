@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 
 import pytest
 
 from machinery.api.client import ApiClient
-from machinery.api.resources import NAMESPACES
+from machinery.api.resources import NAMESPACES, Resource
 from machinery.clock import SystemClock
 from machinery.runtime.event_recorder import EventRecorder, ObjectRef
 from machinery.tasks import end
@@ -39,16 +38,18 @@ async def recorder(client, monkeypatch) -> AsyncIterator[EventRecorder]:
     await end([running])
 
 
-def listed(apiserver, namespace: str, name: str) -> list[dict]:
+CORE_EVENTS = Resource("", "v1", "events", "Event")
+
+
+async def listed(client: ApiClient, namespace: str, name: str) -> list[dict]:
     """What core/v1, and so kubectl, shows of one object's events."""
-    selector = f"--field-selector=involvedObject.name={name}"
-    return json.loads(apiserver.kubectl("get", "ev", "-n", namespace, selector, "-o", "json"))[
-        "items"
-    ]
+    selector = f"involvedObject.name={name}"
+    found = await client.list(CORE_EVENTS, namespace=namespace, field_selector=selector)
+    return found["items"]
 
 
 @pytest.mark.proves("K26")
-async def test_repeated_with_a_changing_note_is_one_event(apiserver, recorder, namespace):
+async def test_repeated_with_a_changing_note_is_one_event(apiserver, client, recorder, namespace):
     ref = ObjectRef("stowage.dev/v1alpha1", "Workload", namespace, "web", "uid-1")
     for number in range(12):
         recorder.event(
@@ -61,11 +62,11 @@ async def test_repeated_with_a_changing_note_is_one_event(apiserver, recorder, n
         await asyncio.sleep(0.1)
 
     async def all_told() -> bool:
-        found = await asyncio.to_thread(listed, apiserver, namespace, "web")
+        found = await listed(client, namespace, "web")
         return any((event.get("series") or {}).get("count") == 12 for event in found)
 
-    await until(all_told)
-    (event,) = await asyncio.to_thread(listed, apiserver, namespace, "web")
+    await until(all_told, every=0.1)
+    (event,) = await listed(client, namespace, "web")
     assert event["message"].startswith("attempt 11: no room")
     assert event["type"] == "Warning"
     assert event["reason"] == "FailedScheduling"
@@ -75,7 +76,7 @@ async def test_repeated_with_a_changing_note_is_one_event(apiserver, recorder, n
     assert "x12" in shown
 
 
-async def test_about_a_cluster_scoped_object(apiserver, recorder):
+async def test_about_a_cluster_scoped_object(client, recorder):
     recorder.event(
         ObjectRef("stowage.dev/v1alpha1", "MemberCluster", "", "member-events", "uid-2"),
         type="Normal",
@@ -83,17 +84,17 @@ async def test_about_a_cluster_scoped_object(apiserver, recorder):
         note="",
         action="Probe",
     )
-    await until(lambda: asyncio.to_thread(listed, apiserver, "default", "member-events"))
-    (event,) = await asyncio.to_thread(listed, apiserver, "default", "member-events")
+    await until(lambda: listed(client, "default", "member-events"), every=0.1)
+    (event,) = await listed(client, "default", "member-events")
     assert event["reason"] == "Connected"
 
 
-async def test_a_namespace_that_is_not_there_harms_nobody(apiserver, recorder, namespace, caplog):
+async def test_a_namespace_that_is_not_there_harms_nobody(client, recorder, namespace, caplog):
     for number in range(5):
         for where in ("nowhere", namespace):
             ref = ObjectRef("v1", "Secret", where, f"s{number}", "")
             recorder.event(ref, type="Normal", reason="Seen", note="hello", action="Looking")
     await until(lambda: not recorder._waiting)
     for number in range(5):
-        assert len(await asyncio.to_thread(listed, apiserver, namespace, f"s{number}")) == 1
+        assert len(await listed(client, namespace, f"s{number}")) == 1
     assert len([r for r in caplog.records if r.name == "machinery.runtime.event_recorder"]) == 1

@@ -16,6 +16,8 @@ from machinery.runtime.leader_election import LeaderElector
 from machinery.tasks import end
 from tests.patience import until
 
+from .elector_process import SHORT
+
 
 class Elector:
     """A process of `elector_process`; `acts` are (fence, moment)."""
@@ -138,18 +140,18 @@ async def test_a_clean_stop_hands_over_at_once(elector, client, namespace):
     await until(lambda: b.acts)
 
 
-async def test_a_frozen_server_ends_the_work_and_thawed_it_goes_on(make_cluster):
-    cluster = make_cluster("lease-frozen")
+async def test_a_frozen_server_ends_the_work_and_thawed_it_goes_on(apiserver):
     clock = SystemClock()
     terms: list[list[float]] = []
 
-    async with ApiClient(cluster.connection(), name="lease") as client:
+    async with ApiClient(apiserver.connection(), name="lease") as client:
         elector = LeaderElector(
             client,
             namespace=await new_namespace(client),
             name="lease",
             identity="a",
             clock=clock,
+            **SHORT,
         )
 
         async def lead() -> None:
@@ -161,14 +163,14 @@ async def test_a_frozen_server_ends_the_work_and_thawed_it_goes_on(make_cluster)
 
         running = asyncio.create_task(elector.run(lead))
         await until(lambda: terms)
-        cluster.freeze()
+        apiserver.freeze()
         try:
             await until(lambda: len(terms[0]) == 2)
             assert not elector.leading
             await asyncio.sleep(1)
             assert len(terms) == 1
         finally:
-            cluster.thaw()
+            apiserver.thaw()
         await until(lambda: len(terms) == 2)
         assert terms[1][0] > terms[0][0]
         await end([running])

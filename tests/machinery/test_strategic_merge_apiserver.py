@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
+from machinery.api.client import ApiClient
+from machinery.api.resources import DEPLOYMENTS
+from machinery.api.verbs import JSON
 from machinery.types.strategic_merge import CONTAINER_LISTS, merge, merge_keys
 from stowage.playground.controlplanes import Cluster
 
+STRATEGIC = "application/strategic-merge-patch+json"
 PODS: dict[str, Any] = {
     "metadata": {"labels": {"app": "web", "tier": "front"}, "annotations": {"a": "1"}},
     "spec": {
@@ -88,8 +92,14 @@ PATCHES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def stored(apiserver: Cluster) -> Iterator[dict[str, Any]]:
+@pytest.fixture
+async def client(apiserver: Cluster) -> AsyncIterator[ApiClient]:
+    async with ApiClient(apiserver.connection(), name="merge") as client:
+        yield client
+
+
+@pytest.fixture
+async def stored(client: ApiClient) -> AsyncIterator[dict[str, Any]]:
     """The Deployment as the server gives it back, with its defaults."""
     body = {
         "apiVersion": "apps/v1",
@@ -97,28 +107,29 @@ def stored(apiserver: Cluster) -> Iterator[dict[str, Any]]:
         "metadata": {"name": "merged", "namespace": "default"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": PODS},
     }
-    text = apiserver.kubectl("create", "-o", "json", "-f", "-", input=json.dumps(body))
-    yield json.loads(text)
-    apiserver.kubectl("delete", "deployment", "merged", "-n", "default")
+    yield await client.create(DEPLOYMENTS, body, namespace="default")
+    await client.delete(DEPLOYMENTS, "merged", namespace="default")
 
 
 @pytest.mark.proves("W11")
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: json.dumps(patch)[:60])
-def test_the_server_makes_the_same_of_it(
-    apiserver: Cluster, stored: dict[str, Any], patch: dict[str, Any]
+async def test_the_server_makes_the_same_of_it(
+    client: ApiClient, stored: dict[str, Any], patch: dict[str, Any]
 ) -> None:
-    dry = ("--dry-run=server", "-o", "json")
-    whole = json.dumps({"spec": {"template": patch}})
-    theirs = json.loads(
-        apiserver.kubectl(
-            "patch", "deployment", "merged", "-n", "default", "--type=strategic", "-p", whole, *dry
+    async def dry(method: str, body: dict[str, Any], content_type: str) -> dict[str, Any]:
+        answer = await client.request(
+            method,
+            DEPLOYMENTS.path("default", "merged"),
+            params={"dryRun": "All"},
+            body=body,
+            content_type=content_type,
         )
-    )
+        return json.loads(answer)
+
+    theirs = await dry("PATCH", {"spec": {"template": patch}}, STRATEGIC)
     ours = copy.deepcopy(stored)
     ours["spec"]["template"] = merge(stored["spec"]["template"], patch)
-    told = json.loads(
-        apiserver.kubectl("replace", "-f", "-", *dry, input=json.dumps(ours))
-    )  # with its defaults
+    told = await dry("PUT", ours, JSON)  # with its defaults
     assert ordered(told["spec"]["template"]) == ordered(theirs["spec"]["template"])
 
 

@@ -144,6 +144,7 @@ def test_nothing_older_than_tls_1_2_is_spoken() -> None:
 @pytest.mark.parametrize(
     "ca",
     [b"", b"no certificate", b"\xff\xfe", AUTHORITY.pem[:80], AUTHORITY.pair("x").key],
+    ids=["nothing", "other words", "no text", "half a certificate", "a key"],
 )
 def test_an_authority_that_is_none_is_refused_by_its_key(ca: bytes) -> None:
     with pytest.raises(KubeconfigError, match="certificate-authority-data") as caught:
@@ -190,6 +191,15 @@ async def test_a_certificate_may_bring_its_chain_and_stand_in_one_file_with_its_
         (USER.certificate, None),
         (None, USER.key),
         (USER.certificate, b""),
+    ],
+    ids=[
+        "another's key",
+        "no key",
+        "no certificate",
+        "an encrypted key",
+        "a certificate alone",
+        "a key alone",
+        "an empty key",
     ],
 )
 def test_a_certificate_and_a_key_that_do_not_serve_are_refused_without_a_question(
