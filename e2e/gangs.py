@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crds.names import LABEL_GROUP
-from e2e.harness import Kubectl, deployment, pod_template, wait, workload
+from e2e.harness import deployment, pod_template, wait, workload
 from e2e.stage import MEMBERS, Stage
 
 UNIT = 3000
@@ -24,7 +24,9 @@ SPARE = 500
 NODES = 3
 WHOLE = 8000
 """Of each node, as it comes."""
-KINDS = "deployments,statefulsets,replicasets,jobs,pods,services,configmaps,secrets"
+KINDS = (
+    "deploy", "statefulsets", "replicasets", "jobs", "pods", "services", "configmaps", "secret",
+)  # fmt: skip
 
 
 class Yard:
@@ -64,7 +66,7 @@ class Yard:
         wait(f"{cpu} of {member} to be known", lambda: self.known(member) == sum(cpu))
 
     def _patch(self, member: str, cpu: list[int]) -> None:
-        api = self.stage.members[member].api()
+        api = self.stage.members[member].api
         for number, amount in enumerate(cpu):
             answer = api.patch(
                 url=f"nodes/{member}-{number}/status",
@@ -156,7 +158,7 @@ class Yard:
 
     def told(self, name: str = "batch") -> dict[str, Any]:
         """The group's status."""
-        found: dict[str, Any] = self.hub.json("-n", self.space, "get", "wg", name)
+        found: dict[str, Any] = self.hub.get("wg", name, self.space)
         return dict(found.get("status", {}))
 
     def gang(self, name: str = "batch") -> dict[str, Any]:
@@ -211,9 +213,13 @@ class Yard:
 
     def there(self, member: str) -> list[str]:
         """All that lies on a member in this namespace and does not come with it."""
-        api: Kubectl = self.stage.members[member]
-        found = api("-n", self.space, "get", KINDS, "-o", "name").split()
-        return [each for each in found if each != "configmap/kube-root-ca.crt"]
+        api = self.stage.members[member]
+        found = [
+            f"{kind}/{each['metadata']['name']}"
+            for kind in KINDS
+            for each in api.items(kind, self.space)
+        ]
+        return [each for each in found if each != "configmaps/kube-root-ca.crt"]
 
     def nothing(self, *names: str) -> bool:
         """Whether no member has anything: not even the namespace, where none was made before."""
@@ -223,18 +229,14 @@ class Yard:
 
     def units(self, name: str) -> dict[str, int]:
         """spec.replicas of the Deployment of that name on each member that has it."""
-        found = {}
-        for member, api in self.stage.members.items():
-            listed = api.json("-n", self.space, "get", "deploy", "--field-selector", _named(name))
-            for each in listed["items"]:
-                found[member] = each["spec"]["replicas"]
-        return found
+        found = {member: self.stage.seen(member, self.space, name) for member in MEMBERS}
+        return {member: it["spec"]["replicas"] for member, it in found.items() if it}
 
     def pods(self, name: str) -> Counter[str]:
         """Pods of that name that run, by member."""
         found: Counter[str] = Counter()
         for member, api in self.stage.members.items():
-            for pod in api.json("-n", self.space, "get", "pods", "-l", f"app={name}")["items"]:
+            for pod in api.items("pods", self.space, labels=f"app={name}"):
                 runs = pod["status"].get("phase") == "Running"
                 found[member] += runs and not pod["metadata"].get("deletionTimestamp")
         return +found
@@ -258,7 +260,7 @@ class Yard:
 
     def events(self, name: str = "batch") -> Counter[str]:
         """How often each event was said of the group."""
-        found = self.hub.json("-n", self.space, "get", "events")["items"]
+        found = self.hub.items("events", self.space)
         mine = (e for e in found if e["involvedObject"].get("kind") == "WorkloadGroup")
         return Counter(e["reason"] for e in mine if e["involvedObject"]["name"] == name)
 
@@ -266,10 +268,6 @@ class Yard:
 def scheduled(status: dict[str, Any]) -> dict[str, Any]:
     """The condition Scheduled of a status."""
     return next((c for c in status.get("conditions", []) if c["type"] == "Scheduled"), {})
-
-
-def _named(name: str) -> str:
-    return f"metadata.name={name}"
 
 
 def _thousandths(text: str) -> int:

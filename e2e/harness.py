@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,9 +43,35 @@ NOT_YET = (
 """What a look raises that comes too early, or meets a server that is busy."""
 
 
+KINDS = {
+    "configmaps": ("v1", "configmaps"),
+    "deploy": ("apps/v1", "deployments"),
+    "events": ("v1", "events"),
+    "jobs": ("batch/v1", "jobs"),
+    "lease": ("coordination.k8s.io/v1", "leases"),
+    "mc": ("stowage.dev/v1alpha1", "memberclusters"),
+    "nodes": ("v1", "nodes"),
+    "pods": ("v1", "pods"),
+    "quota": ("v1", "resourcequotas"),
+    "replicasets": ("apps/v1", "replicasets"),
+    "rsv": ("stowage.dev/v1alpha1", "reservations"),
+    "secret": ("v1", "secrets"),
+    "services": ("v1", "services"),
+    "statefulsets": ("apps/v1", "statefulsets"),
+    "wg": ("stowage.dev/v1alpha1", "workloadgroups"),
+    "wl": ("stowage.dev/v1alpha1", "workloads"),
+    "wlp": ("stowage.dev/v1alpha1", "workloadpolicies"),
+    "ws": ("stowage.dev/v1alpha1", "workloadspreads"),
+}
+"""What `Kubectl.get` and `Kubectl.items` read, by the name that kubectl has for it."""
+
+
 @dataclass
 class Kubectl:
-    """kubectl on one cluster."""
+    """kubectl on one cluster, and reading there without a process for each look.
+
+    What waits looks five times a second; pykube does so by one connection that it keeps.
+    """
 
     binary: Path
     kubeconfig: Path
@@ -80,7 +107,32 @@ class Kubectl:
     def exists(self, *args: str) -> bool:
         return bool(self("get", *args, "--ignore-not-found", "-o", "name").strip())
 
+    def get(self, kind: str, name: str, namespace: str | None = None) -> dict[str, Any]:
+        """An object. Raises Failed where there is none."""
+        found: dict[str, Any] = self._read(kind, namespace, f"/{name}")
+        return found
+
+    def items(
+        self, kind: str, namespace: str | None = None, *, labels: str = ""
+    ) -> list[dict[str, Any]]:
+        """All objects of a kind with those labels, without a namespace those of all of them.
+
+        Each tells its kind, as where kubectl lists it.
+        """
+        listed = self._read(kind, namespace, "", labelSelector=labels)
+        said = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
+        return [said | each for each in listed["items"]]
+
+    def _read(self, kind: str, namespace: str | None, name: str, **query: str) -> Any:
+        version, plural = KINDS[kind]
+        answer = self.api.get(version=version, namespace=namespace, url=plural + name, params=query)
+        if not answer.ok:
+            raise Failed(f"{kind}{name} of {namespace}: {answer.status_code} {answer.text}")
+        return answer.json()
+
+    @cached_property
     def api(self) -> pykube.HTTPClient:
+        """A client of this cluster, whose connections are kept."""
         config = pykube.KubeConfig.from_file(str(self.kubeconfig))
         return pykube.HTTPClient(config, timeout=10 * PACE.factor)
 
@@ -225,7 +277,7 @@ class Playground:
             yield role, self.directory / "logs" / f"{role}.log"
 
     def status(self, namespace: str, name: str) -> dict[str, Any]:
-        return dict(self.hub.json("-n", namespace, "get", "wl", name).get("status", {}))
+        return dict(self.hub.get("wl", name, namespace).get("status", {}))
 
     def placements(self, namespace: str, name: str) -> dict[str, int]:
         placed = self.status(namespace, name).get("placements", [])
@@ -261,7 +313,7 @@ class Playground:
         return wait(f"{kind} of {namespace}/{name}: {reason}", check, timeout=timeout) or {}
 
     def ready(self, member: str) -> dict[str, Any]:
-        conditions = self.hub.json("get", "mc", member).get("status", {}).get("conditions", [])
+        conditions = self.hub.get("mc", member).get("status", {}).get("conditions", [])
         return next((c for c in conditions if c["type"] == "Ready"), {})
 
     def seen(
@@ -274,10 +326,9 @@ class Playground:
         kind: str = "Deployment",
     ) -> dict[str, Any] | None:
         """The object on a member, as pykube reads it; None where there is none."""
-        factory = pykube.object_factory(self.members[member].api(), version, kind)
-        found = factory.objects(self.members[member].api(), namespace=namespace).get_or_none(
-            name=name
-        )
+        api = self.members[member].api
+        factory = pykube.object_factory(api, version, kind)
+        found = factory.objects(api, namespace=namespace).get_or_none(name=name)
         return None if found is None else dict(found.obj)
 
 

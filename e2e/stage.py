@@ -48,10 +48,12 @@ class Stage(Playground):
         for name, process in self.processes.items():
             yield name, process.log
 
-    def process(self, role: str, name: str = "", kubeconfig: Path | None = None) -> Process:
-        """Start a controller or a propagator on this hub."""
+    def process(
+        self, role: str, name: str = "", kubeconfig: Path | None = None, *more: str
+    ) -> Process:
+        """Start a controller or a propagator on this hub, with `more` arguments."""
         name = name or role
-        args = [sys.executable, "-m", "stowage", role, "--http-port=0"]
+        args = [sys.executable, "-m", "stowage", role, "--http-port=0", *more]
         args += ["--kubeconfig", str(kubeconfig or self.hub.kubeconfig)]
         process = self.processes.setdefault(name, Process(args, self.directory / f"{name}.log"))
         process.args = args
@@ -83,7 +85,7 @@ class Stage(Playground):
 
     def registration(self, member: str) -> dict[str, Any]:
         """What `register` takes to bring a member back."""
-        secret: dict[str, Any] = self.hub.json("-n", "stowage-system", "get", "secret", member)
+        secret: dict[str, Any] = self.hub.get("secret", member, "stowage-system")
         for key in ("uid", "resourceVersion", "creationTimestamp", "managedFields", "annotations"):
             secret["metadata"].pop(key, None)
         return secret
@@ -99,12 +101,11 @@ class Stage(Playground):
         member = secret["metadata"]["name"]
         wait(f"{member} to be back", lambda: self.ready(member)["status"] == "True")
 
-    def managed(self, member: str, kind: str = "deployments") -> dict[str, int]:
-        """What runs on a member in our name: namespace/name to replicas."""
-        found = self.members[member].json("get", kind, "-A", "-l", "stowage.dev/managed=true")
+    def managed(self, member: str) -> dict[str, int]:
+        """The Deployments on a member in our name: namespace/name to replicas."""
         return {
             f"{o['metadata']['namespace']}/{o['metadata']['name']}": o["spec"]["replicas"]
-            for o in found["items"]
+            for o in self.members[member].items("deploy", labels="stowage.dev/managed=true")
             if not o["metadata"].get("deletionTimestamp")
         }
 

@@ -1,26 +1,43 @@
-"""One short seed of the chaos in every run of the tests; `make chaos` runs it for longer."""
+"""One short seed of each chaos in every run of the tests; `make chaos` runs it for longer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from e2e.chaos.churn import MOST
 from e2e.chaos.gangs.run import Size
 from e2e.chaos.gangs.run import run as run_gangs
 from e2e.chaos.run import run
+from e2e.chaos.stage import chaos_clusters
 
-SECONDS = 20.0
 LEAST = 10
 """Faults, and edits, on a machine where each takes its time."""
 
 
+@pytest.fixture(scope="module")
+def clusters(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Hub and members for all runs: each leaves them empty."""
+    if provider != "local":
+        pytest.skip("breaks etcd, API servers and the roads to them, as only local ones let it do")
+    with chaos_clusters(tmp_path_factory.mktemp("chaos")) as directory:
+        yield directory
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.proves("R1", "R2", "R5", "C32", "D3")
-async def test_whatever_breaks_the_promises_hold(provider: str, tmp_path: Path) -> None:
-    if provider != "local":
-        pytest.skip("breaks etcd and the roads to API servers, which only local ones let it do")
-    made = await run(tmp_path, seed=7, seconds=SECONDS, say=print, least=LEAST)
+@pytest.mark.parametrize(
+    ("seed", "seconds", "most"),
+    [(7, 15.0, 20), pytest.param(8, 60.0, MOST, marks=pytest.mark.long)],
+)
+async def test_whatever_breaks_the_promises_hold(
+    clusters: Path, tmp_path: Path, seed: int, seconds: float, most: int
+) -> None:
+    made = await run(
+        clusters, tmp_path, seed=seed, seconds=seconds, say=print, least=LEAST, most=most
+    )
     assert made.faults >= LEAST
     assert made.edits >= LEAST
     assert made.states > made.workloads
@@ -28,19 +45,21 @@ async def test_whatever_breaks_the_promises_hold(provider: str, tmp_path: Path) 
     assert made.looks
 
 
-SMALL = Size(gangs=30, kills=4, stops=2, removals=1)
+SMALL = Size(gangs=24, kills=2, stops=1, removals=1)
+LARGE = Size(gangs=30, kills=8, stops=4, removals=2)
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.proves("G3", "G4", "G24")
+@pytest.mark.parametrize(
+    ("seed", "size"), [(11, SMALL), pytest.param(12, LARGE, marks=pytest.mark.long)]
+)
 async def test_no_half_gang_stands_on_members_whatever_breaks(
-    provider: str, tmp_path: Path
+    clusters: Path, tmp_path: Path, seed: int, size: Size
 ) -> None:
-    if provider != "local":
-        pytest.skip("stops API servers and takes leases away, which only local ones let it do")
-    made = await run_gangs(tmp_path, seed=11, size=SMALL, say=print)
-    assert made.kills == {"controller": SMALL.kills, "propagator": SMALL.kills}
-    assert (made.stops, made.removals) == (SMALL.stops, SMALL.removals)
+    made = await run_gangs(clusters, tmp_path, seed=seed, size=size, say=print)
+    assert made.kills == {"controller": size.kills, "propagator": size.kills}
+    assert (made.stops, made.removals) == (size.stops, size.removals)
     assert made.arrivals > made.running > 5
     assert made.running < made.gangs, "there is no room for all of them"
     print(made)

@@ -30,7 +30,7 @@ def apply(demo: Playground, name: str) -> None:
     """As it stands in the file; on kind, with kind's provider and version, and a tenth of many."""
     text = (EXAMPLES / name).read_text()
     if demo.provider == "kind":
-        version = demo.hub.json("get", "mc", "member-1")["status"]["version"]
+        version = demo.hub.get("mc", "member-1")["status"]["version"]
         text = text.replace("cloudProvider: kwok", "cloudProvider: kind")
         text = text.replace("clusterVersion: v1.36.3", f"clusterVersion: {version}")
         text = demonstration.fewer(text)
@@ -194,7 +194,7 @@ def until_placed(demo: Playground, name: str, shares: dict[str, int]) -> None:
 
 def subsets(demo: Playground, name: str) -> dict[str, dict[str, Any]]:
     """What the status of a spread says of each subset."""
-    status = demo.hub.json("-n", NAMESPACE, "get", "ws", name).get("status", {})
+    status = demo.hub.get("ws", name, NAMESPACE).get("status", {})
     return {each["name"]: each for each in status.get("subsetStatuses", [])}
 
 
@@ -236,7 +236,7 @@ def test_an_adaptive_spread_goes_on_at_once_where_no_node_takes_a_unit(demo: Pla
     demo.until_running(NAMESPACE, "adaptive")
     marks = subsets(demo, "adaptive")["own"].get("conditions", [])
     assert not [each for each in marks if each["status"] == "False"]
-    node = demo.members["member-1"].json("get", "nodes")["items"][0]["metadata"]["name"]
+    node = demo.members["member-1"].items("nodes")[0]["metadata"]["name"]
     patch = ["patch", "node", node, "--subresource=status", "--type=merge", "-p"]
     slots = {"example.com/slot": "2"}
     offered = {"status": {"capacity": slots, "allocatable": slots}}
@@ -253,7 +253,7 @@ def test_an_adaptive_spread_goes_on_at_once_where_no_node_takes_a_unit(demo: Pla
 
 
 def _slots(demo: Playground) -> str:
-    capacity = demo.hub.json("get", "mc", "member-1")["status"]["capacity"]
+    capacity = demo.hub.get("mc", "member-1")["status"]["capacity"]
     return str(capacity["allocatable"].get("example.com/slot"))
 
 
@@ -271,7 +271,7 @@ def test_an_autoscaler_scales_the_workload_of_a_spread(demo: Playground) -> None
 
 def group(demo: Playground, name: str) -> dict[str, Any]:
     """What the status of a WorkloadGroup says."""
-    status: dict[str, Any] = demo.hub.json("-n", NAMESPACE, "get", "wg", name).get("status", {})
+    status: dict[str, Any] = demo.hub.get("wg", name, NAMESPACE).get("status", {})
     return status
 
 
@@ -314,7 +314,7 @@ def test_a_gang_is_in_one_zone_whatever_label_names_it(demo: Playground) -> None
 
 def reservation(demo: Playground, name: str) -> dict[str, Any]:
     """What the status of a Reservation says."""
-    status: dict[str, Any] = demo.hub.json("-n", NAMESPACE, "get", "rsv", name).get("status", {})
+    status: dict[str, Any] = demo.hub.get("rsv", name, NAMESPACE).get("status", {})
     return status
 
 

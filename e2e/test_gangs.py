@@ -238,8 +238,7 @@ def test_a_known_failure_keeps_the_others_from_starting(yard: Yard) -> None:
     second = yard.stage.members["member-2"]
     second("create", "namespace", yard.space)
     second.apply(quota)
-    wait("the quota to be counted", lambda: second.json("-n", yard.space, "get", "quota", "none")
-         ["status"])  # fmt: skip
+    wait("the quota to be counted", lambda: second.get("quota", "none", yard.space)["status"])
     yard.group(4)
     yard.workers("worker", 4)
     yard.until_reason("PropagationFailed")

@@ -22,7 +22,7 @@ def with_port(name: str) -> dict[str, Any]:
 
 def told(playground: Playground, member: str) -> int:
     """The nodes on which a member says that the port is in use."""
-    groups = playground.hub.json("get", "mc", member)["status"]["nodeGroups"]
+    groups = playground.hub.get("mc", member)["status"]["nodeGroups"]
     return sum(group["count"] for group in groups if group["free"].get(RESOURCE) == "0")
 
 
@@ -31,7 +31,7 @@ def test_a_port_that_a_pod_of_a_member_uses_is_not_given_again(
     playground: Playground, namespace: str
 ) -> None:
     members = sorted(playground.members)
-    nodes = {m: len(playground.members[m].json("get", "nodes")["items"]) for m in members}
+    nodes = {m: len(playground.members[m].items("nodes")) for m in members}
     for member in members:
         assert told(playground, member) == 0
     first = playground.members["member-1"]

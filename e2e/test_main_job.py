@@ -342,7 +342,7 @@ def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: s
     playground.hub.apply(secret)
     try:
         wait("Ready=True", lambda: playground.ready("late")["status"] == "True", timeout=30)
-        labels = playground.hub.json("get", "mc", "late")["metadata"]["labels"]
+        labels = playground.hub.get("mc", "late")["metadata"]["labels"]
         assert labels["tier"] == "gold"
         assert labels["stowage.dev/cluster"] == "late"
         assert labels["stowage.dev/provider"]

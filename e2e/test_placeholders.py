@@ -42,7 +42,7 @@ def running(playground: Playground, namespace: str, name: str) -> int:
 
 def told(playground: Playground) -> dict[str, Any]:
     """The room that member-1 publishes, and what is in use of it."""
-    status = playground.hub.json("get", "mc", "member-1")["status"]
+    status = playground.hub.get("mc", "member-1")["status"]
     free = sorted((g["count"], sorted(g["free"].items())) for g in status["nodeGroups"])
     return {"free": free, "requested": status["capacity"]["requested"]}
 
@@ -66,12 +66,12 @@ def test_pods_keep_the_room_and_make_way_for_the_owner(
     playground: Playground, namespace: str
 ) -> None:
     member = playground.members["member-1"]
-    nodes = len(member.json("get", "nodes")["items"])
+    nodes = len(member.items("nodes"))
     before = at_rest(playground)
     playground.hub.apply(reservation(namespace, replicas=nodes))
     try:
         wait("a pod on each node", lambda: running(playground, namespace, HOLD) == nodes)
-        pods = member.json("-n", namespace, "get", "pods")["items"]
+        pods = member.items("pods", namespace)
         assert {pod["spec"]["priority"] for pod in pods} == {-1_000_000_000}
         assert len({pod["spec"]["nodeName"] for pod in pods}) == nodes
         steady("they count nothing", lambda: told(playground) == before, seconds=3)

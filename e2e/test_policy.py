@@ -128,7 +128,7 @@ def until_column(
 
 def warnings(playground: Playground, namespace: str, name: str) -> list[dict[str, Any]]:
     """The Warning events on a Workload."""
-    listed = playground.hub.json("-n", namespace, "get", "events")["items"]
+    listed = playground.hub.items("events", namespace)
     return [e for e in listed if e["involvedObject"]["name"] == name and e["type"] == "Warning"]
 
 
@@ -171,7 +171,7 @@ def test_a_policy_that_comes_late_is_found(playground: Playground, namespace: st
         seconds=LATE_SECONDS,
     )
     assert deployed(playground, namespace, "web") == {}
-    before = playground.hub.json("-n", namespace, "get", "wl", "web")
+    before = playground.hub.get("wl", "web", namespace)
     playground.hub.apply(policy("web", namespace, {"A": 5, "B": 3}))
     wait(
         "the condition to flip",
@@ -179,7 +179,7 @@ def test_a_policy_that_comes_late_is_found(playground: Playground, namespace: st
         timeout=10,
     )
     until_deployed(playground, namespace, "web", {"member-1": 5, "member-2": 3})
-    after = playground.hub.json("-n", namespace, "get", "wl", "web")
+    after = playground.hub.get("wl", "web", namespace)
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
     assert after["status"]["policyRef"] == {"name": "web"}
 
@@ -260,7 +260,7 @@ def test_a_policy_that_was_stored_wrong_is_named_and_heals(
 
 def judged(playground: Playground, namespace: str) -> list[tuple[str, str, str]]:
     """What the policy's own conditions say."""
-    found = playground.hub.json("-n", namespace, "get", "wlp", "web")["status"]["conditions"]
+    found = playground.hub.get("wlp", "web", namespace)["status"]["conditions"]
     return [(c["type"], c["status"], c["reason"]) for c in found]
 
 
@@ -362,7 +362,7 @@ def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
         until_deployed(playground, namespace, "second", {"member-1": 2})
         until_column(playground, namespace, "wlp", "web", ALLOCATED="A=2/3")
         for held in (
-            playground.hub.json("-n", namespace, "get", "wl", "first"),
+            playground.hub.get("wl", "first", namespace),
             playground.seen("member-1", namespace, "first") or {},
         ):
             assert held["metadata"]["deletionTimestamp"]

@@ -27,12 +27,12 @@ def only_local(playground: Playground) -> None:
 
 def nodes(playground: Playground) -> int:
     """Of member-1."""
-    return len(playground.members["member-1"].json("get", "nodes")["items"])
+    return len(playground.members["member-1"].items("nodes"))
 
 
 def roomy(playground: Playground) -> int:
     """Nodes of member-1 with room for a large unit, as the hub knows it; placeholders take none."""
-    groups = playground.hub.json("get", "mc", "member-1")["status"]["nodeGroups"]
+    groups = playground.hub.get("mc", "member-1")["status"]["nodeGroups"]
     free = [(quantities.amount("cpu", each["free"]["cpu"]), each["count"]) for each in groups]
     return sum(count for cpu, count in free if cpu >= quantities.amount("cpu", FILLING))
 
@@ -70,7 +70,7 @@ def small(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
 
 def of(playground: Playground, namespace: str, name: str) -> dict[str, Any]:
     """The reservation's status."""
-    found: dict[str, Any] = playground.hub.json("-n", namespace, "get", "rsv", name)
+    found: dict[str, Any] = playground.hub.get("rsv", name, namespace)
     return dict(found.get("status", {}))
 
 
@@ -120,7 +120,7 @@ def test_room_is_kept_for_its_owner_whatever_speaks_against_the_neighbours(
     hub.apply(large("owner", namespace, replicas=units, workloadAntiAffinity=rule))
     playground.until_running(namespace, "owner")
     assert playground.placements(namespace, "owner") == {"member-1": units}
-    stored = hub.json("-n", namespace, "get", "wl", "owner")
+    stored = hub.get("wl", "owner", namespace)
     assert stored["spec"]["workloadAntiAffinity"] == rule, "what is stored is its user's"
     (inside,) = stored["status"]["reservations"]
     assert (inside["name"], inside["cluster"], inside["replicas"]) == ("room", "member-1", units)
@@ -185,7 +185,7 @@ def test_room_that_is_held_on_the_member_gives_way_to_the_owner(
     until(playground, namespace, "real", "Available")
 
     def held() -> int:
-        pods = member.json("-n", namespace, "get", "pods")["items"]
+        pods = member.items("pods", namespace)
         return sum(
             p["spec"].get("priorityClassName") == "stowage-placeholder"
             and p["status"].get("phase") == "Running"
@@ -206,4 +206,4 @@ def test_room_that_is_held_on_the_member_gives_way_to_the_owner(
     hub("-n", namespace, "delete", "wl", "owner")
     wait("them to come back", lambda: held() == units)
     hub("-n", namespace, "delete", "rsv", "real")
-    wait("them to go", lambda: not member.json("-n", namespace, "get", "pods")["items"])
+    wait("them to go", lambda: not member.items("pods", namespace))

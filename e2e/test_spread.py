@@ -74,7 +74,7 @@ def deployed(playground: Playground, namespace: str, name: str) -> dict[str, int
 
 def told(playground: Playground, namespace: str, name: str) -> dict[str, dict[str, Any]]:
     """The subsets in the spread's status, by name."""
-    status = playground.hub.json("-n", namespace, "get", "ws", name).get("status", {})
+    status = playground.hub.get("ws", name, namespace).get("status", {})
     return {each["name"]: each for each in status.get("subsetStatuses", [])}
 
 
@@ -93,14 +93,14 @@ def until_told(
 
 def events(playground: Playground, namespace: str, name: str) -> Counter[str]:
     """How often each event was said of the spread."""
-    found = playground.hub.json("-n", namespace, "get", "events")["items"]
+    found = playground.hub.items("events", namespace)
     mine = (e for e in found if e["involvedObject"].get("kind") == "WorkloadSpread")
     return Counter(e["reason"] for e in mine if e["involvedObject"]["name"] == name)
 
 
 def costs(playground: Playground, member: str, namespace: str) -> Counter[str]:
     """The deletion costs of the pods there."""
-    pods = playground.members[member].json("-n", namespace, "get", "pods")["items"]
+    pods = playground.members[member].items("pods", namespace)
     return Counter(p["metadata"].get("annotations", {}).get(COST, "") for p in pods)
 
 
@@ -130,11 +130,11 @@ def test_the_elastic_pool_comes_in_last_and_goes_first(
     path = f"/apis/stowage.dev/v1alpha1/namespaces/{namespace}/workloads/web/scale"
     scale = json.loads(hub("get", "--raw", path))
     assert (scale["status"]["replicas"], scale["status"]["selector"]) == (11, "app=web")
-    generation = hub.json("-n", namespace, "get", "wl", "web")["metadata"]["generation"]
+    generation = hub.get("wl", "web", namespace)["metadata"]["generation"]
     hub("-n", namespace, "delete", "ws", "web")
     wait("the overrides to go", lambda: not playground.status(namespace, "web").get("overrides"))
     assert playground.placements(namespace, "web") == {"member-1": 10, "member-2": 1}
-    assert hub.json("-n", namespace, "get", "wl", "web")["metadata"]["generation"] == generation
+    assert hub.get("wl", "web", namespace)["metadata"]["generation"] == generation
 
 
 @pytest.mark.proves("W4", "W8", "W9", "W11")
@@ -187,7 +187,7 @@ def test_a_full_member_is_passed_by_at_once_or_after_a_while(
     if playground.provider != "local":
         pytest.skip("fills a member's nodes, which are the host's own on kind")
     hub = playground.hub
-    nodes = len(playground.members["member-1"].json("get", "nodes")["items"])
+    nodes = len(playground.members["member-1"].items("nodes"))
     filling = deployment("filling", cpu=FILLING)
     hub.apply(
         workload(
@@ -198,7 +198,7 @@ def test_a_full_member_is_passed_by_at_once_or_after_a_while(
     playground.until_running(namespace, "filling")
 
     def full() -> bool:
-        groups = hub.json("get", "mc", "member-1")["status"]["nodeGroups"]
+        groups = hub.get("mc", "member-1")["status"]["nodeGroups"]
         return all(group["free"]["cpu"] in ("500m", "0.5", "496m", "480m") for group in groups)
 
     wait("the capacity of member-1 to say so", full)
@@ -237,7 +237,7 @@ def test_fixed_waits_where_it_is_and_an_edit_of_the_cap_moves_nothing(
     picky = deployment("f")
     required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
     picky["spec"]["template"]["spec"]["affinity"] = {"podAntiAffinity": required}
-    nodes = len(playground.members["member-1"].json("get", "nodes")["items"])
+    nodes = len(playground.members["member-1"].items("nodes"))
     units = nodes + 1
     caps = (subset("normal", POOL, "normal", maxReplicas=units), subset("elastic", POOL, "elastic"))
     playground.hub.apply(

@@ -58,7 +58,7 @@ def test_a_short_run_tries_a_fifth_and_the_same_every_time(profile: None) -> Non
 
 def test_a_run_is_a_long_one_where_that_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(COUNTED)
-    (tmp_path / "conftest.py").write_text("from tests.conftest import *\n")
+    (tmp_path / "conftest.py").write_text("import tests.examples\n")
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-s", f"--rootdir={tmp_path}",
          "--hypothesis-profile=long", str(tmp_path)],

@@ -18,7 +18,9 @@ def main(seconds: float, seed: int | None, runs: int) -> None:
         "chaos",
         seed,
         runs,
-        lambda directory, number: run(directory, seed=number, seconds=seconds, say=click.echo),
+        lambda clusters, logs, number: run(
+            clusters, logs, seed=number, seconds=seconds, say=click.echo
+        ),
         f", {seconds:g} s",
     )
 

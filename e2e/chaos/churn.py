@@ -29,7 +29,7 @@ from machinery.types.metadata import Key
 from stowage.playground.processes import ProcessFailed
 
 MOST = 60
-"""Workloads at the same time."""
+"""Workloads at the same time, where nothing else is said."""
 
 
 class NotTaken(AssertionError):
@@ -42,13 +42,14 @@ class Churn:
     Those that the run itself asked for (`want`) are left alone by the users.
     """
 
-    def __init__(self, stage: ChaosStage, *, seed: int) -> None:
+    def __init__(self, stage: ChaosStage, *, seed: int, most: int = MOST) -> None:
         self.wanted: dict[Key, Wish] = {}
         self.busy: set[Key] = set()
         self.edits = 0
         self._ours: set[Key] = set()
         self._begun: set[asyncio.Task[None]] = set()
         self._stage = stage
+        self._most = most
         self._chance = random.Random(f"users {seed}")
         self._numbers = 0
 
@@ -101,7 +102,7 @@ class Churn:
     async def _edit(self) -> None:
         what = self._chance.random()
         idle = sorted(self.wanted.keys() - self.busy - self._ours)
-        if (what < 0.4 and len(self.wanted) < MOST) or not idle:
+        if (what < 0.4 and len(self.wanted) < self._most) or not idle:
             self._numbers += 1
             key = (self._chance.choice(NAMESPACES), f"w{self._numbers}")
             await self._apply(key, wishes.made(self._chance))

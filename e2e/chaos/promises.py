@@ -21,17 +21,14 @@ from e2e.chaos.churn import Churn
 from e2e.chaos.judgement import disagreements, over_quota, placed
 from e2e.chaos.stage import INSTANCES, MEMBERS, ChaosStage, not_ready
 from e2e.chaos.wishes import NAMESPACES, QUOTA, ZONES, Wish
+from e2e.harness import Failed
 from machinery.errors import TransportError
 from machinery.types import quantities
 from machinery.types.metadata import Key
-from stowage.playground.processes import ProcessFailed
 
 PROBE = ("default", "after-the-restart")
-_ALL = "deployments,statefulsets,configmaps,secrets,services"
-_OURS = (
-    "workloads.stowage.dev,workloadpolicies.stowage.dev,workloadspreads.stowage.dev,"
-    "reservations.stowage.dev"
-)
+_ALL = ("deploy", "statefulsets", "configmaps", "secret", "services")
+_OURS = ("wl", "wlp", "ws", "rsv")
 _QUIET_SECONDS = 12.0
 """Longer than a round in which the reasons of those that wait are looked at."""
 _NOISE = 90.0
@@ -93,7 +90,7 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
 
 async def _reasons(stage: ChaosStage) -> dict[Any, Any]:
     """Why each Workload waits that does, as in `_versions`."""
-    listed = await stage.lists("hub", "workloads.stowage.dev -A")
+    listed = await stage.lists("hub", "wl")
     waiting = [each for each in listed if each["status"].get("pending")]
     return {("hub", "Workload", *_key(each)): judgement.reason(each) for each in waiting}
 
@@ -110,13 +107,13 @@ async def cleared(stage: ChaosStage, *, seconds: float) -> None:
 async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
     if away := await not_ready(stage.hub):
         raise Broken(f"not all members are Ready: {'; '.join(away)}")
-    found = {_key(w): w for w in await stage.lists("hub", "workloads.stowage.dev -A")}
+    found = {_key(w): w for w in await stage.lists("hub", "wl")}
     if found.keys() != wanted.keys():
         raise Broken(
             f"lost {wanted.keys() - found.keys()}, too many {found.keys() - wanted.keys()}"
         )
     there = {member: await _managed(stage, member) for member in MEMBERS}
-    secrets = {_key(s): s["data"] for s in await stage.lists("hub", "secrets -A")}
+    secrets = {_key(s): s["data"] for s in await stage.lists("hub", "secret")}
     for key, wish in wanted.items():
         if wish.mode == "Taken":
             _refused(found[key])
@@ -124,14 +121,14 @@ async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
         _true(found[key], wish)
         _landed(found[key], wish, there, secrets)
     _strict(found, wanted)
-    for policy in await stage.lists("hub", "workloadpolicies.stowage.dev -A"):
+    for policy in await stage.lists("hub", "wlp"):
         _counted(policy, found)
-    spreads = {_key(s): s for s in await stage.lists("hub", "workloadspreads.stowage.dev -A")}
+    spreads = {_key(s): s for s in await stage.lists("hub", "ws")}
     if spreads.keys() != (due := {k for k, wish in wanted.items() if wish.mode == "Spread"}):
         raise Broken(f"spreads on {sorted(spreads)}, wanted on {sorted(due)}")
     for key, spread in spreads.items():
         _spread_told(spread, found[key], wanted[key])
-    rooms = {_key(r): r for r in await stage.lists("hub", "reservations.stowage.dev -A")}
+    rooms = {_key(r): r for r in await stage.lists("hub", "rsv")}
     if rooms.keys() != (due := {k for k, wish in wanted.items() if wish.mode == "Reserved"}):
         raise Broken(f"reservations for {sorted(rooms)}, wanted for {sorted(due)}")
     for key, room in rooms.items():
@@ -301,7 +298,7 @@ def _objects(key: Key, wish: Wish) -> set[tuple[str, str, str]]:
 
 
 async def _empty(stage: ChaosStage) -> None:
-    left = [_key(w) for w in await stage.lists("hub", "workloads.stowage.dev -A")]
+    left = [_key(w) for w in await stage.lists("hub", "wl")]
     if left:
         raise Broken(f"Workloads that do not go: {left}")
     for member in MEMBERS:
@@ -311,18 +308,18 @@ async def _empty(stage: ChaosStage) -> None:
 
 
 async def _managed(stage: ChaosStage, member: str) -> dict[tuple[str, str, str], dict[str, Any]]:
-    items = await stage.lists(member, f"{_ALL} -A -l {LABEL_MANAGED}=true")
+    items = await stage.lists(member, *_ALL, labels=f"{LABEL_MANAGED}=true")
     return {(each["kind"], *_key(each)): each for each in items}
 
 
 async def _versions(stage: ChaosStage) -> dict[Any, str]:
     """resourceVersions of all that we write, but Leases, and what probes measure of members."""
     versions: dict[Any, str] = {}
-    for where, path in (
-        ("hub", f"{_OURS} -A"),
-        *((m, f"{_ALL} -A -l {LABEL_MANAGED}=true") for m in MEMBERS),
-    ):
-        for each in await stage.lists(where, path):
+    found = {"hub": await stage.lists("hub", *_OURS)}
+    for member in MEMBERS:
+        found[member] = await stage.lists(member, *_ALL, labels=f"{LABEL_MANAGED}=true")
+    for where, objects in found.items():
+        for each in objects:
             meta = each["metadata"]
             key = (where, each["kind"], meta.get("namespace", ""), meta["name"])
             versions[key] = meta["resourceVersion"]
@@ -334,7 +331,7 @@ async def until_held(check: Any, seconds: float) -> None:
     while True:
         try:
             await check()
-        except (Broken, KeyError, TransportError, ProcessFailed) as broken:
+        except (Broken, Failed, KeyError, OSError, TransportError) as broken:
             if asyncio.get_running_loop().time() > deadline:
                 raise Broken(f"after {seconds:.0f} s: {broken}") from broken
             await asyncio.sleep(1)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.chaos import promises, wishes
-from e2e.chaos.churn import Churn, NotTaken
+from e2e.chaos.churn import MOST, Churn, NotTaken
 from e2e.chaos.faults import Faults
-from e2e.chaos.stage import ChaosStage, chaos_stage
+from e2e.chaos.stage import ChaosStage, at_work
 from e2e.chaos.watchman import Watchman
 
 _SETTLE_SECONDS = 300.0
@@ -43,26 +43,40 @@ class Made:
 
 
 async def run(
-    directory: Path, *, seed: int, seconds: float, say: Callable[[str], object], least: int = 0
+    clusters: Path,
+    logs: Path,
+    *,
+    seed: int,
+    seconds: float,
+    say: Callable[[str], object],
+    least: int = 0,
+    most: int = MOST,
 ) -> Made:
-    """Break, settle, rest, clear. Raises Found.
+    """Break, settle, rest, clear, on the clusters of that folder. Raises Found.
 
-    Things break for that many seconds, and until so many faults and edits were made at `least`.
+    Things break for that many seconds, and until so many faults and edits were made at `least`;
+    there are so many Workloads at `most`.
     """
     started = time.monotonic()
 
     def tell(text: str) -> None:
         say(f"{time.monotonic() - started:6.1f} {text}")
 
-    async with chaos_stage(directory) as stage:
-        tell("hub, members and two of each process are at work")
-        return await _run(stage, seed=seed, seconds=seconds, tell=tell, least=least)
+    async with at_work(clusters, logs) as stage:
+        tell("two of each process are at work")
+        return await _run(stage, seed=seed, seconds=seconds, tell=tell, least=least, most=most)
 
 
 async def _run(
-    stage: ChaosStage, *, seed: int, seconds: float, tell: Callable[[str], None], least: int
+    stage: ChaosStage,
+    *,
+    seed: int,
+    seconds: float,
+    tell: Callable[[str], None],
+    least: int,
+    most: int,
 ) -> Made:
-    churn = Churn(stage, seed=seed)
+    churn = Churn(stage, seed=seed, most=most)
     faults = Faults(stage, seed=seed, say=tell)
     watchman = Watchman(stage, churn, faults)
     await churn.prepare()
@@ -88,6 +102,7 @@ async def _run(
         await churn.end()
         await promises.cleared(stage, seconds=_SETTLE_SECONDS)
         touched += await watchman.left_alone()
+        await watchman.end()
         tell("all is gone")
         await watchman.judged()
     except (promises.Broken, NotTaken) as broken:

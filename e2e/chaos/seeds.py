@@ -19,16 +19,20 @@ from typing import Any
 import click
 
 from e2e.chaos.run import Found
+from e2e.chaos.stage import chaos_clusters
 
 
 def run_seeds(
     name: str,
     seed: int | None,
     runs: int,
-    run: Callable[[Path, int], Coroutine[Any, Any, Any]],
+    run: Callable[[Path, Path, int], Coroutine[Any, Any, Any]],
     about: str = "",
 ) -> None:
-    """Make so many runs, from that seed or a random one on; `about` says more of each of them."""
+    """Make so many runs, from that seed or a random one on; `about` says more of each of them.
+
+    `run` takes the folder of its clusters, which are its own, that of its logs, and the seed.
+    """
     logging.getLogger("machinery").setLevel(logging.ERROR)  # the test's own watches are cut too
     signal.signal(signal.SIGTERM, _interrupt)
     first = seed if seed is not None else secrets.randbelow(10**6)
@@ -36,7 +40,8 @@ def run_seeds(
         directory = Path(tempfile.mkdtemp(prefix=f"stowage-{name}-{number}-"))
         click.echo(f"seed {number}{about}; logs in {directory}")
         try:
-            made = asyncio.run(run(directory, number))
+            with chaos_clusters(directory):
+                made = asyncio.run(run(directory, directory, number))
         except Found as found:
             click.echo(f"seed {number}: BROKEN: {found}; logs in {directory}", err=True)
             sys.exit(1)

@@ -9,18 +9,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
-import json
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
 from e2e.chaos import judgement
-from e2e.harness import stowage
+from e2e.harness import Kubectl, stowage
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS
 from machinery.config.member_kubeconfig import parse_kubeconfig
@@ -30,6 +29,7 @@ from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.local import load_planes
 from stowage.playground.processes import Process
 from stowage.playground.roles import listening
+from stowage.toolchain import binaries
 from tests.relay import Relay
 
 MEMBERS = ("member-1", "member-2", "member-3")
@@ -40,11 +40,18 @@ _tokens = itertools.count(1)
 
 
 class ChaosStage:
-    """Made by `chaos_stage`. `hub` and `members` are the test's own, unbroken ways in."""
+    """Made by `at_work`. `hub` and `members` are the test's own, unbroken ways in.
+
+    `directory` is where its processes log.
+    """
 
     def __init__(self, directory: Path, planes: ControlPlanes) -> None:
         self.directory = directory
         self.planes = planes
+        kubectl = binaries.path("kubectl")
+        self._readers = {
+            name: Kubectl(kubectl, self.cluster(name).kubeconfig) for name in ("hub", *MEMBERS)
+        }
         self.hub = self._client("hub")
         self.members = {name: self._client(name) for name in MEMBERS}
         self.roads = {
@@ -186,11 +193,16 @@ class ChaosStage:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    async def lists(self, where: str, path: str) -> list[dict[str, Any]]:
-        """The items of a list by kubectl, which shares no code with what is tested."""
-        text = await asyncio.to_thread(self.cluster(where).kubectl, "get", *path.split(), "-o=json")
-        items: list[dict[str, Any]] = json.loads(text)["items"]
-        return items
+    async def lists(
+        self, where: str, *kinds: str, namespace: str | None = None, labels: str = ""
+    ) -> list[dict[str, Any]]:
+        """All objects of these kinds by pykube, which shares no code with what is tested."""
+
+        def read() -> list[dict[str, Any]]:
+            reader = self._readers[where]
+            return [each for kind in kinds for each in reader.items(kind, namespace, labels=labels)]
+
+        return await asyncio.to_thread(read)
 
     async def record(self) -> None:
         """Write down what lies where, beside the logs: what was found is looked into with it."""
@@ -210,30 +222,40 @@ class ChaosStage:
                 (self.directory / f"{process.name.replace(' ', '-')}.tail").write_text(tail)
 
 
-@asynccontextmanager
-async def chaos_stage(directory: Path) -> AsyncIterator[ChaosStage]:
-    """Hub, members and both processes twice, all at work; everything goes at the end."""
+@contextmanager
+def chaos_clusters(directory: Path) -> Iterator[Path]:
+    """Hub and members in that folder, for one run after the other; everything goes at the end."""
     try:
-        await asyncio.to_thread(
-            stowage, "playground", "up", "--members=3", "--provider=local", f"--dir={directory}",
-            "--no-run",
-        )  # fmt: skip
-        stage = ChaosStage(directory, load_planes(directory))
-        stage.planes.hold_ports()
-        try:
-            yield await _at_work(stage)
-        finally:
-            for process in stage.processes.values():
-                process.end(signal.SIGKILL)
-            for road in stage.roads.values():
-                await road.stop()
-            for client in (stage.hub, *stage.members.values()):
-                await client.close()
-            for name in ("hub", *MEMBERS):
-                stage.cluster(name).thaw()
-            stage.planes.release_ports()
+        stowage(
+            "playground", "up", "--members=3", "--provider=local", f"--dir={directory}", "--no-run"
+        )
+        yield directory
     finally:
-        await asyncio.to_thread(stowage, "playground", "down", f"--dir={directory}")
+        stowage("playground", "down", f"--dir={directory}")
+
+
+@asynccontextmanager
+async def at_work(clusters: Path, logs: Path) -> AsyncIterator[ChaosStage]:
+    """Both processes twice on those clusters, and all members Ready; the clusters stay."""
+    stage = ChaosStage(logs, load_planes(clusters))
+    stage.planes.hold_ports()
+    try:
+        yield await _at_work(stage)
+    finally:
+        for process in stage.processes.values():
+            import time; t0=time.time()
+            process.end(signal.SIGTERM)  # the next run need not wait for the leases
+            print("ENDED", process.name, time.time()-t0)
+        for member in MEMBERS:  # nor find one Ready that nobody has looked at since
+            with suppress(TransportError):
+                await stage.deregister(member)
+        for road in stage.roads.values():
+            await road.stop()
+        for client in (stage.hub, *stage.members.values()):
+            await client.close()
+        for name in ("hub", *MEMBERS):
+            stage.cluster(name).thaw()
+        stage.planes.release_ports()
 
 
 async def _at_work(stage: ChaosStage) -> ChaosStage:

@@ -105,6 +105,12 @@ class Watchman:
                 wrong.append(f"{member}: the object of nobody was touched: {found['metadata']}")
         return wrong
 
+    async def end(self) -> None:
+        """Delete those objects, for whoever uses the clusters next."""
+        namespace, name = FOREIGN
+        for client in self._stage.members.values():
+            await client.delete(KINDS["Deployment"], name, namespace=namespace)
+
     def _ask(self, question: Coroutine[Any, Any, None]) -> None:
         async def asked() -> None:
             with suppress(TimeoutError):  # nobody can be asked: nothing can be said

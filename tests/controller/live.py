@@ -43,6 +43,8 @@ from tests.patience import PATIENCE, until
 READY = {"type": "Ready", "status": "True", "reason": "Connected", "message": ""}
 UNREADY = {"type": "Ready", "status": "False", "reason": "Unreachable", "message": "no route"}
 SINCE = "2026-01-01T00:00:00Z"
+EVENTS_EVERY = 0.1
+"""A server reads all Events for each look, and keeps none in mind."""
 _CLEARED_AT_ONCE = 4
 
 
@@ -176,17 +178,18 @@ class World:
         self, name: str, holds: Callable[[dict[str, Any]], Any], *, seconds: float = 15
     ) -> dict[str, Any]:
         """The Workload, as soon as `holds(status)` is true."""
-        deadline = asyncio.get_running_loop().time() + PATIENCE * seconds
+        began = asyncio.get_running_loop().time()
         while True:
             found = await self.get(name)
             with suppress(KeyError, IndexError):
                 if holds(found.get("status", {})):
                     return found
-            if asyncio.get_running_loop().time() > deadline:
+            waited = asyncio.get_running_loop().time() - began
+            if waited > PATIENCE * seconds:
                 raise AssertionError(
                     f"after {PATIENCE * seconds:g} s: {json.dumps(found.get('status'), indent=1)}"
                 )
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(min(0.02 + waited / 20, 0.25))  # a look costs the hub something
 
     async def placed(self, name: str, *, seconds: float = 15) -> dict[str, int]:
         """{cluster: units}, as soon as there are any and none is pending."""
@@ -213,18 +216,20 @@ class World:
         """
         uid = (await self.get(name))["metadata"]["uid"]
 
-        async def about() -> list[dict[str, Any]]:
-            items = (await self.client.list(EVENTS, namespace=self.namespace))["items"]
-            return [each for each in items if each["regarding"].get("uid") == uid]
-
         async def told() -> bool:
-            found = await about()
+            found = await self.events_about(uid)
             noted = not note or any(each["note"] == note for each in found)
             return noted and len(found) >= least
 
-        await until(told)
+        await until(told, every=EVENTS_EVERY)
         await asyncio.sleep(0.5)  # another one could follow
-        return await about()
+        return await self.events_about(uid)
+
+    async def events_about(self, uid: str) -> list[dict[str, Any]]:
+        """The Events about the object of that uid: those of all tests before are there, too."""
+        about = f"regarding.uid={uid}"
+        found = await self.client.list(EVENTS, namespace=self.namespace, field_selector=about)
+        return list(found["items"])
 
     async def settle(self) -> None:
         """Return when nothing was written to a Workload for half a second.
@@ -257,6 +262,8 @@ class World:
         name, namespace = meta["name"], meta.get("namespace")
         with suppress(NotFound):
             await self.client.delete(res, name, namespace=namespace)
+            if not meta.get("finalizers", True):
+                return
             free = {"metadata": {"finalizers": None}}
             await self.client.merge_patch(res, name, free, namespace=namespace)
 
@@ -273,8 +280,9 @@ class World:
 
         beside = (WORKLOAD_POLICIES, WORKLOAD_SPREADS, WORKLOAD_GROUPS)
         for res in (RESERVATIONS, WORKLOADS, MEMBER_CLUSTERS, *beside):
-            items = (await self.client.list(res))["items"]
-            await asyncio.gather(*(cleared(res, each["metadata"]) for each in items))
+            items = (await self.client.list(res, metadata_only=True))["items"]
+            kept = ({"finalizers": [], **each["metadata"]} for each in items)
+            await asyncio.gather(*(cleared(res, meta) for meta in kept))
 
     async def space(self, name: str) -> World:
         """The same hub, seen from another namespace."""

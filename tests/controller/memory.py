@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -25,11 +27,22 @@ STEP = 0.1
 """Seconds of the test's clock between two looks."""
 
 
+class _Clock(FakeClock):
+    """One that tells when the next sleeper wakes."""
+
+    @property
+    def wakes(self) -> float:
+        """The moment; far away where nobody sleeps."""
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
+        return self._sleepers[0][0] if self._sleepers else math.inf
+
+
 class Stage:
     """The hub, the clock, and what tests ask of both. Everything lies in the namespace shop."""
 
     def __init__(self) -> None:
-        self.clock = FakeClock()
+        self.clock = _Clock()
         self.hub = MemoryHub(clock=self.clock)
 
     def cluster(self, name: str, *, cpu: str = "8", pods: str = "110", **labels: str) -> None:
@@ -93,13 +106,22 @@ class Stage:
         end = self.clock.monotonic() + seconds
         while not holds():
             assert self.clock.monotonic() < end, "it never came to that"
-            await asyncio.sleep(0)  # sockets
-            await self.clock.advance(STEP)
+            await self._pass(end)
 
     async def calm(self, seconds: float) -> None:
         """Let so much time pass, in small steps."""
         end = self.clock.monotonic() + seconds
-        await self.until(lambda: self.clock.monotonic() >= end, seconds=seconds + 1)
+        while self.clock.monotonic() < end:
+            await self._pass(end)
+
+    async def _pass(self, end: float) -> None:
+        """One step, or as many as go by until somebody wakes, where nobody is at work."""
+        await asyncio.sleep(0)  # sockets
+        steps = 1
+        if not asyncio.get_running_loop()._ready:  # no callback is due
+            idle = min(self.clock.wakes, end) - self.clock.monotonic()
+            steps = max(math.ceil(idle / STEP), 1)
+        await self.clock.advance(steps * STEP)
 
     @asynccontextmanager
     async def leading(

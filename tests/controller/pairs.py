@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,7 @@ class Pair:
         os.kill(pid, signal.SIGKILL)
         process.wait()
         self.start()
-        nobody = {"spec": {"holderIdentity": ""}}
-        await self._world.client.merge_patch(LEASES, LEASE, nobody, namespace=SYSTEM_NAMESPACE)
+        await free_lease(self._world)
 
     async def ask(self, path: str) -> Any:
         """What the leader answers over HTTP, as soon as it decides."""
@@ -95,18 +94,27 @@ class Pair:
         await until(answered)
         return found
 
-    def end(self) -> None:
+    async def end(self) -> None:
+        """Kill both; who leads next on this hub need not wait for the end of their lease."""
         for process, _ in self.processes.values():
             process.kill()
             process.wait()
+        with suppress(NotFound):
+            await free_lease(self._world)
 
 
-@contextmanager
-def pair(world: World, folder: Path) -> Iterator[Pair]:
+async def free_lease(world: World) -> None:
+    """Give up the lease in the name of a leader that was killed."""
+    nobody = {"spec": {"holderIdentity": ""}}
+    await world.client.merge_patch(LEASES, LEASE, nobody, namespace=SYSTEM_NAMESPACE)
+
+
+@asynccontextmanager
+async def pair(world: World, folder: Path) -> AsyncIterator[Pair]:
     both = Pair(world, folder)
     try:
         both.start()
         both.start()
         yield both
     finally:
-        both.end()
+        await both.end()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, RESERVATIONS
+from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS
 from tests.patience import until
 
-from .live import World, condition
+from .live import EVENTS_EVERY, World, condition
 
 ENDED = ("Succeeded", "Failed")
 
@@ -100,12 +100,11 @@ async def told(world: World, reason: str, name: str = "room", *, least: int = 1)
     notes: list[str] = []
 
     async def there() -> bool:
-        items = (await world.client.list(EVENTS, namespace=world.namespace))["items"]
-        about = [e for e in items if e["regarding"].get("uid") == uid]
+        about = await world.events_about(uid)
         notes[:] = [e["note"] for e in about if e["reason"] == reason]
         return len(notes) >= least
 
-    await until(there)
+    await until(there, every=EVENTS_EVERY)
     return notes
 
 

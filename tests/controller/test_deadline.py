@@ -22,6 +22,7 @@ from controller.framework.calling.guard import ERRORS, PluginError, ask
 from controller.framework.interface import CycleState, Refused
 from controller.framework.status import SUCCESS, Status
 from crds.workload import ScheduledReason
+from tests.examples import window
 
 from .make import cluster, decided, unit
 
@@ -204,7 +205,7 @@ def test_the_answer_itself_may_hang() -> None:
 
 def test_it_is_ended_again_and_again_wherever_it_comes_out() -> None:
     """A tick at any step leaves everything as it was; no fault but a PluginError is seen."""
-    plugin, until = Named("Edge"), time.monotonic() + 3
+    plugin, until = Named("Edge"), time.monotonic() + window(3, short=1)
     outcomes = {"ended": 0, "answered": 0}
 
     def takes(seconds: float) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from controller.binding.statuspatch import patch_of
 from controller.cache.cache import World, known
 from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
 from controller.config import default_profile
 from controller.explain.record import record
 from controller.features.workloadpolicy.counts import Tally
@@ -239,14 +240,21 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
     assert all((column >= 0).all() for column in arrays)
 
 
-@pytest.mark.proves("S2")
-@pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
-def test_sums_over_ten_thousand_absurd_clusters_do_not_wrap(distribution: str) -> None:
+@pytest.fixture(scope="module")
+def absurd() -> Fleet:
+    """Ten thousand clusters, each of which offers all that can be said."""
     groups = [{"count": 2**31 - 1, "free": dict.fromkeys(ROOMY, str(INT64))}]
     offers = {"allocatable": {"cpu": "9E"}}
-    members = [member(f"c-{n:05}", groups, capacity=offers) for n in range(10_000)]
+    return fleet(*(member(f"c-{n:05}", groups, capacity=offers) for n in range(10_000)))
+
+
+@pytest.mark.proves("S2")
+@pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
+def test_sums_over_ten_thousand_absurd_clusters_do_not_wrap(
+    distribution: str, absurd: Fleet
+) -> None:
     most = workload("most", replicas=500_000, requests={"cpu": "1"}, distribution=distribution)
-    decision = decide(fleet(*members), known(most).unit, Index(), PROFILE, NOW)
+    decision = decide(absurd, known(most).unit, Index(), PROFILE, NOW)
     assert decision.pending == 0
     assert decision.assigned == 500_000 * (10_000 if distribution == "Duplicated" else 1)
 

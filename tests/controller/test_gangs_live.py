@@ -12,12 +12,12 @@ import pytest
 
 from crds.groups.gate import decision_of
 from crds.names import GROUP_ALIASES, LABEL_GROUP
-from machinery.api.resources import EVENTS, WORKLOAD_GROUPS
+from machinery.api.resources import WORKLOAD_GROUPS
 from machinery.errors import Conflict
 from tests.patience import PATIENCE, until
 
 from .grouping import group
-from .live import World, condition, deciding, placements
+from .live import EVENTS_EVERY, World, condition, deciding, placements
 from .test_services import ask
 
 DRIVER, WORKER = "driver", "worker"
@@ -59,6 +59,7 @@ async def says(
     name: str = "batch",
     *,
     seconds: float = 15,
+    every: float = 0.02,
 ) -> dict[str, Any]:
     """The status of a group, as soon as `holds(status)` is true."""
     latest: dict[str, Any] = {}
@@ -70,11 +71,13 @@ async def says(
             return bool(holds(latest))
         return False
 
-    await until(true, seconds=seconds, what=lambda: latest)
+    await until(true, seconds=seconds, every=every, what=lambda: latest)
     return latest
 
 
-async def released(world: World, *names: str, seconds: float = 15) -> dict[str, Any]:
+async def released(
+    world: World, *names: str, seconds: float = 15, every: float = 0.02
+) -> dict[str, Any]:
     """The status, as soon as these and no others are released at the placements they have."""
     wanted = set(names) or BOTH
     found: set[str] = set()
@@ -89,7 +92,7 @@ async def released(world: World, *names: str, seconds: float = 15) -> dict[str, 
                 found.add(entry["name"])
         return found == wanted and status.get("gate") == "Open"
 
-    await until(all_of_them, seconds=seconds, what=lambda: found)
+    await until(all_of_them, seconds=seconds, every=every, what=lambda: found)
     return await told(world)
 
 
@@ -112,9 +115,7 @@ async def events(world: World, reason: str) -> list[Mapping[str, Any]]:
     """Events of that reason about the group batch, as it is now."""
     found = await world.client.get(WORKLOAD_GROUPS, "batch", namespace=world.namespace)
     uid = found["metadata"]["uid"]
-    items = (await world.client.list(EVENTS, namespace=world.namespace))["items"]
-    about = [each for each in items if each["regarding"].get("uid") == uid]
-    return [each for each in about if each["reason"] == reason]
+    return [each for each in await world.events_about(uid) if each["reason"] == reason]
 
 
 async def told_once(world: World, reason: str) -> None:
@@ -123,7 +124,7 @@ async def told_once(world: World, reason: str) -> None:
     async def come() -> bool:
         return bool(await events(world, reason))
 
-    await until(come)
+    await until(come, every=EVENTS_EVERY)
     assert len(await events(world, reason)) == 1
 
 
@@ -201,7 +202,7 @@ async def test_room_that_comes_bit_by_bit_while_it_is_denied_is_found_afterwards
         for number in range(3):
             await asyncio.sleep(0.2)
             await world.delete(f"first-{number}")
-        await released(world, seconds=20)
+        await released(world, seconds=20, every=0.1)
 
 
 @pytest.mark.proves("G5", "G6", "G16", "E7", "E9")
@@ -223,7 +224,9 @@ async def test_what_is_held_is_shown_and_free_again_at_the_time_out(world: World
         about = controller.cluster("m1")
         assert about is not None
         assert about["remaining"]["cpu"] == "1"
-        status = await says(world, lambda each: reason(each) == "ScheduleTimeout", seconds=20)
+        status = await says(
+            world, lambda each: reason(each) == "ScheduleTimeout", seconds=20, every=0.2
+        )
         assert 10 <= asyncio.get_running_loop().time() - began < 10 + 10 * PATIENCE
         assert status["waiting"] == 0
         about = controller.cluster("m1")
@@ -285,7 +288,7 @@ async def test_a_failure_before_the_quorum_runs_takes_the_others_away_and_is_tri
             await two.edit(name, {"status": {"clusters": []}}, status=True)
         status = await says(two, lambda each: "gate" not in each)
         assert not status.get("released")
-        await released(two, seconds=25)
+        await released(two, seconds=25, every=0.2)
         await told_once(two, "PropagationFailed")
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from controller.scheduling.decision import Decision
-from tests.cases import each_of
 
 from .make import adds_up
 from .peer_cases import AMPLE, REGION, Case, shares
@@ -29,17 +28,19 @@ from .peer_rules import (
 from .planner.peers import ALL
 
 
-def _named(case: Case) -> str:
-    return case.id
-
-
 def _same(case: Case, decision: Decision) -> bool:
     return case.seen(decision) in case.answers if case.answers else not decision.placements
 
 
 @pytest.mark.proves("C6", "C13", "C14", "C20", "D3")
-@each_of(CASES, known_by=_named)
-def test_the_answer(case: Case) -> None:
+@pytest.mark.parametrize("file", CASES)
+def test_the_answer(file: str, subtests: pytest.Subtests) -> None:
+    for case in CASES[file]:
+        with subtests.test(case.id):
+            _answers(case)
+
+
+def _answers(case: Case) -> None:
     decision = case.decision
     if case.id in PURPOSE:
         rule, ours = PURPOSE[case.id]
@@ -51,16 +52,26 @@ def test_the_answer(case: Case) -> None:
 
 
 @pytest.mark.proves("C19")
-@each_of(CASES, known_by=_named)
-def test_the_order_in_which_clusters_come_changes_nothing(case: Case) -> None:
+@pytest.mark.parametrize("file", CASES)
+def test_the_order_in_which_clusters_come_changes_nothing(
+    file: str, subtests: pytest.Subtests
+) -> None:
     """Another process has seen them in another order, and must say the same."""
-    for order in (case.members[::-1], case.members[1::2] + case.members[::2]):
-        assert shares(case.arriving(order)) == shares(case.decision)
+    for case in CASES[file]:
+        with subtests.test(case.id):
+            for order in (case.members[::-1], case.members[1::2] + case.members[::2]):
+                assert shares(case.arriving(order)) == shares(case.decision)
 
 
 @pytest.mark.proves("D3")
-@each_of(CASES, known_by=_named)
-def test_bounds_room_and_constraints_hold(case: Case) -> None:
+@pytest.mark.parametrize("file", CASES)
+def test_bounds_room_and_constraints_hold(file: str, subtests: pytest.Subtests) -> None:
+    for case in CASES[file]:
+        with subtests.test(case.id):
+            _keeps_bounds(case)
+
+
+def _keeps_bounds(case: Case) -> None:
     decision, held = case.decision, case.present()
     adds_up(decision)
     for name, units in decision.placements.items():
@@ -83,8 +94,16 @@ def _spread_holds(case: Case, decision: Decision) -> None:
 
 
 @pytest.mark.proves("D3")
-@each_of(CASES, known_by=_named)
-def test_never_fewer_units_are_placed_than_the_peer_places(case: Case) -> None:
+@pytest.mark.parametrize("file", CASES)
+def test_never_fewer_units_are_placed_than_the_peer_places(
+    file: str, subtests: pytest.Subtests
+) -> None:
+    for case in CASES[file]:
+        with subtests.test(case.id):
+            _places_as_many(case)
+
+
+def _places_as_many(case: Case) -> None:
     decision = case.decision
     if case.seen is shares:
         ours = case.running(shares(decision))
@@ -115,9 +134,10 @@ PACKED = [
 
 
 @pytest.mark.proves("D3")
-@each_of({n: [c for c in cases if c in PACKED] for n, cases in CASES.items()}, known_by=_named)
-def test_packing_uses_no_more_clusters_than_the_peer(case: Case) -> None:
-    assert all(len(case.decision.placements) <= len(answer) for answer in case.answers)
+def test_packing_uses_no_more_clusters_than_the_peer(subtests: pytest.Subtests) -> None:
+    for case in PACKED:
+        with subtests.test(case.id):
+            assert all(len(case.decision.placements) <= len(answer) for answer in case.answers)
 
 
 def test_packing_is_compared_wherever_the_peer_packs() -> None:

@@ -6,11 +6,16 @@ import asyncio
 import logging
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOADS
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Object
 from tests.patience import until
 
 from .live import World, condition, configured, deciding, placements, policy, process, shown
@@ -19,6 +24,12 @@ ZONE = "topology.kubernetes.io/zone"
 LABEL = "stowage.dev/workload-policy"
 BOUND = {LABEL: "demo"}
 QUOTA = 60
+
+
+class Shown(Object, frozen=True):
+    """A Workload as far as its placements are concerned."""
+
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 @pytest.fixture
@@ -131,21 +142,22 @@ async def test_schedulers_of_two_names_never_exceed_a_quota(
     """Two processes share one quota; one is killed in the middle; what it left is taken over."""
     monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_SECONDS", 8.0)
     await policy(zones, host=QUOTA)
+    units: dict[str, int] = {}
     most = 0
-    done = asyncio.Event()
 
-    async def look() -> None:
+    def note(_old: Shown | None, new: Shown | None) -> None:
         nonlocal most
-        while not done.is_set():
-            listed = (await zones.client.list(WORKLOADS, namespace="shop"))["items"]
-            most = max(most, sum(sum(placements(each).values()) for each in listed))
-            await asyncio.sleep(0.02)
+        if new is not None:
+            units[new.metadata.name] = sum(placements({"status": new.status}).values())
+            most = max(most, sum(units.values()))
 
     async def create(number: int) -> None:
         theirs = {"schedulerName": "second"} if number % 2 else {}
         await zones.workload(f"w{number}", replicas=2, labels=BOUND, **theirs)
 
-    watching = asyncio.create_task(look())
+    workloads = Informer(zones.client, WORKLOADS, Shown)
+    workloads.add_handler(note)
+    watching = asyncio.create_task(workloads.run())
     try:
         file = configured(tmp_path, {}, names=("second",))
         with process(zones, tmp_path / "second.log", f"--config={file}") as other:
@@ -161,20 +173,9 @@ async def test_schedulers_of_two_names_never_exceed_a_quota(
                     *(zones.workload(f"x{n}", replicas=2, labels=BOUND) for n in range(20))
                 )
                 await shown(zones, f"host={QUOTA}/{QUOTA}")
-                await _filled(zones)
+                await until(lambda: sum(units.values()) == QUOTA, what=units.items)
     finally:
-        done.set()
-        await watching
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
     assert most <= QUOTA
-
-
-async def _filled(world: World) -> None:
-    units = 0
-
-    async def full() -> bool:
-        nonlocal units
-        listed = (await world.client.list(WORKLOADS, namespace="shop"))["items"]
-        units = sum(sum(placements(each).values()) for each in listed)
-        return units == QUOTA
-
-    await until(full, what=lambda: units)

@@ -16,6 +16,7 @@ from controller.binding.statuspatch import patch_of, short_patch
 from controller.cache.cache import known
 from controller.cache.placements import Index
 from controller.config import default_profile
+from controller.features.workloadpolicy import claims
 from controller.framework import runtime
 from controller.framework.statuswriter import for_good
 from controller.model.objects import Footprint, Workload
@@ -23,6 +24,7 @@ from controller.model.unit import compile_unit
 from controller.scheduling.decision import Decision
 from crds.names import ANNOTATION_CLUSTERS
 from crds.workload import ScheduledReason, WorkloadState, WorkloadStatus
+from machinery.api.client import ApiClient
 from machinery.api.resources import CRDS, WORKLOAD_POLICIES, WORKLOADS, Resource
 from machinery.api.verbs import MERGE_PATCH
 from machinery.errors import AlreadyExists, ApiError, Conflict, Unreachable
@@ -303,28 +305,44 @@ class TestLive:
 class TestWideClaims:
     """More quota taken at one moment than the status of a policy has room for."""
 
+    @pytest.mark.parametrize(
+        ("clusters", "count", "room"),
+        [
+            pytest.param(40, 40, 2**16, id="of a small room"),
+            pytest.param(250, 90, claims.CLAIM_BYTES, id="of all room", marks=pytest.mark.long),
+        ],
+    )
     async def test_wide_ones_made_at_once_all_get_their_clusters(
-        self, world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+        self,
+        world: World,
+        monkeypatch: pytest.MonkeyPatch,
+        caplog: pytest.LogCaptureFixture,
+        clusters: int,
+        count: int,
+        room: int,
     ) -> None:
         """Long names instead of many clusters: it is the bytes that count."""
-        monkeypatch.setattr("controller.features.workloadpolicy.claims.LANDED_SECONDS", 1.0)
-        await wide_clusters(world, 250)
-        await required(world, replicas=250 * 90)
+        monkeypatch.setattr(claims, "LANDED_SECONDS", 1.0)
+        monkeypatch.setattr(claims, "CLAIM_BYTES", room)
+        sizes = claimed(monkeypatch)
+        await wide_clusters(world, clusters)
+        await required(world, replicas=clusters * count)
         async with deciding(world):
-            made = [f"wide{n:02}" for n in range(90)]
+            made = [f"wide{n:02}" for n in range(count)]
             await asyncio.gather(
-                *(world.workload(name, replicas=250, cpu="10m", labels=BOUND) for name in made)
+                *(world.workload(name, replicas=clusters, cpu="10m", labels=BOUND) for name in made)
             )
             for name in made:
-                assert len(await world.placed(name, seconds=120)) == 250
+                assert len(await world.placed(name, seconds=120)) == clusters
+        assert room / 2 < max(sizes) <= room
         told = [record.getMessage() for record in caplog.records]
         assert not [line for line in told if "too large" in line or "limit is" in line]
 
     async def test_one_that_no_room_is_large_enough_for_goes_alone(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("controller.features.workloadpolicy.claims.LANDED_SECONDS", 1.0)
-        monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_BYTES", 1000)
+        monkeypatch.setattr(claims, "LANDED_SECONDS", 1.0)
+        monkeypatch.setattr(claims, "CLAIM_BYTES", 1000)
         await wide_clusters(world, 10)
         await required(world, replicas=100)
         async with deciding(world):
@@ -358,6 +376,21 @@ class TestWideClaims:
                 await at_rest(asked, "/wide")
             await world.edit("wide0", {"spec": {"replicas": 10}})
             assert sum((await world.placed("wide0")).values()) == 10
+
+
+def claimed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of the claims of each status of a policy that is written from now on."""
+    sizes, request = list[int](), ApiClient.request
+
+    async def weighing(self: ApiClient, method: str, path: str, **how: Any) -> bytes:
+        told = how.get("body")
+        if method == "PATCH" and "/workloadpolicies/" in path and isinstance(told, Mapping):
+            written = told.get("status", {}).get("claims") or ()
+            sizes.append(sum(len(msgspec.json.encode(each)) for each in written))
+        return await request(self, method, path, **how)
+
+    monkeypatch.setattr(ApiClient, "request", weighing)
+    return sizes
 
 
 async def wide_clusters(world: World, count: int) -> None:

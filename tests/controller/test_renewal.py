@@ -204,7 +204,7 @@ async def test_the_reason_counts_the_clusters_as_they_are_and_a_restart_writes_n
 
 @pytest.mark.proves("C25")
 async def test_a_storm_over_thousands_that_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    many, events = int(window(2000, short=300)), 100
+    many, events = int(window(2000, short=150)), 100
     decided: Counter[Any] = Counter()
     real = scheduler.decide_set
 

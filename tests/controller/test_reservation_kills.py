@@ -1,4 +1,4 @@
-"""Two controllers, the leader killed thirty times while owners come to their reservations and go.
+"""Two controllers, the leader killed again and again while owners come to their reservations and go.
 
 Nobody reports from the members here, so every unit that is placed is in flight, and the numbers of
 a cluster can be added up from what is stored alone: what reservations hold unused, what Workloads
@@ -23,7 +23,6 @@ from tests.patience import until
 from .live import World, placements
 from .pairs import Pair, pair
 
-KILLS = 30
 CLUSTERS = ("a", "b", "c")
 NODES, NODE_CPU = 2, 8
 GROUPS = ("red", "green", "blue", "once")
@@ -186,14 +185,17 @@ def right(workloads: list[dict[str, Any]], rsv: Mapping[str, Mapping[str, Any]])
 
 
 @pytest.mark.proves("E25", "E28", "E29")
-async def test_no_room_is_lost_however_often_the_leader_dies(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(30, marks=pytest.mark.long)])
+async def test_no_room_is_lost_however_often_the_leader_dies(
+    world: World, tmp_path: Path, kills: int
+) -> None:
     for cluster in CLUSTERS:
         await world.cluster(cluster, cpu=str(NODE_CPU), nodes=NODES)
     for group in GROUPS:
         await world.client.create(RESERVATIONS, reservation(world, group))
     owners, chance = Owners(world), random.Random(7)
-    with pair(world, tmp_path) as both:
-        for _ in range(KILLS):
+    async with pair(world, tmp_path) as both:
+        for _ in range(kills):
             await both.leader()
             before = {w["metadata"]["resourceVersion"] for w in (await stored(world))[0]}
             for number in range(3):
@@ -217,7 +219,7 @@ async def test_no_room_is_lost_however_often_the_leader_dies(world: World, tmp_p
             said = right(*await stored(world)) or await uneven(world, both)
             return not said
 
-        await until(at_rest, seconds=60, what=lambda: said)
+        await until(at_rest, seconds=60, every=0.1, what=lambda: said)
         for name in owners.names:
             await world.delete(name)
         for group in GROUPS:
@@ -229,7 +231,7 @@ async def test_no_room_is_lost_however_often_the_leader_dies(world: World, tmp_p
             said = str([(t["requested"], t["reserved"]) for t in told])
             return all(not any(map(_cpu, (t["requested"], t["reserved"]))) for t in told)
 
-        await until(empty, seconds=20, what=lambda: said)
+        await until(empty, seconds=20, every=0.1, what=lambda: said)
 
 
 def _cpu(amounts: Mapping[str, str]) -> int:

@@ -266,22 +266,22 @@ async def test_one_that_asks_for_very_much_gets_what_there_is(stage: Stage, spec
         await stage.until(lambda: stage.placed("stranger") == {"a": 1})
 
 
-MANY = 300
-"""Each step is about a few of them; `test_reservation_books` looks at 10,000."""
+@pytest.mark.parametrize("many", [100, pytest.param(300, marks=pytest.mark.long)])
+async def test_very_many_of_them_hold_the_loop_for_no_step(stage: Stage, many: int) -> None:
+    """They come while a controller leads, each for a Workload that waits, and a tenth goes again.
 
-
-async def test_very_many_of_them_hold_the_loop_for_no_step(stage: Stage) -> None:
-    """They come while a controller leads, each for a Workload that waits, and a tenth goes again."""
+    Each step is about a few of them; `test_reservation_books` looks at 10,000.
+    """
     stage.cluster("c", cpu="100000", pods="1000000")
     async with stage.leading():
         with held(STEP_SECONDS) as long:
-            for n in range(MANY):
+            for n in range(many):
                 stage.workload(f"w{n}", replicas=1, clusterSelector={"none": "such"})
                 put(stage, f"r{n}", requests={"cpu": "1"}, owners=[owner(f"w{n}")])
                 if n % 10 == 0:
                     await stage.calm(0.1)
-            await stage.until(lambda: _available(stage) == MANY, seconds=120)
-            for n in range(0, MANY, 10):
+            await stage.until(lambda: _available(stage) == many, seconds=120)
+            for n in range(0, many, 10):
                 stage.hub.remove(RESERVATIONS, f"r{n}")
                 await stage.calm(0.1)
     assert [each for each in long if not each.aside] == []

@@ -20,7 +20,7 @@ from tests.patience import until
 
 from .live import World, configured, deciding, process
 
-MANY, FEW = 200, 20
+MANY, FEW = 120, 20
 
 
 @pytest.mark.proves("E31", "E19")

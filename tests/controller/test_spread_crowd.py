@@ -18,7 +18,7 @@ from machinery.types.metadata import Key
 from .memory import Stage
 from .spreading import adaptive, arranged, numbers, quiet, report, scale, spread, subset, told
 
-CROWD = 50
+CROWD = 25
 
 
 def crowd(number: int, *, cap: int = 3, **spec: Any) -> tuple[Stage, list[str]]:
@@ -85,7 +85,7 @@ def settled(stage: Stage, names: list[str], each: int, cap: int = 3) -> bool:
 
 @pytest.mark.proves("W19")
 async def test_two_schedulers_at_once_assign_nothing_twice() -> None:
-    """Both decide all 50, as after a lease that was lost without anybody noticing."""
+    """Both decide them all, as after a lease that was lost without anybody noticing."""
     stage, names = crowd(CROWD)
     slow(stage, 0.0, 0.1, 0.3)
     watched = Watched(stage, 3)

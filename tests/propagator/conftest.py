@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+import yaml
 
 from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     MEMBER_CLUSTERS,
     SECRETS,
+    SERVICE_ACCOUNTS,
+    SUBJECT_ACCESS_REVIEWS,
     WORKLOAD_GROUPS,
     WORKLOADS,
     Resource,
 )
 from machinery.clock import SystemClock
-from machinery.errors import NotFound
+from machinery.errors import AlreadyExists, NotFound
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 from propagator.execution import inventory
@@ -34,9 +37,18 @@ from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
 from stowage.playground.controlplanes import Cluster
-from tests.inforce import until_may
-from tests.patience import until
+from tests.inforce import review_of
 
+from .waits import until
+
+T = TypeVar("T")
+ROLE_BINDINGS = Resource(
+    "rbac.authorization.k8s.io",
+    "v1",
+    "clusterrolebindings",
+    "ClusterRoleBinding",
+    namespaced=False,
+)
 QUICK = SessionSettings(probe_period=0.5, probe_timeout=1.5, probe_confirm=0.2, probe_backoff=1.0)
 """A member that stands still is noticed soon; for tests that stop one."""
 CALM = SessionSettings(
@@ -201,8 +213,13 @@ def clean(hub: Cluster) -> None:
 
     A Workload that was left would be pushed to whatever the next test calls by its member's name.
     """
-    with ThreadPoolExecutor(1) as beside:  # the caller may be within a loop
-        beside.submit(asyncio.run, _cleaned(hub)).result()
+    beside(_cleaned(hub))
+
+
+def beside(asking: Coroutine[Any, Any, T]) -> T:
+    """What that answers, in a loop of its own: the caller may be within one, and blocks it."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, asking).result()
 
 
 async def _cleaned(hub: Cluster) -> None:
@@ -233,8 +250,8 @@ def rig_on(hub: Cluster) -> Iterator[Callable[..., Any]]:
 
 
 @pytest.fixture(scope="session")
-def m1(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A member."""
+def m1(hub: Cluster, make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A member. Whoever needs nothing but it runs with those that share the hub, and starts none."""
     return make_cluster("m1")
 
 
@@ -259,21 +276,48 @@ def stage_on(
         yield lambda **how: staged(hub, {"m1": m1, "m2": m2}, **how)
 
 
-def token_for(member: Cluster, name: str, *, role: str = "cluster-admin") -> str:
-    """A token of a new service account with that role."""
-    if name not in member.kubectl("get", "serviceaccounts", "-n", "default", "-o", "name"):
-        member.kubectl("create", "serviceaccount", name, "-n", "default")
-        binding = f"--clusterrole={role}", f"--serviceaccount=default:{name}"
-        member.kubectl("create", "clusterrolebinding", name, *binding)
-        until_may(member, f"system:serviceaccount:default:{name}", "list nodes")
-    return member.kubectl("create", "token", name, "-n", "default").strip()
+def token_for(
+    member: Cluster, name: str, *, role: str = "cluster-admin", seconds: int = 3600
+) -> str:
+    """A token of a service account, made if need be, with that role."""
+    return beside(_token(member, name, role, seconds))
+
+
+async def _token(member: Cluster, name: str, role: str, seconds: int) -> str:
+    group = ROLE_BINDINGS.group
+    account = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+    made = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+    binding = {
+        "apiVersion": ROLE_BINDINGS.api_version,
+        "kind": ROLE_BINDINGS.kind,
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [account],
+    }
+    review = review_of(f"system:serviceaccount:default:{name}", "list nodes")
+    asked = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": seconds},
+    }
+    async with ApiClient(member.connection()) as client:
+
+        async def may() -> bool:
+            answer = await client.create(SUBJECT_ACCESS_REVIEWS, review)
+            return bool(answer["status"]["allowed"])
+
+        with suppress(AlreadyExists):
+            await client.create(SERVICE_ACCOUNTS, made, namespace="default")
+            await client.create(ROLE_BINDINGS, binding)
+            await until(may)
+        path = SERVICE_ACCOUNTS.path("default", name, "token")
+        answer = json.loads(await client.request("POST", path, body=asked))
+        return str(answer["status"]["token"])
 
 
 def kubeconfig(member: Cluster, **changes: Any) -> str:
     """A kubeconfig of that member with these keys of cluster or user set; None removes one."""
-    document = json.loads(
-        member.kubectl("config", "view", "--raw", "-o", "json", "--minify", "--flatten")
-    )
+    document = yaml.safe_load(member.admin_kubeconfig)
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
     for key, value in changes.items():
         name = key.replace("_", "-")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import (
@@ -25,9 +26,9 @@ from propagator.execution.reconciler import WorkloadPlacements
 from propagator.members.kinds import USUAL
 from propagator.settings import PropagatorSettings, SessionSettings
 from stowage.playground.controlplanes import Cluster
-from tests.patience import until
 
 from .conftest import CALM, clean, secret
+from .waits import until
 
 KINDS = {resource.kind: resource for resource in USUAL}
 DEPLOYMENTS, SERVICES, CONFIGMAPS = KINDS["Deployment"], KINDS["Service"], KINDS["ConfigMap"]
@@ -332,10 +333,12 @@ def swept(hub: Cluster) -> Iterator[None]:
         clean(hub)
 
 
-async def settled(stage: Stage, *, told: bool = False) -> None:
+async def settled(
+    stage: Stage, *, told: bool = False, also: Callable[[], bool] = lambda: True
+) -> None:
     """Wait until the process has nothing left to do or to say, and no news comes any more.
 
-    With `told`, until its Events are written too, which follow slowly.
+    With `told`, until its Events are written too, which follow slowly; and until `also` holds.
     """
     term = stage.process.term
     assert term is not None
@@ -343,18 +346,31 @@ async def settled(stage: Stage, *, told: bool = False) -> None:
     assert isinstance(placements, WorkloadPlacements)
     reporter, recorder = placements._reporter, stage.process._recorder
 
+    since = time.monotonic()
+
     def idle() -> bool:
         sessions = [term.fleet.get(name) for name in stage.members]
         queues = [reporter.queue, *(session.queue for session in sessions if session)]
-        working = any(queue or queue._in_work for queue in queues)
-        return not working and not reporter._begun and not (told and recorder._waiting)
+        working = any(queue or queue._in_work for queue in queues) or reporter.queue._later
+        said = not reporter._begun and not (told and recorder._waiting)
+        return not working and said and also()
 
-    for _ in range(3):
-        await until(idle, seconds=600)
-        await asyncio.sleep(0.4)
-    await until(idle, seconds=600)
+    def heard() -> float:
+        """When a server last told us something."""
+        links = [session.link for name in stage.members if (session := term.fleet.get(name))]
+        streams = [informer for link in links if link for informer in link._streams]
+        return max(each._spoke for each in [*placements.informers, *streams])
+
+    def quiet() -> bool:
+        nonlocal since
+        since = max(since, heard()) if idle() else time.monotonic()
+        return time.monotonic() - since >= QUIET_SECONDS
+
+    await until(quiet, seconds=600)
 
 
+QUIET_SECONDS = 0.6
+"""What is told of a write comes within milliseconds, on a busy machine within tenths of a second."""
 OURS = frozenset(
     {
         *("workloads", "memberclusters", "secrets", "configmaps", "events", "namespaces"),

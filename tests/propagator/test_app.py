@@ -22,9 +22,9 @@ from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster
 from tests.examples import window
-from tests.patience import until
 
 from .conftest import CALM, clean, secret
+from .waits import until
 
 LONG: dict[str, Any] = {"lease_seconds": 60.0, "renew_deadline": 50.0}
 """A term that no busy machine ends; who gives it up has nobody wait for so long."""

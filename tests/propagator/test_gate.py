@@ -13,10 +13,11 @@ import crds
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.resources import CRDS, MEMBER_CLUSTERS, NAMESPACES, NODES, WORKLOADS, Resource
 from machinery.errors import Invalid, NotFound
+from propagator.access import carried_objects
 from stowage.playground.controlplanes import Cluster
-from tests.patience import until
 
 from .stage import CONFIGMAPS, MakeStage, Stage, configmap
+from .waits import until
 
 DEEP = '{"a":' * 2000 + "1" + "}" * 2000
 """Twice what a decoder takes. Of 9,000 levels, which an API server takes as well, the policies that
@@ -135,8 +136,11 @@ async def test_what_the_member_takes_no_longer_is_let_go_instead_of_deleted(stag
 
 
 @pytest.mark.proves("S1")
-async def test_a_custom_kind_without_namespace_needs_the_right_as_well(stage_on: MakeStage):
+async def test_a_custom_kind_without_namespace_needs_the_right_as_well(
+    stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
+):
     """Admission cannot know its scope; the member's discovery tells."""
+    monkeypatch.setattr(carried_objects, "ANSWER_SECONDS", 1.0)
     async with stage_on() as stage:
         member = stage.members["m1"]
         await member.create(CRDS, WIDGET_DEFINITION)

@@ -29,18 +29,22 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS
 from machinery.errors import AlreadyExists, NotFound
 from stowage.playground.controlplanes import Cluster
+from tests import patience
 from tests.examples import window
-from tests.patience import until
 
 from .conftest import clean, secret
 from .hostile import Hostile, Mode, hostile
 from .stage import DEPLOYMENTS, deployment
+from .waits import until
 
 MIB = 1024 * 1024
 MOST_MEMORY = 600
 SPACE = "hostile-tests"
 AT_ONCE = 4
 """Kinds of hostile members at the same time."""
+WORST = (Mode.BOMB, Mode.FLOOD, Mode.HANG, Mode.WORDS)
+"""One that fills memory, one that keeps us busy, one that keeps us waiting, one that says too much.
+Each kind by itself is in `test_hostile_link`."""
 _numbers = itertools.count(1)
 
 
@@ -125,7 +129,7 @@ class Scene:
                 return True
             return False
 
-        await until(there, seconds=30, every=0.01)
+        await patience.until(there, seconds=30, every=0.01)  # looked at as often all the time
         took = time.monotonic() - started
         await self.hub.delete(WORKLOADS, name, namespace=SPACE)
         return took
@@ -250,14 +254,21 @@ async def scene(hub: Cluster, m1: Cluster, log: Path) -> AsyncIterator[Scene]:
 
 
 @pytest.mark.proves("S5", "S10")
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(WORST, id="worst"),
+        pytest.param(tuple(Mode), id="all", marks=pytest.mark.long),
+    ],
+)
 async def test_each_kind_of_hostile_member_costs_only_itself(
-    hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
+    hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path, kinds: tuple[Mode, ...]
 ) -> None:
     """A few kinds at a time; HOSTILE=bomb,flood tries these, one after the other."""
     asked = [[Mode(each)] for each in os.environ.get("HOSTILE", "").split(",") if each]
     ratios, besides = [], []
     async with scene(hub, m1, tmp_path / "log") as there:
-        for modes in asked or batched(Mode, AT_ONCE):
+        for modes in asked or batched(kinds, AT_ONCE):
             before = await there.latency()
             for mode in modes:
                 await there.register(mode.value, villain.secret_data(mode))
@@ -328,6 +339,7 @@ async def test_what_hangs_of_one_tenant_holds_up_no_other_on_the_same_member(
 
 
 @pytest.mark.proves("S5")
+@pytest.mark.long
 async def test_fifty_hostile_members_at_once(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:
@@ -349,6 +361,7 @@ async def test_fifty_hostile_members_at_once(
 
 
 @pytest.mark.proves("S5")
+@pytest.mark.long
 async def test_fifty_members_whose_lists_never_end_fill_no_memory(
     hub: Cluster, m1: Cluster, villain: Hostile, tmp_path: Path
 ) -> None:
@@ -358,7 +371,7 @@ async def test_fifty_members_whose_lists_never_end_fill_no_memory(
             await there.register(f"pages-{number}", villain.secret_data(Mode.ENDLESS_PAGES))
 
         async def full() -> bool:
-            return any("list" in kind for kind in await there.refused())
+            return any(n and "list" in kind for kind, n in (await there.refused()).items())
 
         await until(full, seconds=60)
         await asyncio.sleep(window(60, short=5))

@@ -12,9 +12,9 @@ from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from propagator.status.controller import Reporter
 from stowage.playground.controlplanes import Cluster
 from tests.controller.live import World, deciding
-from tests.patience import until
 
 from .stage import MakeStage, Stage, deployment, settled
+from .waits import until
 
 _REQUESTS = re.compile(r"^apiserver_request_total\{(.*)\} (\d+)$", re.MULTILINE)
 _LABELS = re.compile(r'(\w+)="([^"]*)"')

@@ -19,9 +19,9 @@ from propagator.execution.idle_watches import FEW, IdleKinds
 from propagator.hub.noted_kinds import without_kinds
 from propagator.hub.workload_types import MOST_KINDS, Placement, Workload, WorkloadStatus
 from propagator.hub.workloads import clusters_of, touches
-from tests.patience import until
 
 from .stage import MakeStage, Stage, configmap, settled
+from .waits import until
 
 BUDGET = {
     "apiVersion": "policy/v1",

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from crds.names import LABEL_WORKLOAD_UID
-from machinery.api.resources import PODS, SERVICES, Resource
+from machinery.api.resources import SERVICES, Resource
 from machinery.types.metadata import Meta, OwnerReference
 from propagator.hub.workload_types import workload_of
-from propagator.members.connection import Link
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Claim, Main, claim_of, made_by, replica_set
 from propagator.status.observation import balancer
-from stowage.playground.controlplanes import Cluster
-from tests.patience import until
-
-from .stage import Stage, staged, swept
 
 LONG = "x" * 253
 
@@ -78,60 +70,6 @@ def test_a_claim_is_read_from_labels_and_the_controller():
     assert claim_of(meta) == made("apps", "ReplicaSet", "web-5d9", "5d9")
     assert claim_of(Meta(labels={LABEL_WORKLOAD_UID: "u"})) == made("", "", "", where="")
     assert claim_of(Meta(labels={"pod-template-hash": "5d9"}, owner_references=owners)) is None
-
-
-@pytest.fixture
-def managed_member(make_cluster: Callable[..., Cluster]) -> Cluster:
-    """A member whose controllers make pods."""
-    return make_cluster("lineage", controller_manager=True, scheduler=True, kwok=True, nodes=1)
-
-
-def impostor(uid: str, namespace: str) -> dict[str, Any]:
-    """A pod that says it is the victim's, as far as anybody may say so.
-
-    On a node that there is: the collector of orphans takes away what lies on any other.
-    """
-    meta = {"name": "impostor", "namespace": namespace, "labels": {LABEL_WORKLOAD_UID: uid}}
-    container = {"name": "main", "image": "pause"}
-    spec = {"containers": [container], "nodeName": "node-0", "automountServiceAccountToken": False}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
-
-
-def link_of(stage: Stage) -> Link | None:
-    """The member's present link; another one after each new term or credential."""
-    session = stage.process.term.fleet.get("m1") if stage.process.term else None
-    return session.link if session else None
-
-
-@pytest.mark.proves("S4")
-async def test_pods_of_others_are_not_a_victims(hub: Cluster, managed_member: Cluster):
-    with swept(hub):
-        async with staged(hub, {"m1": managed_member}) as stage:
-            member = stage.members["m1"]
-            await stage.create("victim")
-            await stage.place("victim", m1=2)
-
-            async def told(*counts: int) -> bool:
-                share = await stage.share("victim", "m1")
-                return (share.get("ready"), share.get("scheduled")) == counts
-
-            def placed() -> int:
-                link = link_of(stage)
-                claims = link.units.placed() if link is not None else {}
-                return sum(pods for claim, pods in claims.items() if claim.uid == uid)
-
-            uid = (await stage.workload("victim"))["metadata"]["uid"]
-            await until(lambda: told(2, 2), seconds=60)
-            for namespace in (stage.namespace, "default"):
-                await member.create(PODS, impostor(uid, namespace))
-            await until(lambda: placed() == 4, seconds=60, what=placed)
-            await stage.place("victim", m1=3)
-            await until(lambda: told(3, 3), seconds=60)
-            assert placed() == 5
-            main = Main(uid, stage.namespace, "apps", "Deployment", "web")
-            assert link_of(stage).units.counts(main).scheduled == 3
-            for namespace in (stage.namespace, "default"):
-                await member.delete(PODS, "impostor", namespace=namespace)
 
 
 @pytest.mark.proves("S4")

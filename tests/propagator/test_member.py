@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,8 +12,8 @@ import pytest
 
 from crds.names import LABEL_MANAGED, LABEL_WORKLOAD_UID, OWNER_PREFIX
 from machinery.api.client import ApiClient
-from machinery.api.resources import NODES, PODS, Resource
-from machinery.errors import Forbidden, NotFound, Unreachable
+from machinery.api.resources import NODES, PODS, SERVICE_ACCOUNTS, Resource
+from machinery.errors import AlreadyExists, Forbidden, NotFound, Unreachable
 from machinery.types.metadata import Key, Meta
 from propagator.members.health import Contact, UnitCounts
 from propagator.members.objects import owners
@@ -21,10 +21,10 @@ from propagator.members.pods import Main
 from propagator.members.session import MemberSession
 from stowage.playground.controlplanes import Cluster
 from tests.inforce import until_may
-from tests.patience import until
 
-from .conftest import QUICK, Rig
+from .conftest import QUICK, Rig, beside
 from .stage import DEPLOYMENTS, deployment
+from .waits import until
 
 Rigs = Callable[..., Any]
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
@@ -212,15 +212,24 @@ def pod(name: str, uid: str, **spec: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def empty_member(make_cluster: Callable[..., Cluster]) -> Cluster:
+def empty_member(m2: Cluster) -> Iterator[Cluster]:
     """A member without nodes and pods, before and after."""
-    member = make_cluster("with-nodes")
-    existing = member.kubectl("get", "serviceaccounts", "-n", "default", "-o", "name")
-    if "serviceaccount/default" not in existing:
-        member.kubectl("create", "serviceaccount", "default", "-n", "default")
-    yield member
-    member.kubectl("delete", "pods", "--all", "-n", "default", "--force", "--grace-period=0")
-    member.kubectl("delete", "nodes", "--all")
+    beside(_without_nodes(m2))
+    yield m2
+    beside(_without_nodes(m2))
+
+
+async def _without_nodes(member: Cluster) -> None:
+    """Nor pods; with the account that pods are made of, as no controllers run there."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    async with ApiClient(member.connection()) as client:
+        with suppress(AlreadyExists):
+            await client.create(SERVICE_ACCOUNTS, account, namespace="default")
+        for each in (await client.list(PODS, namespace="default"))["items"]:
+            path = PODS.path("default", each["metadata"]["name"])
+            await client.request("DELETE", path, params={"gracePeriodSeconds": "0"})
+        for each in (await client.list(NODES))["items"]:
+            await client.delete(NODES, each["metadata"]["name"])
 
 
 READY_NODE = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -245,7 +254,7 @@ async def add_node(client: ApiClient, name: str, **room: str) -> None:
 async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_member: Cluster):
     async def said(**wanted: Any) -> None:
         async def so() -> bool:
-            status = (await rig.cluster("with-nodes")).get("status", {})
+            status = (await rig.cluster("m2")).get("status", {})
             return all(status.get(field) == value for field, value in wanted.items())
 
         await until(so)
@@ -278,7 +287,7 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
         rig.changes.clear()
         await client.create(CONFIG_MAPS, managed("owner-of-u1", u1="shop/web"))
         session.track(CONFIG_MAPS)
-        await until(lambda: ("with-nodes", ("shop", "web")) in rig.changes)
+        await until(lambda: ("m2", ("shop", "web")) in rig.changes)
         await client.create(PODS, pod("a", "u1", nodeName="n1"))
         await client.create(PODS, pod("b", "u1"))
         since = "2026-01-02T03:04:05Z"
@@ -290,7 +299,7 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
         await until(lambda: session.units(U1).unschedulable == 1)
         await until(lambda: session.units(U1).scheduled == 1)
         counts = session.units(U1)
-        version = int((await rig.cluster("with-nodes"))["metadata"]["resourceVersion"])
+        version = int((await rig.cluster("m2"))["metadata"]["resourceVersion"])
         assert 0 < counts.capacity_version <= version
         assert counts.ready == 0
         assert counts.oldest_unschedulable.isoformat() == "2026-01-02T03:04:05+00:00"
@@ -300,7 +309,7 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
             PODS, "a", {"status": ready}, namespace="default", subresource="status"
         )
         await until(lambda: session.units(U1).ready == 1)
-        assert ("with-nodes", ("shop", "web")) in rig.changes
+        assert ("m2", ("shop", "web")) in rig.changes
         totals = {
             "nodes": 3,
             "allocatable": {"cpu": "12", "memory": "24Gi", "nvidia.com/gpu": "2", "pods": "330"},
@@ -308,7 +317,7 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
             "summary": {"cpu": "12", "memory": "24Gi"},
         }
         await said(capacity=totals)
-        groups = (await rig.cluster("with-nodes"))["status"]["nodeGroups"]
+        groups = (await rig.cluster("m2"))["status"]["nodeGroups"]
         assert sorted(group["free"]["cpu"] for group in groups) == ["3", "4", "4"]
         done = {"phase": "Succeeded"}
         await client.merge_patch(

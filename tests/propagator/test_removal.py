@@ -12,8 +12,8 @@ from crds.names import ANNOTATION_HUB, LABEL_MANAGED, OWNER_PREFIX
 from machinery.api.resources import NAMESPACES, SECRETS, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import Unreachable
+from propagator.execution import unanswered_writes
 from propagator.hub.workloads import HubWorkloads
-from tests.patience import until
 
 from .stage import (
     AUTOSCALERS,
@@ -25,6 +25,7 @@ from .stage import (
     configmap,
     deployment,
 )
+from .waits import until
 
 
 @pytest.mark.proves("R3")
@@ -133,6 +134,8 @@ async def test_a_workload_waits_for_its_first_apply_before_it_goes(
 async def test_a_write_without_an_answer_is_not_taken_for_nothing(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch, late: bool
 ):
+    if late:
+        monkeypatch.setattr(unanswered_writes, "RIPE_SECONDS", 0.5)
     async with stage_on() as stage:
         await stage.space_on("m1")
         applies = Applies(stage, monkeypatch)

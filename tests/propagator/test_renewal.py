@@ -25,19 +25,19 @@ from propagator.app import Propagator
 from propagator.execution.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings, RenewalSettings
 from stowage.playground.controlplanes import Cluster
-from tests.patience import until
 
 from .conftest import CALM, clean, secret, token_for
+from .waits import until
 
-ALWAYS = RenewalSettings(renew_after=0.0, seconds=700, pause=2.0)
+ALWAYS = RenewalSettings(renew_after=0.0, seconds=700, pause=1.0)
 
 
 @pytest.fixture
-def renewable(hub: Cluster, m1: Cluster) -> Any:
+def renewable(hub: Cluster, m1: Cluster, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A registration Secret with a short token of an account that may ask for its own tokens."""
+    monkeypatch.setattr(token_renewal, "_FIRST_RETRY", 0.5)
     clean(hub)
-    token_for(m1, "renewed")
-    token = m1.kubectl("create", "token", "renewed", "-n", "default", "--duration=600s").strip()
+    token = token_for(m1, "renewed", seconds=600)
     connection = m1.connection()
     text = kubeconfig(_with(connection, token), user="renewed")
     yield secret("m1", {"kubeconfig": text, "account": "default/renewed"})
@@ -151,7 +151,7 @@ async def test_only_what_is_said_to_be_ours_is_renewed(hub: Cluster, renewable: 
         await client.create(SECRETS, renewable)
         await until(lambda: (s := session_of(process)) is not None and s.ready)
         first = await token_of(client)
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(2.0)
         assert await token_of(client) == first
 
 

@@ -14,7 +14,6 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
 from propagator.members.health import LATENCY_ANSWERS, Health
 from stowage.playground.controlplanes import Cluster
-from tests.patience import until
 
 from .conftest import CALM
 from .stage import (
@@ -29,6 +28,7 @@ from .stage import (
     deployment,
     settled,
 )
+from .waits import until
 
 SERVICE = {
     "apiVersion": "v1",

@@ -17,9 +17,9 @@ from machinery.api.resources import CRDS, MEMBER_CLUSTERS, WORKLOADS
 from stowage.playground.controlplanes import Cluster
 from stowage.setup import install
 from tests import inforce
-from tests.patience import until
 
 from .stage import CONFIGMAPS, configmap, deployment, staged, swept
+from .waits import until
 
 ROLE = {
     "apiVersion": "rbac.authorization.k8s.io/v1",

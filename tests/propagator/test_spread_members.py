@@ -1,4 +1,6 @@
-"""What a WorkloadSpread asks of members, on members that run pods: patches and deletion costs."""
+"""Members that run pods: what a WorkloadSpread asks of them, patches and deletion costs, and whose
+pods count as whose.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,18 @@ from typing import Any
 
 import pytest
 
-from crds.names import ANNOTATION_DELETION_COST, POD_DELETION_COST
+from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import PODS
 from propagator.execution.reconciler import WorkloadPlacements
+from propagator.members.connection import Link
+from propagator.members.pods import Main
 from propagator.units import cost_writer
 from stowage.playground.controlplanes import Cluster
-from tests.patience import until
 
 from .conftest import kubeconfig, token_for
 from .stage import KINDS, Stage, counted, deployment, settled, staged, swept
 from .test_gangs import QUORUM, found, gate, held, join
+from .waits import until
 
 Costs = dict[int, int]
 READER = "spread-reader"
@@ -98,7 +102,6 @@ def is_ready(pod: dict[str, Any]) -> bool:
 
 async def costs_settled(stage: Stage) -> None:
     """Wait until nothing is left to do, the pods' costs included."""
-    await settled(stage)
     term = stage.process.term
     assert term is not None
     placements = term._placements
@@ -108,10 +111,7 @@ async def costs_settled(stage: Stage) -> None:
     def idle() -> bool:
         return not any(each or each._in_work or each._later for each in queues.values())
 
-    for _ in range(3):
-        await until(idle, seconds=120)
-        await asyncio.sleep(0.2)
-    await settled(stage)
+    await settled(stage, also=idle)
 
 
 async def patched_pods(stage: Stage, member: str) -> int:
@@ -426,3 +426,51 @@ async def test_costs_of_a_decision_that_its_group_holds_are_not_written(
         assert await patched_pods(stage, "m1") == writes
         await gate(stage, "web", quorumTime=QUORUM)
         await cost(stage, "m1", {200: 2, -100: 1})
+
+
+def impostor(uid: str, namespace: str) -> dict[str, Any]:
+    """A pod that says it is the victim's, as far as anybody may say so.
+
+    On a node that there is: the collector of orphans takes away what lies on any other.
+    """
+    meta = {"name": "impostor", "namespace": namespace, "labels": {LABEL_WORKLOAD_UID: uid}}
+    container = {"name": "main", "image": "pause"}
+    spec = {"containers": [container], "nodeName": "node-0", "automountServiceAccountToken": False}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def link_of(stage: Stage) -> Link | None:
+    """The member's present link; another one after each new term or credential."""
+    session = stage.process.term.fleet.get("m1") if stage.process.term else None
+    return session.link if session else None
+
+
+@pytest.mark.proves("S4")
+async def test_pods_of_others_are_not_a_victims(hub: Cluster, running: Cluster) -> None:
+    with swept(hub):
+        async with staged(hub, {"m1": running}) as stage:
+            member = stage.members["m1"]
+            await stage.create("victim")
+            await stage.place("victim", m1=2)
+
+            async def told(*counts: int) -> bool:
+                share = await stage.share("victim", "m1")
+                return (share.get("ready"), share.get("scheduled")) == counts
+
+            def placed() -> int:
+                link = link_of(stage)
+                claims = link.units.placed() if link is not None else {}
+                return sum(pods for claim, pods in claims.items() if claim.uid == uid)
+
+            uid = (await stage.workload("victim"))["metadata"]["uid"]
+            await until(lambda: told(2, 2), seconds=60)
+            for namespace in (stage.namespace, "default"):
+                await member.create(PODS, impostor(uid, namespace))
+            await until(lambda: placed() == 4, seconds=60, what=placed)
+            await stage.place("victim", m1=3)
+            await until(lambda: told(3, 3), seconds=60)
+            assert placed() == 5
+            main = Main(uid, stage.namespace, "apps", "Deployment", "web")
+            assert link_of(stage).units.counts(main).scheduled == 3
+            for namespace in (stage.namespace, "default"):
+                await member.delete(PODS, "impostor", namespace=namespace)

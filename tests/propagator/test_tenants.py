@@ -9,15 +9,17 @@ from dataclasses import replace
 import pytest
 
 from machinery.api.resources import NAMESPACES, Resource
-from tests.patience import until
 
 from .stage import CONFIGMAPS, MakeStage, Stage, configmap
+from .waits import until
 
 WEBHOOKS = Resource(
     "admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations",
     "ValidatingWebhookConfiguration", namespaced=False,
 )  # fmt: skip
 NOISY = "tenant-noisy"
+LOUD, WIDE = 12, 16
+"""Workloads that hang, more than half the workers, and manifests of each: more than all connections."""
 
 
 async def pushed(stage: Stage, name: str) -> float:
@@ -74,8 +76,8 @@ async def test_manifests_that_hang_hold_up_nobody_else(
         await stage.members["m1"].create(WEBHOOKS, hook)
         try:
             alone = [await pushed(stage, f"alone-{n}") for n in range(3)]
-            for number in range(20):
-                manifests = [configmap(f"hangs-{number}-{n}", k="v") for n in range(64)]
+            for number in range(LOUD):
+                manifests = [configmap(f"hangs-{number}-{n}", k="v") for n in range(WIDE)]
                 await noisy.create(f"hangs-{number}", manifests=manifests)
                 await noisy.place(f"hangs-{number}", m1=1)
             assert stage.process.term is not None
@@ -96,7 +98,7 @@ async def test_manifests_that_hang_hold_up_nobody_else(
             over.set()
             silent.close()
             await silent.wait_closed()
-            for number in range(20):
+            for number in range(LOUD):
                 await noisy.delete(f"hangs-{number}")
-            for number in range(20):
+            for number in range(LOUD):
                 await noisy.gone(f"hangs-{number}")

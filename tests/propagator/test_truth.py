@@ -20,10 +20,10 @@ from propagator.hub.secrets import HubSecrets
 from propagator.hub.workloads import HubWorkloads
 from propagator.status.outcome import Wish
 from stowage.playground.controlplanes import Cluster
-from tests.patience import until
 
 from .conftest import QUICK, secret, token_for
 from .stage import DEPLOYMENTS, MakeStage, Stage, changes, deployment, settled
+from .waits import until
 
 HOOKS = Resource(
     "admissionregistration.k8s.io",

@@ -1,22 +1,37 @@
-"""Run the command line as its users do: in a process of its own."""
+"""Run the command line as its users do, and the clusters that several modules share.
+
+`stowage_hub` is a hub with our kinds and no process: whoever asks for it empties it first.
+`full_cluster` runs pods, and `propagated_hub` is a hub beside which a propagator runs; the modules
+that need one of these two are one group (`FLEET`), so that each is started once.
+"""
 
 from __future__ import annotations
 
-import os
+import asyncio
+import copy
+import functools
+import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
+from click.testing import CliRunner
 
+import crds
 from crds.names import SYSTEM_NAMESPACE
+from stowage.cli import main
 from stowage.playground.cluster import Cluster
 from stowage.playground.processes import Process
 from tests.patience import hold_on
+
+FLEET = pytest.mark.xdist_group("fleet")
 
 
 @dataclass
@@ -27,31 +42,101 @@ class Outcome:
 
 
 class Stowage:
-    """`stowage(...)` gives the outcome, `stowage.succeed(...)` standard output of a success."""
+    """`stowage(...)` gives the outcome, `stowage.succeed(...)` standard output of a success.
 
-    def __call__(
-        self, *args: object, env: dict[str, str] | None = None, timeout: float = 240
-    ) -> Outcome:
+    Both call the entry point in this process, in a thread: a command has an event loop of its own.
+    `stowage.process(...)` is the same as a process, for tests that are about one.
+    """
+
+    def __call__(self, *args: object, env: dict[str, str] | None = None) -> Outcome:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(_called, list(map(str, args)), env).result()
+
+    def process(self, *args: object, timeout: float = 240) -> Outcome:
         done = subprocess.run(
             [sys.executable, "-m", "stowage", *map(str, args)],
             capture_output=True,
             text=True,
             timeout=timeout,
             check=False,
-            env={**os.environ, **(env or {})},
         )
         assert "Traceback" not in done.stderr, done.stderr
         return Outcome(done.returncode, done.stdout, done.stderr)
 
-    def succeed(self, *args: object, **how: object) -> str:
-        outcome = self(*args, **how)
+    def succeed(self, *args: object) -> str:
+        outcome = self(*args)
         assert outcome.code == 0, outcome.err
         return outcome.out
+
+
+def _called(args: list[str], env: dict[str, str] | None) -> Outcome:
+    with (
+        CliRunner().isolation(env=env) as (out, err, _),
+        mock.patch.object(sys, "argv", ["stowage", *args]),
+    ):
+        try:
+            main()
+            code: Any = 0
+        except SystemExit as end:
+            code = end.code or 0
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return Outcome(code, out.getvalue().decode(), err.getvalue().decode())
 
 
 @pytest.fixture(scope="session")
 def stowage() -> Stowage:
     return Stowage()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _read_once() -> Iterator[None]:
+    """A process reads the manifests once, for a third of a second; this one serves many commands."""
+    read = functools.cache(crds.manifests)
+
+    def manifests() -> list[dict[str, Any]]:
+        return copy.deepcopy(read())
+
+    with mock.patch.object(crds, "manifests", manifests):
+        yield
+
+
+@pytest.fixture(scope="session")
+def stowage_hub(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A hub with our kinds and policies, for one test at a time: each empties it."""
+    from tests.controller.live import install  # noqa: PLC0415 - most tests need no controller
+
+    cluster = make_cluster("stowage-hub")
+    asyncio.run(install(cluster, policies=True))
+    return cluster
+
+
+@pytest.fixture(scope="session")
+def full_cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    """A cluster that runs pods, on two nodes."""
+    return make_cluster("full", controller_manager=True, scheduler=True, kwok=True, nodes=2)
+
+
+@pytest.fixture(scope="session")
+def propagator(
+    make_cluster: Callable[..., Cluster], stowage: Stowage, tmp_path_factory: Any
+) -> Iterator[tuple[Cluster, Process]]:
+    """A hub with our kinds, and the propagator that runs beside it."""
+    hub = make_cluster("propagated")
+    stowage.succeed("install", "--crds-only", f"--kubeconfig={hub.kubeconfig}")
+    hub.kubectl("create", "namespace", SYSTEM_NAMESPACE)
+    arguments = [sys.executable, "-m", "stowage", "propagator", "--http-port=0"]
+    log = tmp_path_factory.mktemp("propagator") / "propagator.log"
+    process = Process("propagator", [*arguments, f"--kubeconfig={hub.kubeconfig}"], log)
+    process.start(detached=False)
+    yield hub, process
+    process.end()
+
+
+@pytest.fixture(scope="session")
+def propagated_hub(propagator: tuple[Cluster, Process]) -> Cluster:
+    """That hub."""
+    return propagator[0]
 
 
 def listening(log: Path) -> int:
@@ -60,15 +145,16 @@ def listening(log: Path) -> int:
     return int(found[1])
 
 
-@contextmanager
-def propagating(hub: Cluster, stowage: Stowage, log: Path) -> Iterator[Process]:
-    """Our kinds on that hub, and a propagator that runs beside it until the block ends."""
-    stowage.succeed("install", "--crds-only", f"--kubeconfig={hub.kubeconfig}")
-    hub.kubectl("create", "namespace", SYSTEM_NAMESPACE)
-    arguments = [sys.executable, "-m", "stowage", "propagator", "--http-port=0"]
-    process = Process("propagator", [*arguments, f"--kubeconfig={hub.kubeconfig}"], log)
-    process.start(detached=False)
-    try:
-        yield process
-    finally:
-        process.end()
+def assert_guarded(hub: Cluster) -> None:
+    """A Workload that asks for a namespace that is not its own is refused, at once."""
+    workload = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "elsewhere", "namespace": "default"},
+        "spec": {
+            "targetNamespace": "kube-system",
+            "template": {"apiVersion": "batch/v1", "kind": "Job", "spec": {}},
+        },
+    }
+    create = ("create", "-f", "-", "--dry-run=server")
+    assert "targetNamespace" in hub.kubectl(*create, check=False, input=json.dumps(workload))

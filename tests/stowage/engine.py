@@ -7,6 +7,8 @@ records what is applied to it.
 
 from __future__ import annotations
 
+import ast
+import functools
 import json
 import ssl
 import sys
@@ -26,10 +28,9 @@ NO_ENGINE = (
 )
 
 _PROGRAM = """#!{python} -IS
-import json, os, sys, time
-from pathlib import Path
+import os, sys  # what else it imported would be most of its time
 
-HERE = Path({folder!r})
+HERE = {folder!r}
 TOOL, ARGS = os.path.basename(sys.argv[0]), sys.argv[1:]
 LINE = " ".join([TOOL, *ARGS])
 
@@ -38,6 +39,14 @@ def end(code=0, out="", err=""):
     print(err, end="", file=sys.stderr)
     sys.stdout.flush()
     sys.exit(code)
+
+def read(name):
+    with open(os.path.join(HERE, name)) as file:
+        return file.read()
+
+def add(name, text):
+    with open(os.path.join(HERE, name), "a") as file:
+        file.write(text)
 
 def option(name):
     for number, argument in enumerate(ARGS):
@@ -51,16 +60,14 @@ def node(name):
     return name + "-control-plane"
 
 def kubeconfig(name, server):
-    text = (HERE / "kubeconfig").read_text()
+    text = read("kubeconfig")
     return text.replace("SERVER", server).replace("NAME", "kind-" + name) + "\\n"
 
-with (HERE / "calls").open("a") as calls:
-    calls.write(json.dumps([TOOL, *ARGS]) + "\\n")
-for wanted, (code, text) in json.loads((HERE / "faults").read_text()).items():
+add("calls", repr([TOOL, *ARGS]) + "\\n")
+for wanted, (code, text) in eval(read("faults")).items():
     if wanted in LINE:
         end(code, err=text + "\\n")
-clusters, images = HERE / "clusters", set((HERE / "images").read_text().split())
-there = sorted(each.name for each in clusters.iterdir())
+there, images = sorted(os.listdir(os.path.join(HERE, "clusters"))), set(read("images").split())
 name = option("--name")
 
 if TOOL == "kind" and ARGS[:2] == ["get", "clusters"]:
@@ -71,11 +78,14 @@ if TOOL == "kind" and ARGS[:2] == ["create", "cluster"]:
     if name in there:
         end(1, err="ERROR: failed to create cluster: node(s) already exist for a cluster with "
             + 'the name "' + name + '"\\n')
-    (clusters / name).write_text(str(len(there) + 2))
-    if (HERE / "slow").exists():
-        (HERE / "pids").open("a").write(str(os.getpid()) + "\\n")
+    add("clusters/" + name, str(len(there) + 2))
+    if os.path.exists(os.path.join(HERE, "slow")):
+        import time
+
+        add("pids", str(os.getpid()) + "\\n")
         time.sleep(600)
-    Path(option("--kubeconfig")).write_text(kubeconfig(name, "https://127.0.0.1:1"))
+    with open(option("--kubeconfig"), "w") as file:
+        file.write(kubeconfig(name, "https://127.0.0.1:1"))
     end(err='Creating cluster "' + name + '" ...\\nHave a nice day!\\n')
 if TOOL == "kind" and ARGS[:2] == ["get", "kubeconfig"]:
     if name not in there:
@@ -83,9 +93,10 @@ if TOOL == "kind" and ARGS[:2] == ["get", "kubeconfig"]:
             + "'. Use the --name option to select a different cluster\\n")
     if "--internal" in ARGS:
         end(out=kubeconfig(name, "https://" + node(name) + ":6443"))
-    end(out=kubeconfig(name, "https://127.0.0.1:" + (HERE / "port").read_text()))
+    end(out=kubeconfig(name, "https://127.0.0.1:" + read("port")))
 if TOOL == "kind" and ARGS[:2] == ["delete", "cluster"]:
-    (clusters / name).unlink(missing_ok=True)
+    if name in there:
+        os.unlink(os.path.join(HERE, "clusters", name))
     end(err='Deleting cluster "' + name + '" ...\\n')
 if TOOL == "kind" and ARGS[:2] == ["load", "docker-image"]:
     if ARGS[2] not in images:
@@ -102,11 +113,11 @@ if TOOL == "docker" and ARGS[:2] == ["image", "inspect"]:
 if TOOL == "docker" and ARGS[0] in ("inspect", "start"):
     for each in there:
         if node(each) == ARGS[-1]:
-            address = "172.18.0." + (clusters / each).read_text()
+            address = "172.18.0." + read("clusters/" + each)
             end(out=(address if ARGS[0] == "inspect" else ARGS[-1]) + "\\n")
     end(1, out="\\n", err="Error: No such object: " + ARGS[-1] + "\\n")
 if TOOL == "docker" and ARGS[0] == "pull":
-    (HERE / "images").open("a").write(ARGS[-1] + "\\n")
+    add("images", ARGS[-1] + "\\n")
     end(out="docker.io/" + ARGS[-1] + "\\n")
 if TOOL == "docker" and ARGS[0] == "build":
     end(out="sha256:" + "b" * 64 + "\\n")
@@ -136,7 +147,7 @@ class Engine:
     def calls(self, *beginning: str) -> list[list[str]]:
         """The calls that began so, in their order; the program's name first."""
         lines = (self.folder / "calls").read_text().splitlines()
-        calls: list[list[str]] = [json.loads(line) for line in lines]
+        calls: list[list[str]] = [ast.literal_eval(line) for line in lines]
         return [call for call in calls if call[: len(beginning)] == list(beginning)]
 
     def forget(self) -> None:
@@ -145,7 +156,7 @@ class Engine:
 
     def fail(self, faults: Mapping[str, tuple[int, str]]) -> None:
         """Let every call whose line holds that text end with that code and these words."""
-        (self.folder / "faults").write_text(json.dumps(faults))
+        (self.folder / "faults").write_text(repr(dict(faults)))
 
     def add_image(self, image: str) -> None:
         """Have that image."""
@@ -172,8 +183,7 @@ class Hub:
         context.load_cert_chain(folder / "server.pem")
         self.applied: dict[str, dict[str, Any]] = {}
         self.asked: dict[str, int] = {}
-        self._installed = install.manifests(namespace="any", image="any")
-        self._installed.append(member_rights.placeholder_class())
+        self._installed = _installed()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         (folder / "port").write_text(str(self._server.server_port))
@@ -226,6 +236,13 @@ class Hub:
             if each["apiVersion"] == version and "Admission" not in each["kind"]
         }
         return {"resources": list(resources.values())}
+
+
+@functools.cache
+def _installed() -> list[dict[str, Any]]:
+    """What is installed on a hub, for its kinds."""
+    whole = install.manifests(namespace="any", image="any")
+    return [*whole, member_rights.placeholder_class()]
 
 
 def _at_work(found: dict[str, Any] | None) -> dict[str, Any] | None:

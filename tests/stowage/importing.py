@@ -15,6 +15,8 @@ from stowage.cli import cli
 
 KRUISE = "apps.kruise.io/v1alpha1"
 POD_GROUPS = "scheduling.x-k8s.io"
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 POD_GROUP_LABEL = f"{POD_GROUPS}/pod-group"
 
 
@@ -30,14 +32,14 @@ class Files:
 
     def write(self, *objects: Any, name: str = "in.yaml") -> str:
         path = self.folder / name
-        path.write_text(yaml.safe_dump_all(objects, sort_keys=False))
+        path.write_text(yaml.dump_all(objects, Dumper=_DUMPER, sort_keys=False))
         return str(path)
 
     def imported(self, *objects: Any, lossy: bool = False) -> dict[str, dict[str, Any]]:
         """The output by kind and name; fails where there is a loss, unless that is asked for."""
         result = self.result(*objects, lossy=lossy)
         assert result.exit_code == 0, f"{result.exception}\n{result.stderr}"
-        listed = list(yaml.safe_load_all(result.stdout))
+        listed = list(yaml.load_all(result.stdout, Loader=_LOADER))
         found = {f"{each['kind']}/{each['metadata']['name']}": each for each in listed}
         assert len(found) == len(listed)
         return found

@@ -24,6 +24,7 @@ def serving(
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        wbufsize = -1  # one packet for head and body, or each answer waits for an acknowledgement
 
         def do_GET(self) -> None:
             url = urlsplit(self.path)

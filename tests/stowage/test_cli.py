@@ -164,7 +164,9 @@ def test_a_taken_port_is_1(stowage, apiserver, role):
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        outcome = stowage(role, f"--kubeconfig={apiserver.kubeconfig}", f"--http-port={port}")
+        outcome = stowage.process(
+            role, f"--kubeconfig={apiserver.kubeconfig}", f"--http-port={port}"
+        )
     assert outcome.code == 1
     assert "address already in use" in outcome.err
 
@@ -174,7 +176,7 @@ def test_a_wrong_configuration_file_is_1(stowage, apiserver, tmp_path):
     config.write_text(
         "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\nprofile: []\n"
     )
-    outcome = stowage(
+    outcome = stowage.process(
         "controller", f"--kubeconfig={apiserver.kubeconfig}", f"--config={config}", "--http-port=0"
     )
     assert outcome.code == 1

@@ -15,6 +15,8 @@ import pytest
 from stowage.playground.processes import Process, ProcessFailed, wait_until
 from tests.patience import PATIENCE
 
+from .conftest import FLEET
+
 
 def test_a_plain_api_server_answers(apiserver):
     assert json.loads(apiserver.kubectl("version", "-o", "json"))["serverVersion"]["major"] == "1"
@@ -26,13 +28,13 @@ def test_kubectl_says_what_the_server_said(apiserver):
         apiserver.kubectl("get", "namespace", "nowhere")
 
 
-def test_pods_run_on_a_member(make_cluster):
-    member = make_cluster(
-        "member-full", controller_manager=True, scheduler=True, kwok=True, nodes=2
-    )
+@FLEET
+def test_pods_run_on_a_member(full_cluster):
+    member = full_cluster
     member.kubectl("create", "deployment", "web", "--image=nginx", "--replicas=5")
     member.kubectl("rollout", "status", "deployment/web", "--timeout=240s")
     pods = json.loads(member.kubectl("get", "pods", "-o", "json"))["items"]
+    member.kubectl("delete", "deployment", "web")
     assert {p["spec"]["nodeName"] for p in pods} == {"node-0", "node-1"}
     nodes = json.loads(member.kubectl("get", "nodes", "-o", "json"))["items"]
     assert [n["status"]["allocatable"]["cpu"] for n in nodes] == ["8", "8"]

@@ -6,6 +6,7 @@ its entry point alone. The versions of everything else are those of the lock, wh
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -35,6 +36,8 @@ CONFIG = f"--config={EXAMPLE / 'scheduler.yaml'}"
 GRAMS = "carbon.example.com/grams-per-kwh"
 LIMIT = "carbon.example.com/at-most"
 RUNS = "the controller Carbon/readings runs"
+
+until = functools.partial(hold_on, every=0.5)  # each look is a kubectl
 
 
 class Environment:
@@ -128,7 +131,7 @@ def test_a_plan_of_files_goes_by_it(env: Environment) -> None:
 
 
 @pytest.fixture(scope="module")
-def hub(env: Environment, make_cluster: Any) -> Cluster:
+def carbon(env: Environment, make_cluster: Any) -> Cluster:
     """A hub with our kinds and accounts, a ConfigMap and the clusters of the example's fleet."""
     cluster: Cluster = make_cluster("carbon")
     env("stowage", "install", "--wait=false", f"--kubeconfig={cluster.kubeconfig}")
@@ -163,9 +166,9 @@ def _register(cluster: Cluster, name: str, region: str) -> None:
 
 
 @pytest.fixture
-async def replicas(env: Environment, hub: Cluster, tmp_path: Path) -> Iterator[list[Process]]:
+async def replicas(env: Environment, carbon: Cluster, tmp_path: Path) -> Iterator[list[Process]]:
     """A controller that leads and a standby, as the service account, with the example's file."""
-    kubeconfig = await accounts.kubeconfig(hub, "controller", tmp_path)
+    kubeconfig = await accounts.kubeconfig(carbon, "controller", tmp_path)
     command = [env.program("stowage"), "controller", "--http-port=0", CONFIG]
     command.append(f"--kubeconfig={kubeconfig}")
     started: list[Process] = []
@@ -182,20 +185,22 @@ async def replicas(env: Environment, hub: Cluster, tmp_path: Path) -> Iterator[l
 
 
 @pytest.mark.proves("E1", "E5", "E6", "E12")
-def test_it_lives_in_a_controller(env: Environment, hub: Cluster, replicas: list[Process]) -> None:
+def test_it_lives_in_a_controller(
+    env: Environment, carbon: Cluster, replicas: list[Process]
+) -> None:
     log, standby = (process.log for process in replicas)
     base = f"http://127.0.0.1:{listening(log)}"
 
     def grams() -> dict[str, str | None]:
-        items = json.loads(hub.kubectl("get", "memberclusters", "-o", "json"))["items"]
+        items = json.loads(carbon.kubectl("get", "memberclusters", "-o", "json"))["items"]
         return {i["metadata"]["name"]: i["metadata"]["labels"].get(GRAMS) for i in items}
 
     # Its controller, with the rights of rbac.yaml.
     written = {"paris": "55", "berlin": "420", "warsaw": None}
-    hold_on(lambda: grams() == written, what=lambda: (grams(), log.read_text()[-2000:]))
+    until(lambda: grams() == written, what=lambda: (grams(), log.read_text()[-2000:]))
     # Its filter, over the numbers that the controller has brought.
-    hub.kubectl("apply", "-f", str(EXAMPLE / "workload.yaml"))
-    hold_on(lambda: _status(hub).get("placements") == [{"cluster": "paris", "replicas": 2}])
+    carbon.kubectl("apply", "-f", str(EXAMPLE / "workload.yaml"))
+    until(lambda: _status(carbon).get("placements") == [{"cluster": "paris", "replicas": 2}])
     # Its endpoints.
     services = _get(f"{base}/apis/v1/__services__")["GET"]
     assert "/apis/v1/plugins/Carbon/clusters/:name" in services
@@ -205,36 +210,36 @@ def test_it_lives_in_a_controller(env: Environment, hub: Cluster, replicas: list
     unknown = _get(f"{base}/apis/v1/plugins/Carbon/clusters/nowhere", code=404)
     assert unknown == {"message": "cannot find cluster nowhere"}
     # Its refusal, in the condition and explained from the hub's objects alone.
-    hub.kubectl("-n", "demo", "delete", "workload", "report", "--wait=false")
-    hub.kubectl("-n", "demo", "patch", "workload", "report", *_merge({"finalizers": None}))
+    carbon.kubectl("-n", "demo", "delete", "workload", "report", "--wait=false")
+    carbon.kubectl("-n", "demo", "patch", "workload", "report", *_merge({"finalizers": None}))
     strict = (EXAMPLE / "workload.yaml").read_text().replace('at-most: "200"', 'at-most: "40"')
-    hold_on(lambda: "not found" in hub.kubectl("-n", "demo", "get", "wl", "report", check=False))
-    hub.kubectl("apply", "-f", "-", input=strict)
-    hold_on(lambda: "more than 40 g CO2/kWh" in _scheduled(hub).get("message", ""))
-    about = ("wl/report", "-n", "demo", f"--kubeconfig={hub.kubeconfig}", CONFIG)
+    until(lambda: "not found" in carbon.kubectl("-n", "demo", "get", "wl", "report", check=False))
+    carbon.kubectl("apply", "-f", "-", input=strict)
+    until(lambda: "more than 40 g CO2/kWh" in _scheduled(carbon).get("message", ""))
+    about = ("wl/report", "-n", "demo", f"--kubeconfig={carbon.kubeconfig}", CONFIG)
     explained = env("stowage", "explain", *about)
     assert f"label {LIMIT} of 55 or more" in explained
     # What it waits for.
-    hub.kubectl("label", "membercluster", "berlin", f"{GRAMS}=20", "--overwrite")
-    hold_on(lambda: _status(hub).get("placements") == [{"cluster": "berlin", "replicas": 2}])
+    carbon.kubectl("label", "membercluster", "berlin", f"{GRAMS}=20", "--overwrite")
+    until(lambda: _status(carbon).get("placements") == [{"cluster": "berlin", "replicas": 2}])
     # Its controller runs in one replica, and in the other one when that leads.
     assert (log.read_text().count(RUNS), standby.read_text().count(RUNS)) == (1, 0)
     _get(f"http://127.0.0.1:{listening(standby)}/apis/v1/plugins/Carbon/clusters", code=503)
     cleaner = json.dumps({"data": {"fr": "50"}})
     where = ("-n", SYSTEM_NAMESPACE, "--type=merge", f"--patch={cleaner}")
-    hub.kubectl("patch", "configmap", "carbon-intensity", *where)
+    carbon.kubectl("patch", "configmap", "carbon-intensity", *where)
     replicas[0].end()
-    hold_on(lambda: grams()["paris"] == "50", what=lambda: standby.read_text()[-2000:])
+    until(lambda: grams()["paris"] == "50", what=lambda: standby.read_text()[-2000:])
     assert (log.read_text().count(RUNS), standby.read_text().count(RUNS)) == (1, 1)
     assert "orbidden" not in log.read_text() + standby.read_text()
 
 
-def test_the_deployment_of_a_hub_takes_the_configuration(hub: Cluster) -> None:
+def test_the_deployment_of_a_hub_takes_the_configuration(carbon: Cluster) -> None:
     where, name = ("-n", SYSTEM_NAMESPACE), "stowage-controller"
-    before = json.loads(hub.kubectl(*where, "get", "deployment", name, "-o", "json"))
+    before = json.loads(carbon.kubectl(*where, "get", "deployment", name, "-o", "json"))
     patch = f"--patch-file={EXAMPLE / 'controller-patch.yaml'}"
-    hub.kubectl(*where, "patch", "deployment", name, patch)
-    after = json.loads(hub.kubectl(*where, "get", "deployment", name, "-o", "json"))
+    carbon.kubectl(*where, "patch", "deployment", name, patch)
+    after = json.loads(carbon.kubectl(*where, "get", "deployment", name, "-o", "json"))
     args = [each["spec"]["template"]["spec"]["containers"][0]["args"] for each in (before, after)]
     assert args[1] == [*args[0], "--config=/etc/stowage/scheduler.yaml"]
     (mount,) = after["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
@@ -255,12 +260,12 @@ def _get(url: str, *, code: int = 200) -> Any:
         return json.loads(answer.read())
 
 
-def _status(hub: Cluster) -> dict[str, Any]:
-    found = json.loads(hub.kubectl("-n", "demo", "get", "wl", "report", "-o", "json"))
+def _status(carbon: Cluster) -> dict[str, Any]:
+    found = json.loads(carbon.kubectl("-n", "demo", "get", "wl", "report", "-o", "json"))
     status: dict[str, Any] = found.get("status", {})
     return status
 
 
-def _scheduled(hub: Cluster) -> dict[str, Any]:
-    conditions = _status(hub).get("conditions", [])
+def _scheduled(carbon: Cluster) -> dict[str, Any]:
+    conditions = _status(carbon).get("conditions", [])
     return next((each for each in conditions if each["type"] == "Scheduled"), {})

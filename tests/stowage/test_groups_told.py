@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from stowage.cli import cli
 from tests.controller.grouping import group
-from tests.controller.live import World, deciding, install, world_on
+from tests.controller.live import World, deciding, world_on
 from tests.controller.test_gangs_live import begin, member, says, told
 from tests.controller.test_services import ask
 
@@ -23,17 +23,9 @@ pytestmark = pytest.mark.proves("G5", "E9")
 GANGS = "/apis/v1/plugins/Coscheduling"
 
 
-@pytest.fixture(scope="module")
-def told_hub(make_cluster: Callable[..., Any]) -> Any:
-    """A hub of these tests alone: they look at all that is there."""
-    cluster = make_cluster("told-gangs")
-    asyncio.run(install(cluster, policies=True))
-    return cluster
-
-
 @pytest.fixture
-async def world(told_hub: Any) -> AsyncIterator[World]:
-    async with world_on(told_hub, "shop") as world:
+async def world(stowage_hub: Any) -> AsyncIterator[World]:
+    async with world_on(stowage_hub, "shop") as world:
         await world.cluster("a", cpu="9")
         yield world
 

@@ -56,6 +56,15 @@ ELSEWHERE = controlled("Job", "b", version="batch/v1", namespace="bank")
 CUSTOM = runs("kubeflow.org/v1", "TFJob", replicas=4)
 
 
+@pytest.fixture(scope="module")
+def shop(hub: Cluster) -> Cluster:
+    """A hub with the namespaces that the objects are in."""
+    for name in ("shop", "stowage-system"):
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        hub.kubectl("apply", "-f", "-", input=yaml.safe_dump(namespace))
+    return hub
+
+
 @pytest.mark.proves("K27")
 @pytest.mark.parametrize(
     "given",
@@ -87,13 +96,11 @@ CUSTOM = runs("kubeflow.org/v1", "TFJob", replicas=4)
     ],
 )
 def test_a_hub_takes_it_and_changes_nothing(
-    hub: Cluster, tmp_path: Path, given: tuple[Any, ...]
+    shop: Cluster, tmp_path: Path, given: tuple[Any, ...]
 ) -> None:
     result = Files(tmp_path).result(*given)
     assert result.exit_code == 0, result.stderr
-    _namespace(hub, "shop")
-    _namespace(hub, "stowage-system")
-    answer = hub.kubectl(
+    answer = shop.kubectl(
         "apply", "--server-side", "--dry-run=server", "-o", "yaml", "-f", "-", input=result.stdout
     )
     stored = [each for doc in yaml.safe_load_all(answer) for each in doc.get("items", [doc])]
@@ -101,11 +108,6 @@ def test_a_hub_takes_it_and_changes_nothing(
     assert len(stored) == len(printed)
     for was, now in zip(printed, stored, strict=True):
         assert _within(was, now), now
-
-
-def _namespace(hub: Cluster, name: str) -> None:
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    hub.kubectl("apply", "-f", "-", input=yaml.safe_dump(namespace))
 
 
 def _within(was: object, now: object) -> bool:

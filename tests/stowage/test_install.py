@@ -12,17 +12,23 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import NODES, SECRETS, Resource
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import Forbidden
-from stowage.playground import flags
 from stowage.setup import install
 from tests.stowage import accounts
+
+from .conftest import assert_guarded
 
 CONTROLLER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-controller"
 PROPAGATOR = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-propagator"
 
 
 @pytest.fixture(scope="module")
-def installed(make_cluster, stowage):
-    cluster = make_cluster("install")
+def cluster(make_cluster):
+    """Nothing of ours is there at first; each test finds what those above it have installed."""
+    return make_cluster("install")
+
+
+@pytest.fixture(scope="module")
+def installed(cluster, stowage):
     _install(stowage, cluster)
     accounts.rights_in_force(cluster)
     return cluster
@@ -36,6 +42,27 @@ def _install(stowage, cluster):
 
 def _get(cluster, *what):
     return json.loads(cluster.kubectl("get", *what, "-o", "json"))
+
+
+def test_dry_run_prints_yaml_and_touches_nothing(cluster, stowage):
+    printed = stowage.succeed(
+        "install", "--dry-run", f"--kubeconfig={cluster.kubeconfig}", "-n", "x"
+    )
+    objects = list(yaml.safe_load_all(printed))
+    kinds = [each["kind"] for each in objects]
+    assert kinds[0] == "CustomResourceDefinition"
+    assert kinds.count("Deployment") == 2
+    assert {o["metadata"].get("namespace", "x") for o in objects} == {"x"}
+    assert "stowage" not in cluster.kubectl("get", "crd", "-o", "name")
+    cluster.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-",
+                    input=yaml.safe_dump_all(o for o in objects if o["kind"] == "ClusterRole"))  # fmt: skip
+
+
+def test_crds_only_and_admission_is_in_force_when_it_returns(cluster, stowage):
+    stowage.succeed("install", "--crds-only", f"--kubeconfig={cluster.kubeconfig}")
+    assert_guarded(cluster)
+    assert "workloads.stowage.dev" in cluster.kubectl("get", "crd", "-o", "name")
+    assert SYSTEM_NAMESPACE not in cluster.kubectl("get", "namespace", "-o", "name")
 
 
 @pytest.mark.proves("C1", "Y7", "Y9", "S13")
@@ -72,48 +99,6 @@ def test_a_second_run_changes_nothing(installed, stowage):
     assert len(before) >= 4
     _install(stowage, installed)
     assert versions() == before
-
-
-def test_admission_is_in_force_when_it_returns(installed):
-    _refuses_another_namespace(installed)
-
-
-def _refuses_another_namespace(cluster):
-    refused = cluster.kubectl(
-        "create", "-f", "-", "--dry-run=server", check=False,
-        input=json.dumps({
-            "apiVersion": "stowage.dev/v1alpha1",
-            "kind": "Workload",
-            "metadata": {"name": "elsewhere", "namespace": "default"},
-            "spec": {
-                "targetNamespace": "kube-system",
-                "template": {"apiVersion": "batch/v1", "kind": "Job", "spec": {}},
-            },
-        }),
-    )  # fmt: skip
-    assert "targetNamespace" in refused
-
-
-def test_dry_run_prints_yaml_and_touches_nothing(make_cluster, stowage):
-    cluster = make_cluster("untouched")
-    printed = stowage.succeed(
-        "install", "--dry-run", f"--kubeconfig={cluster.kubeconfig}", "-n", "x"
-    )
-    objects = list(yaml.safe_load_all(printed))
-    kinds = [each["kind"] for each in objects]
-    assert kinds[0] == "CustomResourceDefinition"
-    assert kinds.count("Deployment") == 2
-    assert {o["metadata"].get("namespace", "x") for o in objects} == {"x"}
-    assert "stowage" not in cluster.kubectl("get", "crd", "-o", "name")
-    cluster.kubectl("apply", "--server-side", "--dry-run=server", "-f", "-",
-                    input=yaml.safe_dump_all(o for o in objects if o["kind"] == "ClusterRole"))  # fmt: skip
-
-
-def test_crds_only(make_cluster, stowage):
-    cluster = make_cluster("untouched")
-    stowage.succeed("install", "--crds-only", f"--kubeconfig={cluster.kubeconfig}")
-    assert "workloads.stowage.dev" in cluster.kubectl("get", "crd", "-o", "name")
-    assert SYSTEM_NAMESPACE not in cluster.kubectl("get", "namespace", "-o", "name")
 
 
 @pytest.mark.proves("C1", "S12", "S13")
@@ -249,14 +234,3 @@ async def test_a_hub_without_admission_policies_is_installed_without_them():
             "the controller fills in labels and defaults itself"
         ),
     ]
-
-
-@pytest.mark.proves("S7", "Y2")
-def test_a_hub_before_1_36_gets_the_policies_that_it_serves(make_cluster, stowage):
-    cluster = make_cluster("older", server_flags=flags.BEFORE_1_36)
-    said = stowage.succeed("install", "--crds-only", f"--kubeconfig={cluster.kubeconfig}")
-    assert "This hub serves no MutatingAdmissionPolicy v1" in said
-    assert "ValidatingAdmissionPolicy v1" not in said
-    found = cluster.kubectl("get", "validatingadmissionpolicybindings", "-o", "name")
-    assert "workload" in found
-    _refuses_another_namespace(cluster)

@@ -54,7 +54,14 @@ def engine(tmp_path, monkeypatch):
     for built in ("kind", "kubectl"):
         shutil.copy(tools / built, binaries.path(built))
     limits(tmp_path, monkeypatch, instances=8192, watches=524288)
+    for module in (kind, commands):
+        monkeypatch.setattr(module, "wait_until", _looking_often)
     return made
+
+
+def _looking_often(check, *, seconds, every):
+    """What takes minutes for a person ends at once here."""
+    return wait_until(check, seconds=seconds, every=every / 10)
 
 
 def limits(folder, monkeypatch, *, instances, watches):
@@ -68,7 +75,7 @@ def limits(folder, monkeypatch, *, instances, watches):
 
 
 @pytest.fixture
-def hub(engine):
+def api(engine):
     made = Hub(engine.folder)
     yield made
     made.stop()
@@ -102,7 +109,7 @@ def _kind(*arguments):
     return f"{binaries.path('kind')} {' '.join(arguments)}"
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_up_creates_the_hub_first_and_each_cluster_once(engine, here):
     said = _up(here)
     made = engine.calls("kind", "create", "cluster")
@@ -120,13 +127,13 @@ def test_up_creates_the_hub_first_and_each_cluster_once(engine, here):
 
 
 @pytest.mark.proves("C1")
-def test_both_processes_run_on_the_hub_from_the_image(engine, hub, here):
+def test_both_processes_run_on_the_hub_from_the_image(engine, api, here):
     _up(here)
     (hub_name,) = _named(here, "hub")
     loads = engine.calls("kind", "load")
     assert loads == [["kind", "load", "docker-image", IMAGE, "--name", hub_name]]
     installed = {}
-    for each in hub.objects("Deployment"):
+    for each in api.objects("Deployment"):
         (container,) = each["spec"]["template"]["spec"]["containers"]
         installed[container["args"][0]] = container["image"]
         # Asked of no registry, not even as `latest`.
@@ -135,16 +142,16 @@ def test_both_processes_run_on_the_hub_from_the_image(engine, hub, here):
     assert "processes" not in _state(here)
 
 
-def test_up_waits_for_the_leases_of_both_where_they_run_on_the_hub(hub, here):
+def test_up_waits_for_the_leases_of_both_where_they_run_on_the_hub(api, here):
     _up(here)
-    leases = {path.rpartition("/")[2]: n for path, n in hub.asked.items() if "/leases/" in path}
+    leases = {path.rpartition("/")[2]: n for path, n in api.asked.items() if "/leases/" in path}
     assert leases == {"stowage-controller": 3, "stowage-propagator": 3}
 
 
 @pytest.mark.proves("D1")
-def test_members_are_registered_by_what_the_hubs_pods_reach(engine, hub, here):
+def test_members_are_registered_by_what_the_hubs_pods_reach(engine, api, here):
     _up(here)
-    secrets = hub.objects("Secret")
+    secrets = api.objects("Secret")
     assert [each["metadata"]["name"] for each in secrets] == ["member-1", "member-2"]
     for number, each in enumerate(secrets, start=1):
         (name,) = _named(here, f"member-{number}")
@@ -165,7 +172,7 @@ def test_members_are_registered_by_what_the_hubs_pods_reach(engine, hub, here):
     assert set(asked.values()) == {template}
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_a_container_without_an_address_is_a_fault(engine, here):
     engine.fail({"docker inspect": (0, "")})
     with pytest.raises(StowageError, match="member-1-control-plane has no address in the network"):
@@ -176,7 +183,7 @@ def test_a_container_without_an_address_is_a_fault(engine, here):
     ("on_hub", "server"),
     [(True, "https://{node}:6443"), (False, "https://127.0.0.1:{port}")],
 )
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_where_containers_have_no_address_of_this_machine(
     engine, here, monkeypatch, on_hub, server
 ):
@@ -189,7 +196,7 @@ def test_where_containers_have_no_address_of_this_machine(
     assert parse_kubeconfig(text.encode()).server == wanted
 
 
-def test_a_second_up_creates_nothing(engine, hub, here, monkeypatch):
+def test_a_second_up_creates_nothing(engine, api, here, monkeypatch):
     _up(here)
     before = engine.clusters
     engine.forget()
@@ -198,10 +205,10 @@ def test_a_second_up_creates_nothing(engine, hub, here, monkeypatch):
     assert engine.calls("kind", "create") == engine.calls("kind", "delete") == []
     assert engine.calls("kind", "load") == []
     assert engine.clusters == before
-    assert len(hub.objects("Secret")) == 2
+    assert len(api.objects("Secret")) == 2
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_up_starts_the_containers_that_were_stopped(engine, here):
     _up(here)
     assert engine.calls("docker", "start") == []
@@ -210,7 +217,7 @@ def test_up_starts_the_containers_that_were_stopped(engine, here):
     assert sorted(started) == [kind.container(here, n) for n in ("hub", "member-1", "member-2")]
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_up_waits_until_each_cluster_answers(engine, here, monkeypatch):
     _up(here, members=1)
     asked = [call[1] for call in engine.calls("kubectl")]
@@ -231,7 +238,7 @@ def test_up_waits_until_each_cluster_answers(engine, here, monkeypatch):
     assert len(engine.calls("kubectl", f"--kubeconfig={here}/hub.kubeconfig")) == 1
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_up_with_more_members_creates_those(engine, here):
     _up(here, members=1)
     engine.forget()
@@ -239,7 +246,7 @@ def test_up_with_more_members_creates_those(engine, here):
     assert [call[4] for call in engine.calls("kind", "create")] == _named(here, "member-2")
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_processes_of_this_machine_give_way_to_the_hubs(here):
     _up(here, run=False, image=None)
     process = Process("controller", ["sleep", "600"], here / "logs" / "controller.log")
@@ -252,7 +259,7 @@ def test_processes_of_this_machine_give_way_to_the_hubs(here):
     assert "processes" not in _state(here)
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_one_that_fails_is_named_and_alone_made_again(engine, here):
     (failing,) = _named(here, "member-1")
     text = "Creating cluster ...\nERROR: failed to create cluster: no room\n"
@@ -297,7 +304,7 @@ def _interrupted(engine, here, how):
     return said
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 @pytest.mark.proves("Y3")
 def test_an_up_that_is_interrupted_leaves_no_half_made_cluster(engine, here):
     said = _interrupted(engine, here, signal.SIGINT)
@@ -306,7 +313,7 @@ def test_an_up_that_is_interrupted_leaves_no_half_made_cluster(engine, here):
     assert f"`stowage playground down --dir {here}` removes it" in said
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills with the parent")
 def test_a_cluster_whose_creation_was_killed_is_made_anew(engine, here):
     _interrupted(engine, here, signal.SIGKILL)
@@ -319,7 +326,7 @@ def test_a_cluster_whose_creation_was_killed_is_made_anew(engine, here):
     assert not list(here.glob("*.unfinished"))
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_down_after_a_killed_up_leaves_nothing(engine, here):
     _interrupted(engine, here, signal.SIGKILL)
     _down(here)
@@ -327,7 +334,7 @@ def test_down_after_a_killed_up_leaves_nothing(engine, here):
     assert not here.exists()
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_down_deletes_what_was_made_here_and_nothing_else(engine, here, tmp_path):
     foreign = ["kind", *_named(tmp_path / "elsewhere", "hub", "member-1")]
     for name in foreign:
@@ -345,7 +352,7 @@ def test_down_deletes_what_was_made_here_and_nothing_else(engine, here, tmp_path
     assert not here.exists()
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_down_after_an_up_that_failed_half_way(engine, here):
     engine.fail({f"create cluster --name {_named(here, 'member-2')[0]}": (1, "ERROR: no room")})
     with pytest.raises(StowageError):
@@ -356,7 +363,7 @@ def test_down_after_an_up_that_failed_half_way(engine, here):
     assert not here.exists()
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_down_without_the_engine_can_be_said_again(engine, here):
     _up(here)
     engine.fail({"kind delete": (1, f"ERROR: failed to delete cluster: {NO_ENGINE}")})
@@ -379,7 +386,7 @@ def test_down_without_the_engine_can_be_said_again(engine, here):
         ("docker inspect", "docker inspect --format", True),
     ],
 )
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_a_command_that_fails_is_told_in_one_sentence(engine, here, line, command, first):
     if not first:
         _up(here)
@@ -415,6 +422,7 @@ def _local_instead(monkeypatch, engine):
     """Local control planes that are there at once, with the hub's API server."""
 
     def up(directory, hub, zones, *, progress):
+        assert zones == {f"member-{n}": {ground.ZONE: f"zone-{n}"} for n in (1, 2)}
         server = f"https://127.0.0.1:{(engine.folder / 'port').read_text()}"
         text = (engine.folder / "kubeconfig").read_text().replace("SERVER", server)
         for name in (hub, *zones):
@@ -444,7 +452,7 @@ NO_REGISTRY = "Error response from daemon: no such host"
         ),
     ],
 )
-def test_auto_falls_back_to_local_control_planes(engine, hub, here, monkeypatch, faults, reason):
+def test_auto_falls_back_to_local_control_planes(engine, api, here, monkeypatch, faults, reason):
     _local_instead(monkeypatch, engine)
     engine.fail(faults)
     said = _up(here, provider="auto", run=False, image=None)
@@ -453,10 +461,10 @@ def test_auto_falls_back_to_local_control_planes(engine, hub, here, monkeypatch,
     assert said.lines[0] == told
     assert _state(here)["provider"] == "local"
     assert engine.calls("kind", "create") == []
-    assert len(hub.objects("Secret")) == 2
+    assert len(api.objects("Secret")) == 2
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_auto_falls_back_where_kind_cannot_be_built(engine, here, monkeypatch):
     def ensure(names=binaries.LOCAL, *, progress=None):
         if "kind" in names:
@@ -478,7 +486,7 @@ def test_an_engine_that_hangs_is_none(engine, monkeypatch):
     assert engine.calls("kind") == []
 
 
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_auto_is_kind_where_the_image_can_be_fetched(engine, here):
     (engine.folder / "images").write_text(f"{IMAGE}\n")
     said = _up(here, provider="auto")
@@ -487,14 +495,14 @@ def test_auto_is_kind_where_the_image_can_be_fetched(engine, here):
     assert engine.calls("docker", "pull") == [["docker", "pull", "--quiet", NODE_IMAGE]]
 
 
-def test_a_playground_that_stands_is_not_given_up_for_another(engine, hub, here):
+def test_a_playground_that_stands_is_not_given_up_for_another(engine, api, here):
     """With the engine gone, `auto` must not build a second playground beside the first."""
     _up(here)
     engine.fail({"docker": (1, NO_ENGINE), "kind": (1, f"ERROR: {NO_ENGINE}")})
     with pytest.raises(StowageError, match="get clusters` ended with exit code 1: ERROR: Cannot"):
         _up(here, provider="auto", image=None)
     assert _state(here)["provider"] == "kind"
-    assert len(hub.objects("Deployment")) == 2
+    assert len(api.objects("Deployment")) == 2
 
 
 def test_an_image_needs_processes_and_kind(engine, here, stowage):
@@ -530,7 +538,7 @@ def test_an_image_that_cannot_be_built(engine, tmp_path, monkeypatch):
 
 
 @pytest.mark.proves("Y3")
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_limits_of_the_kernel_are_looked_at_before_anything_is_made(
     engine, here, tmp_path, monkeypatch
 ):
@@ -579,7 +587,7 @@ runtime.goexit
 
 
 @pytest.mark.proves("Y3", "Y10")
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_the_cause_is_told_and_not_the_end_of_a_stack(engine, here):
     engine.fail({"create cluster": (1, KUBEADM)})
     with pytest.raises(StowageError) as caught:
@@ -595,7 +603,7 @@ def test_the_cause_is_told_and_not_the_end_of_a_stack(engine, here):
 
 
 @pytest.mark.proves("Y10")
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_another_image_of_the_nodes(engine, here, stowage):
     mirrored = "mirror.example/kindest/node:v1.36.4"
     said = _Said()
@@ -611,7 +619,7 @@ def test_another_image_of_the_nodes(engine, here, stowage):
 
 
 @pytest.mark.proves("Y5")
-@pytest.mark.usefixtures("hub")
+@pytest.mark.usefixtures("api")
 def test_clusters_are_called_ready_only_when_they_answer(here):
     said = _up(here)
     order = [what for what, *_ in said.steps]

@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from dataclasses import replace
 
 import pytest
 
 from crds.names import LABEL_TENANT, POD_DELETION_COST, SYSTEM_NAMESPACE
-from machinery.api.client import ApiClient
-from machinery.api.resources import CONFIG_MAPS
 from machinery.config.member_kubeconfig import parse_kubeconfig
-from machinery.errors import ConfigurationError, Invalid, StowageError
 from propagator.access.accounts import TENANT_ROLE
-from propagator.access.credentials import PodSecurity, Rights
 from propagator.access.tokens import life_of
 from stowage.playground.processes import wait_until
-from stowage.setup import member_rights, member_side
 from tests.patience import PATIENCE
 from tests.stowage import accounts
 
-from .conftest import propagating
+from .conftest import FLEET
+
+pytestmark = FLEET
 
 MAKER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-namespaces"
 POLICY = "ValidatingAdmissionPolicy 'stowage-namespaces'"
@@ -70,17 +66,8 @@ WORST = (
 
 
 @pytest.fixture(scope="module")
-def running(make_cluster, stowage, tmp_path_factory):
-    """A hub, and its propagator, which runs."""
-    hub = make_cluster("rights-hub")
-    log = tmp_path_factory.mktemp("propagator") / "propagator.log"
-    with propagating(hub, stowage, log) as process:
-        yield hub, process
-
-
-@pytest.fixture(scope="module")
-def fleet(running):
-    return running[0]
+def fleet(propagated_hub):
+    return propagated_hub
 
 
 @pytest.fixture(scope="module")
@@ -267,7 +254,7 @@ def _get(cluster, *what):
 
 
 def _until(check):
-    return wait_until(check, seconds=PATIENCE * 60, every=0.2)
+    return wait_until(check, seconds=PATIENCE * 60, every=0.5)
 
 
 def _workload(name, namespace, **spec):
@@ -387,9 +374,9 @@ def test_what_existed_before_is_not_taken_until_it_is_given(fleet, member, stowa
 @pytest.mark.proves("S8")
 @pytest.mark.usefixtures("thief")
 @pytest.mark.parametrize("finalizer", [True, False])
-def test_a_process_that_begins_finds_what_lies_in_given_namespaces(running, member, finalizer):
+def test_a_process_that_begins_finds_what_lies_in_given_namespaces(propagator, member, finalizer):
     """Secrets are seen only namespace by namespace: of a Workload that goes, and of one that went."""
-    fleet, process = running
+    fleet, process = propagator
     name = "leaves" if finalizer else "left"
     fleet.kubectl("create", "namespace", name)
     fleet.kubectl("-n", name, "create", "secret", "generic", "db", "--from-literal=user=me")
@@ -477,122 +464,3 @@ def test_rights_of_the_whole_cluster_stop_before_kube_system(fleet, member, stol
     stowage.succeed(*join)
     assert _until(lambda: not _may(stolen, "create deployments.apps -n default"))
     assert "stowage-member" not in member.kubectl("get", "validatingadmissionpolicy", "-o", "name")
-
-
-@pytest.fixture
-async def bare(make_cluster):
-    """A client of a member on which nothing was done, with its way there."""
-    cluster = make_cluster("plain")
-    async with ApiClient(cluster.connection()) as client:
-        yield client, cluster
-        await member_side.remove_all(client, SYSTEM_NAMESPACE, lambda _: None)
-
-
-@pytest.mark.proves("S8")
-async def test_without_policies_namespaces_are_given_by_name_alone(bare, monkeypatch):
-    client, cluster = bare
-
-    async def unserved(_):
-        return False
-
-    monkeypatch.setattr(member_side, "_serves_policies", unserved)
-    said = []
-    side = member_side.Side(home=SYSTEM_NAMESPACE, member=cluster.connection())
-    with pytest.raises(ConfigurationError, match="name them by --target-namespace"):
-        await member_side.set_up(client, side, "", said.append)
-    with pytest.raises(ConfigurationError, match=r"Kubernetes 1\.30"):
-        await member_side.set_up(client, replace(side, new_namespaces=True), "", said.append)
-    named = replace(side, targets=("named",))
-    assert await member_side.set_up(client, named, "", said.append)
-    assert said[-1] == "takes the namespaces that were named, and no others"
-    accounts = cluster.kubectl("get", "serviceaccounts", "-A", "-l", LABEL_TENANT, "-o", "name")
-    assert sorted(accounts.split()) == ["serviceaccount/stowage", "serviceaccount/stowage-member"]
-
-
-@pytest.mark.proves("S8")
-async def test_what_takes_namespaces_by_name_goes_on_doing_so(bare):
-    client, cluster = bare
-    side = member_side.Side(
-        home=SYSTEM_NAMESPACE, member=cluster.connection(), targets=("one",), new_namespaces=False
-    )
-    token = await member_side.set_up(client, side, "", lambda _: None)
-    later = replace(side, targets=("two",), new_namespaces=None)
-    assert await member_side.set_up(client, later, token, lambda _: None) == token
-    accounts = cluster.kubectl("get", "serviceaccounts", "-A", "-l", LABEL_TENANT)
-    assert "one " in accounts
-    assert "two " in accounts
-    assert "stowage-namespaces" not in accounts
-    wider = replace(side, targets=(), new_namespaces=True)
-    assert await member_side.set_up(client, wider, "", lambda _: None) != token
-    assert "stowage-namespaces" in cluster.kubectl("get", "serviceaccounts", "-A")
-
-
-@pytest.mark.proves("S8")
-async def test_the_account_that_makes_namespaces_is_not_left_unbounded(bare, monkeypatch):
-    """A policy without binding is never in force. In a namespace of its own: no other test's is."""
-    client, cluster = bare
-    monkeypatch.setattr(member_side, "FORCE_SECONDS", 2.0)
-    policy, _ = member_rights.maker_policy("elsewhere", PodSecurity.BASELINE)
-    monkeypatch.setattr(member_rights, "maker_policy", lambda *_: [policy])
-    side = member_side.Side(home="elsewhere", member=cluster.connection())
-    with pytest.raises(StowageError, match="is not in force after 2 s"):
-        await member_side.set_up(client, side, "", lambda _: None)
-    left = cluster.kubectl("get", "serviceaccounts,rolebindings", "-A", "-o", "name")
-    assert "stowage-namespaces" not in left
-    await member_side.remove_all(client, "elsewhere", lambda _: None)
-
-
-@pytest.mark.proves("S8")
-async def test_no_account_writes_everywhere_before_its_policy_is_in_force(bare, monkeypatch):
-    """A policy without binding is never in force. In a namespace of its own: no other test's is."""
-    client, cluster = bare
-    whole = member_rights.cluster_policy("elsewhere")
-    side = member_side.Side(home="elsewhere", member=cluster.connection(), rights=Rights.CLUSTER)
-    with monkeypatch.context() as patched:
-        patched.setattr(member_side, "FORCE_SECONDS", 2.0)
-        patched.setattr(member_rights, "cluster_policy", lambda _: whole[:1])
-        with pytest.raises(StowageError, match="so the account was given no further right"):
-            await member_side.set_up(client, side, "", lambda _: None)
-    assert "stowage-member" not in cluster.kubectl("get", "clusterrolebindings", "-o", "name")
-    token = await member_side.set_up(client, side, "", lambda _: None)
-    async with ApiClient(member_side.as_account(side.member, token)) as itself:
-        settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "t"}}
-        with pytest.raises(Invalid, match="never a target"):
-            await itself.create(CONFIG_MAPS, settings, namespace="kube-system")
-    await member_side.remove_all(client, "elsewhere", lambda _: None)
-
-
-CLASS = "stowage-placeholder"
-
-
-def _class_of(cluster):
-    found = cluster.kubectl("get", "priorityclass", "--ignore-not-found", CLASS, "-o", "json")
-    return json.loads(found) if found.strip() else None
-
-
-async def test_the_class_of_placeholders_comes_and_goes_with_the_member(make_cluster):
-    cluster = make_cluster("placeholders")
-    connection = parse_kubeconfig(cluster.kubeconfig.read_bytes())
-    side = member_side.Side(home=SYSTEM_NAMESPACE, member=connection, targets=["shop"])
-    said: list[str] = []
-    cluster.kubectl("create", "namespace", "shop")
-    async with ApiClient(connection) as client:
-        await member_side.set_up(client, side, "", said.append)
-        found = _class_of(cluster)
-        assert (found["value"], found["preemptionPolicy"]) == (-1_000_000_000, "Never")
-        assert not found.get("globalDefault")
-        version = found["metadata"]["resourceVersion"]
-        await member_side.set_up(client, side, "", said.append)
-        assert _class_of(cluster)["metadata"]["resourceVersion"] == version
-        await member_side.remove_all(client, SYSTEM_NAMESPACE, said.append)
-        assert _class_of(cluster) is None
-
-        cluster.kubectl("create", "priorityclass", CLASS, "--value=7")
-        await member_side.set_up(client, side, "", said.append)
-        assert said.count(
-            f"warning: its PriorityClass {CLASS} is somebody else's, and another one: "
-            "Reservations with `hold: Member` keep no room there"
-        )
-        assert _class_of(cluster)["value"] == 7
-        await member_side.remove_all(client, SYSTEM_NAMESPACE, said.append)
-        assert _class_of(cluster)["value"] == 7, "it was not ours"

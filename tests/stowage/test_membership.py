@@ -16,24 +16,29 @@ from stowage.playground.processes import wait_until
 from stowage.setup import join
 from tests.patience import PATIENCE
 
-from .conftest import propagating
+from .conftest import FLEET
+
+pytestmark = FLEET
 
 
 @pytest.fixture(scope="module")
-def fleet(make_cluster, stowage, tmp_path_factory):
-    """A hub whose propagator runs."""
-    hub = make_cluster("join-hub")
-    with propagating(hub, stowage, tmp_path_factory.mktemp("propagator") / "propagator.log"):
-        yield hub
+def fleet(propagated_hub):
+    return propagated_hub
 
 
 @pytest.fixture(scope="module")
-def member(make_cluster):
-    return make_cluster("joined", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+def member(full_cluster):
+    return full_cluster
 
 
 @pytest.fixture(scope="module")
-def joined(fleet, member, stowage):
+def before(member):
+    """What has to do with us on the member before it joins."""
+    return _ours(member)
+
+
+@pytest.fixture(scope="module")
+def joined(fleet, member, before, stowage):
     """What join printed."""
     return stowage.succeed(
         "join", "alpha",
@@ -116,27 +121,27 @@ def test_the_hub_may_reach_the_member_by_another_address(fleet, member, stowage)
 
 
 @pytest.mark.usefixtures("joined")
-def test_the_name_of_another_cluster_is_refused(fleet, make_cluster, stowage):
-    other = make_cluster("other", controller_manager=True)
+def test_the_name_of_another_cluster_is_refused(fleet, stowage):
+    """The hub itself is the other one."""
+    there = _ours(fleet)
     outcome = stowage(
         "join", "alpha", f"--kubeconfig={fleet.kubeconfig}",
-        f"--member-kubeconfig={other.kubeconfig}",
+        f"--member-kubeconfig={fleet.kubeconfig}",
     )  # fmt: skip
     assert outcome.code == 1
     assert "alpha is the name of another cluster" in outcome.err
     assert "stowage unjoin alpha" in outcome.err
-    assert SYSTEM_NAMESPACE not in other.kubectl("get", "namespaces", "-o", "name")
+    assert _ours(fleet) == there, "nothing was made on the other cluster"
 
 
 @pytest.mark.usefixtures("joined")
-def test_the_name_stays_the_clusters_while_its_secret_is_away(fleet, make_cluster, stowage):
-    other = make_cluster("other", controller_manager=True)
+def test_the_name_stays_the_clusters_while_its_secret_is_away(fleet, stowage):
     kept = _get(fleet, "-n", SYSTEM_NAMESPACE, "secret", "alpha")
     fleet.kubectl("-n", SYSTEM_NAMESPACE, "delete", "secret", "alpha")
     try:
         outcome = stowage(
             "join", "alpha", f"--kubeconfig={fleet.kubeconfig}",
-            f"--member-kubeconfig={other.kubeconfig}",
+            f"--member-kubeconfig={fleet.kubeconfig}",
         )  # fmt: skip
         assert outcome.code == 1
         assert "MemberCluster alpha on the hub" in outcome.err
@@ -146,18 +151,8 @@ def test_the_name_stays_the_clusters_while_its_secret_is_away(fleet, make_cluste
         fleet.kubectl("create", "-f", "-", input=json.dumps(kept))
 
 
-async def test_a_hub_without_propagator_is_named(hub, member, monkeypatch):
-    monkeypatch.setattr(join, "READY_SECONDS", 1.0)
-    plan = join.Join(name="lonely", namespace=SYSTEM_NAMESPACE, member=member.connection())
-    async with ApiClient(hub.connection()) as client:
-        with pytest.raises(StowageError, match="the propagator has not looked at it"):
-            await join.join(client, plan, say=lambda _: None)
-        unjoin = join.Unjoin(name="lonely", namespace=SYSTEM_NAMESPACE)
-        await join.unjoin(client, unjoin, say=lambda _: None)
-
-
-async def test_unjoining_what_is_not_there_is_a_fault(hub):
-    async with ApiClient(hub.connection()) as client:
+async def test_unjoining_what_is_not_there_is_a_fault(fleet):
+    async with ApiClient(fleet.connection()) as client:
         plan = join.Unjoin(name="nobody", namespace=SYSTEM_NAMESPACE)
         with pytest.raises(ConfigurationError, match="knows no cluster nobody"):
             await join.unjoin(client, plan, say=lambda _: None)
@@ -165,8 +160,8 @@ async def test_unjoining_what_is_not_there_is_a_fault(hub):
 
 @pytest.mark.proves("C30")
 @pytest.mark.usefixtures("joined")
-def test_unjoin_waits_for_an_empty_cluster_and_cleans_up(fleet, member, stowage):
-    """The last of this module: alpha is gone afterwards."""
+def test_unjoin_waits_for_an_empty_cluster_and_cleans_up(fleet, member, before, stowage):
+    """Alpha is gone afterwards."""
     hub = f"--kubeconfig={fleet.kubeconfig}"
     refused = stowage("unjoin", "alpha", hub)
     assert refused.code == 1
@@ -179,15 +174,43 @@ def test_unjoin_waits_for_an_empty_cluster_and_cleans_up(fleet, member, stowage)
     assert f"hub: Secret {SYSTEM_NAMESPACE}/alpha removed" in said
     assert "hub: MemberCluster alpha removed" in said
     assert "alpha: ClusterRole stowage-member removed" in said
-    everywhere = "role,rolebinding,serviceaccount"
-    left = member.kubectl(
-        "get", "clusterrole,clusterrolebinding,validatingadmissionpolicy,"
-        "validatingadmissionpolicybinding", "-o", "name",
-    ) + member.kubectl("get", everywhere, "-A", "-o", "name")  # fmt: skip
-    assert "stowage" not in left
+    assert _ours(member) == before
     assert not member.kubectl("get", "namespaces", "-l", LABEL_TENANT, "-o", "name").strip()
     time.sleep(1)  # long enough for a propagator that would bring it back
     assert "alpha" not in fleet.kubectl("get", "mc", "-o", "name")
+
+
+async def test_a_hub_without_propagator_is_named(propagator, member, before, monkeypatch):
+    """After all others: nothing may be joined that this one could take away."""
+    fleet, process = propagator
+    monkeypatch.setattr(join, "READY_SECONDS", 1.0)
+    plan = join.Join(name="lonely", namespace=SYSTEM_NAMESPACE, member=member.connection())
+    process.end()
+    try:
+        async with ApiClient(fleet.connection()) as client:
+            with pytest.raises(StowageError, match="the propagator has not looked at it"):
+                await join.join(client, plan, say=lambda _: None)
+            unjoin = join.Unjoin(
+                name="lonely", namespace=SYSTEM_NAMESPACE, member=member.connection()
+            )
+            await join.unjoin(client, unjoin, say=lambda _: None)
+    finally:
+        process.start(detached=False)
+    assert _ours(member) == before
+
+
+def _ours(cluster):
+    """What gives or bounds rights there, and has to do with us by its name."""
+    kinds = (
+        "clusterrole,clusterrolebinding,validatingadmissionpolicy,"
+        "validatingadmissionpolicybinding,role,rolebinding,serviceaccount"
+    )
+    listed = json.loads(cluster.kubectl("get", kinds, "-A", "-o", "json"))["items"]
+    named = (
+        (each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"])
+        for each in listed
+    )
+    return {each for each in named if "stowage" in each[2]}
 
 
 def _workload():
@@ -230,4 +253,4 @@ def _place(hub, cluster):
 
 
 def _until(check):
-    return wait_until(check, seconds=PATIENCE * 60, every=0.2)
+    return wait_until(check, seconds=PATIENCE * 60, every=0.5)

@@ -528,10 +528,10 @@ class TestWrong:
         self, stowage: Any, write: Write, fleet: str
     ) -> None:
         file = write("w.yaml", workload("bad", replicas=-1))
-        outcome = stowage("plan", "-f", file, "--fleet", fleet)
+        outcome = stowage.process("plan", "-f", file, "--fleet", fleet)
         assert outcome.code == 1
         assert outcome.err.startswith(f"error: {file}, document 1: Workload bad: spec.replicas")
-        assert stowage("plan", "--fleet", fleet).code == 2
+        assert stowage.process("plan", "--fleet", fleet).code == 2
 
 
 HOOKED = """apiVersion: stowage.dev/v1alpha1

@@ -29,7 +29,7 @@ from machinery.api.resources import (
 )
 from stowage.cli import cli
 from stowage.planning import explain
-from tests.controller.live import World, deciding, install, placements, world_on
+from tests.controller.live import World, deciding, placements, world_on
 from tests.controller.make import beside
 from tests.patience import until
 from tests.stowage import accounts
@@ -37,18 +37,10 @@ from tests.stowage import accounts
 ZONE = "topology.kubernetes.io/zone"
 
 
-@pytest.fixture(scope="session")
-def planning_hub(make_cluster: Callable[..., Any]) -> Any:
-    """A hub of these tests alone: they empty it."""
-    cluster = make_cluster("planning-hub")
-    asyncio.run(install(cluster, policies=True))
-    return cluster
-
-
 @pytest.fixture
-async def world(planning_hub: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(stowage_hub: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(explain, "CONTROLLER_SECONDS", 60.0)
-    async with world_on(planning_hub, "shop") as world:
+    async with world_on(stowage_hub, "shop") as world:
         for number, cpu in enumerate(("4", "2", "8")):
             await world.cluster(f"m{number}", cpu=cpu, labels={ZONE: f"z{number % 2}"})
         yield world

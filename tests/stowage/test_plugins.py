@@ -392,7 +392,7 @@ def test_a_wrong_file_is_refused_as_the_controller_refuses_it(
     }  # fmt: skip
     kubeconfig.write_text(yaml.safe_dump(document))
     here = stowage("plugins", f"--config={file}")
-    there = stowage("controller", f"--kubeconfig={kubeconfig}", f"--config={file}")
+    there = stowage.process("controller", f"--kubeconfig={kubeconfig}", f"--config={file}")
     assert (here.code, here.out) == (1, "")
     assert here.err.startswith(f"error: {file}:5: profiles[0].pluginConfig[0].args")
     assert "Divided" in here.err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,15 @@ from click.testing import CliRunner, Result
 
 from machinery.clock import timestamp
 from stowage.cli import cli
-from tests.controller.live import World, deciding, install, world_on
+from tests.controller.live import World, deciding, world_on
 from tests.controller.reserving import owner, phase, reserve, stored
 
 pytestmark = pytest.mark.proves("E26")
 
 
-@pytest.fixture(scope="module")
-def told_hub(make_cluster: Callable[..., Any]) -> Any:
-    """A hub of these tests alone: they look at all that is there."""
-    cluster = make_cluster("told-hub")
-    asyncio.run(install(cluster, policies=True))
-    return cluster
-
-
 @pytest.fixture
-async def world(told_hub: Any) -> AsyncIterator[World]:
-    async with world_on(told_hub, "shop") as world:
+async def world(stowage_hub: Any) -> AsyncIterator[World]:
+    async with world_on(stowage_hub, "shop") as world:
         for name in "ab":
             await world.cluster(name, cpu="4")
         yield world

@@ -16,12 +16,14 @@ import pytest
 
 from crds.names import SYSTEM_NAMESPACE
 from stowage.playground import flags
-from stowage.playground.processes import Process, wait_until
+from stowage.playground.processes import Process
 from stowage.setup import install, join, member_rights
-from tests.patience import PATIENCE
+from tests.patience import hold_on
 from tests.stowage import accounts
 
-from .conftest import listening
+from .conftest import FLEET, assert_guarded, listening
+
+pytestmark = FLEET
 
 ACCOUNT = f"system:serviceaccount:{SYSTEM_NAMESPACE}:stowage-"
 STATES = {"web", "bounded", "ganged", "kept-hold"}
@@ -57,7 +59,8 @@ def log(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def hub(make_cluster, stowage, log):
+def installed(make_cluster, stowage, log):
+    """The hub, and what `install` said."""
     policy = {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
@@ -71,15 +74,29 @@ def hub(make_cluster, stowage, log):
     rules.write_text(json.dumps(policy))
     audit = (f"--audit-policy-file={rules}", f"--audit-log-path={log}")
     cluster = make_cluster("rights", server_flags=(*flags.BEFORE_1_36, *audit))
-    stowage.succeed("install", "--wait=false", f"--kubeconfig={cluster.kubeconfig}")
-    return cluster
+    return cluster, stowage.succeed("install", "--wait=false", f"--kubeconfig={cluster.kubeconfig}")
+
+
+@pytest.fixture(scope="module")
+def hub(installed):
+    return installed[0]
+
+
+@pytest.mark.proves("S7", "Y2")
+def test_a_hub_before_1_36_gets_the_policies_that_it_serves(installed):
+    hub, said = installed
+    assert_guarded(hub)
+    assert "This hub serves no MutatingAdmissionPolicy v1" in said
+    assert "ValidatingAdmissionPolicy v1" not in said
+    found = hub.kubectl("get", "validatingadmissionpolicybindings", "-o", "name")
+    assert "workload" in found
 
 
 @pytest.mark.proves("C1", "C3", "C31", "S12", "S13")
 async def test_both_do_their_work_with_these_rights_and_use_them_all(
-    hub, make_cluster, tmp_path, log
+    hub, full_cluster, tmp_path, log
 ):
-    member = make_cluster("joined", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+    member = full_cluster
     _create(member, member_rights.placeholder_class())
     secret = join.secret("worker", SYSTEM_NAMESPACE, member.admin_kubeconfig, {})
     _create(hub, secret, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rights"}})
@@ -97,14 +114,12 @@ async def test_both_do_their_work_with_these_rights_and_use_them_all(
             )
             processes.append(Process(role, arguments, tmp_path / f"{role}.log"))
             processes[-1].start(detached=False)
-        assert wait_until(
-            lambda: _states(hub) == dict.fromkeys(STATES, "Running"), seconds=PATIENCE * 60
-        )
+        _until(lambda: _states(hub) == dict.fromkeys(STATES, "Running"))
         _ask_a_guarded_page(listening(processes[0].log), await accounts.token(hub, "propagator"))
         # Events stand behind what they tell of.
-        assert wait_until(lambda: {"Scheduled", "Propagated"} <= _events(hub), seconds=240)
+        _until(lambda: {"Scheduled", "Propagated"} <= _events(hub))
         hub.kubectl("-n", "rights", "delete", "rsv", "kept")
-        assert wait_until(lambda: "kept-hold" not in _states(hub), seconds=240)
+        _until(lambda: "kept-hold" not in _states(hub))
         hub.kubectl("-n", "rights", "delete", "wl", "--all", "--timeout=240s")
         assert "web" not in member.kubectl("-n", "rights", "get", "deployments", "-o", "name")
     finally:
@@ -159,6 +174,10 @@ def _granted():
 def _create(hub, *objects):
     listed = {"apiVersion": "v1", "kind": "List", "items": objects}
     hub.kubectl("create", "-f", "-", input=json.dumps(listed))
+
+
+def _until(check):
+    hold_on(check, seconds=60, every=0.5)
 
 
 def _states(hub):

@@ -12,21 +12,22 @@ from stowage.console.progress import Silent
 from stowage.setup import install, rollout
 from tests.patience import hold_on
 
-pytestmark = pytest.mark.proves("Y7")
+from .conftest import FLEET
+
+pytestmark = [pytest.mark.proves("Y7"), FLEET]
 
 
 @pytest.fixture(scope="module")
-def hub(make_cluster):
-    """A cluster that runs pods, on one node."""
-    return make_cluster("joined", controller_manager=True, scheduler=True, kwok=True, nodes=1)
+def hub(full_cluster):
+    return full_cluster
 
 
 @pytest.fixture
 def full(hub):
-    """The same while its node takes no pods."""
-    hub.kubectl("cordon", "node-0")
+    """The same while its nodes take no pods."""
+    hub.kubectl("cordon", "node-0", "node-1")
     yield hub
-    hub.kubectl("uncordon", "node-0")
+    hub.kubectl("uncordon", "node-0", "node-1")
 
 
 def _install(hub, namespace, *more):
@@ -75,7 +76,7 @@ def test_the_reason_of_pods_without_a_node(full, stowage):
         assert f"error: Deployment stowage-{role} does not run after" in outcome.err.replace(
             "\nDeployment", "\nerror: Deployment"
         )
-    assert "Unschedulable: 0/1 nodes are available: 1 node(s) were unschedulable" in outcome.err
+    assert "Unschedulable: 0/2 nodes are available: 2 node(s) were unschedulable" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -145,8 +146,8 @@ async def test_a_hub_whose_pods_may_not_be_made(hub, stowage):
     assert "exceeded quota: none" in outcome.err
 
 
-async def test_a_hub_that_runs_no_deployments_says_so(apiserver, stowage):
-    outcome = stowage(*_install(apiserver, "idle", "--timeout=1"))
+async def test_a_hub_that_runs_no_deployments_says_so(propagated_hub, stowage):
+    outcome = stowage(*_install(propagated_hub, "idle", "--timeout=1"))
     assert outcome.code == 1
     assert "the hub's Deployment controller has not looked at it yet" in outcome.err
 

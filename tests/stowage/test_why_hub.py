@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +20,14 @@ from machinery.errors import NotFound
 from stowage.cli import cli
 from stowage.hub.reader import Reader
 from stowage.reading.fleet import Cluster, Lease
-from tests.controller.live import World, deciding, install, world_on
+from tests.controller.live import World, deciding, world_on
 
 ZONE = "topology.kubernetes.io/zone"
 
 
-@pytest.fixture(scope="module")
-def why_hub(make_cluster: Callable[..., Any]) -> Any:
-    """A hub of these tests alone: they empty it."""
-    cluster = make_cluster("why-hub")
-    asyncio.run(install(cluster, policies=True))
-    return cluster
-
-
 @pytest.fixture
-async def world(why_hub: Any) -> AsyncIterator[World]:
-    async with world_on(why_hub, "shop") as world:
+async def world(stowage_hub: Any) -> AsyncIterator[World]:
+    async with world_on(stowage_hub, "shop") as world:
         for number in range(2):
             await world.cluster(f"m{number}", labels={ZONE: f"z{number}"})
         yield world

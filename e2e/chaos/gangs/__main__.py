@@ -25,7 +25,7 @@ def main(gangs: int, kills: int, stops: int, removals: int, seed: int | None, ru
         "gangs",
         seed,
         runs,
-        lambda directory, number: run(directory, seed=number, size=size, say=click.echo),
+        lambda clusters, logs, number: run(clusters, logs, seed=number, size=size, say=click.echo),
     )
 
 

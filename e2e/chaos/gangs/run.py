@@ -17,11 +17,10 @@ from e2e.chaos.gangs.watch import HALF_SECONDS, GangWatchman, findings_of
 from e2e.chaos.judgement import image_of
 from e2e.chaos.promises import Broken, log_faults, until_held
 from e2e.chaos.run import Found
-from e2e.chaos.stage import MEMBERS, ChaosStage, chaos_stage, not_ready
+from e2e.chaos.stage import MEMBERS, ChaosStage, at_work, not_ready
 
 SETTLE_SECONDS = 240.0
 """Patience costs nothing: a gang that failed waits ten seconds, then twenty, then forty."""
-_KINDS = "workloads.stowage.dev,workloadgroups.stowage.dev"
 Objects = dict[str, dict[str, Any]]
 
 
@@ -60,15 +59,17 @@ class Made:
         )
 
 
-async def run(directory: Path, *, seed: int, size: Size, say: Callable[[str], object]) -> Made:
-    """Break, settle, clear. Raises Found."""
+async def run(
+    clusters: Path, logs: Path, *, seed: int, size: Size, say: Callable[[str], object]
+) -> Made:
+    """Break, settle, clear, on the clusters of that folder. Raises Found."""
     started = time.monotonic()
 
     def tell(text: str) -> None:
         say(f"{time.monotonic() - started:6.1f} {text}")
 
-    async with chaos_stage(directory) as stage:
-        tell("hub, members and two of each process are at work")
+    async with at_work(clusters, logs) as stage:
+        tell("two of each process are at work")
         users = Users(stage, seed=seed, most=size.gangs)
         faults = GangFaults(stage, seed=seed, say=tell)
         watchman = GangWatchman(stage, users, faults.away)
@@ -186,7 +187,7 @@ def _starts(group: Mapping[str, Any]) -> bool:
 async def _on_hub(stage: ChaosStage) -> tuple[Objects, Objects]:
     """Groups and Workloads, by name."""
     found: dict[str, Objects] = {"WorkloadGroup": {}, "Workload": {}}
-    for each in await stage.lists("hub", f"{_KINDS} -n {NAMESPACE}"):
+    for each in await stage.lists("hub", "wl", "wg", namespace=NAMESPACE):
         found[each["kind"]][each["metadata"]["name"]] = each
     return found["WorkloadGroup"], found["Workload"]
 
@@ -195,8 +196,8 @@ async def _on_members(stage: ChaosStage, wanted: Mapping[str, Gang]) -> dict[str
     """Units of each Workload by member; all of them run what is wanted."""
     units: dict[str, dict[str, int]] = {}
     for member in MEMBERS:
-        where = f"deployments -n {NAMESPACE} -l {LABEL_MANAGED}=true"
-        for each in await stage.lists(member, where):
+        managed = f"{LABEL_MANAGED}=true"
+        for each in await stage.lists(member, "deploy", namespace=NAMESPACE, labels=managed):
             name = each["metadata"]["name"]
             gang = wanted.get(gang_of(name))
             if gang is None:
@@ -213,6 +214,6 @@ async def _empty(stage: ChaosStage) -> None:
         raise Broken(f"on the hub there are {sorted(groups)} and {sorted(workloads)}")
     left: Counter[str] = Counter()
     for member in MEMBERS:
-        left[member] = len(await stage.lists(member, f"deployments -A -l {LABEL_MANAGED}=true"))
+        left[member] = len(await stage.lists(member, "deploy", labels=f"{LABEL_MANAGED}=true"))
     if left.total():
         raise Broken(f"left behind: {dict(left)}")

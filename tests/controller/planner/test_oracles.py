@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from controller.planner.plan import apportion
-from tests.cases import each_of, put
 
 from .peers import ALL, FILES, ORACLES, Answer, Case, divisions, packings, size_of
 
@@ -144,10 +143,8 @@ PACKED_ELSE: dict[str, dict[str, list[int]]] = {
 PURPOSE = {key: (rule, ours) for rule, found in DIFFERENT.items() for key, ours in found.items()}
 PACKINGS = list(packings())
 DIVISIONS = {name: [c for c in cases if isinstance(c, Case)] for name, cases in ALL.items()}
-
-
-def _named(case: Case) -> str:
-    return case.id
+DIVIDING = [name for name, cases in DIVISIONS.items() if cases]
+"""Files with such cases."""
 
 
 def _same(case: Case, ours: Answer) -> bool:
@@ -156,8 +153,14 @@ def _same(case: Case, ours: Answer) -> bool:
     return any({n: u for n, u in answer.items() if u} == some for answer in case.answers)
 
 
-@each_of(DIVISIONS, known_by=_named)
-def test_a_division(case: Case) -> None:
+@pytest.mark.parametrize("file", DIVIDING)
+def test_a_division(file: str, subtests: pytest.Subtests) -> None:
+    for case in DIVISIONS[file]:
+        with subtests.test(case.id):
+            _divides(case)
+
+
+def _divides(case: Case) -> None:
     ours = case.ours()
     if case.id in PURPOSE:
         assert list(ours.values()) == PURPOSE[case.id][1]
@@ -167,9 +170,14 @@ def test_a_division(case: Case) -> None:
 
 
 @pytest.mark.proves("P10")
-@each_of({"kubeadmiral_binpack_planner": PACKINGS}, known_by=_named)
-def test_a_packing(case: Case) -> None:
+def test_a_packing(subtests: pytest.Subtests) -> None:
     """The same answer, or one that is better by the rule: fewer clusters, and no unit less."""
+    for case in PACKINGS:
+        with subtests.test(case.id):
+            _packs(case)
+
+
+def _packs(case: Case) -> None:
     ours = case.ours()
     purpose = {key: answer for found in PACKED_ELSE.values() for key, answer in found.items()}
     if case.id not in purpose:
@@ -192,8 +200,14 @@ def test_every_case_of_packing_is_run_and_every_line_of_its_list_is_needed() -> 
     assert {key for found in PACKED_ELSE.values() for key in found} <= {c.id for c in PACKINGS}
 
 
-@each_of(DIVISIONS, known_by=_named)
-def test_never_fewer_are_placed_than_the_peer_places(case: Case) -> None:
+@pytest.mark.parametrize("file", DIVIDING)
+def test_never_fewer_are_placed_than_the_peer_places(file: str, subtests: pytest.Subtests) -> None:
+    for case in DIVISIONS[file]:
+        with subtests.test(case.id):
+            _places_as_many(case)
+
+
+def _places_as_many(case: Case) -> None:
     ours = case.ours()
     for answer in case.answers:
         inside = sum(min(u, case.hidden.get(name, u)) for name, u in answer.items())
@@ -264,13 +278,14 @@ def _compared() -> list[tuple[Case, list[int]]]:
 
 
 @pytest.mark.proves("P10")
-def test_never_further_from_exact_proportion_than_the_peer() -> None:
+def test_never_further_from_exact_proportion_than_the_peer(subtests: pytest.Subtests) -> None:
     """By both definitions of the exact part: within the bounds, and of the weights alone."""
-    put(_compared(), _no_further_off, known_by=lambda pair: pair[0].id)
+    for case, theirs in _compared():
+        with subtests.test(case.id):
+            _no_further_off(case, theirs)
 
 
-def _no_further_off(pair: tuple[Case, list[int]]) -> None:
-    case, theirs = pair
+def _no_further_off(case: Case, theirs: list[int]) -> None:
     ours = list(case.ours().values())
     exact = _exact(case, sum(ours))
     assert exact is not None

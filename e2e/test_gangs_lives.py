@@ -99,7 +99,7 @@ def test_two_jobs_in_a_group_end(yard: Yard) -> None:
     assert yard.until(phase="Finished").get("quorumTime")
     ended = 0
     for member in MEMBERS:
-        for job in yard.stage.members[member].json("-n", yard.space, "get", "jobs")["items"]:
+        for job in yard.stage.members[member].items("jobs", yard.space):
             ended += job["status"].get("succeeded", 0)
     assert ended == 4
 
@@ -146,7 +146,7 @@ def cordon(yard: Yard, member: str, *, closed: bool) -> None:
     """Let nothing new come to a member, or let it come again, once the controller knows it."""
     patch = json.dumps({"spec": {"unschedulable": closed}})
     yard.hub("patch", "mc", member, "--type=merge", "-p", patch)
-    generation = yard.hub.json("get", "mc", member)["metadata"]["generation"]
+    generation = yard.hub.get("mc", member)["metadata"]["generation"]
     wait(
         f"the controller to know {member}",
         lambda: yard.stage.ask(f"/apis/v1/clusters/{member}")["generation"] >= generation,

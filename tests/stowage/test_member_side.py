@@ -1,0 +1,134 @@
+"""What joining makes on a member whose server is bare, step by step, and what of it goes again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
+from machinery.api.client import ApiClient
+from machinery.api.resources import CONFIG_MAPS
+from machinery.errors import ConfigurationError, Invalid, StowageError
+from propagator.access.credentials import PodSecurity, Rights
+from stowage.setup import member_rights, member_side
+
+
+@pytest.fixture
+async def bare(apiserver):
+    """A client of a member on which nothing was done, with its way there."""
+    async with ApiClient(apiserver.connection()) as client:
+        yield client, apiserver
+        await member_side.remove_all(client, SYSTEM_NAMESPACE, lambda _: None)
+
+
+@pytest.mark.proves("S8")
+async def test_without_policies_namespaces_are_given_by_name_alone(bare, monkeypatch):
+    client, cluster = bare
+
+    async def unserved(_):
+        return False
+
+    monkeypatch.setattr(member_side, "_serves_policies", unserved)
+    said = []
+    side = member_side.Side(home=SYSTEM_NAMESPACE, member=cluster.connection())
+    with pytest.raises(ConfigurationError, match="name them by --target-namespace"):
+        await member_side.set_up(client, side, "", said.append)
+    with pytest.raises(ConfigurationError, match=r"Kubernetes 1\.30"):
+        await member_side.set_up(client, replace(side, new_namespaces=True), "", said.append)
+    named = replace(side, targets=("named",))
+    assert await member_side.set_up(client, named, "", said.append)
+    assert said[-1] == "takes the namespaces that were named, and no others"
+    accounts = cluster.kubectl("get", "serviceaccounts", "-A", "-l", LABEL_TENANT, "-o", "name")
+    assert sorted(accounts.split()) == ["serviceaccount/stowage", "serviceaccount/stowage-member"]
+
+
+@pytest.mark.proves("S8")
+async def test_what_takes_namespaces_by_name_goes_on_doing_so(bare):
+    client, cluster = bare
+    side = member_side.Side(
+        home=SYSTEM_NAMESPACE, member=cluster.connection(), targets=("one",), new_namespaces=False
+    )
+    token = await member_side.set_up(client, side, "", lambda _: None)
+    later = replace(side, targets=("two",), new_namespaces=None)
+    assert await member_side.set_up(client, later, token, lambda _: None) == token
+    accounts = cluster.kubectl("get", "serviceaccounts", "-A", "-l", LABEL_TENANT)
+    assert "one " in accounts
+    assert "two " in accounts
+    assert "stowage-namespaces" not in accounts
+    wider = replace(side, targets=(), new_namespaces=True)
+    assert await member_side.set_up(client, wider, "", lambda _: None) != token
+    assert "stowage-namespaces" in cluster.kubectl("get", "serviceaccounts", "-A")
+
+
+@pytest.mark.proves("S8")
+async def test_the_account_that_makes_namespaces_is_not_left_unbounded(bare, monkeypatch):
+    """A policy without binding is never in force. In a namespace of its own: no other test's is."""
+    client, cluster = bare
+    monkeypatch.setattr(member_side, "FORCE_SECONDS", 2.0)
+    policy, _ = member_rights.maker_policy("elsewhere", PodSecurity.BASELINE)
+    monkeypatch.setattr(member_rights, "maker_policy", lambda *_: [policy])
+    side = member_side.Side(home="elsewhere", member=cluster.connection())
+    with pytest.raises(StowageError, match="is not in force after 2 s"):
+        await member_side.set_up(client, side, "", lambda _: None)
+    left = cluster.kubectl("get", "serviceaccounts,rolebindings", "-A", "-o", "name")
+    assert "stowage-namespaces" not in left
+    await member_side.remove_all(client, "elsewhere", lambda _: None)
+
+
+@pytest.mark.proves("S8")
+async def test_no_account_writes_everywhere_before_its_policy_is_in_force(bare, monkeypatch):
+    """A policy without binding is never in force. In a namespace of its own: no other test's is."""
+    client, cluster = bare
+    whole = member_rights.cluster_policy("elsewhere")
+    side = member_side.Side(home="elsewhere", member=cluster.connection(), rights=Rights.CLUSTER)
+    with monkeypatch.context() as patched:
+        patched.setattr(member_side, "FORCE_SECONDS", 2.0)
+        patched.setattr(member_rights, "cluster_policy", lambda _: whole[:1])
+        with pytest.raises(StowageError, match="so the account was given no further right"):
+            await member_side.set_up(client, side, "", lambda _: None)
+    assert "stowage-member" not in cluster.kubectl("get", "clusterrolebindings", "-o", "name")
+    token = await member_side.set_up(client, side, "", lambda _: None)
+    async with ApiClient(member_side.as_account(side.member, token)) as itself:
+        settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "t"}}
+        with pytest.raises(Invalid, match="never a target"):
+            await itself.create(CONFIG_MAPS, settings, namespace="kube-system")
+    await member_side.remove_all(client, "elsewhere", lambda _: None)
+
+
+CLASS = "stowage-placeholder"
+
+
+def _class_of(cluster):
+    found = cluster.kubectl("get", "priorityclass", "--ignore-not-found", CLASS, "-o", "json")
+    return json.loads(found) if found.strip() else None
+
+
+async def test_the_class_of_placeholders_comes_and_goes_with_the_member(bare):
+    client, cluster = bare
+    side = member_side.Side(
+        home=SYSTEM_NAMESPACE, member=cluster.connection(), targets=["placeheld"]
+    )
+    said: list[str] = []
+    cluster.kubectl("create", "namespace", "placeheld")
+    await member_side.set_up(client, side, "", said.append)
+    found = _class_of(cluster)
+    assert (found["value"], found["preemptionPolicy"]) == (-1_000_000_000, "Never")
+    assert not found.get("globalDefault")
+    version = found["metadata"]["resourceVersion"]
+    await member_side.set_up(client, side, "", said.append)
+    assert _class_of(cluster)["metadata"]["resourceVersion"] == version
+    await member_side.remove_all(client, SYSTEM_NAMESPACE, said.append)
+    assert _class_of(cluster) is None
+
+    cluster.kubectl("create", "priorityclass", CLASS, "--value=7")
+    await member_side.set_up(client, side, "", said.append)
+    assert said.count(
+        f"warning: its PriorityClass {CLASS} is somebody else's, and another one: "
+        "Reservations with `hold: Member` keep no room there"
+    )
+    assert _class_of(cluster)["value"] == 7
+    await member_side.remove_all(client, SYSTEM_NAMESPACE, said.append)
+    assert _class_of(cluster)["value"] == 7, "it was not ours"
+    cluster.kubectl("delete", "priorityclass", CLASS)
