@@ -8,14 +8,17 @@ servers run while they are needed, and no group finds what another left.
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import pytest
 from hypothesis import settings
+from xdist.workermanage import NodeManager
 
 from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.processes import Process
@@ -40,13 +43,28 @@ test that asks for several of them goes with the first.
 LOG_LINES = 40
 
 
+_WORKERS: list[int] = []
+"""The process ids of the workers, where this process is the one that has started them."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """End as if interrupted when SIGTERM comes: what was started is stopped."""
     signal.signal(signal.SIGTERM, _interrupt)
+    # A worker that has a playground to take down needs more than the ten seconds it has by default.
+    NodeManager.EXIT_TIMEOUT = 60
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodeready(node: Any) -> None:
+    """Note a worker's process id, so that it is told to end as this process is."""
+    _WORKERS.append(node.gateway._io.popen.pid)  # noqa: SLF001 - nothing public has it
 
 
 def _interrupt(*_: object) -> None:
     signal.signal(signal.SIGTERM, lambda *_: None)  # unlike SIG_IGN no child inherits it
+    for worker in _WORKERS:
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGTERM)
     raise KeyboardInterrupt
 
 

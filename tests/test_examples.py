@@ -62,7 +62,8 @@ def test_a_run_is_a_long_one_where_that_is_asked_for(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-s", f"--rootdir={tmp_path}",
          "--hypothesis-profile=long", str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=480, check=True,
+        cwd=ROOT, capture_output=True, text=True, timeout=480, check=False,
     )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
     (line,) = [line for line in ran.stdout.splitlines() if "tried" in line]
     assert 200 <= int(line.split("tried ")[1].split()[0]) <= 250

@@ -243,9 +243,7 @@ async def at_work(clusters: Path, logs: Path) -> AsyncIterator[ChaosStage]:
         yield await _at_work(stage)
     finally:
         for process in stage.processes.values():
-            import time; t0=time.time()
             process.end(signal.SIGTERM)  # the next run need not wait for the leases
-            print("ENDED", process.name, time.time()-t0)
         for member in MEMBERS:  # nor find one Ready that nobody has looked at since
             with suppress(TransportError):
                 await stage.deregister(member)
