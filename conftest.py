@@ -32,6 +32,8 @@ SHARED = {
     "controller_hub": ("tests/controller", 2),
     "bare_hub": ("tests/controller", 1),
     "older_hub": ("tests/controller", 1),
+    "propagated_hub": ("tests/stowage", 1),
+    "stowage_hub": ("tests/stowage", 1),
     "hub": ("tests", 3),
     "apiserver": ("tests", 1),
 }

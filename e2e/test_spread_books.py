@@ -108,7 +108,7 @@ def test_units_count_while_the_member_that_shall_create_them_hangs(
     running: Stage, space: str
 ) -> None:
     with hanging(running, space):
-        assert running.placements(space, "web") == {"member-1": 5}
+        pass
 
 
 @pytest.mark.long  # 30 s, as long as units may take
@@ -137,6 +137,8 @@ def hanging(running: Stage, space: str) -> Iterator[None]:
     try:
         scale(running, space, 5)
         until_told(running, space, (5, 1), 0, creatingPods=["member-1/3-5"])
+        # The books are written first: who ends the controller in between undoes the decision.
+        wait("the decision", lambda: running.placements(space, "web") == {"member-1": 5})
         yield
     finally:
         running.signal("member-1", "thaw")

@@ -37,6 +37,26 @@ class _Clock(FakeClock):
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else math.inf
 
+    async def advance(self, seconds: float) -> None:
+        """As any other, and quicker where nobody has anything to do."""
+        end = self._elapsed + seconds
+        await _settle()
+        while self.wakes <= end:
+            self._elapsed, _, woken = heapq.heappop(self._sleepers)
+            woken.set_result(None)
+            await _settle()
+        self._elapsed = end
+        await _settle()
+
+
+async def _settle() -> None:
+    """Let every task run until it waits for something, or for long."""
+    loop = asyncio.get_running_loop()
+    for turn in range(30):
+        await asyncio.sleep(0)
+        if turn >= 3 and not loop._ready:
+            return
+
 
 class Stage:
     """The hub, the clock, and what tests ask of both. Everything lies in the namespace shop."""
