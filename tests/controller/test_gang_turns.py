@@ -638,7 +638,8 @@ def test_nobody_starves_though_gangs_run_for_longer_than_a_turn(patience):
     assert not late(arrivals, run(InModel(CAPACITY, patience), arrivals), patience)
 
 
-def test_the_model_of_the_traffic_starts_everybody_when_the_controller_does():
+@pytest.mark.parametrize("number", [60, pytest.param(150, marks=pytest.mark.long)])
+def test_the_model_of_the_traffic_starts_everybody_when_the_controller_does(number):
     """Gangs of eight units at most, which never hold room: nine of ten is another number of ten."""
-    arrivals = traffic(150, capacity=8, every=35, large=0.05)
+    arrivals = traffic(number, capacity=8, every=35, large=0.05)
     assert run(InModel(8, PATIENCE), arrivals) == run(InYard(8, PATIENCE), arrivals)
