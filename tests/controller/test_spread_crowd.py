@@ -18,7 +18,7 @@ from machinery.types.metadata import Key
 from .memory import Stage
 from .spreading import adaptive, arranged, numbers, quiet, report, scale, spread, subset, told
 
-CROWD = 25
+CROWD = 50
 
 
 def crowd(number: int, *, cap: int = 3, **spec: Any) -> tuple[Stage, list[str]]:
