@@ -28,19 +28,21 @@ settings.load_profile(SHORT)  # before --hypothesis-profile is looked at
 
 SHARED = {
     "stage": ("e2e", 2),
+    "hub": ("tests", 3),
     "playground": ("e2e", 1),
     "controller_hub": ("tests/controller", 2),
+    "full_cluster": ("tests/stowage", 1),
+    "clusters": ("e2e", 1),
+    "engine": ("tests/stowage", 1),
+    "stowage_hub": ("tests/stowage", 1),
+    "apiserver": ("tests", 1),
     "bare_hub": ("tests/controller", 1),
     "older_hub": ("tests/controller", 1),
-    "propagated_hub": ("tests/stowage", 1),
-    "stowage_hub": ("tests/stowage", 1),
-    "hub": ("tests", 3),
-    "apiserver": ("tests", 1),
 }
 """Fixtures whose servers all tests below a folder share: the folder, and on how many workers.
 
-Their groups are begun first, in this order: they wait for servers while other modules compute. A
-test that asks for several of them goes with the first.
+Their groups are begun first, in this order, which is about that of their time: they wait for
+servers while other modules compute. A test that asks for several of them goes with the first.
 """
 LOG_LINES = 40
 
