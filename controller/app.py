@@ -49,6 +49,7 @@ from machinery.clock import Clock, SystemClock
 from machinery.config.address import loopback
 from machinery.config.member_kubeconfig import Connection
 from machinery.discovery import enforcement
+from machinery.discovery.schema import Schema
 from machinery.errors import NotFound
 from machinery.http_server import HttpServer
 from machinery.release import release
@@ -189,6 +190,7 @@ class Controller:
             each.attach(self._handle)
             for watch in each.watches:
                 self._informer(watch.resource, watch.type_).add_handler(watch.handler)
+        self._schema = Schema(client, self._kinds, clock=clock)
         self.placed = Placeables(self.workloads, map(self._place, placed_kinds(self._features)))
         chosen, theirs = self._settings.controller_plugins, self._handle.plugins
         self._controllers = Controllers(self._features, theirs, chosen, clock=clock)
@@ -220,7 +222,7 @@ class Controller:
             if silence > (TROUBLE_SECONDS if informer.last_error else STALENESS_SECONDS):
                 return f"nothing heard of {plural} for {silence:.0f} s"
         if self._normalises.known and self._refuses.known:
-            return ""
+            return self._schema.obstacle
         return "admission policies are not listed yet"
 
     def cluster(self, name: str) -> dict[str, Any] | None:
@@ -246,8 +248,8 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 for informer in self._kinds.values():
                     group.create_task(informer.run())
-                for policy in (self._normalises, self._refuses):
-                    group.create_task(policy.run())
+                for known in (self._normalises, self._refuses, self._schema):
+                    group.create_task(known.run())
                 group.create_task(self._recorder.run())
                 group.create_task(self._serve())
         finally:

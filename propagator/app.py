@@ -16,8 +16,10 @@ import uuid
 from crds.names import ANNOTATION_RELEASE
 from machinery import logs, loopwatch, metrics
 from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.clock import Clock, SystemClock
 from machinery.config.hub_config import hub_connection
+from machinery.discovery.schema import Schema
 from machinery.http_messages import Request, Response
 from machinery.http_server import HttpServer
 from machinery.release import release
@@ -67,6 +69,8 @@ class Propagator:
             renew_deadline=settings.renew_deadline,
             retry_seconds=settings.lease_retry,
         )
+        kinds = (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_GROUPS)
+        self._schema = Schema(hub, kinds, clock=self._clock)
         self.term: Term | None = None
         """The present term; None on a standby."""
         self.port = 0
@@ -76,6 +80,8 @@ class Propagator:
 
     def unready(self) -> str:
         """Why this instance is of no use now; empty when it is. A standby is of use."""
+        if self._schema.obstacle:
+            return self._schema.obstacle
         if self.term is not None:
             return self.term.stale()
         return "" if self._elector.leader else "nobody is known to hold the lease"
@@ -91,9 +97,15 @@ class Propagator:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._recorder.run())
-                tasks.create_task(self._elector.run(self._lead))
+                tasks.create_task(self._schema.run())
+                tasks.create_task(self._serve())
         finally:
             await server.stop()
+
+    async def _serve(self) -> None:
+        """Stand for the lease; who would lose fields on an older hub leaves it to others."""
+        await self._schema.settled()
+        await self._elector.run(self._lead)
 
     async def _lead(self) -> None:
         """One term, over connections of its own: a renewal never stands in line behind its work."""

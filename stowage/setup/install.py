@@ -32,7 +32,7 @@ _POLICY_WORK = {
     "MutatingAdmissionPolicy": "the controller fills in labels and defaults itself",
 }
 """The kinds of policy that we bring, and who does their work on a hub that does not serve them."""
-_PARTS = ("rbac.yaml", "network.yaml", "controller.yaml", "propagator.yaml")
+_PARTS = ("rbac.yaml", "priority.yaml", "network.yaml", "controller.yaml", "propagator.yaml")
 _IMAGE_UNKNOWN = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
+import aiohttp
 import pytest
 import yaml
 
+from controller.app import Controller, ControllerSettings
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import NODES, SECRETS, Resource
 from machinery.config.member_kubeconfig import Connection
+from machinery.discovery.schema import lacking
 from machinery.errors import Forbidden
+from machinery.tasks import end
+from propagator.app import Propagator
+from propagator.execution.reconciler import WorkloadPlacements
+from propagator.settings import PropagatorSettings
 from stowage.setup import install
+from tests.patience import until
 from tests.stowage import accounts
 
 from .conftest import assert_guarded
@@ -234,3 +243,107 @@ async def test_a_hub_without_admission_policies_is_installed_without_them():
             "the controller fills in labels and defaults itself"
         ),
     ]
+
+
+@pytest.mark.proves("N16")
+def test_both_replicas_outlive_a_drain_and_keep_off_the_metadata_service(installed):
+    pdbs = {
+        p["metadata"]["name"]: p["spec"]
+        for p in _get(installed, "-n", SYSTEM_NAMESPACE, "pdb")["items"]
+    }
+    for role in ("controller", "propagator"):
+        app = {"matchLabels": {"app": f"stowage-{role}"}}
+        assert pdbs[f"stowage-{role}"] == {"minAvailable": 1, "selector": app}
+        found = _get(installed, "-n", SYSTEM_NAMESPACE, "deployment", f"stowage-{role}")["spec"]
+        pod = found["template"]["spec"]
+        spread = pod["topologySpreadConstraints"]
+        assert [each["topologyKey"] for each in spread] == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]  # fmt: skip
+        assert all(each["labelSelector"] == app for each in spread)
+        classed = _get(installed, "priorityclass", pod["priorityClassName"])
+        assert 0 < classed["value"] <= 1_000_000_000  # what lies above is the cluster's own
+    egress = _get(installed, "-n", SYSTEM_NAMESPACE, "networkpolicy", "stowage-egress")["spec"]
+    assert egress["policyTypes"] == ["Egress"]
+    blocks = [to["ipBlock"] for rule in egress["egress"] for to in rule["to"] if "ipBlock" in to]
+    assert {"cidr": "0.0.0.0/0", "except": ["169.254.169.254/32"]} in blocks
+    assert egress["podSelector"]["matchExpressions"][0]["values"] == ["stowage-controller", "stowage-propagator"]  # fmt: skip
+
+
+@pytest.mark.proves("N16")
+def test_each_process_may_read_the_definitions_that_it_compares(installed):
+    rules = _get(installed, "clusterrole", "stowage-controller")["rules"]
+    (rule,) = [r for r in rules if r["resources"] == ["customresourcedefinitions"]]
+    assert sorted(rule["resourceNames"]) == sorted(
+        each["metadata"]["name"]
+        for each in install.manifests(namespace="x", crds_only=True)
+        if each["kind"] == "CustomResourceDefinition"
+    )
+
+
+@pytest.mark.proves("N16")
+@pytest.mark.parametrize("role", ["controller", "propagator"])
+async def test_a_process_does_nothing_on_kinds_that_are_too_old(installed, role):
+    """With its own rights: it says so on /readyz, takes no Lease, and begins once they are mended."""
+    lease = ("-n", SYSTEM_NAMESPACE, "lease", f"stowage-{role}")
+    crd = "workloads.stowage.dev"
+    path = "/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/desired"
+    old = _get(installed, "crd", crd)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    kept = old["properties"]["status"]["properties"]["desired"]
+    installed.kubectl("patch", "crd", crd, "--type=json", "-p", json.dumps([{"op": "remove", "path": path}]))  # fmt: skip
+    try:
+        async with await _as(installed, role) as client:
+            process = _process(role, client)
+            running = asyncio.create_task(process.run())
+            try:
+                await until(lambda: "SchemaTooOld" in process.unready())
+                status, said = await _readyz(process.port)
+                assert status == 503
+                assert f"SchemaTooOld: {crd} on the hub lacks status.desired" in said
+                assert "stowage install" in said
+                assert not _get(installed, *lease)["spec"].get("holderIdentity")
+
+                added = [{"op": "add", "path": path, "value": kept}]
+                installed.kubectl("patch", "crd", crd, "--type=json", "-p", json.dumps(added))
+                await until(lambda: not process.unready())
+                assert (await _readyz(process.port))[0] == 200
+                await until(lambda: bool(_get(installed, *lease)["spec"].get("holderIdentity")))
+            finally:
+                await end([running])
+    finally:
+        added = [{"op": "add", "path": path, "value": kept}]
+        installed.kubectl("patch", "crd", crd, "--type=json", "-p", json.dumps(added))
+
+
+def _process(role, client):
+    if role == "controller":
+        return Controller(ControllerSettings(connection=client.connection, http_port=0), client)
+    return Propagator(client, WorkloadPlacements, settings=PropagatorSettings(http_port=0))
+
+
+async def _readyz(port):
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/readyz") as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+@pytest.mark.proves("N16")
+@pytest.mark.parametrize(
+    ("ours", "theirs", "said"),
+    [
+        ({"properties": {"a": {}}}, {"properties": {}}, "a"),
+        ({"properties": {"a": {}}}, {"properties": {"a": {}, "b": {}}}, ""),
+        ({"properties": {"a": {"items": {"properties": {"b": {}}}}}}, {"properties": {"a": {"items": {}}}}, "a[].b"),
+        ({"properties": {"a": {"additionalProperties": {"properties": {"b": {}}}}}}, {"properties": {"a": {}}}, "a.*"),
+        ({"properties": {"a": {"enum": ["x", "y"]}}}, {"properties": {"a": {"enum": ["x"]}}}, "the value y of a"),
+        ({"properties": {"a": {"enum": ["x"]}}}, {"properties": {"a": {"enum": ["x", "y"]}}}, ""),
+        ({"properties": {"a": {}}}, {"x-kubernetes-preserve-unknown-fields": True}, ""),
+        (
+            {"properties": {"a": {"x-kubernetes-preserve-unknown-fields": True}}},
+            {"properties": {"a": {"properties": {"b": {}}}}},
+            "the unknown fields of a",
+        ),
+    ],
+)  # fmt: skip
+def test_what_an_older_definition_lacks(ours, theirs, said):
+    assert lacking(ours, theirs) == said

@@ -1,0 +1,111 @@
+"""Whether the hub's definitions of our kinds have every field that this version knows.
+
+An API server drops a field that its definition lacks, without a word: what a newer process decides
+would be lost in part, and be decided again and again. So each process compares the definitions that
+it was built with to those that are installed, and does nothing while one lacks a field, or a value
+of an enumeration. A definition that is newer has more, and is no obstacle; one that is not there
+is none either, as the informers say so where the kind is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import crds
+from crds.names import GROUP, VERSION
+from machinery import logs
+from machinery.api.resources import CRDS, Resource
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import Forbidden, NotFound, TransportError
+
+LOG = logs.get(__name__)
+LOOK_SECONDS = 60.0
+"""Between two looks; a definition seldom changes."""
+RETRY_SECONDS = 2.0
+"""Between two looks while something is in the way."""
+_UNKNOWN = "x-kubernetes-preserve-unknown-fields"
+
+
+class Schema:
+    """The definitions of those of `resources` that are ours."""
+
+    def __init__(self, client: Verbs, resources: Iterable[Resource], *, clock: Clock) -> None:
+        self._client = client
+        self._resources = [each for each in resources if f"{each.kind.lower()}.yaml" in crds.FILES]
+        self._clock = clock
+        self._hidden = False
+        self.obstacle = "the hub's kinds are not looked at yet"
+        """Why nothing may be done; empty when they have what is needed."""
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled."""
+        while True:
+            try:
+                told, self.obstacle = self.obstacle, await self._look()
+            except TransportError as e:
+                LOG.info("the hub's kinds could not be looked at: %s", e)
+                await self._clock.sleep(RETRY_SECONDS)
+                continue
+            if self.obstacle and self.obstacle != told:
+                LOG.error("%s", self.obstacle)
+            await self._clock.sleep(RETRY_SECONDS if self.obstacle else LOOK_SECONDS)
+
+    async def settled(self) -> None:
+        """Return once nothing is in the way."""
+        while self.obstacle:
+            await self._clock.sleep(0.05)
+
+    async def _look(self) -> str:
+        for resource in self._resources:
+            name = f"{resource.plural}.{GROUP}"
+            try:
+                found = await self._client.get(CRDS, name)
+            except NotFound:
+                continue
+            except Forbidden as e:
+                if not self._hidden:
+                    LOG.warning("whether the hub's kinds are too old is not known: %s", e)
+                self._hidden = True
+                return ""  # rights of an older release, or of a person's own: they worked so far
+            if lacks := lacking(_schema(crds.definition_of(resource.kind)), _schema(found)):
+                return (
+                    f"SchemaTooOld: {name} on the hub lacks {lacks}: "
+                    "run `stowage install` of this version"
+                )
+        return ""
+
+
+def lacking(ours: Mapping[str, Any], theirs: Mapping[str, Any], path: str = "") -> str:
+    """The first field, or value of an enumeration, that only our schema has; empty for none."""
+    if theirs.get(_UNKNOWN):
+        return ""
+    if ours.get(_UNKNOWN):
+        return f"the unknown fields of {path}"
+    if "enum" in theirs and (more := set(ours.get("enum", ())) - set(theirs["enum"])):
+        return f"the value {min(more)} of {path}"
+    known = dict(_parts(theirs, path))
+    for at, schema in _parts(ours, path):
+        lacks = lacking(schema, known[at], at) if at in known else at
+        if lacks:
+            return lacks
+    return ""
+
+
+def _parts(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """What lies below, each with its path: fields, the items of a list, the values of a map."""
+    for name, inner in schema.get("properties", {}).items():
+        yield f"{path}.{name}" if path else name, inner
+    for key, mark in (("items", "[]"), ("additionalProperties", ".*")):
+        if isinstance(inner := schema.get(key), dict):
+            yield f"{path}{mark}", inner
+
+
+def _schema(definition: Mapping[str, Any]) -> Mapping[str, Any]:
+    """That of the version that we speak; empty where it is not served."""
+    for version in definition["spec"]["versions"]:
+        if version["name"] == VERSION and version["served"]:
+            found: Mapping[str, Any] = version["schema"]["openAPIV3Schema"]
+            return found
+    return {}
