@@ -57,9 +57,9 @@ lint: .venv/synced
 	$(RUN) python -m crds.generate --check
 	$(RUN) python -m tests.requirements
 
-# On kind each wait may take longer, and hence each test.
+# On kind each wait may take longer, and hence each test. BASE=… makes the image on another one.
 e2e: .venv/synced
-	$(RUN) pytest e2e --provider $(PROVIDER) $(if $(filter kind,$(PROVIDER)),--timeout=1500) $(NODES)
+	$(RUN) pytest e2e --provider $(PROVIDER) $(if $(filter kind,$(PROVIDER)),--timeout=1500) $(NODES) $(if $(BASE),--base=$(BASE))
 
 # SEED=7 repeats a run's faults and edits; RUNS=20 makes so many runs with one seed after the other.
 chaos: .venv/synced

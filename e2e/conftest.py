@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what the end-to-end tests run their clusters on",
     )
     parser.addoption("--node-image", help="what kind's nodes are made of, if not of its newest")
+    parser.addoption("--base", help="what the image of both processes is made on (kind)")
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +56,8 @@ def playground(
 ) -> Iterator[Playground]:
     """A hub, three members, controller and propagator, as `stowage playground up` makes them."""
     directory = tmp_path_factory.mktemp("playground")
-    image = [f"--image={image_of(ROOT)}"] if provider == "kind" else []
+    base = request.config.getoption("--base")
+    image = [f"--image={image_of(ROOT, base=base)}"] if provider == "kind" else []
     if nodes := request.config.getoption("--node-image"):
         image += [f"--node-image={nodes}"]
     try:

@@ -211,10 +211,11 @@ def stowage(*args: str, env: Mapping[str, str] | None = None, timeout: float = 9
     return done.stdout
 
 
-def image_of(tree: Path) -> str:
-    """The image of both processes, built by the Docker engine from this tree."""
+def image_of(tree: Path, *, base: str | None = None) -> str:
+    """The image of both processes, built by the Docker engine from this tree; on another base."""
     tag = "stowage:e2e"
-    command = ["docker", "build", "--quiet", "--tag", tag, str(tree)]
+    other = [f"--build-arg=BASE={base}"] if base else []
+    command = ["docker", "build", "--quiet", "--tag", tag, *other, str(tree)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

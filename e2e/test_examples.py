@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from e2e.harness import ROOT, Playground, Process, load, wait
-from stowage.playground import demo as demonstration
 
 EXAMPLES = ROOT / "examples"
 NAMESPACE = "demo"
@@ -27,13 +26,12 @@ def demo(playground: Playground) -> Iterator[Playground]:
 
 
 def apply(demo: Playground, name: str) -> None:
-    """As it stands in the file; on kind, with kind's provider and version, and a tenth of many."""
+    """As it stands in the file; on kind, with kind's provider and version."""
     text = (EXAMPLES / name).read_text()
     if demo.provider == "kind":
         version = demo.hub.get("mc", "member-1")["status"]["version"]
         text = text.replace("cloudProvider: kwok", "cloudProvider: kind")
         text = text.replace("clusterVersion: v1.36.3", f"clusterVersion: {version}")
-        text = demonstration.fewer(text)
     demo.hub.apply(text)
 
 
@@ -200,14 +198,12 @@ def subsets(demo: Playground, name: str) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.proves("W3", "W6", "W10")
 def test_a_spread_bursts_into_the_elastic_clusters_and_leaves_them_first(demo: Playground) -> None:
-    few = 10 if demo.provider == "kind" else 1
     apply(demo, "15-spread-elastic.yaml")
-    until_placed(demo, "elastic", {"member-1": 80 // few})
-    for wanted, shares in ((130, (100, 30)), (110, (100, 10))):
-        demo.hub("-n", NAMESPACE, "scale", "wl", "elastic", f"--replicas={wanted // few}")
-        normal, burst = (units // few for units in shares)
+    until_placed(demo, "elastic", {"member-1": 8})
+    for wanted, (normal, burst) in ((13, (10, 3)), (11, (10, 1))):
+        demo.hub("-n", NAMESPACE, "scale", "wl", "elastic", f"--replicas={wanted}")
         until_placed(demo, "elastic", {"member-1": normal, "member-2": burst})
-    wait("the books", lambda: subsets(demo, "elastic")["elastic"]["replicas"] == 10 // few)
+    wait("the books", lambda: subsets(demo, "elastic")["elastic"]["replicas"] == 1)
     assert [
         (each["missingReplicas"], each["deletionCost"])
         for each in subsets(demo, "elastic").values()
@@ -259,12 +255,11 @@ def _slots(demo: Playground) -> str:
 
 @pytest.mark.proves("W3")
 def test_an_autoscaler_scales_the_workload_of_a_spread(demo: Playground) -> None:
-    few = 10 if demo.provider == "kind" else 1
     apply(demo, "15-spread-elastic.yaml")
-    until_placed(demo, "elastic", {"member-1": 80 // few})
+    until_placed(demo, "elastic", {"member-1": 8})
     apply(demo, "18-spread-hpa.yaml")
     try:
-        until_placed(demo, "elastic", {"member-1": 90 // few})
+        until_placed(demo, "elastic", {"member-1": 9})
     finally:
         demo.hub("-n", NAMESPACE, "delete", "hpa", "elastic")
 

@@ -43,6 +43,7 @@ def _flat(faults: BaseExceptionGroup[Any]) -> Iterator[BaseException]:
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="stowage", prog_name="stowage", message="%(prog)s %(version)s")
 def cli() -> None:
     """Places workloads across a fleet of Kubernetes clusters, and says why."""
 

@@ -8,7 +8,6 @@ reason is one.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +31,6 @@ SETTLED_SECONDS = 100.0
 ELSEWHERE = frozenset({"handmade"})
 """Waits for a scheduler that is not ours."""
 _LOOK_SECONDS = 0.5
-_MANY = re.compile(r"(eplicas: (?:[5-9]|[1-9][0-9]))0$", re.MULTILINE)
-"""Fifty units and more."""
 _NO_ROOM = frozenset(
     {
         ScheduledReason.INSUFFICIENT_CAPACITY.value,
@@ -140,24 +137,14 @@ def examples() -> Path:
 
 
 def _text(directory: Path, path: Path) -> str:
-    """The example, with the provider and version of the clusters that stand here.
-
-    Where pods are real it has a tenth of many units: a node takes 110, and this machine runs them.
-    """
+    """The example, with the provider and version of the clusters that stand here."""
     text = path.read_text()
-    if "cloudProvider" not in text and not _MANY.search(text):
+    if "cloudProvider" not in text:
         return text
     listed = json.loads(_kubectl(directory, ground.HUB, "get", "memberclusters", "-o", "json"))
     status: dict[str, Any] = listed["items"][0]["status"]
-    if status["provider"] != "kwok":
-        text = fewer(text)
     text = text.replace("cloudProvider: kwok", f"cloudProvider: {status['provider']}")
     return text.replace("clusterVersion: v1.36.3", f"clusterVersion: {status['version']}")
-
-
-def fewer(text: str) -> str:
-    """An example with a tenth of the units, where it has many."""
-    return _MANY.sub(r"\1", text)
 
 
 def _settled(directory: Path, progress: Progress, clock: Clock) -> Sequence[Waiting]:

@@ -58,7 +58,9 @@ def up(
     with alone(directory / "lock", progress, waiting="Another command is at work here: waiting"):
         state = _load(directory)
         nodes = node_image or state.get("node_image", kind.NODE_IMAGE)
-        chosen = _provider(provider, state, 1 + members, nodes, progress)
+        # What only kind can do asks for it: other clusters would be refused in the next line.
+        asked = "kind" if provider == "auto" and (image or node_image) else provider
+        chosen = _provider(asked, state, 1 + members, nodes, progress)
         for option, given in (("--image", image), ("--node-image", node_image)):
             if given and chosen != "kind":
                 raise ConfigurationError(f"{option} needs kind: local clusters run no containers")

@@ -215,7 +215,8 @@ def _image_missing(image: str, progress: Progress) -> str:
     try:
         watch(job, lambda: progress.step(f"Fetching {image}", 0), seconds=_PULL_SECONDS)
     except StowageError as e:
-        return f"the image of its nodes cannot be had ({e}); --node-image names another"
+        hint = "--node-image names another" if image == NODE_IMAGE else "is that what it is called?"
+        return f"the image {image} of its nodes cannot be had ({e}); {hint}"
     return ""
 
 

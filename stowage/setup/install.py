@@ -33,7 +33,6 @@ _POLICY_WORK = {
 }
 """The kinds of policy that we bring, and who does their work on a hub that does not serve them."""
 _PARTS = ("rbac.yaml", "priority.yaml", "network.yaml", "controller.yaml", "propagator.yaml")
-_IMAGE_UNKNOWN = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 
 
 def manifests(*, namespace: str, image: str = "", crds_only: bool = False) -> list[dict[str, Any]]:
@@ -97,7 +96,7 @@ async def until_running(
     try:
         await rollout.wait(client, names, namespace=namespace, progress=progress, seconds=seconds)
     except StowageError as e:
-        if any(reason in str(e) for reason in _IMAGE_UNKNOWN):
+        if any(reason in str(e) for reason in rollout.NO_IMAGE):
             hint = "docs/install.md says how to build the image and bring it to the hub's nodes"
             raise StowageError(f"{e}\n{hint}; then name it with --image") from e
         raise

@@ -37,6 +37,11 @@ from stowage.setup.member_side import Say, as_account
 IDENTITY_ANNOTATION = "stowage.dev/cluster-uid"
 """The UID of the member's kube-system: tells two clusters of one name apart."""
 READY_SECONDS = 120.0
+OPEN_WATCHES = (
+    "new requests with its tokens are refused within seconds, but a watch that is open now goes on "
+    "delivering for up to about half an hour; docs/members.md says how to end it at once"
+)
+"""An API server looks at a token when a request begins, and never again while that lasts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,13 +98,13 @@ class Unjoin:
 async def join(hub: ApiClient, plan: Join, *, say: Say) -> None:
     """Join, and wait until the cluster is Ready. Raises StowageError saying what to do."""
     _check(plan)
+    await _refuse_loopback(hub, plan, say)
     async with ApiClient(plan.member, name=plan.name) as member:
         identity = (await member.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
         await _refuse_another(hub, plan, identity)
         known = await _known_token(hub, plan)
         token = await member_side.set_up(member, plan.side(), known, _of(plan.name, say))
     await ensure_namespace(hub, plan.namespace)
-    await _warn_of_loopback(hub, plan, say)
     await apply_one(hub, registration(plan, token, identity), manager=member_side.MANAGER)
     say(f"hub: Secret {plan.namespace}/{plan.name} is there, it registers the cluster")
     await _ready(hub, plan.name, say)
@@ -129,6 +134,7 @@ async def unjoin(hub: ApiClient, plan: Unjoin, *, say: Say) -> None:
         return
     async with ApiClient(plan.member, name=plan.name) as member:
         await member_side.remove_all(member, plan.namespace, _of(plan.name, say))
+    say(f"{plan.name}: {OPEN_WATCHES}")
 
 
 def registration(plan: Join, token: str, identity: str) -> dict[str, Any]:
@@ -198,17 +204,25 @@ def _check(plan: Join) -> None:
         raise ConfigurationError(f"the hub could not use that address of {plan.name}: {e}") from e
 
 
-async def _warn_of_loopback(hub: ApiClient, plan: Join, say: Say) -> None:
-    """An address of this machine leads a propagator that runs in the hub to itself."""
+async def _refuse_loopback(hub: ApiClient, plan: Join, say: Say) -> None:
+    """An address of this machine leads a propagator that runs in the hub to itself.
+
+    Raises ConfigurationError, unless --member-server names it: then somebody means it.
+    """
     host = urlsplit(plan.reached.server).hostname or ""
     if not (loopback(host) or host.endswith(".localhost")):
         return
-    with suppress(ApiError):
+    try:
         await hub.get(DEPLOYMENTS, "stowage-propagator", namespace=plan.namespace)
-        say(
-            f"warning: {plan.name} is {host} to this machine, but a propagator in the hub finds "
-            "its own pod there: name the address that the hub reaches with --member-server"
-        )
+    except ApiError:
+        return  # the propagator is a process of this machine
+    told = (
+        f"{plan.name} is {host} to this machine, but a propagator in the hub finds its own pod "
+        "there: name the address that the hub reaches with --member-server"
+    )
+    if plan.server is None:
+        raise ConfigurationError(told)
+    say(f"warning: {told}")
 
 
 async def _ready(hub: ApiClient, name: str, say: Say) -> None:

@@ -9,6 +9,7 @@ and is told when the time is over.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ SECONDS = 300.0
 PATIENCE_SECONDS = 20.0
 """So long must a fault stand that does not mend itself, as one pull may fail and the next not."""
 _LOOK_SECONDS = 0.5
+NO_IMAGE = frozenset({"ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
 _LASTING = frozenset(
     {
         "CrashLoopBackOff",
@@ -36,16 +38,35 @@ _LASTING = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reason:
+    """What keeps a pod, or all of a Deployment, from running."""
+
+    told: str
+    pod: str = ""
+    image: str = ""
+    """The image that cannot be had: all pods without it have one reason, whatever words it has."""
+    lasting: bool = False
+
+    @property
+    def cause(self) -> str:
+        """What is the same for all that are kept by it."""
+        return f"image {self.image}" if self.image else self.told
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rollout:
     """How far one Deployment is."""
 
     name: str
     done: int
     wanted: int
-    reasons: tuple[str, ...]
+    reasons: tuple[Reason, ...]
     """Why it is not through, in the words of pods and Deployment."""
-    lasting: bool
-    """Whether one of these does not mend itself."""
+
+    @property
+    def lasting(self) -> bool:
+        """Whether one of these does not mend itself."""
+        return any(each.lasting for each in self.reasons)
 
     @property
     def through(self) -> bool:
@@ -76,7 +97,7 @@ async def wait(
         if not any(each.lasting for each in waiting):
             fine = now
         if now - fine > patience or now - started > seconds:
-            raise StowageError("\n".join(_told(each, now - started) for each in waiting))
+            raise StowageError("\n".join(_told(waiting, now - started)))
         await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -87,25 +108,21 @@ async def look(client: ApiClient, name: str, *, namespace: str) -> Rollout:
     wanted = int(spec.get("replicas", 1))
     if status.get("observedGeneration", 0) < deployment["metadata"]["generation"]:
         unseen = "the hub's Deployment controller has not looked at it yet"
-        return Rollout(name=name, done=0, wanted=wanted, reasons=(unseen,), lasting=False)
+        return Rollout(name=name, done=0, wanted=wanted, reasons=(Reason(told=unseen),))
     updated = int(status.get("updatedReplicas", 0))
     older = int(status.get("replicas", 0)) - updated
     done = min(updated, int(status.get("availableReplicas", 0)) - max(older, 0), wanted)
     if done == wanted and older <= 0:
-        return Rollout(name=name, done=done, wanted=wanted, reasons=(), lasting=False)
+        return Rollout(name=name, done=done, wanted=wanted, reasons=())
     labels = spec["selector"]["matchLabels"]
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     listed = await client.list(PODS, namespace=namespace, label_selector=selector)
-    faults = list(_faults(_of_template(listed["items"], spec["template"])))
-    reasons = [f"pod {pod}: {told}" for pod, told, _ in faults]
-    reasons += _conditions(status.get("conditions", ()))
-    return Rollout(
-        name=name,
-        done=max(done, 0),
-        wanted=wanted,
-        reasons=tuple(reasons) or (f"{max(done, 0)} of {wanted} pods are available",),
-        lasting=any(lasting for *_, lasting in faults),
-    )
+    reasons = [
+        *_faults(_of_template(listed["items"], spec["template"])),
+        *_conditions(status.get("conditions", ())),
+    ]
+    short = Reason(told=f"{max(done, 0)} of {wanted} pods are available")
+    return Rollout(name=name, done=max(done, 0), wanted=wanted, reasons=tuple(reasons) or (short,))
 
 
 def _of_template(
@@ -119,13 +136,13 @@ def _of_template(
             yield pod
 
 
-def _faults(pods: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, bool]]:
-    """Pod, what keeps it from running, and whether that does not mend itself."""
+def _faults(pods: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
+    """What keeps pods from running."""
     for pod in pods:
         name, status = pod["metadata"]["name"], pod.get("status", {})
         for condition in status.get("conditions", ()):
             if condition["type"] == "PodScheduled" and condition["status"] == "False":
-                yield name, _reason(condition), False
+                yield Reason(pod=name, told=_reason(condition))
         containers = [
             *status.get("initContainerStatuses", ()),
             *status.get("containerStatuses", ()),
@@ -134,24 +151,47 @@ def _faults(pods: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str, bool]
             waiting = container.get("state", {}).get("waiting")
             if waiting and waiting.get("reason") not in (None, "ContainerCreating"):
                 last = container.get("lastState", {}).get("terminated")
-                yield name, _reason(waiting) + _ended(last), waiting["reason"] in _LASTING
+                yield Reason(
+                    pod=name,
+                    told=_reason(waiting) + _ended(last),
+                    image=container["image"] if waiting["reason"] in NO_IMAGE else "",
+                    lasting=waiting["reason"] in _LASTING,
+                )
 
 
 def _ended(last: Mapping[str, Any] | None) -> str:
     return f" (it ended with exit code {last['exitCode']})" if last else ""
 
 
-def _conditions(conditions: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def _conditions(conditions: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
     """What the Deployment itself says, such as that its pods may not be made."""
     for each in conditions:
         if each["type"] == "ReplicaFailure" and each["status"] == "True":
-            yield _reason(each)
+            yield Reason(told=_reason(each))
 
 
 def _reason(said: Mapping[str, Any]) -> str:
     return ": ".join(filter(None, (said.get("reason", ""), said.get("message", ""))))
 
 
-def _told(each: Rollout, seconds: float) -> str:
-    reasons = "; ".join(dict.fromkeys(each.reasons))
-    return f"Deployment {each.name} does not run after {seconds:.0f} s: {reasons}"
+def _told(waiting: Iterable[Rollout], seconds: float) -> Iterator[str]:
+    """A line for each Deployment, or for several that all wait for the same."""
+    alike: dict[frozenset[str], list[Rollout]] = defaultdict(list)
+    for each in waiting:
+        alike[frozenset(reason.cause for reason in each.reasons)].append(each)
+    for those in alike.values():
+        kept: dict[str, list[Reason]] = defaultdict(list)
+        for reason in (reason for each in those for reason in each.reasons):
+            kept[reason.cause].append(reason)
+        names = " and ".join(each.name for each in those)
+        who = f"Deployments {names} do" if len(those) > 1 else f"Deployment {names} does"
+        reasons = "; ".join(_once(reasons) for reasons in kept.values())
+        yield f"{who} not run after {seconds:.0f} s: {reasons}"
+
+
+def _once(reasons: Sequence[Reason]) -> str:
+    """What several pods are kept by, in the words of the first one."""
+    first, others = reasons[0], {each.pod for each in reasons} - {reasons[0].pod}
+    pod = f"pod {first.pod}: " if first.pod else ""
+    more = f" (and {len(others)} more pods)" if len(others) > 1 else " (and one more pod)"
+    return f"{pod}{first.told}{more if others else ''}"

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,11 @@ def test_help_names_every_command():
     printed = CliRunner().invoke(cli.cli, ["--help"])
     assert printed.exit_code == 0
     assert all(f"  {name} " in printed.output for name in (*COMMANDS, "import", "plugins"))
+
+
+@pytest.mark.proves("Z3")
+def test_it_says_which_version_it_is(stowage):
+    assert stowage.succeed("--version") == f"stowage {metadata.version('stowage')}\n"
 
 
 @pytest.mark.parametrize("name", [n for n in COMMANDS if n != "playground"])

@@ -446,7 +446,7 @@ NO_REGISTRY = "Error response from daemon: no such host"
         (
             {"docker image inspect": (1, "No such image"), "docker pull": (1, NO_REGISTRY)},
             (
-                f"the image of its nodes cannot be had ({PULL} ended with exit code 1: {NO_REGISTRY} "
+                f"the image {NODE_IMAGE} of its nodes cannot be had ({PULL} ended with exit code 1: {NO_REGISTRY} "
                 "(all its words: {cache}/kind-pull.log)); --node-image names another"
             ),
         ),
@@ -523,6 +523,16 @@ def test_the_image_of_the_end_to_end_tests(engine, tmp_path):
     assert harness.image_of(tmp_path) == "stowage:e2e"
     wanted = ["docker", "build", "--quiet", "--tag", "stowage:e2e", str(tmp_path)]
     assert engine.calls() == [wanted]
+
+
+@pytest.mark.proves("Z3")
+def test_the_image_of_the_end_to_end_tests_on_another_base(engine, tmp_path):
+    harness.image_of(tmp_path, base="mirror.example/python:3.13")
+    (called,) = engine.calls()
+    assert called[-2:] == ["--build-arg=BASE=mirror.example/python:3.13", str(tmp_path)]
+    recipe = (harness.ROOT / "Dockerfile").read_text()
+    assert "ARG BASE=" in recipe
+    assert "FROM ${BASE}" in recipe
 
 
 def test_an_image_that_cannot_be_built(engine, tmp_path, monkeypatch):
@@ -616,6 +626,20 @@ def test_another_image_of_the_nodes(engine, here, stowage):
         "playground", "up", f"--node-image={mirrored}", "--provider=local", f"--dir={here}/2"
     )
     assert outcome.err == "error: --node-image needs kind: local clusters run no containers\n"
+
+
+@pytest.mark.proves("Z3")
+def test_a_bad_image_of_the_nodes_is_told_once_and_nothing_else_is_begun(engine, here, stowage):
+    """Control planes built from Go modules are no answer to who named an image of kind's nodes."""
+    engine.fail({"docker image inspect": (1, "No such image"), "docker pull": (1, NO_REGISTRY)})
+    outcome = stowage("playground", "up", "--node-image=kindest/node:none", f"--dir={here}")
+    assert outcome.code == 1
+    assert outcome.err.count("kindest/node:none of its nodes cannot be had") == 1
+    assert "error: kind cannot be used: the image kindest/node:none" in outcome.err
+    assert "is that what it is called?" in outcome.err
+    assert "--node-image" not in outcome.err
+    assert "Go modules" not in outcome.err
+    assert not (here / "state.json").exists()
 
 
 @pytest.mark.proves("Y5")

@@ -88,7 +88,7 @@ def test_joining_again_changes_nothing(fleet, member, stowage):
     assert _get(fleet, "-n", SYSTEM_NAMESPACE, "secret", "alpha")["data"] == before
 
 
-@pytest.mark.proves("Y8")
+@pytest.mark.proves("Y8", "Z3")
 @pytest.mark.usefixtures("joined")
 def test_the_hub_may_reach_the_member_by_another_address(fleet, member, stowage):
     """`join` talks to the address in the kubeconfig, the Secret names the other one."""
@@ -109,11 +109,17 @@ def test_the_hub_may_reach_the_member_by_another_address(fleet, member, stowage)
 
     fleet.kubectl("-n", SYSTEM_NAMESPACE, "create", "deployment", "stowage-propagator", "--image=i")
     try:
-        said = stowage.succeed(*join)
+        there = _ours(member)
+        refused = stowage(*join)
+        warned = stowage.succeed(*join, "--member-server", member.server)
     finally:
         fleet.kubectl("-n", SYSTEM_NAMESPACE, "delete", "deployment", "stowage-propagator")
-    assert "warning: alpha is 127.0.0.1 to this machine" in said
-    assert "--member-server" in said
+    assert refused.code == 1
+    assert refused.err.startswith("error: alpha is 127.0.0.1 to this machine")
+    assert "--member-server" in refused.err
+    assert "is there" not in refused.out  # nothing was made anywhere
+    assert _ours(member) == there
+    assert "warning: alpha is 127.0.0.1 to this machine" in warned
 
     outcome = stowage(*join, "--member-server", "http://paris:6443")
     assert outcome.code == 1
@@ -158,7 +164,7 @@ async def test_unjoining_what_is_not_there_is_a_fault(fleet):
             await join.unjoin(client, plan, say=lambda _: None)
 
 
-@pytest.mark.proves("C30")
+@pytest.mark.proves("C30", "N17")
 @pytest.mark.usefixtures("joined")
 def test_unjoin_waits_for_an_empty_cluster_and_cleans_up(fleet, member, before, stowage):
     """Alpha is gone afterwards."""
@@ -174,6 +180,7 @@ def test_unjoin_waits_for_an_empty_cluster_and_cleans_up(fleet, member, before, 
     assert f"hub: Secret {SYSTEM_NAMESPACE}/alpha removed" in said
     assert "hub: MemberCluster alpha removed" in said
     assert "alpha: ClusterRole stowage-member removed" in said
+    assert "a watch that is open now goes on delivering for up to about half an hour" in said
     assert _ours(member) == before
     assert not member.kubectl("get", "namespaces", "-l", LABEL_TENANT, "-o", "name").strip()
     time.sleep(1)  # long enough for a propagator that would bring it back

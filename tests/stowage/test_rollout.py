@@ -72,10 +72,10 @@ def test_the_reason_of_pods_without_a_node(full, stowage):
             )  # fmt: skip
     outcome = stowage(*_install(full, "crowded", "--timeout=2"))
     assert outcome.code == 1
-    for role in ("controller", "propagator"):
-        assert f"error: Deployment stowage-{role} does not run after" in outcome.err.replace(
-            "\nDeployment", "\nerror: Deployment"
-        )
+    both = "error: Deployments stowage-controller and stowage-propagator do not run after"
+    assert both in outcome.err
+    assert outcome.err.count("Unschedulable") == 1
+    assert "(and 3 more pods)" in outcome.err
     assert "Unschedulable: 0/2 nodes are available: 2 node(s) were unschedulable" in outcome.err
 
 
@@ -117,6 +117,43 @@ async def test_what_does_not_mend_itself_is_told_before_the_time_is_over(
         with pytest.raises(StowageError) as caught:
             await install.until_running(client, objects, progress=Silent(), seconds=0)
         assert ("docs/install.md" in str(caught.value)) == ("Image" in told)
+
+
+class _Lacking:
+    """A hub whose pods all lack their image, and say so in different words."""
+
+    WORDS = ("ErrImagePull", "ImagePullBackOff")
+
+    async def get(self, resource, name, *, namespace):
+        template = {"spec": {"containers": [{"image": "stowage:9"}]}}
+        spec = {"replicas": 2, "selector": {"matchLabels": {"app": name}}, "template": template}
+        return {"metadata": {"generation": 1}, "spec": spec, "status": {"observedGeneration": 1}}
+
+    async def list(self, resource, *, namespace, label_selector):
+        app = label_selector.partition("=")[2]
+        return {"items": [self._pod(f"{app}-{at}", reason) for at, reason in enumerate(self.WORDS)]}
+
+    def _pod(self, name, reason):
+        waiting = {"reason": reason, "message": f"{reason} of {name}"}
+        status = {"image": "stowage:9", "state": {"waiting": waiting}}
+        return {
+            "metadata": {"name": name},
+            "spec": {"containers": [{"image": "stowage:9"}]},
+            "status": {"containerStatuses": [status]},
+        }
+
+
+@pytest.mark.proves("Z3")
+async def test_an_image_that_all_pods_lack_is_told_once():
+    objects = install.manifests(namespace="x", image="stowage:9")
+    with pytest.raises(StowageError) as caught:
+        await install.until_running(_Lacking(), objects, progress=Silent(), seconds=0)
+    told, hint = str(caught.value).splitlines()
+    assert told.endswith(
+        "pod stowage-controller-0: ErrImagePull: ErrImagePull of stowage-controller-0 (and 3 more pods)"
+    )
+    assert told.startswith("Deployments stowage-controller and stowage-propagator do not run")
+    assert "docs/install.md" in hint
 
 
 def _pods(hub, namespace, app="stowage-controller"):
