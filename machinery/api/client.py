@@ -304,6 +304,7 @@ class ApiClient(Verbs):
                     most = call.errand.most if response.status < 300 else bounds.REFUSAL_BYTES
                     answer = await self._read(response, most)
                     status = response.status
+                    self.server_time.saw(response.headers.get("Date"))
             except FAULTS as e:
                 raise fault_of(self._base, e) from e
             finally:

@@ -19,6 +19,7 @@ from machinery.api.resources import Resource
 from machinery.api.responses import decode, joined, onward
 from machinery.clock import Clock
 from machinery.discovery.kinds import Catalogue
+from machinery.discovery.server_time import ServerTime
 from machinery.errors import Gone, TransportError
 from machinery.pace import Pace
 from machinery.types.bounds import (
@@ -67,6 +68,8 @@ class Verbs(ABC):
         """Whoever decodes much of what this server says takes a Stint of it."""
         self.holding = holding
         """Whoever keeps much of what this server shows takes a Shelf of it."""
+        self.server_time = ServerTime(clock)
+        """What time it is there; known where the answers tell it."""
         self._catalogue = Catalogue(self._describe, clock=clock)
 
     @abstractmethod

@@ -82,6 +82,7 @@ WITH_GROUP = frozenset({"WaitingForGroup", "GroupDenied", "ScheduleTimeout", "In
 """Reasons on a Workload that are those of its WorkloadGroup, and told with it if that is told."""
 
 RESERVATIONS: Mapping[str, str] = {
+    "ClocksDiffer": "set the clock of the controller's node, or that of the hub's API servers",
     "NotHeld": "make way for its Workload NAME-hold as the message says, or set hold: Books",
     "Short": "nodes for that cluster, or fewer units there; its owners may find less than is held",
 }

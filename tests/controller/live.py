@@ -35,6 +35,7 @@ from machinery.api.resources import (
     WORKLOADS,
     Resource,
 )
+from machinery.clock import Clock
 from machinery.errors import NotFound
 from stowage.setup import install as installer
 from tests import inforce
@@ -366,16 +367,18 @@ async def deciding(
     *,
     standby: bool = False,
     features: Sequence[Feature] | None = None,
+    clock: Clock | None = None,
     **settings: Any,
 ) -> AsyncIterator[Controller]:
     """A controller at work on the world's hub, in this process; it leads, or listens, by then.
 
-    It has these features, or those that come with it.
+    It has these features, or those that come with it, and goes by this clock, or the machine's.
     """
     given = {"http_port": 0, "identity": "one", **settings}
     asked = ControllerSettings(connection=world.hub.connection(), **given)
-    async with ApiClient(asked.connection, name="hub", limit=WORKERS + 16) as client:
-        controller = Controller(asked, client, features=features)
+    limit = WORKERS + 16
+    async with ApiClient(asked.connection, name="hub", limit=limit, clock=clock) as client:
+        controller = Controller(asked, client, features=features, clock=clock)
         if not standby:
             _alone(controller)
         running = asyncio.create_task(controller.run())

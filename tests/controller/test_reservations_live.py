@@ -9,11 +9,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from controller.features.reservation import controller as books
 from crds.names import SYSTEM_NAMESPACE
+from machinery import metrics
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, RESERVATIONS
-from machinery.clock import parse_timestamp
+from machinery.clock import SystemClock, parse_timestamp, timestamp
+from stowage.reading.fleet import Report
+from stowage.reading.reservations import Reservation as Told
+from stowage.reading.reservations import take_reservations
 from tests.patience import until
 
 from .live import (
@@ -144,6 +150,55 @@ async def test_what_expires_says_the_moment_and_zero_is_never(one: World) -> Non
         assert ready(await phase(one, "Failed", "past")) == ("False", "Expired")
         await phase(one, "Available", "never")
         await phase(one, "Available", "late")
+
+
+class _Wrong(SystemClock):
+    """A clock that was set."""
+
+    ahead = timedelta(hours=1)
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+async def _says(world: World, reason: str) -> None:
+    """Return once Ready has that reason."""
+
+    async def so() -> bool:
+        status = (await stored(world)).get("status", {})
+        return bool(status.get("conditions")) and ready(status)[1] == reason
+
+    await until(so)
+
+
+@pytest.mark.proves("N13")
+async def test_nothing_ends_for_good_while_the_clocks_differ(
+    one: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "CLOCKS_SECONDS", 0.2)
+    clock = _Wrong()
+    async with deciding(one, clock=clock):
+        await reserve(one, ttl="30m")
+        await _says(one, "ClocksDiffer")
+        said = (await stored(one))["status"]
+        assert said["phase"] == "Available"
+        assert placements({"status": said}) == {"a": 1}
+        (note,) = await told(one, "ClocksDiffer")
+        assert "the controller's clock is more than 30 s ahead of the hub's" in note
+        ahead = metrics.REGISTRY.get_sample_value("stowage_hub_clock_ahead_seconds")
+        assert ahead == pytest.approx(3600, abs=30)
+        report = Report()
+        told_of = msgspec.convert(await stored(one), Told)
+        take_reservations(report, [told_of], datetime.now(UTC))
+        assert [m.state for m in report.reserved if m.urgent] == ["ClocksDiffer"]
+
+        clock.ahead = timedelta()
+        await _says(one, "Available")
+
+        soon = timestamp(datetime.now(UTC) + timedelta(seconds=2))
+        spec = {"spec": {"expires": soon}}
+        await one.client.merge_patch(RESERVATIONS, "room", spec, namespace=one.namespace)
+        assert ready(await phase(one, "Failed")) == ("False", "Expired")
 
 
 @pytest.mark.proves("E26", "E29")

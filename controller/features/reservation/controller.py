@@ -5,7 +5,8 @@ its units inside. So nothing is claimed here and nothing can be lost: whoever re
 writes the same status, and a restart in which nothing changed writes nothing. Many changes of one
 reservation are written together, once a second at most and soon after the first.
 
-Time is looked at as well. What has expired ends, be it that nobody led at that moment; and a
+Time is looked at as well. What has expired ends, be it that nobody led at that moment, but nothing
+does while this machine's clock and the hub's do not agree, as that cannot be taken back; and a
 cluster with less free room than is held there is told of once that has lasted for a while, as units
 that end on a member take their room until the member says otherwise.
 """
@@ -29,6 +30,7 @@ from controller.hosting.feature import Term
 from controller.hosting.handle import Handle
 from controller.model.objects import Workload
 from crds.names import API_VERSION
+from machinery import metrics
 from machinery.api.resources import RESERVATIONS, WORKLOADS
 from machinery.errors import TransportError
 from machinery.runtime.event_recorder import ObjectRef
@@ -39,6 +41,8 @@ from machinery.types.metadata import Key
 
 CALM_SECONDS = 1.0
 """Between two writes of one reservation, and between two looks at a cluster."""
+CLOCKS_SECONDS = 5.0
+"""Between two looks at one that is due while the clocks differ."""
 SHORT_SECONDS = 5.0
 """So long a cluster has less free than is held there before it is told."""
 CUT = "…"
@@ -49,6 +53,12 @@ LEAST_WAIT = 0.1
 """Seconds until the next look at least: two clocks measure them, and never agree in full."""
 LONGEST_WAIT = 3600.0
 """Seconds after which the time is looked at again, as the wall clock may have been set."""
+
+
+AHEAD = metrics.gauge(
+    "stowage_hub_clock_ahead_seconds",
+    "By how much the leader's clock is ahead of the hub's, by the Date of its answers",
+)
 
 
 @dataclass(slots=True)
@@ -94,6 +104,8 @@ class Books:
         self._handle = handle
         self._clock = term.clock
         self._recorder = term.recorder
+        self._hub_time = term.client.server_time
+        AHEAD.set_function(self._hub_time.ahead)
         self._shortages = _Shortages()
         self._placeholders = Placeholders(term, ledger, self._look)
         self._dirty: set[str] = set()
@@ -190,7 +202,10 @@ class Books:
         if reserved is None or reserved.uid != stored.metadata.uid:
             return None
         unheld = self._placeholders.problem(key)
-        facts = Facts(self._uses(reserved), self._gone(stored), self._shorts(stored), unheld)
+        clocks = self._hub_time.difference()
+        facts = Facts(
+            self._uses(reserved), self._gone(stored), self._shorts(stored), unheld, clocks
+        )
         found = status.look(stored, reserved, facts, self._clock.now())
         written = status.differs(found.fields, stored)
         self._drafted[key] = _Draft(reserved.uid, found, written)
@@ -215,7 +230,8 @@ class Books:
         if draft.look.next_look is None:
             return None
         due = (draft.look.next_look - self._clock.now()).total_seconds()
-        return min(max(due, LEAST_WAIT), LONGEST_WAIT)
+        least = CLOCKS_SECONDS if self._hub_time.difference() else LEAST_WAIT
+        return min(max(due, least), LONGEST_WAIT)
 
     def missed(self, key: Key) -> None:
         """Who wrote meanwhile is read by now, and the next draft stands on that."""

@@ -71,12 +71,15 @@ class Facts:
         gone: those of the clusters that it names that are there no more.
         short: in words, which of its clusters have less free than is held there.
         unheld: why no pods keep it on its clusters, where they should.
+        clocks: how far the controller's clock and the hub's differ, where they do not agree: then
+            nothing ends for good because of the time.
     """
 
     uses: Sequence[Use] = ()
     gone: Sequence[str] = ()
     short: Sequence[str] = ()
     unheld: str = ""
+    clocks: str = ""
 
 
 class Verdict(NamedTuple):
@@ -149,7 +152,8 @@ def verdict_of(stored: Reservation, reserved: Reserved, facts: Facts, now: datet
         first = facts.uses[0]
         text = f"it serves once, and {first.namespace}/{first.name} uses it"
         return Verdict(ReservationPhase.SUCCEEDED, ReservationReadyReason.SUCCEEDED, text)
-    if reserved.expires is not None and now >= reserved.expires:
+    over = reserved.expires is not None and now >= reserved.expires
+    if reserved.expires is not None and over and not facts.clocks:
         text = f"it held until {timestamp(reserved.expires)}"
         return Verdict(ReservationPhase.FAILED, ReservationReadyReason.EXPIRED, text)
     if not held(stored):
@@ -158,6 +162,9 @@ def verdict_of(stored: Reservation, reserved: Reserved, facts: Facts, now: datet
             return Verdict(ReservationPhase.FAILED, ReservationReadyReason.CLUSTER_LOST, text)
         text = reserved.fault or "no unit of it has a cluster; the condition Scheduled says why"
         return Verdict(ReservationPhase.PENDING, ReservationReadyReason.PENDING, text)
+    if over:
+        text = f"nothing ends by the time while the controller's clock is {facts.clocks}"
+        return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.CLOCKS_DIFFER, text)
     if facts.short:
         text = "; ".join(facts.short[:NOTED])
         return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.SHORT, text)
@@ -252,6 +259,7 @@ _TOLD = {
     ReservationReadyReason.CLUSTER_LOST: ReservationEventReason.CLUSTER_LOST,
     ReservationReadyReason.SHORT: ReservationEventReason.SHORT,
     ReservationReadyReason.NOT_HELD: ReservationEventReason.NOT_HELD,
+    ReservationReadyReason.CLOCKS_DIFFER: ReservationEventReason.CLOCKS_DIFFER,
 }
 
 
