@@ -162,8 +162,9 @@ class Controller:
         client, clock = self._client, self._clock
         self.workloads = Informer(client, WORKLOADS, Workload, transform=known, clock=clock)
         self.clusters = Informer(client, MEMBER_CLUSTERS, MemberCluster, clock=clock)
-        self._normalises = enforcement.mutating(client, clock=clock)
-        self._refuses = enforcement.validating(client, clock=clock, changed=self._rules_changed)
+        where: Any = {"clock": clock, "namespace": self._settings.namespace}
+        self._normalises = enforcement.mutating(client, **where)
+        self._refuses = enforcement.validating(client, **where, changed=self._rules_changed)
         self._admission = Admission(
             client,
             normalises=self._normalises,

@@ -13,6 +13,8 @@ API_VERSION = f"{GROUP}/{VERSION}"
 
 SYSTEM_NAMESPACE = "stowage-system"
 """Where our processes, their leases and the members' Secrets live on the hub."""
+CANARY_NAMESPACE = "stowage-canary"
+"""The target of the Workload that tries admission; nothing is ever stored for it."""
 
 FIELD_MANAGER = "stowage"
 """The field manager of every server-side apply on a member."""

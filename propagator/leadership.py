@@ -57,6 +57,8 @@ class Ground:
     clusters: Informer[MemberCluster]
     recorder: EventRecorder
     clock: Clock
+    namespace: str
+    """Where our processes are at home on the hub."""
     fresh: Callable[[], bool]
     """Whether the view of the hub may be acted on where that takes something away."""
 
@@ -102,6 +104,7 @@ class Term:
             clusters=self._clusters,
             recorder=recorder,
             clock=clock,
+            namespace=settings.namespace,
             fresh=self.hub_fresh,
         )
         self._placements = placements(ground)

@@ -23,7 +23,7 @@ import crds
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
-from machinery.errors import AlreadyExists, Conflict, NotFound, TransportError
+from machinery.errors import AlreadyExists, Conflict, Invalid, NotFound, TransportError
 from machinery.pace import Pace
 from machinery.types.memory_budget import Holding
 
@@ -44,6 +44,8 @@ class MemoryHub(Verbs):
         super().__init__(clock, Pace(clock), Holding())
         self.clock = clock
         self.requests: list[tuple[str, str, Any]] = []
+        self.enforces = True
+        """Whether it does what the admission policies say that are there."""
         self.faults: list[Fault] = []
         self.after: list[Fault] = []
         self._version = 100
@@ -124,6 +126,8 @@ class MemoryHub(Verbs):
     ) -> bytes:
         """As an API server answers."""
         given = msgspec.json.decode(body) if isinstance(body, bytes) else copy.deepcopy(body)
+        if (params or {}).get("dryRun"):  # tried and not stored, so neither counted nor faulted
+            return msgspec.json.encode(self._tried(given))
         self.requests.append((method, path, given))
         for fault in self.faults:
             await fault(method, path, given)
@@ -175,6 +179,14 @@ class MemoryHub(Verbs):
                 self._delete(path)
                 return {"kind": "Status"}
         raise AssertionError(method)
+
+    def _tried(self, body: Body) -> Body:
+        """What becomes of a Workload by our admission policies."""
+        if self.enforces and body["spec"]["targetDeployment"]["spec"]["replicas"] < 0:
+            raise _no(Invalid, 422, "Invalid", "ValidatingAdmissionPolicy denied request")
+        if self.enforces:
+            body["spec"]["schedulerName"] = "stowage"
+        return body
 
     def _list(self, path: str, params: Mapping[str, str]) -> Body:
         collection = self._known(path)

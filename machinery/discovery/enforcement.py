@@ -1,33 +1,51 @@
 """Whether the hub itself enforces one of our admission policies, as far as this process has seen.
 
 Both processes do less where it does: the controller leaves its own review of Workloads out, and the
-propagator needs none. So the answer is a careful one. A policy is in force when it is there with
-just the rules that this version was built with, and its binding is there too; a policy of another
-version, which may know fewer rules, counts as none. A hub that does not serve the resources has
-none; until both lists were seen, or refused in this way, nothing is `known`.
+propagator needs none. So the answer is a careful one. A policy can be in force when it is there
+with just the rules that this version was built with, and its binding is there too; a policy of
+another version, which may know fewer rules, counts as none. A hub that does not serve the resources
+has none; until both lists were seen, or refused in this way, nothing is `known`.
+
+An annotation and a name say nothing of what the hub does: a binding may only warn, or select no
+namespace, and an API server may evaluate no policies at all. So a canary is sent, a Workload that
+is created as a dry run, when the policy or its binding has changed and every few minutes. Only a
+hub that does with it what the policy says has the policy in force. Where it cannot be tried, as the
+right is missing or something else refuses it, what stands there is believed.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any
+import copy
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias
 
 from crds.admission.mutating import mutating_policy
 from crds.admission.policies import validating_policy
 from crds.admission.policy import ANNOTATION_RULES, rules_of
+from crds.names import API_VERSION, CANARY_NAMESPACE, SYSTEM_NAMESPACE
+from machinery import logs
 from machinery.api.resources import (
     MUTATING_ADMISSION_POLICIES,
     MUTATING_ADMISSION_POLICY_BINDINGS,
     VALIDATING_ADMISSION_POLICIES,
     VALIDATING_ADMISSION_POLICY_BINDINGS,
+    WORKLOADS,
     Resource,
 )
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
-from machinery.errors import NotFound
+from machinery.errors import Invalid, LeaseLost, NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Object
+
+LOG = logs.get(__name__)
+TRY_SECONDS = 180.0
+"""Between two canaries."""
+AGAIN_SECONDS = 2.0
+"""The same while the policy does nothing: a hub takes a moment until it goes by a new one."""
+Canary: TypeAlias = Callable[[], Awaitable[bool]]
+"""Whether the hub does what the policy says. Raises TransportError where that cannot be tried."""
 
 
 class InForce:
@@ -39,11 +57,18 @@ class InForce:
         manifest: Mapping[str, Any],
         *,
         resources: tuple[Resource, Resource],
+        canary: Canary,
         clock: Clock,
         changed: Callable[[], None] = lambda: None,
     ) -> None:
         self._rules = rules_of(manifest)
         self._changed = changed
+        self._canary = canary
+        self._clock = clock
+        self._works = self._tried = False
+        self._again = asyncio.Event()
+        self._again.set()
+        self._what = f"{manifest['kind']} {manifest['metadata']['name']}"
         name = manifest["metadata"]["name"]
         self._policies, self._bindings = (
             Informer(
@@ -57,15 +82,12 @@ class InForce:
             for resource in resources
         )
         for informer in (self._policies, self._bindings):
-            informer.add_handler(lambda old, new: self._changed())
+            informer.add_handler(lambda old, new: self._altered())
 
     @property
     def known(self) -> bool:
         """Whether the answer is one; an older hub does not know the resources."""
-        return all(
-            informer.synced or isinstance(informer.last_error, NotFound)
-            for informer in (self._policies, self._bindings)
-        )
+        return self._listed and (self._tried or not self._there)
 
     @property
     def obstacle(self) -> str:
@@ -76,6 +98,18 @@ class InForce:
 
     def __call__(self) -> bool:
         """Whether it is in force; False until that is known."""
+        return self._works and self._there
+
+    @property
+    def _listed(self) -> bool:
+        return all(
+            informer.synced or isinstance(informer.last_error, NotFound)
+            for informer in (self._policies, self._bindings)
+        )
+
+    @property
+    def _there(self) -> bool:
+        """Whether policy and binding are there as they should be."""
         there = any(
             policy.metadata.annotations.get(ANNOTATION_RULES) == self._rules
             for policy in self._policies.values()
@@ -83,22 +117,119 @@ class InForce:
         return there and len(self._bindings) > 0
 
     async def run(self) -> None:
-        """Watch, until cancelled."""
+        """Watch and try, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._policies.run())
             tasks.create_task(self._bindings.run())
+            tasks.create_task(self._tries())
+            tasks.create_task(self._ticks())
+
+    def _altered(self) -> None:
+        """An informer's handler."""
+        self._again.set()
+        self._changed()
+
+    async def _ticks(self) -> None:
+        while True:
+            await self._clock.sleep(TRY_SECONDS)
+            self._again.set()
+
+    async def _tries(self) -> None:
+        while True:
+            await self._again.wait()
+            self._again.clear()
+            if not self._there:
+                self._works = self._tried = False
+                continue
+            works = await self._try()
+            if works != self._works or not self._tried:
+                self._works, self._tried = works, True
+                self._changed()
+            if not works:
+                await self._clock.sleep(AGAIN_SECONDS)
+                self._again.set()
+
+    async def _try(self) -> bool:
+        try:
+            works = await self._canary()
+        except (TransportError, LeaseLost) as e:
+            if not self._tried:
+                LOG.warning(
+                    "%s is believed to be in force, as it cannot be tried: %s", self._what, e
+                )
+            return self._works or not self._tried
+        if not works and (self._works or not self._tried):
+            LOG.warning("%s is there and does nothing: its work is done here", self._what)
+        return works
 
 
 def validating(
-    client: Verbs, *, clock: Clock, changed: Callable[[], None] = lambda: None
+    client: Verbs,
+    *,
+    clock: Clock,
+    namespace: str = SYSTEM_NAMESPACE,
+    changed: Callable[[], None] = lambda: None,
 ) -> InForce:
-    """Of the policy that refuses wrong Workloads."""
+    """Of the policy that refuses wrong Workloads; tried in `namespace`."""
+
+    async def refused() -> bool:
+        body = _canary(replicas=-1)  # what the schema lets through, and the policy alone refuses
+        try:
+            await client.create(WORKLOADS, body, namespace=namespace, dry_run=True)
+        except Invalid as e:
+            if "ValidatingAdmissionPolicy" in str(e):
+                return True
+            raise
+        return False
+
     resources = VALIDATING_ADMISSION_POLICIES, VALIDATING_ADMISSION_POLICY_BINDINGS
     manifest = validating_policy()
-    return InForce(client, manifest, resources=resources, clock=clock, changed=changed)
+    return InForce(
+        client, manifest, resources=resources, canary=refused, clock=clock, changed=changed
+    )
 
 
-def mutating(client: Verbs, *, clock: Clock) -> InForce:
-    """Of the policy that brings labels and defaults into their one form."""
+def mutating(client: Verbs, *, clock: Clock, namespace: str = SYSTEM_NAMESPACE) -> InForce:
+    """Of the policy that brings labels and defaults into their one form; tried in `namespace`."""
+
+    async def completed() -> bool:
+        body = _canary(replicas=1)
+        made = await client.create(WORKLOADS, body, namespace=namespace, dry_run=True)
+        return bool(made["spec"].get("schedulerName"))
+
     resources = MUTATING_ADMISSION_POLICIES, MUTATING_ADMISSION_POLICY_BINDINGS
-    return InForce(client, mutating_policy(), resources=resources, clock=clock)
+    return InForce(client, mutating_policy(), resources=resources, canary=completed, clock=clock)
+
+
+def _canary(*, replicas: int) -> dict[str, Any]:
+    """A Workload that is never stored.
+
+    Nothing of it could go to the processes' own namespace, so it names another one, which the
+    controller may use for this alone.
+    """
+    body = copy.deepcopy(_CANARY)
+    body["spec"]["targetDeployment"]["spec"]["replicas"] = replicas
+    return body
+
+
+_CANARY: dict[str, Any] = {
+    "apiVersion": API_VERSION,
+    "kind": "Workload",
+    "metadata": {"name": "canary"},
+    "spec": {
+        "schedulerName": "",
+        "targetNamespace": CANARY_NAMESPACE,
+        "targetDeployment": {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "canary"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "canary"}},
+                "template": {
+                    "metadata": {"labels": {"app": "canary"}},
+                    "spec": {"containers": [{"name": "canary", "image": "canary"}]},
+                },
+            },
+        },
+    },
+}

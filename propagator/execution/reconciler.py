@@ -63,7 +63,9 @@ class WorkloadPlacements:
         self._stale = asyncio.Lock()
         self._fleet = ground.fleet
         self._clusters = ground.clusters
-        self._judged = enforcement.validating(ground.hub, clock=ground.clock)
+        self._judged = enforcement.validating(
+            ground.hub, clock=ground.clock, namespace=ground.namespace
+        )
         self._records = ApplyRecords(clock=ground.clock)
         self._hub = HubWorkloads(ground)
         self._secrets = HubSecrets(ground.hub, clock=ground.clock, changed=self._secret_changed)

@@ -12,8 +12,8 @@ import pytest
 from controller.admission_review import Reviewer
 from controller.model.objects import Workload
 from crds.admission.validation import violations
-from crds.names import LABEL_POLICY
-from machinery.api.resources import WORKLOADS, Resource
+from crds.names import ADMISSION_POLICY, LABEL_POLICY
+from machinery.api.resources import VALIDATING_ADMISSION_POLICY_BINDINGS, WORKLOADS, Resource
 from machinery.clock import SystemClock
 from machinery.discovery.access_reviews import namespace_may_use
 from machinery.errors import Conflict, Invalid, NotFound
@@ -88,6 +88,36 @@ async def test_where_only_validating_is_served_the_hub_refuses_and_the_controlle
     async with deciding(older_world):
         found = await older_world.until("old", lambda s: condition(s, "Scheduled"))
         assert found["metadata"]["labels"][LABEL_POLICY] == "demo"
+
+
+@pytest.mark.proves("N14", "S7")
+async def test_a_binding_that_only_warns_is_no_admission(older_world: World) -> None:
+    """Annotation and name are those of a policy in force; the controller tries it, and judges."""
+    await older_world.cluster("one")
+    actions: dict[str, Any] = {"spec": {"validationActions": ["Warn"]}}
+    bindings = VALIDATING_ADMISSION_POLICY_BINDINGS
+    await older_world.client.merge_patch(bindings, ADMISSION_POLICY, actions)
+    try:
+        body = older_world.manifest("negative")
+        body["spec"]["targetDeployment"]["spec"]["replicas"] = -1
+
+        async def let_in() -> bool:
+            try:
+                await older_world.client.create(WORKLOADS, body)
+            except Invalid:
+                return False
+            return True
+
+        await until(let_in)
+        async with deciding(older_world) as controller:
+            said = await older_world.refused("negative", "InvalidWorkload")
+            assert said["message"] == "; ".join(violations(body))
+            actions["spec"]["validationActions"] = ["Deny"]
+            await older_world.client.merge_patch(bindings, ADMISSION_POLICY, actions)
+            await until(controller._refuses)
+    finally:
+        actions["spec"]["validationActions"] = ["Deny"]
+        await older_world.client.merge_patch(bindings, ADMISSION_POLICY, actions)
 
 
 @pytest.mark.proves("S7")

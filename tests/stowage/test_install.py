@@ -14,8 +14,9 @@ from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import NODES, SECRETS, Resource
 from machinery.config.member_kubeconfig import Connection
+from machinery.discovery import enforcement
 from machinery.discovery.schema import lacking
-from machinery.errors import Forbidden
+from machinery.errors import Forbidden, Invalid
 from machinery.tasks import end
 from propagator.app import Propagator
 from propagator.execution.reconciler import WorkloadPlacements
@@ -243,6 +244,20 @@ async def test_a_hub_without_admission_policies_is_installed_without_them():
             "the controller fills in labels and defaults itself"
         ),
     ]
+
+
+@pytest.mark.proves("N14")
+@pytest.mark.parametrize("role", ["controller", "propagator"])
+async def test_each_process_may_try_admission_and_make_nothing_by_that_right(installed, role):
+    async with await _as(installed, role) as client:
+        assert await enforcement.validating(client, clock=client.clock)._canary()
+        if role == "controller":
+            assert await enforcement.mutating(client, clock=client.clock)._canary()
+        body = enforcement._canary(replicas=1)
+        del body["spec"]["targetNamespace"]
+        with pytest.raises(Invalid, match="never a target"):
+            await client.create(install.WORKLOADS, body, namespace=SYSTEM_NAMESPACE)
+    assert _get(installed, "-A", "workloads")["items"] == []
 
 
 @pytest.mark.proves("N16")

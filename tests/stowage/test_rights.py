@@ -32,6 +32,12 @@ _MUTATING = "mutatingadmissionpolicies"
 RARE = {
     ("controller", _ADMISSION, _MUTATING, "watch"): "from Kubernetes 1.36 on",
     ("controller", _ADMISSION, "mutatingadmissionpolicybindings", "watch"): "the same",
+    (
+        "controller",
+        "stowage.dev",
+        "targetnamespaces",
+        "use",
+    ): "the mutating policy's canary: the same",
     ("controller", "stowage.dev", "workloads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
