@@ -27,6 +27,8 @@ async def changes(client: ApiClient) -> Requests:
     asked: Requests = Counter()
     for labels, number in _REQUESTS.findall(text):
         of = dict(_LABELS.findall(labels))
+        if of["dry_run"]:
+            continue
         if of["resource"] == "workloads" and of["verb"] not in ("GET", "LIST", "WATCH"):
             asked[of["verb"], of["subresource"]] += int(number)
     return asked
