@@ -133,6 +133,11 @@ PLACEHOLDER_CLASS = "stowage-placeholder"
 PLACEHOLDER_PRIORITY = -1_000_000_000
 """Its value: lower than that of any pod that anybody cares for."""
 
+PLACEHOLDER_SUFFIX = "-hold"
+"""After a Reservation's name: that of the Workload whose pods keep its room, and its Deployment."""
+PLACEHOLDER_PODS_LABEL = "reservation-hold"
+"""What that Deployment knows its pods by. Labels of our own group are for the propagator alone."""
+
 LABEL_RESERVATION = f"{GROUP}/reservation"
 """On the Workload whose pods only keep the room of a Reservation: that one's name, cut if long."""
 PLACEHOLDER_SCHEDULER = f"reservation.{GROUP}"

@@ -9,22 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from crds.admission.placeholder import CLASS_TEXT
 from crds.names import PLACEHOLDER_CLASS
 from machinery.types import hostports, quantities
 from machinery.types.bounds import MOST_AMOUNT, RESOURCES, quoted
 
 
-def request_of(pod: Mapping[str, Any]) -> dict[str, int]:
+def request_of(pod: Mapping[str, Any], *, placeholder: bool = False) -> dict[str, int]:
     """What one pod asks for, as kube-scheduler computes it; always one of the pods' places.
 
     Containers and sidecars add up; an init container needs its own beside the sidecars started
     before it; the greater counts, or what the pod asks for as a whole, plus the overhead. Beside
     them the host ports of containers and sidecars, one of each: of more than
     `hostports.MOST_OF_ONE` the first by number. Raises ValueError, naming the field, for a quantity
-    that is none or more than any node offers, and for a port that is none. A pod that only keeps
-    room, and gives way to every other one, asks for nothing.
+    that is none or more than any node offers, and for a port that is none. A `placeholder`
+    only keeps room for a Reservation, and gives way to every other pod: it asks for nothing, and
+    its PriorityClass is nobody else's.
     """
-    if not pod.get("containers") or pod.get("priorityClassName") == PLACEHOLDER_CLASS:
+    if pod.get("priorityClassName") == PLACEHOLDER_CLASS:
+        if placeholder:
+            return {}
+        raise ValueError(f"spec.template.spec.priorityClassName: {CLASS_TEXT}")
+    if not pod.get("containers"):
         return {}
     running: dict[str, int] = {}
     peak: dict[str, int] = {}

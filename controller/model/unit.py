@@ -32,6 +32,7 @@ from controller.model.objects import (
 )
 from controller.model.requests import request_of
 from crds.admission.carried import guarded, kind_name
+from crds.admission.placeholder import keeps_room
 from crds.fields.placing import Distribution
 from crds.fields.template import REPLICAS_PATHS
 from crds.groups.membership import groups_named
@@ -190,7 +191,7 @@ def compile_unit(workload: Workload) -> Unit:
     counted = template.kind not in WITHOUT_REPLICAS
     labels = pod_meta.get("labels") or {}
     request, bindings = (
-        request_of(pod),
+        request_of(pod, placeholder=keeps_room(spec.scheduler_name, meta.owner_references)),
         _bindings(meta.labels, podtemplate.labels_of(template), labels),
     )
     shape = _hash([request, {field: pod[field] for field in _PLACED_BY if field in pod}])

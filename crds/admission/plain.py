@@ -10,6 +10,7 @@ the long way, and is judged there by the rules themselves.
 
 from __future__ import annotations
 
+from crds.admission.placeholder import cel_free, cel_ours
 from crds.names import FORBIDDEN_NAMESPACE_PREFIX, GROUP, SYSTEM_NAMESPACE
 
 TEMPLATE_VERSIONS = ("apps/v1", "batch/v1")
@@ -47,6 +48,7 @@ def cel_plain(spec: str) -> str:
     return " && ".join(
         (
             namespace,
+            f"!({cel_ours(spec)})",
             *(
                 f"(!has({part}) || ({_body(part)}))"
                 for part in (f"{spec}.targetDeployment", f"{spec}.targetService")
@@ -61,11 +63,12 @@ def _body(body: str) -> str:
     """Whether an object names no namespace, bears nothing of ours, and counts its units."""
     spec = f"{body}.spec"
     pods = f"{spec}.template"
+    inside = f"{_metadata(pods)} && {cel_free(f'{pods}.spec')}"
     fields = " && ".join(
         (
             *(f"!has({spec}.{field})" for field in ("jobTemplate", "volumeClaimTemplates")),
             f"(!has({spec}.replicas) || (type({spec}.replicas) == int && {spec}.replicas >= 0))",
-            f"(!has({pods}) || (type({pods}) == map && {_metadata(pods)}))",
+            f"(!has({pods}) || (type({pods}) == map && {inside}))",
         )
     )
     return f"{_metadata(body)} && (!has({spec}) || (type({spec}) == map && {fields}))"

@@ -9,7 +9,8 @@ hub's authorizer for the verb `use` on targetnamespaces.stowage.dev, by resource
 namespace other than the Workload's own that the Workload would write to, and on
 clusterscopedobjects.stowage.dev for every guarded kind that it brings along (`carried`). These
 checks are made at the cluster's level: a Role in a tenant's own namespace cannot grant them. It
-also refuses labels and annotations that are Stowage's own (`reserved`).
+also refuses labels and annotations that are Stowage's own (`reserved`), and the PriorityClass of
+placeholders (`placeholder`).
 
 A second validating policy keeps the propagator's notes on a Workload from being invented. Another
 one keeps a tenant's Reservation from naming owners of other tenants, whose units would be drawn to
@@ -26,7 +27,7 @@ Python.
 
 from __future__ import annotations
 
-from crds.admission import carried, mutating, plain, reserved
+from crds.admission import carried, mutating, placeholder, plain, reserved
 from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT
 from crds.admission.policy import Manifest, binding, policy, variable
 from crds.base import FORBIDDEN_TEXT
@@ -98,10 +99,12 @@ def validating_policy() -> Manifest:
             *_distinct("foreign", _FOREIGN, FOREIGN_LIMIT),
             *_kind_variables(),
             *reserved.cel_variables(),
+            *placeholder.cel_variables(),
         ],
         "validations": [
             _never_forbidden(),
             *reserved.cel_validations(),
+            *placeholder.cel_validations(),
             *(_stays_in_target(part) for part in (*_TEMPLATES, "targetService")),
             *(_not_negative(part) for part in _TEMPLATES),
             {

@@ -32,7 +32,7 @@ METADATA_PATHS: tuple[tuple[str, ...], ...] = (
 def violations(spec: Json) -> Iterator[str]:
     """`field: what to do` for the first object with such metadata at each of the paths."""
     for path in METADATA_PATHS:
-        for place, body in _bodies(spec):
+        for place, body in bodies(spec):
             if any(_bears(each) for each in _metadata(body, path)):
                 yield f"{'.'.join((place, *_shown(path)))}.metadata: {RESERVED_TEXT}"
                 break
@@ -57,7 +57,8 @@ def _clean(metadata: Any) -> None:
             metadata[field] = {k: v for k, v in keys.items() if not _ours(field, k)}
 
 
-def _bodies(spec: Json) -> Iterator[tuple[str, Json]]:
+def bodies(spec: Json) -> Iterator[tuple[str, Json]]:
+    """(field, object) of all that goes to members."""
     for part in SINGLE_PARTS:
         if spec.get(part):
             yield f"spec.{part}", spec[part]

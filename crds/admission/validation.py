@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crds.admission import reserved
+from crds.admission import placeholder, reserved
 from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT, guarded_kinds
 from crds.admission.mutating import LAST_APPLIED
 from crds.admission.policies import (
@@ -72,6 +72,7 @@ def violations(workload: Json) -> list[str]:
     return _wrong_form(workload) or [
         *_wrong_namespaces(workload),
         *reserved.violations(workload["spec"]),
+        *placeholder.violations(workload["spec"], reserved.bodies(workload["spec"])),
         *_wrong_numbers(workload),
         *_wrong_kinds(workload),
     ]

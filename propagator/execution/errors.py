@@ -24,7 +24,7 @@ from machinery.errors import (
     Unauthorized,
 )
 from propagator.execution.apply_records import Place
-from propagator.execution.render import PatchMisfit, Piece
+from propagator.execution.render import ForeignClass, PatchMisfit, Piece
 from propagator.members.health import verdict_of
 from propagator.status.outcome import Outcome, Wish
 
@@ -86,6 +86,8 @@ def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
 
 def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:
     """The patch of a share does not go with the template: nothing of it is written there."""
+    if isinstance(fault, ForeignClass):
+        return Refused(PropagatedReason.INVALID_WORKLOAD, f"{member}: nothing is changed: {fault}")
     return Refused(
         PropagatedReason.REJECTED,
         f"{member}: the patch of subset {subset} does not fit, nothing is changed there: {fault}: "

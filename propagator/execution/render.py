@@ -6,7 +6,8 @@ units, a StatefulSet's first ordinal, the label and the owner annotation by whic
 objects again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the hub's
 own. Fields that only a server writes (status, uid, resourceVersion …) are left out, and so are all
 labels and annotations that are ours: a template must not pass for another Workload's object. Where
-the share has a patch, that is laid over the pod template before all this.
+the share has a patch, that is laid over the pod template before all this. What names the
+PriorityClass of placeholders, and is none, is not rendered at all.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from crds.admission.placeholder import CLASS_TEXT, named
 from crds.admission.reserved import strip
 from crds.fields.template import REPLICAS_PATHS
 from crds.names import (
@@ -72,6 +74,10 @@ class PatchMisfit(ValueError):
     """A patch does not go with the Workload's template; the message names the field."""
 
 
+class ForeignClass(PatchMisfit):
+    """An object names the PriorityClass of placeholders, and is none; the message says which."""
+
+
 def render(
     workload: Workload,
     *,
@@ -92,7 +98,16 @@ def render(
         pieces.append(_piece(workload, _bare(service)))
     main = _piece(workload, _main(workload, units, first_ordinal, override), main=True)
     pieces.append(replace(main, subset=override.subset if override.patch else ""))
+    if not workload.keeps_room:
+        for piece in pieces:
+            _refuse_class(piece)
     return [_marked(piece, hub) for piece in pieces] if hub else pieces
+
+
+def _refuse_class(piece: Piece) -> None:
+    """At any depth: where an object of a custom kind keeps its pods nobody knows."""
+    if named(piece.body):
+        raise ForeignClass(f"{piece.kind} {piece.name}: {CLASS_TEXT}")
 
 
 def _marked(piece: Piece, hub: str) -> Piece:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from crds.admission.placeholder import keeps_room
 from crds.fields.template import well_formed
 from crds.groups.gate import decision_of
 from crds.names import ANNOTATION_KINDS, ANNOTATION_ORDINALS
@@ -78,6 +79,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
     """What is to be pushed. Empty bytes, or `null`, stand for no object."""
 
     replicas: int | None = None
+    scheduler_name: str = ""
     target_namespace: str = ""
     target_deployment: msgspec.Raw = msgspec.Raw()
     target_service: msgspec.Raw = msgspec.Raw()
@@ -135,6 +137,11 @@ class Workload(Object, frozen=True, dict=True):
     def owner(self) -> str:
         """`namespace/name`, the value of the owner annotation."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def keeps_room(self) -> bool:
+        """Whether its pods only keep the room of a Reservation."""
+        return keeps_room(self.spec.scheduler_name, self.metadata.owner_references)
 
     @property
     def namespace(self) -> str:

@@ -97,6 +97,13 @@ def made_by(claim: Claim, main: Main) -> bool:
     return True
 
 
+def deployment_of(claim: Claim) -> str:
+    """The Deployment whose ReplicaSet made a pod, by that one's name; empty where none did."""
+    end = f"-{claim.digest}"
+    made = (claim.group, claim.kind) == ("apps", "ReplicaSet") and claim.name.endswith(end)
+    return claim.name.removesuffix(end) if made and claim.digest else ""
+
+
 def replica_set(deployment: str, digest: str) -> str:
     """The name that a Deployment gives its ReplicaSet for a template of that hash."""
     return f"{deployment[: _NAME_LIMIT - len(digest) - 1]}-{digest}"

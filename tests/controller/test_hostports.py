@@ -109,9 +109,17 @@ class TestWhatAPodTakes:
     def test_a_pod_that_only_keeps_room_asks_for_nothing(self) -> None:
         keeps = pod(8080, priorityClassName="stowage-placeholder")
         keeps["containers"][0]["resources"] = {"requests": {"cpu": "4"}}
-        assert request_of(keeps) == {}
+        assert request_of(keeps, placeholder=True) == {}
+
+    @pytest.mark.proves("N7")
+    def test_the_class_of_such_a_pod_is_nobody_elses(self) -> None:
+        said = "priorityClassName: the PriorityClass stowage-placeholder is for pods that keep"
+        keeps = pod(8080, priorityClassName="stowage-placeholder")
+        with pytest.raises(ValueError, match=f"^spec.template.spec.{said}"):
+            unit(pod=keeps)
         plain = unit(pod=keeps | {"priorityClassName": "high"})
-        assert patched(plain, {"spec": {"priorityClassName": "stowage-placeholder"}}).request == {}
+        with pytest.raises(ValueError, match=f"^spec.{said}"):
+            patched(plain, {"spec": {"priorityClassName": "stowage-placeholder"}})
 
     def test_a_load_knows_its_ports_however_it_was_made(self) -> None:
         request = {HTTP: 1, "pods": 1}

@@ -502,6 +502,11 @@ def test_every_duration_that_admission_takes_ends_within_the_calendar():
         ),
         ({"replicas": "many"}, "spec.replicas: Expected `int"),
         ({"priority": 2**70}, "spec.priority"),
+        pytest.param(
+            {"template": {"spec": {"priorityClassName": "stowage-placeholder"}}},
+            "spec.template.spec.priorityClassName: the PriorityClass stowage-placeholder",
+            marks=pytest.mark.proves("N7"),
+        ),
     ],
 )
 def test_one_that_makes_no_sense_says_so_and_holds_nothing(spec, fault):

@@ -240,6 +240,20 @@ def test_only_who_may_write_the_status_may_write_the_propagators_notes(tenant, a
     assert "are written by Stowage" in attempt(tenant, plain, copied)
 
 
+@pytest.mark.proves("N7")
+def test_only_who_may_write_the_status_makes_what_keeps_the_room_of_a_reservation(tenant, author):
+    plain = f"{tenant.namespace}-plain"
+    writes(tenant, "plain", plain, "workloads")
+    pods = {"template": {"spec": {"priorityClassName": "stowage-placeholder"}}}
+    held = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": pods}
+    spec = {"schedulerName": "reservation.stowage.dev", "targetDeployment": held}
+    hold = tenant.workload("later-hold", **spec)
+    hold_on(lambda: "is for what Stowage makes" in attempt(tenant, plain, hold))
+    assert attempt(tenant, author, hold) == "", "as the controller may"
+    more = {"spec": {"replicas": 500}}
+    assert "is for what Stowage makes" in refusal(tenant.patch, "later-hold", more, user=plain)
+
+
 @pytest.mark.proves("C30")
 def test_a_new_workload_has_its_finalizer_at_once(tenant):
     tenant.create(tenant.workload("new"))

@@ -442,8 +442,17 @@ def test_every_port_that_is_told_is_in_use_and_in_a_small_cluster_all_are(pods, 
 class TestPlaceholders:
     """Pods that keep room for somebody give way to all others: the room is there."""
 
-    def placeholder(self, **spec: Any) -> Pod:
-        return taking("hold", "n0", 8080, **({"priorityClassName": "stowage-placeholder"} | spec))
+    def placeholder(self, made: dict[str, Any] | None = None, **spec: Any) -> Pod:
+        maker = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "later-hold-7d4f"}
+        marks = {
+            "stowage.dev/workload-uid": "u-hold",
+            "reservation-hold": "later",
+            "pod-template-hash": "7d4f",
+        }
+        meta = {"labels": marks, "ownerReferences": [{**maker, "uid": "u", "controller": True}]}
+        main = container(cpu="1") | {"ports": [{"containerPort": 8080, "hostPort": 8080}]}
+        whole = {"nodeName": "n0", "containers": [main], "priorityClassName": "stowage-placeholder"}
+        return pod("hold", spec=whole | spec, **(meta | (made or {})))
 
     def test_they_hold_nothing(self):
         ledger = three_nodes()
@@ -468,3 +477,32 @@ class TestPlaceholders:
         before = ledger.groups()
         ledger.replace_pod(None, self.placeholder(**spec))
         assert ledger.groups() != before
+
+    @pytest.mark.proves("N7")
+    @pytest.mark.parametrize(
+        "made",
+        [
+            {"labels": {}},
+            {"ownerReferences": []},
+            {"labels": {"stowage.dev/workload-uid": "u-hold", "pod-template-hash": "7d4f"}},
+            {"labels": {"reservation-hold": "later", "pod-template-hash": "7d4f"}},
+            {
+                "ownerReferences": [
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "ReplicaSet",
+                        "name": "web-7d4f",
+                        "uid": "u",
+                        "controller": True,
+                    }
+                ]
+            },
+        ],
+        ids=["bare", "of nobody", "of a Workload", "of no Workload", "of another Deployment"],
+    )
+    def test_only_what_was_made_for_a_reservation_is_left_out(self, made):
+        ledger = three_nodes()
+        before = ledger.capacity()
+        ledger.replace_pod(None, self.placeholder(made, priority=-1_000_000_000))
+        assert ledger.capacity()["requested"]["cpu"] == "1"
+        assert ledger.capacity() != before

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from propagator.execution.render import render
+from propagator.execution.render import ForeignClass, render
 from propagator.hub.workload_metadata import first_ordinals
 from propagator.hub.workload_types import HubSecret, Workload, workload_of
 
@@ -89,3 +89,61 @@ def test_ordinals_are_disjoint_and_stay() -> None:
 def test_rendering_twice_is_the_same() -> None:
     once, again = (render(made(), units=2, first_ordinal=0, secrets=[]) for _ in range(2))
     assert [piece.digest for piece in once] == [piece.digest for piece in again]
+
+
+def classed(name: str = "stowage-placeholder") -> dict[str, Any]:
+    template = made().template
+    template["spec"]["template"]["spec"]["priorityClassName"] = name
+    return template
+
+
+@pytest.mark.proves("N7")
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"targetDeployment": classed()},
+        {
+            "manifests": [
+                {
+                    "apiVersion": "ray.io/v1",
+                    "kind": "RayCluster",
+                    "metadata": {"name": "ray"},
+                    "spec": {"groups": [{"pods": {"priorityClassName": "stowage-placeholder"}}]},
+                }
+            ]
+        },
+        {"targetDeployment": classed(), "schedulerName": "reservation.stowage.dev"},
+    ],
+    ids=["in the template", "in a custom kind", "by nobody's order"],
+)
+def test_the_class_of_placeholders_is_not_rendered(spec: dict[str, Any]) -> None:
+    with pytest.raises(ForeignClass, match="the PriorityClass stowage-placeholder is for pods"):
+        render(made(**spec), units=1, first_ordinal=0, secrets=[])
+
+
+@pytest.mark.proves("N7")
+def test_what_was_made_for_a_reservation_is_rendered_with_its_class() -> None:
+    owner = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Reservation",
+        "name": "later",
+        "uid": "r-1",
+        "controller": True,
+    }
+    workload = workload_of(
+        {
+            "metadata": {
+                "namespace": "shop",
+                "name": "later-hold",
+                "uid": "u-1",
+                "ownerReferences": [owner],
+            },
+            "spec": {
+                "targetDeployment": classed(),
+                "schedulerName": "reservation.stowage.dev",
+            },
+        }
+    )
+    (piece,) = render(workload, units=1, first_ordinal=0, secrets=[])
+    pods = piece.body["spec"]["template"]["spec"]
+    assert pods["priorityClassName"] == "stowage-placeholder"

@@ -27,7 +27,9 @@ from crds.names import (
     API_VERSION,
     LABEL_RESERVATION,
     PLACEHOLDER_CLASS,
+    PLACEHOLDER_PODS_LABEL,
     PLACEHOLDER_SCHEDULER,
+    PLACEHOLDER_SUFFIX,
     forbidden_namespace,
 )
 from crds.reservation import Hold
@@ -43,7 +45,6 @@ from machinery.types.bounds import clean
 from machinery.types.metadata import Key, OwnerReference
 
 LOG = logs.get(__name__)
-SUFFIX = "-hold"
 IMAGE = "registry.k8s.io/pause:3.10"
 WORKERS = 4
 CALM_SECONDS = 1.0
@@ -53,8 +54,6 @@ SETTLED_SECONDS = 5.0
 nothing."""
 AGAIN_SECONDS = 60.0
 """After that, what stood in the way may be gone."""
-PODS_LABEL = "reservation-hold"
-"""What the Deployment knows its pods by. Labels of our own group are for the propagator alone."""
 _LABEL = 63
 _DIGEST = 10
 _LIMITED = ("cpu", "memory", "ephemeral-storage")
@@ -237,8 +236,8 @@ class Placeholders:
 
 def placeholder(stored: Reservation, reserved: Reserved) -> dict[str, Any]:
     """The Workload whose pods keep the room, without any share yet."""
-    meta, name = stored.metadata, f"{stored.metadata.name}{SUFFIX}"
-    labels = {PODS_LABEL: label_of(meta.name)}
+    meta, name = stored.metadata, f"{stored.metadata.name}{PLACEHOLDER_SUFFIX}"
+    labels = {PLACEHOLDER_PODS_LABEL: label_of(meta.name)}
     owner = {
         "apiVersion": API_VERSION,
         "kind": RESERVATIONS.kind,
@@ -316,13 +315,14 @@ def label_of(name: str) -> str:
 
 
 def _placeholder(key: Key) -> Key:
-    return (key[0], f"{key[1]}{SUFFIX}")
+    return (key[0], f"{key[1]}{PLACEHOLDER_SUFFIX}")
 
 
 def _reservation_of(workload: Workload) -> Key | None:
     """The reservation whose placeholder would have that name."""
     namespace, name = workload.metadata.key
-    return (namespace, name.removesuffix(SUFFIX)) if name.endswith(SUFFIX) else None
+    of = name.removesuffix(PLACEHOLDER_SUFFIX)
+    return (namespace, of) if of != name else None
 
 
 def _ours(workload: Workload, key: Key) -> bool:

@@ -15,12 +15,17 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from crds.names import PLACEHOLDER_CLASS, PLACEHOLDER_PRIORITY
+from crds.names import (
+    PLACEHOLDER_CLASS,
+    PLACEHOLDER_PODS_LABEL,
+    PLACEHOLDER_PRIORITY,
+    PLACEHOLDER_SUFFIX,
+)
 from machinery.clock import parse_timestamp
 from machinery.types import hostports, quantities
 from machinery.types.bounds import NAME, TAINTS, WORD
 from machinery.types.metadata import Meta, Object
-from propagator.members.pods import Claim, claim_of, cost_of
+from propagator.members.pods import Claim, claim_of, cost_of, deployment_of
 from propagator.members.sanitize import check_texts, is_label_key, is_label_value, resources
 
 LABELS_THAT_MATTER = (
@@ -172,7 +177,7 @@ def slim_pod(pod: Object) -> Object:
         claim=claim,
         requests=_shared(_requests(pod)) if pod.spec.node_name else (),
         ports=_ports(pod) if pod.spec.node_name else (),
-        gives_way=_gives_way(pod),
+        gives_way=_gives_way(pod, claim),
         ready=ready,
         unschedulable=_waiting_since(pod, conditions.get("PodScheduled")),
         cost=cost,
@@ -244,10 +249,16 @@ def _ports(pod: WirePod) -> tuple[int, ...]:
     return tuple(sorted(hostports.code_of(*port) for port in told)[: hostports.MOST_OF_ONE])
 
 
-def _gives_way(pod: WirePod) -> bool:
-    """Whether its server evicts it for any other pod; a class of that name may be anything."""
+def _gives_way(pod: WirePod, claim: Claim | None) -> bool:
+    """Whether its server evicts it for any other pod, and we made it to keep a Reservation's room.
+
+    A class of that name may be anything, and whoever uses the member directly may name it.
+    """
     return (
-        pod.spec.priority_class_name == PLACEHOLDER_CLASS
+        claim is not None
+        and PLACEHOLDER_PODS_LABEL in pod.metadata.labels
+        and deployment_of(claim).endswith(PLACEHOLDER_SUFFIX)
+        and pod.spec.priority_class_name == PLACEHOLDER_CLASS
         and pod.spec.priority <= PLACEHOLDER_PRIORITY
     )
 
