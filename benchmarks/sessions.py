@@ -25,11 +25,16 @@ from pathlib import Path
 
 import msgspec
 
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.clock import SystemClock
 from machinery.config.member_kubeconfig import Connection
 from machinery.pace import Pace
+from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
+from propagator.access.cluster_identity import Identities
 from propagator.access.credentials import Credentials
+from propagator.hub.cluster_types import MemberCluster
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import UnitLedger
@@ -100,8 +105,18 @@ async def connect(fleet: MemberFleet, connection: Connection, names: list[str]) 
 
 async def measure_sessions(connection: Connection, count: int) -> None:
     """Print what `count` sessions cost."""
+    clock = SystemClock()
+    async with ApiClient(connection) as client:
+        none: Informer[MemberCluster] = Informer(
+            client, MEMBER_CLUSTERS, MemberCluster, clock=clock
+        )
+        identities = Identities(none)
     fleet = MemberFleet(
-        idle, settings=SessionSettings(), clock=SystemClock(), before_write=lambda: None
+        idle,
+        settings=SessionSettings(),
+        clock=clock,
+        before_write=lambda: None,
+        identities=identities,
     )
     await connect(fleet, connection, ["first"])
     before, handshakes = resident(), Handshakes()

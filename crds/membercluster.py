@@ -49,6 +49,8 @@ class ReadyReason(StrEnum):
     UNAUTHORIZED = "Unauthorized"
     TLS_VERIFICATION_FAILED = "TLSVerificationFailed"
     UNREACHABLE = "Unreachable"
+    CLUSTER_CHANGED = "ClusterChanged"
+    ALREADY_REGISTERED = "AlreadyRegistered"
 
 
 class MemberClusterEventReason(StrEnum):
@@ -155,6 +157,12 @@ class MemberClusterStatus(Model):
     """The metadata.generation that the last probe read. Writer: propagator."""
     conditions: list[Condition] = listmap("type", most=32)
     """Ready. Writer: propagator."""
+    # The generated alias would be clusterId; Kubernetes writes ID.
+    cluster_id: Annotated[str | None, Field(alias="clusterID", max_length=128)] = None
+    """The UID of its kube-system, noted when it first was Ready. Writer: propagator.
+
+    While the Secret leads to another cluster, nothing is done there. Who takes the note off
+    confirms that this other cluster is meant."""
     version: Annotated[str, Field(max_length=63)] | None = None
     """As its API server reports it, such as v1.36.3. Writer: propagator."""
     provider: Annotated[str, Field(max_length=63)] | None = None

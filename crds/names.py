@@ -50,6 +50,19 @@ ANNOTATION_COUNTED = f"{GROUP}/counted"
 """On a MemberCluster: the UID of the member's kube-system, once all kinds of objects there have
 been searched for ours. It goes with the MemberCluster, and is looked for anew with the next one."""
 
+ANNOTATION_MEMBER = f"{GROUP}/member"
+"""On every object that the propagator writes to a member: by which registration, in which cluster.
+
+`<UID of the MemberCluster>/<UID of the member's kube-system>`; the second is empty where we may not
+know it.
+"""
+
+ANNOTATION_KEEP = f"{GROUP}/keep"
+"""The user's own word on an object of a Workload: when it stays though it is wanted there no more.
+
+`Never`, `Move` (the default of what holds data) or `Always`.
+"""
+
 LABEL_REGISTER = f"{GROUP}/register"
 """On a Secret in the system namespace: register the cluster that its kubeconfig leads to."""
 

@@ -23,9 +23,11 @@ from crds.base import (
 )
 from crds.fields.placing import Distribution, PlacementRules, PlacementStatus
 from crds.fields.shares import (
+    MOST_KEPT,
     MOST_RESERVED_SHARES,
     ClusterReference,
     ClusterShare,
+    KeptObject,
     PolicyReference,
     ReservedShare,
 )
@@ -240,6 +242,10 @@ class WorkloadStatus(PlacementStatus):
     """What clusters were seen to run and no more. Writer: controller."""
     footprint: Footprint | None = None
     """Which members may hold something. Writer: of more, who places; of less, the propagator."""
+    kept: list[KeptObject] = atomic(MOST_KEPT)
+    """What stays on clusters where it is not wanted now, and goes with the Workload at the latest.
+
+    Writer: propagator."""
     review: ReviewVerdict | None = None
     """Whether the last edit may reach a member, where the hub did not judge it. Writer: controller.
 

@@ -316,7 +316,10 @@ def test_a_custom_kind_runs_by_its_replica_path(playground: Playground, namespac
 
 @pytest.mark.proves("D1", "C4", "C10")
 def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: str) -> None:
-    kubeconfig = playground.members["member-3"].kubeconfig.read_text()
+    """It is member-3 under another name, as a cluster is served under one name at a time."""
+    before = playground.hub.get("secret", "member-3", namespace="stowage-system")
+    data = {"data": before["data"], "type": before["type"]}
+    kubeconfig = base64.b64decode(before["data"]["kubeconfig"]).decode()
     playground.hub.apply(
         workload("waiting", namespace, targetCluster={"name": "late"}),
     )
@@ -324,11 +327,6 @@ def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: s
     failed = next(c for c in status["conditions"] if c["type"] == "Failed")
     assert failed["reason"] == "FailedToSchedule"
     assert "cluster late not found" in failed["message"]
-    if playground.provider == "kind":
-        kubeconfig = playground.hub(
-            "-n", "stowage-system", "get", "secret", "member-3",
-            "-o", "go-template={{.data.kubeconfig | base64decode}}",
-        )  # fmt: skip
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -339,8 +337,10 @@ def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: s
         },
         "stringData": {"kubeconfig": kubeconfig},
     }
-    playground.hub.apply(secret)
+    playground.hub("-n", "stowage-system", "delete", "secret", "member-3")
+    playground.hub("delete", "mc", "member-3")
     try:
+        playground.hub.apply(secret)
         wait("Ready=True", lambda: playground.ready("late")["status"] == "True", timeout=30)
         labels = playground.hub.get("mc", "late")["metadata"]["labels"]
         assert labels["tier"] == "gold"
@@ -356,6 +356,9 @@ def test_a_secret_alone_registers_a_cluster(playground: Playground, namespace: s
             lambda: playground.ready("late")["reason"] == "SecretNotFound",
         )
         playground.hub("delete", "mc", "late")
+        meta = {key: before["metadata"][key] for key in ("name", "namespace", "labels")}
+        playground.hub.apply({"apiVersion": "v1", "kind": "Secret", "metadata": meta, **data})
+        wait("Ready=True", lambda: playground.ready("member-3")["status"] == "True")
 
 
 @pytest.mark.proves("D5")

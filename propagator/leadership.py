@@ -19,6 +19,7 @@ from machinery.clock import Clock
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
+from propagator.access.cluster_identity import Identities
 from propagator.access.token_renewal import Renewer
 from propagator.hub.cluster_status_writer import Publisher
 from propagator.hub.cluster_types import MemberCluster, Secret, bounded
@@ -96,7 +97,11 @@ class Term:
             clock=clock,
         )
         self.fleet = MemberFleet(
-            self._sync, settings=settings.sessions, clock=clock, before_write=before_write
+            self._sync,
+            settings=settings.sessions,
+            clock=clock,
+            before_write=before_write,
+            identities=Identities(self._clusters),
         )
         ground = Ground(
             hub=hub,

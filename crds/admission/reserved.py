@@ -5,7 +5,8 @@ applied. A template that carried them could pass for another Workload's. So admi
 wherever Kubernetes keeps metadata in an object that goes to a member, in CEL and in Python alike;
 the propagator takes away what is left of them, at any depth (`strip`).
 
-Two labels are the user's own word and stay: they bind a policy and name a group.
+Two labels are the user's own word and stay: they bind a policy and name a group. So is one
+annotation, which says when an object is kept, with the values that it may have.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from crds.fields.labels import RESERVED_TEXT, USERS_LABELS, cel_reserved, reserved
+from crds.fields.labels import KEEPS, RESERVED_TEXT, USERS_LABELS, cel_reserved, reserved
+from crds.names import ANNOTATION_KEEP
 
 Json = Mapping[str, Any]
 
@@ -54,7 +56,7 @@ def _clean(metadata: Any) -> None:
     for field in ("labels", "annotations") if isinstance(metadata, dict) else ():
         keys = metadata.get(field)
         if isinstance(keys, dict):
-            metadata[field] = {k: v for k, v in keys.items() if not _ours(field, k)}
+            metadata[field] = {k: v for k, v in keys.items() if not _ours(field, k, v)}
 
 
 def bodies(spec: Json) -> Iterator[tuple[str, Json]]:
@@ -80,15 +82,17 @@ def _metadata(body: Any, path: tuple[str, ...]) -> Iterator[Any]:
 
 def _bears(metadata: Any) -> bool:
     return isinstance(metadata, Mapping) and any(
-        _ours(field, key)
+        _ours(field, key, value)
         for field in ("labels", "annotations")
         if isinstance(metadata.get(field), Mapping)
-        for key in metadata[field]
+        for key, value in metadata[field].items()
     )
 
 
-def _ours(field: str, key: str) -> bool:
-    return reserved(key) and not (field == "labels" and key in USERS_LABELS)
+def _ours(field: str, key: str, value: object) -> bool:
+    if field == "labels":
+        return reserved(key) and key not in USERS_LABELS
+    return reserved(key) and not (key == ANNOTATION_KEEP and value in KEEPS)
 
 
 def _shown(path: tuple[str, ...]) -> tuple[str, ...]:
@@ -156,5 +160,7 @@ def _cel_is(path: str, form: str) -> str:
 
 def _cel_holds(metadata: str, field: str) -> str:
     keys = f"{metadata}.{field}"
-    users = f" && !(k in {list(USERS_LABELS)})" if field == "labels" else ""
-    return f"({_cel_is(keys, 'map')} && {keys}.exists(k, {cel_reserved('k')}{users}))"
+    users = f"k in {list(USERS_LABELS)}"
+    if field == "annotations":
+        users = f"k == '{ANNOTATION_KEEP}' && {keys}[k] in {list(KEEPS)}"
+    return f"({_cel_is(keys, 'map')} && {keys}.exists(k, {cel_reserved('k')} && !({users})))"

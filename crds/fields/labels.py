@@ -23,10 +23,13 @@ from crds.base import (
 )
 from crds.names import GROUP, LABEL_GROUP, LABEL_POLICY
 
+KEEPS = ("Never", "Move", "Always")
+"""What users may say of an object in the annotation `ANNOTATION_KEEP`."""
 USERS_LABELS = (LABEL_POLICY, LABEL_GROUP)
 """Labels of our group that users write on templates."""
 
 RESERVED_TEXT = f"labels and annotations of {GROUP} are written by Stowage alone; remove them"
+"""Of what is refused; a wrong value of `ANNOTATION_KEEP` is, too."""
 
 _KEY_OR_NOTHING = rf"^(({NAME}(\.{NAME})*/)?{QUALIFIED})?$"
 

@@ -112,3 +112,20 @@ class ClusterShare(Model):
     """Why it does not go on, if it does not."""
     load_balancer: dict[str, Any] | None = None
     """The Service's status.loadBalancer there."""
+
+
+MOST_KEPT = 64
+"""Kept objects that a status names."""
+
+
+class KeptObject(Model):
+    """An object on a member that holds data, or is marked to be kept."""
+
+    cluster: DnsName
+    """The MemberCluster's name."""
+    kind: Annotated[str, Field(max_length=63)]
+    """Such as PersistentVolumeClaim."""
+    namespace: Annotated[str, Field(max_length=63)] = ""
+    """Its namespace on the member; empty where it has none."""
+    name: Annotated[str, Field(max_length=253)]
+    """Its name on the member."""

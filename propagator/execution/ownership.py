@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from crds.names import ANNOTATION_HUB, LABEL_MANAGED, LABEL_TENANT, OWNER_PREFIX
+from crds.names import ANNOTATION_HUB, ANNOTATION_MEMBER, LABEL_MANAGED, LABEL_TENANT, OWNER_PREFIX
 from crds.workload import Adoption, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.types.metadata import Key
@@ -132,5 +132,5 @@ def parting(uid: str, *, last: bool) -> Mapping[str, Any]:
     metadata: dict[str, Any] = {"annotations": {OWNER_PREFIX + uid: None}}
     if last:
         metadata["labels"] = {LABEL_MANAGED: None}
-        metadata["annotations"][ANNOTATION_HUB] = None
+        metadata["annotations"] |= {ANNOTATION_HUB: None, ANNOTATION_MEMBER: None}
     return {"metadata": metadata}

@@ -8,9 +8,12 @@ hub.
 
 What is taken away, and when: a share that left the placements goes when all present ones
 are ready, so that the last healthy copy stays until there is another; everything goes when the
-Workload is deleted or placed nowhere. Of a Workload in a group nothing is written or taken away but
-as that group's gate says (`propagator.groups`); while its gang starts, a share that left goes at
-once, as before the quorum has run there is no last healthy copy. Never on a stale view of the hub.
+Workload is deleted or wants no units. Of one that wants units and is placed nowhere, what runs
+stays, as it does where a MemberCluster was made anew: it is taken up when it is placed again.
+`removal.rule` says what of it all is kept in any case. Of a Workload in a group nothing is written
+or taken away but as that group's gate says (`propagator.groups`); while its gang starts, a share
+that left goes at once, as before the quorum has run there is no last healthy copy. Never on a stale
+view of the hub.
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from propagator.removal.finalizer import Finalizer
 from propagator.removal.orphans import Orphans
 from propagator.removal.prune import Pruner
 from propagator.removal.remover import Remover
+from propagator.removal.rule import taken_up
 from propagator.status.controller import Reporter
 from propagator.status.observation import Survey
 from propagator.units.cost_writer import CostWriter
@@ -75,7 +79,11 @@ class WorkloadPlacements:
         identity = HubIdentity(ground.hub)
         doubts = Doubts(clock=ground.clock)
         namespaces = Namespaces(clock=ground.clock)
-        pruner = Pruner(self._records, Remover(clock=ground.clock))
+        pruner = Pruner(
+            self._records,
+            Remover(clock=ground.clock),
+            registered=ground.fleet.identities.exists,
+        )
         self._orphans = Orphans(workloads=self._hub, identity=identity, pruner=pruner)
         self._census = Census(ground)
         self._finalizer = Finalizer(ground, inventory=self._inventory)
@@ -167,7 +175,8 @@ class WorkloadPlacements:
         if workload is None:
             self._reporter.forget(key)
             return None
-        if workload.metadata.deleting or not workload.placements:
+        taken_back = workload.groups and not workload.placements  # a gang runs whole, or not at all
+        if workload.metadata.deleting or not workload.wants_units or taken_back:
             return await self._shares.leave(session, workload)
         verdict = self._gates.verdict(workload)
         if verdict.answer is Answer.LEAVE or self._gates.unfinished(workload, session.name):
@@ -179,6 +188,10 @@ class WorkloadPlacements:
             return await self._shares.push(session, workload)
         if self._gates.starts(workload):  # what is here is of a try that was taken back
             return await self._shares.leave(session, workload)
+        if not workload.placements:
+            await self._inventory.look_for(session, workload)
+            self._reporter.queue.add(key)  # it is told that this stays
+            return None
         return await self._move_on(session, workload)
 
     async def _give_back(
@@ -193,7 +206,9 @@ class WorkloadPlacements:
     async def _move_on(self, session: Target, workload: Workload) -> float | None:
         """A share that left: it goes when the others are ready."""
         await self._inventory.look_for(session, workload)
-        if owned(session, workload.uid) and not _settled(workload):
+        there = [found for _, found in owned(session, workload.uid)]
+        anew = not workload.groups and any(taken_up(found, session.mark) for found in there)
+        if there and not (_settled(workload) and (not anew or _whole(workload))):
             self._reporter.queue.add(workload.metadata.key)
             return None
         return await self._shares.leave(session, workload)
@@ -288,6 +303,11 @@ def _patched_anew(old: Workload, new: Workload) -> set[str]:
     return {
         each for each in before.differing(after) if before.of(each).digest != after.of(each).digest
     }
+
+
+def _whole(workload: Workload) -> bool:
+    """Whether all units that are wanted are placed."""
+    return sum(workload.placements.values()) >= (workload.status.desired or 0)
 
 
 def _settled(workload: Workload) -> bool:

@@ -24,6 +24,7 @@ from crds.admission.reserved import strip
 from crds.fields.template import REPLICAS_PATHS
 from crds.names import (
     ANNOTATION_HUB,
+    ANNOTATION_MEMBER,
     DEFAULT_SCHEDULER,
     LABEL_MANAGED,
     LABEL_WORKLOAD_UID,
@@ -85,12 +86,13 @@ def render(
     first_ordinal: int,
     secrets: Sequence[HubSecret],
     hub: str = "",
+    member: str = "",
     override: Override = NOTHING,
 ) -> list[Piece]:
     """Every object of a Workload on one cluster, Secrets first and the template last.
 
-    `hub` is the mark of the hub that each of them carries, `override` what this cluster's share
-    differs in. Raises PatchMisfit.
+    `hub` and `member` are the marks of hub and member that each of them carries, `override` what
+    this cluster's share differs in. Raises PatchMisfit.
     """
     pieces = [_secret(workload, secret) for secret in secrets]
     pieces += [_manifest(workload, body) for body in workload.manifests]
@@ -101,7 +103,9 @@ def render(
     if not workload.keeps_room:
         for piece in pieces:
             _refuse_class(piece)
-    return [_marked(piece, hub) for piece in pieces] if hub else pieces
+    said = ((ANNOTATION_HUB, hub), (ANNOTATION_MEMBER, member))
+    marks = {key: mark for key, mark in said if mark}
+    return [_marked(piece, marks) for piece in pieces] if marks else pieces
 
 
 def _refuse_class(piece: Piece) -> None:
@@ -110,10 +114,10 @@ def _refuse_class(piece: Piece) -> None:
         raise ForeignClass(f"{piece.kind} {piece.name}: {CLASS_TEXT}")
 
 
-def _marked(piece: Piece, hub: str) -> Piece:
-    """With the mark of the hub, which is no part of what the digest is of."""
+def _marked(piece: Piece, marks: Mapping[str, str]) -> Piece:
+    """With the marks of hub and member, which are no part of what the digest is of."""
     meta = piece.body["metadata"]
-    annotations = {**meta["annotations"], ANNOTATION_HUB: hub}
+    annotations = {**meta["annotations"], **marks}
     return replace(piece, body={**piece.body, "metadata": {**meta, "annotations": annotations}})
 
 

@@ -138,7 +138,7 @@ class Shares:
         """
         wish, share = Wish.of(workload, session.name), (session.name, workload.uid)
         try:
-            obstacle = await self._remove(session, workload)
+            obstacle, stays = await self._remove(session, workload)
         except TransportError as fault:
             self._fails(session, workload, outcome_of(session.name, fault, wish))
             raise
@@ -147,7 +147,8 @@ class Shares:
             return self._pauses.hold(share, str(obstacle))
         self._pauses.over(share)
         self._writer.ended(workload.uid, session.name)
-        await self._acknowledge(session, workload)
+        if not stays:
+            await self._acknowledge(session, workload)
         placed = session.name in workload.placements
         kept = _kept(session, workload, verdict) if verdict is not None and placed else None
         self._end(session, workload, kept)
@@ -167,19 +168,24 @@ class Shares:
         self._doubts.forget(member)
         self._pruner.removed(member)
 
-    async def _remove(self, session: Target, workload: Workload) -> Refused | None:
-        """Have all of it go; why it is not known to be gone, or None when it is."""
+    async def _remove(self, session: Target, workload: Workload) -> tuple[Refused | None, bool]:
+        """Have all of it go that may: why that is not known to be gone, None when it is.
+
+        And whether something of it stays, to be looked for again when the Workload ends.
+        """
         await self._inventory.look_for(session, workload)
         in_doubt = await self._doubts.resolve(session, workload.uid)
         also, refusals = await self._unlisted(session, workload)
-        left = await self._pruner.prune(session, workload.uid, also=also)
+        left = await self._pruner.prune(
+            session, workload.uid, ended=workload.metadata.deleting, also=also
+        )
         refusals += left.refused.values()
         waits = [*left.waiting.values(), *in_doubt]
         if not self._inventory.asked(session, workload):
             waits.append(f"{session.name}: not all kinds have been listed yet")
         under_way = [Refused(PropagatedReason.PROPAGATING, sentence) for sentence in waits]
         obstacles = refusals or under_way
-        return Refused.of(obstacles) if obstacles else None
+        return (Refused.of(obstacles) if obstacles else None), left.kept
 
     async def _unlisted(
         self, session: Target, workload: Workload
@@ -235,7 +241,7 @@ class Shares:
         self, session: Target, workload: Workload
     ) -> tuple[float | None, Sequence[str]]:
         """Seconds until the next look, or None; what to tell of objects that are fought over."""
-        pieces = await self._rendered(session.name, workload)
+        pieces = await self._rendered(session, workload)
         applied = await apply(self._writer, session, workload, pieces, stands=self._gates.pushes)
         waits: list[float] = []
         refusals = [*applied.refusals]
@@ -250,8 +256,9 @@ class Shares:
         told = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
         return min(waits, default=None), told
 
-    async def _rendered(self, member: str, workload: Workload) -> list[Piece]:
+    async def _rendered(self, session: Target, workload: Workload) -> list[Piece]:
         """All that is to be there. Raises Refused, as for a patch that does not fit."""
+        member = session.name
         if workload.overrides.fault:
             raise unreadable(workload.overrides.fault)
         override = workload.overrides.of(member)
@@ -262,6 +269,7 @@ class Shares:
                 first_ordinal=workload.ordinals().get(member, 0),
                 secrets=await self._needed_secrets(workload),
                 hub=await self._identity.uid(),
+                member=str(session.mark),
                 override=override,
             )
         except PatchMisfit as fault:

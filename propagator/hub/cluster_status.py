@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from crds.membercluster import MemberClusterCondition
+from crds.membercluster import MemberClusterCondition, ReadyReason
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import conditions
 from propagator.hub.cluster_types import MemberCluster
@@ -20,6 +20,8 @@ from propagator.members.connection import Link
 from propagator.members.health import Health, Verdict, settled
 from propagator.members.session import MemberSession
 
+ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
+"""Reasons for which nothing of what is read through a MemberCluster is its own."""
 _LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
 _RELIABILITY_STEP = 5
@@ -37,8 +39,10 @@ def status_of(
     status = dict(cluster.status)
     status["observedGeneration"] = session.generation
     status["conditions"] = [_ready(cluster, session, verdict, now)]
-    if session.link is not None:
+    if session.link is not None and verdict.reason not in ANOTHERS:
         status |= _learnt(session.link)
+        if verdict.ready and session.link.cluster_id:
+            status["clusterID"] = session.link.cluster_id
     return status | _measured(cluster.status, session.health)
 
 

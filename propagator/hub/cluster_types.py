@@ -51,6 +51,11 @@ class MemberCluster(Object, frozen=True):
         """Its name, which is also its session's."""
         return self.metadata.name
 
+    @property
+    def cluster_id(self) -> str:
+        """The cluster that is noted on it; empty where none is."""
+        return str(self.status.get("clusterID") or "")
+
 
 class Secret(Object, frozen=True):
     """A Secret, its values decoded from base64. Its repr never shows them."""

@@ -162,6 +162,7 @@ class Registrar:
             namespaces=cluster.spec.namespaces.allow,
             allowed_kinds=frozenset(cluster.spec.allowed_kinds),
             generation=cluster.metadata.generation,
+            registration=cluster.metadata.uid,
         )
 
     async def _offer(self, session: MemberSession, cluster: MemberCluster) -> None:

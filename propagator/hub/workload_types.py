@@ -17,7 +17,7 @@ import msgspec
 from msgspec import structs
 
 from crds.admission.placeholder import keeps_room
-from crds.fields.template import well_formed
+from crds.fields.template import REPLICAS_PATHS, well_formed
 from crds.groups.gate import decision_of
 from crds.names import ANNOTATION_KINDS, ANNOTATION_ORDINALS
 from machinery.types.metadata import Key, Object
@@ -113,6 +113,7 @@ class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel"):
     overrides: msgspec.Raw = msgspec.Raw()
     """Taken apart by `Workload.overrides`: what is wrong in them spoils nothing else."""
     clusters: list[dict[str, Any]] = []
+    kept: list[dict[str, Any]] = []
     ready: int | None = None
     ready_summary: str = ""
     cluster_summary: str = ""
@@ -182,6 +183,18 @@ class Workload(Object, frozen=True, dict=True):
     def placements(self) -> dict[str, int]:
         """Units by cluster. Made once: there may be ten thousand, and everybody asks."""
         return {share.cluster: share.replicas for share in self.status.placements}
+
+    @property
+    def wants_units(self) -> bool:
+        """Whether it is to run anywhere. What cannot be read for a number wants some."""
+        wanted = self.spec.replicas
+        path = self.spec.replicas_path or REPLICAS_PATHS.get(self.template_kind, "")
+        if wanted is None and not self.placements and path:
+            value: Any = self.template
+            for part in path.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            wanted = value
+        return bool(self.placements) or wanted != 0
 
     @cached_property
     def overrides(self) -> Overrides:

@@ -19,13 +19,11 @@ import msgspec
 
 from crds.names import ANNOTATION_COUNTED
 from machinery import logs
-from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, Resource
-from machinery.api.responses import decode, shaped
+from machinery.api.resources import MEMBER_CLUSTERS, Resource
+from machinery.api.responses import decode
 from machinery.api.verbs import Verbs
 from machinery.errors import (
     ApiError,
-    Forbidden,
-    NotFound,
     TooManyRequests,
     TransportError,
     Unauthorized,
@@ -33,8 +31,7 @@ from machinery.errors import (
 from machinery.runtime.keyed_backoff import Pauses
 from machinery.runtime.list_and_watch import Page
 from machinery.runtime.workqueue import WorkQueue, work
-from machinery.types.bounds import UID, clean
-from machinery.types.metadata import Object
+from propagator.access.cluster_identity import cluster_id
 from propagator.hub.cluster_types import MemberCluster
 from propagator.leadership import Ground
 from propagator.members.connection import Link
@@ -110,7 +107,7 @@ class Census:
 
     async def _search(self, session: MemberSession, client: Verbs, cluster: MemberCluster) -> None:
         """Every kind beyond the usual ones, unless that was done."""
-        which = await _identity(client)
+        which = await cluster_id(client) or _UNKNOWN
         if cluster.metadata.annotations.get(ANNOTATION_COUNTED) == which:
             return
         async for resource in _kinds(client):
@@ -123,15 +120,6 @@ class Census:
         metadata = {"uid": cluster.metadata.uid, "annotations": {ANNOTATION_COUNTED: which}}
         noted = await self._hub.merge_patch(MEMBER_CLUSTERS, cluster.name, {"metadata": metadata})
         self._clusters.upsert(msgspec.convert(noted, MemberCluster))
-
-
-async def _identity(client: Verbs) -> str:
-    """Which cluster a member is; not all accounts may know."""
-    try:
-        found = await client.get(NAMESPACES, "kube-system")
-    except (Forbidden, NotFound):
-        return _UNKNOWN
-    return clean(shaped(found, Object).metadata.uid, UID) or _UNKNOWN
 
 
 async def _kinds(client: Verbs) -> AsyncIterator[Resource]:

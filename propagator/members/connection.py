@@ -23,12 +23,14 @@ from machinery.api.resources import CONFIG_MAPS, NODES, PODS, SECRETS, Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.config.member_kubeconfig import Connection
+from machinery.errors import TransportError
 from machinery.pace import BURST_SECONDS, Pace
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.memory_budget import MEMBERS, Holding
 from machinery.types.metadata import Object
 from propagator.access.accounts import TENANT_ACCOUNT
+from propagator.access.cluster_identity import cluster_id
 from propagator.access.credentials import Credentials, HeldToken, Rights
 from propagator.access.tenants import Tenants
 from propagator.members.capacity.kept import (
@@ -50,6 +52,8 @@ from propagator.members.health import (
     UnitLedger,
     Verdict,
     provider_of,
+    unreachable,
+    verdict_of,
 )
 from propagator.members.objects import ManagedObject
 from propagator.members.probe import Probe
@@ -58,6 +62,8 @@ from propagator.settings import SessionSettings
 
 CONFIDENTIAL = (SECRETS, CONFIG_MAPS)
 """Kinds that a narrow credential may not read but as the account of a namespace."""
+IDENTITY_EVERY = 12
+"""Probes between two looks at which cluster it is."""
 _TIDY_SECONDS = 30.0
 _LOOK_AGAIN = 0.02
 
@@ -91,8 +97,13 @@ class Link:
         listener: LinkListener,
         health: Health,
         before_write: Callable[[], None],
+        refusal: Callable[[str], Verdict | None],
     ) -> None:
         self._before_write = before_write
+        self._refusal = refusal
+        self.cluster_id = ""
+        """The UID of the member's kube-system as it was read last; empty where we may not know."""
+        self._looks = 0
         self._name = name
         self._settings = settings
         self._clock = clock
@@ -214,7 +225,14 @@ class Link:
         """Knock, serve, and again, until cancelled; closes the client at the end."""
         try:
             while True:
-                await self._serve(await self.probe.until_answered(self._tell.verdict))
+                answer = await self.probe.until_answered(self._tell.verdict)
+                self._looks = 0
+                refused = await self._refused()
+                if refused is None:
+                    await self._serve(answer)
+                else:
+                    self._tell.verdict(refused)
+                    await self._clock.sleep(self._settings.probe_period)
         finally:
             self.serving = False
             for informer in (self._nodes, self._pods):
@@ -232,13 +250,41 @@ class Link:
             self._begin(group, self._open(answer))
             self._begin(group, self._tidy())
             try:
-                lost = await self.probe.until_lost()
+                lost = await self.probe.until_lost(self._refused)
             finally:
                 self.serving = False
                 self._group = None
                 await end(list(self._tasks))
         self._streams.clear()
         self._tell.verdict(lost)
+
+    async def _refused(self) -> Verdict | None:
+        """Why nothing is done there, as it is another cluster or another's; None when it is ours.
+
+        Read when it is connected to, and now and then: a road may come to lead elsewhere.
+        """
+        if self._looks % IDENTITY_EVERY == 0:
+            fault = await self._identify()
+            if fault is not None and not self.serving:  # one that serves is what it was, so far
+                return fault
+        self._looks += 1
+        return self._refusal(self.cluster_id)
+
+    async def _identify(self) -> Verdict | None:
+        """Read which cluster it is; why that is not known, as a member may hang or say anything."""
+        seconds = self._settings.probe_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                self.cluster_id = await cluster_id(self.client)
+        except TimeoutError:
+            server = self.client.connection.server
+            return unreachable(
+                f"{server}: it does not say which cluster it is within {seconds:g} s"
+            )
+        except TransportError as fault:
+            verdict = verdict_of(fault)  # which takes some for a sign of life, such as 429
+            return unreachable(str(fault)) if verdict.ready else verdict
+        return None
 
     def _start(self, informer: Informer[Any]) -> None:
         if self._group is not None:

@@ -9,11 +9,11 @@ kept: a member has thousands of these, and the spec is the largest part.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from crds.names import ANNOTATION_HUB, OWNER_PREFIX
+from crds.names import ANNOTATION_HUB, ANNOTATION_MEMBER, OWNER_PREFIX
 from machinery.api.resources import Resource
 from machinery.api.responses import shaped
 from machinery.types.metadata import Key, Meta, Object
@@ -92,6 +92,24 @@ def stands_alike(one: ManagedObject, other: ManagedObject) -> bool:
         and mine.labels == theirs.labels
         and mine.annotations == theirs.annotations
     )
+
+
+class Mark(NamedTuple):
+    """By which registration an object was written, and in which cluster; empty: not known."""
+
+    registration: str = ""
+    """The UID of the MemberCluster."""
+    cluster: str = ""
+    """The UID of the member's kube-system."""
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+def mark_of(found: ManagedObject) -> Mark:
+    """The mark on an object; empty on what was written before there were such marks."""
+    registration, _, cluster = found.metadata.annotations.get(ANNOTATION_MEMBER, "").partition("/")
+    return Mark(registration, cluster)
 
 
 def hub_of(found: ManagedObject) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -80,12 +80,18 @@ class Probe:
             await self._clock.sleep(pause)
         return verdict
 
-    async def until_lost(self) -> Verdict:
-        """Ask until two probes in a row fail; the verdict of the second."""
+    async def until_lost(self, refused: Callable[[], Awaitable[Verdict | None]]) -> Verdict:
+        """Ask until two probes in a row fail; the verdict of the second.
+
+        `refused` is asked after each answer, and may end it as well.
+        """
         while True:
             period = self._settings.probe_period * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
             hurried = await self._pause(period)
             if (await self._ask(measured=not hurried)).ready:
+                another = await refused()
+                if another is not None:
+                    return another
                 continue
             await self._clock.sleep(self._settings.probe_confirm)
             verdict = await self._ask()

@@ -15,6 +15,7 @@ from typing import TypeAlias
 from machinery import logs
 from machinery.clock import Clock
 from machinery.types.metadata import Key
+from propagator.access.cluster_identity import Identities
 from propagator.members.holders import Holders
 from propagator.members.session import MemberSession, Sync
 from propagator.settings import SessionSettings
@@ -43,8 +44,11 @@ class MemberFleet:
         settings: SessionSettings,
         clock: Clock,
         before_write: Callable[[], None],
+        identities: Identities,
     ) -> None:
         self._sync = sync
+        self.identities = identities
+        """Which member is served through which MemberCluster."""
         self._before_write = before_write
         self._settings = settings
         self._clock = clock
@@ -99,6 +103,7 @@ class MemberFleet:
                 facts=self._facts,
                 before_write=self._before_write,
                 holders=self._holders,
+                refusal=self.identities.refusal,
             )
             self._tasks[name] = asyncio.create_task(self._keep(session), name=f"member {name}")
             self._changed(name, None)
@@ -111,6 +116,7 @@ class MemberFleet:
         task = self._tasks.pop(name)
         task.cancel()
         await asyncio.wait([task])
+        self.identities.forget(name)
         self._changed(name, None)
 
     async def close(self) -> None:

@@ -10,6 +10,7 @@ worked on when it is.
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -31,11 +32,12 @@ from machinery.runtime.keyed_backoff import Pauses
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import Gradually
 from machinery.types.metadata import Key
+from propagator.access.cluster_identity import Refusal
 from propagator.access.credentials import Credentials
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import Contact, Health, UnitCounts, Verdict, unreachable, verdict_of
 from propagator.members.holders import Holders
-from propagator.members.objects import ManagedObject, owners, stands_alike
+from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
 from propagator.members.pods import Main
 from propagator.members.watches import EVERYWHERE
 from propagator.settings import SessionSettings
@@ -72,12 +74,14 @@ class MemberSession:
         facts: Callable[[str], None],
         before_write: Callable[[], None],
         holders: Holders,
+        refusal: Refusal,
     ) -> None:
         self.name = name
         self.namespaces: tuple[str, ...] = ("*",)
         """Globs of the target namespaces that spec.namespaces allows; see `take_in`."""
         self.allowed_kinds: frozenset[str] = frozenset()
         """Guarded kinds that spec.allowedKinds lists, `<group>/<kind>`; see `take_in`."""
+        self.registration = ""  # the UID of the MemberCluster; see `take_in`
         self.health = Health()
         """How well the member's API server answers, whatever credentials are in use."""
         self.queue: WorkQueue[Key] = WorkQueue(
@@ -98,6 +102,7 @@ class MemberSession:
         self._facts = facts
         self._before_write = before_write
         self._holders = holders
+        self._refusal = refusal
         self._offer: Credentials | Verdict | None = None
         self._offered = asyncio.Event()
         self._parked: set[Key] = set()
@@ -164,13 +169,17 @@ class MemberSession:
         """
         return self._linked().client_for(namespace)
 
+    @property
+    def mark(self) -> Mark:
+        """What objects that we write there carry."""
+        return Mark(self.registration, self.link.cluster_id if self.link else "")
+
     def track(self, resource: Resource, namespace: str = EVERYWHERE) -> Informer[ManagedObject]:
         """The informer that sees our objects of that kind there, started by the first call.
 
-        It watches the label `stowage.dev/managed=true`; its changes put the owning Workloads into
-        `queue` and tell the listeners. Ask again each time: the informer is another one when
-        credentials changed. Raises Unreachable while there is no usable kubeconfig; the kind is
-        then remembered and watched as soon as there is one.
+        It watches what is labelled as ours, puts the owning Workloads into `queue` and tells the
+        listeners. Ask each time: with new credentials it is another one. Raises Unreachable while
+        there is no usable kubeconfig; the kind is watched as soon as there is one.
         """
         self._resources[resource] = None
         return self._linked().watches.track(resource, namespace)
@@ -190,24 +199,27 @@ class MemberSession:
     def units(self, main: Main) -> UnitCounts | None:
         """How the units that a Workload's main object runs fare on this member, from its pods.
 
-        None while that is not known: keep what was said before. A member that does not answer
-        keeps its last counts.
+        None while that is not known. A member that does not answer keeps its last counts.
         """
-        if self.link is None or not self.link.counted:
-            return None
-        return self.link.units.counts(main)
+        return self.link.units.counts(main) if self.link and self.link.counted else None
 
     def take_in(
-        self, *, namespaces: tuple[str, ...], allowed_kinds: frozenset[str], generation: int
+        self,
+        *,
+        namespaces: tuple[str, ...],
+        allowed_kinds: frozenset[str],
+        generation: int,
+        registration: str = "",
     ) -> None:
         """What the MemberCluster of that generation says, once `use` or `refuse` know it too.
 
         Whoever is concerned by a rule that changed is told: what was refused may be allowed now.
         """
-        same = (self.namespaces, self.allowed_kinds) == (namespaces, allowed_kinds)
+        told = (namespaces, allowed_kinds, registration)
+        same = told == (self.namespaces, self.allowed_kinds, self.registration)
         if same and self.generation == generation:
             return
-        self.namespaces, self.allowed_kinds = namespaces, allowed_kinds
+        self.namespaces, self.allowed_kinds, self.registration = told
         self.generation = generation
         if same:
             self._facts(self.name)
@@ -291,6 +303,7 @@ class MemberSession:
                 listener=self._listener(),
                 health=self.health,
                 before_write=self._before_write,
+                refusal=functools.partial(self._refusal, self.name),
             )
             await self.link.run()
         except KubeconfigError as fault:

@@ -14,7 +14,7 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key
 from propagator.members.connection import Link
-from propagator.members.objects import ManagedObject
+from propagator.members.objects import ManagedObject, Mark
 from propagator.members.watches import EVERYWHERE
 
 
@@ -28,6 +28,11 @@ class Target(Protocol):
     """Workloads to be looked at there."""
     link: Link | None
     """Its present credentials and what they show; None while there are no usable ones."""
+
+    @property
+    def mark(self) -> Mark:
+        """What objects that we write there carry."""
+        ...
 
     @property
     def ready(self) -> bool:

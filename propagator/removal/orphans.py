@@ -54,7 +54,7 @@ class Orphans:
                     "/".join(key),
                     uid,
                 )
-                left.append(await self._pruner.prune(session, uid, only=ours))
+                left.append(await self._pruner.prune(session, uid, ended=True, only=ours))
         return [each for each in left if each]
 
     def _strangers(self, session: Target, key: Key) -> dict[str, list[ManagedObject]]:

@@ -24,6 +24,7 @@ from propagator.members.kinds import resource_of
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.target import Target
 from propagator.removal.remover import Remover
+from propagator.removal.rule import Removal, removal_of
 
 Chosen = Callable[[ManagedObject], bool]
 
@@ -35,6 +36,8 @@ class Left:
     waiting: Mapping[Place, str]
     """The member knows; why it takes its time."""
     refused: Mapping[Place, Refused]
+    kept: bool = False
+    """Whether something stays that is not to go (`rule`)."""
 
     def __bool__(self) -> bool:
         """Whether something is left."""
@@ -44,8 +47,11 @@ class Left:
 class Pruner:
     """Removes objects from members. `records` are those of the writer. One for a term."""
 
-    def __init__(self, records: ApplyRecords, remover: Remover) -> None:
+    def __init__(
+        self, records: ApplyRecords, remover: Remover, *, registered: Callable[[str], bool]
+    ) -> None:
         self._records = records
+        self._registered = registered
         self._remover = remover
         self._left: dict[tuple[str, str], frozenset[Place]] = {}
 
@@ -54,14 +60,17 @@ class Pruner:
         session: Target,
         uid: str,
         *,
+        ended: bool = False,
         keep: Sequence[Piece] = (),
         also: Sequence[tuple[Resource, ManagedObject]] = (),
         only: Chosen = lambda _: True,
     ) -> Left:
         """Remove what a Workload owns on the member beside these; what is left all the same.
 
-        `also` are objects of it that no informer shows. Raises TransportError.
+        `ended`: it wants nothing anywhere any more. `also` are objects of it that no informer
+        shows. Raises TransportError.
         """
+        stays = False
         kept = await _places(session, keep)
         there = [
             (Place.at(session.name, resource, found.metadata.key), found)
@@ -71,9 +80,15 @@ class Pruner:
         waiting: dict[Place, str] = {}
         refused: dict[Place, Refused] = {}
         for place, found in sorted(_beside(kept, there), key=lambda pair: -wave_of(pair[0].kind)):
+            removal = removal_of(found, mark=session.mark, ended=ended, registered=self._registered)
+            if removal is Removal.STAY:
+                stays = True
+                continue
             async with self._records.lock(place):
                 try:
-                    why = await self._remover.remove(session, place, found, uid)
+                    why = await self._remover.remove(
+                        session, place, found, uid, let_go=removal is Removal.LET_GO
+                    )
                 except Refused as refusal:
                     refused[place] = refusal
                     continue
@@ -82,7 +97,7 @@ class Pruner:
             else:
                 self._records.removed(place)
         self._remember(session.name, uid, frozenset({*waiting, *refused}))
-        return Left(waiting, refused)
+        return Left(waiting, refused, stays)
 
     async def find(
         self, session: Target, workload: Workload, resource: Resource

@@ -39,6 +39,8 @@ class _Leaving:
     place: Place
     found: ManagedObject
     uid: str
+    let_go: bool = False
+    """Whether it is to stay, as nobody's."""
 
     @property
     def client(self) -> Verbs:
@@ -58,7 +60,7 @@ class _Leaving:
         """
         resource = self.place.resource
         ours = resource.namespaced or takes(self.session, resource)
-        return not self.last or self.place.kind in KEPT or not ours
+        return self.let_go or not self.last or self.place.kind in KEPT or not ours
 
 
 class Remover:
@@ -69,15 +71,19 @@ class Remover:
             clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
         )
 
-    async def remove(self, session: Target, place: Place, found: ManagedObject, uid: str) -> str:
+    async def remove(
+        self, session: Target, place: Place, found: ManagedObject, uid: str, *, let_go: bool = False
+    ) -> str:
         """Take that Workload's object, or its part in it, away; why it is still there, if it is.
+
+        With `let_go` never more than its part.
 
         Raises Refused, and TransportError when asking again may help.
         """
         found = _newest(session, place, found)
         if uid not in owners(found.metadata):
             return ""  # somebody took it over while its place was waited for
-        leaving = _Leaving(session, place, found, uid)
+        leaving = _Leaving(session, place, found, uid, let_go)
         doing = (found.metadata.uid, found.metadata.deleting, leaving.parts)
         if self._pauses.left(place, doing):
             return self._said(place)

@@ -24,8 +24,13 @@ _SENTENCES = 20
 """Told in one message; more of them help nobody."""
 
 
-def status_of(workload: Workload, shares: Sequence[Share], now: datetime) -> dict[str, Any]:
-    """The propagator's fields of the status."""
+def status_of(
+    workload: Workload,
+    shares: Sequence[Share],
+    now: datetime,
+    kept: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """The propagator's fields of the status; `kept` as `Survey.kept` has it."""
     entries = [share.entry for share in shares]
     placed = [entry for entry in entries if entry["state"] != ShareState.LEAVING.value]
     ready = sum(min(entry["ready"], entry["replicas"]) for entry in placed)
@@ -37,6 +42,7 @@ def status_of(workload: Workload, shares: Sequence[Share], now: datetime) -> dic
     state = _overall(placed, workload.metadata.generation)
     status: dict[str, Any] = {
         "clusters": entries,
+        "kept": [*kept],
         "ready": ready,
         "readySummary": f"{ready}/{desired}",
         "serviceExternalIP": _addresses(entries) or None,

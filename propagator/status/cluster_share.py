@@ -21,6 +21,8 @@ from propagator.status.outcome import Outcome, Wish
 from propagator.status.readiness import Readiness, readiness_of
 
 MESSAGE_LIMIT = 4096
+LEAVING = "kept until the other clusters are ready"
+STAYING = "kept, as the Workload wants units and is placed nowhere now"
 LASTING = frozenset(
     {
         PropagatedReason.ALREADY_EXISTS,
@@ -73,6 +75,8 @@ class Seen:
     name: str
     wish: Wish
     leaving: bool
+    elsewhere: bool = True
+    """Whether the Workload is placed on any cluster."""
     contact: Contact
     trouble: str = ""
     """The whole sentence about a cluster that is away."""
@@ -208,7 +212,7 @@ def _state(
     if word is Word.STANDS and (readiness is None or told in _WAITS):
         return ShareState(told), str(before.get("message", ""))
     if seen.leaving:
-        return ShareState.LEAVING, "kept until the other clusters are ready"
+        return ShareState.LEAVING, LEAVING if seen.elsewhere else STAYING
     if readiness is None:
         begun = ShareState.CREATING if told in _BEGUN else ShareState.PENDING
         return begun, f"the propagator is connecting to {seen.name}"

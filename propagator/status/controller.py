@@ -204,7 +204,7 @@ class Reporter:
             share_of(seen, kind, before.get(seen.name, {}), said=said, completions=completions)
             async for seen in self._survey.seen(workload, outcomes)
         ]
-        return status_of(workload, shares, self._clock.now())
+        return status_of(workload, shares, self._clock.now(), self._survey.kept(workload))
 
     def _announce(self, workload: Workload, status: Mapping[str, Any]) -> None:
         """An event where Propagated changed."""
@@ -281,6 +281,7 @@ def _news(workload: Workload, status: Mapping[str, Any]) -> bool:
     return (
         status["clusters"] != old.clusters
         or status["conditions"] != old.conditions
+        or status["kept"] != old.kept
         or status["ready"] != old.ready
         or status["readySummary"] != old.ready_summary
         or status["serviceExternalIP"] != old.service_external_ip

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
+from crds.fields.shares import MOST_KEPT
 from machinery.api.resources import Resource
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
@@ -23,6 +24,7 @@ from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
+from propagator.removal.rule import NEVER, keep_of
 from propagator.status.cluster_share import Seen
 from propagator.status.outcome import Outcome, Wish
 
@@ -48,6 +50,8 @@ class Survey:
         holders = self._inventory.holders(workload.uid)
         sent = record_of(workload).names(self._fleet.names)
         async for name in in_slices(sorted({*workload.placements, *holders, *sent})):
+            if name in holders and self._only_kept(workload, name):
+                continue
             spoken_of = name in workload.placements or name in holders
             if not spoken_of and not self._inventory.may_hold(workload, name):
                 continue
@@ -57,6 +61,43 @@ class Survey:
                 yield self._look(workload, name, outcomes.get(name))
         for name, trouble in _strangers(strangers):
             yield self._away(workload, name, trouble)
+
+    def kept(self, workload: Workload) -> list[dict[str, Any]]:
+        """What stays on members that serve, though it is not wanted there; no more than is told.
+
+        Of a member that does not answer what was told before.
+        """
+        found = []
+        holders = self._inventory.holders(workload.uid)
+        before = [each for each in workload.status.kept if not self._serves(each["cluster"])]
+        for name in sorted(holders):
+            session = self._fleet.get(name)
+            if session is not None and self._serves(name):
+                wanted = workload if name in workload.placements else None
+                found += [
+                    {
+                        "cluster": name,
+                        "kind": each.kind or resource.kind,
+                        "namespace": each.metadata.namespace,
+                        "name": each.metadata.name,
+                    }
+                    for resource, each in owned(session, workload.uid)
+                    if keep_of(each) != NEVER and not _renders(wanted, resource, each)
+                ]
+        told = [*before, *found]
+        return sorted(told, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
+
+    def _serves(self, name: str) -> bool:
+        session = self._fleet.get(name)
+        return session is not None and session.contact is Contact.SERVING
+
+    def _only_kept(self, workload: Workload, name: str) -> bool:
+        """Whether it is known that nothing but what is kept is left there."""
+        session = self._fleet.get(name)
+        if session is None or not self._serves(name) or name in workload.placements:
+            return False
+        there = owned(session, workload.uid)
+        return bool(there) and all(keep_of(each) != NEVER for _, each in there)
 
     def _is_stranger(self, name: str) -> bool:
         """Whether it is known that there is no such cluster."""
@@ -83,6 +124,7 @@ class Survey:
             name=name,
             wish=wish,
             leaving=leaving,
+            elsewhere=bool(workload.placements),
             contact=Contact.SERVING,
             outcome=current,
             main=_found(where, objects),
@@ -137,6 +179,13 @@ def balancer(workload: Workload, objects: Owned) -> Mapping[str, Any]:
         if ours and found.status.get("loadBalancer"):
             return dict(found.status["loadBalancer"])
     return {}
+
+
+def _renders(workload: Workload | None, resource: Resource, found: ManagedObject) -> bool:
+    """Whether the Workload wants that object where it is."""
+    if workload is None:
+        return False
+    return found.metadata.key in workload.names_of(resource.api_version, resource.kind)
 
 
 def _services(workload: Workload) -> Iterator[Key]:

@@ -73,6 +73,7 @@ def _resources(
     show_default=True,
     help="The standard of namespaces that it makes.",
 )
+@click.option("--replace", is_flag=True, help="The name is this cluster's from now on.")
 def join(
     name: str,
     kubeconfig: str | None,

@@ -65,6 +65,8 @@ class Join:
     targets: Sequence[str] = ()
     new_namespaces: bool | None = None
     pod_security: PodSecurity = PodSecurity.BASELINE
+    replace: bool = False
+    """Whether another cluster than the one noted under that name is meant."""
 
     def side(self) -> member_side.Side:
         """What of it concerns the member alone."""
@@ -107,6 +109,8 @@ async def join(hub: ApiClient, plan: Join, *, say: Say) -> None:
     await ensure_namespace(hub, plan.namespace)
     await apply_one(hub, registration(plan, token, identity), manager=member_side.MANAGER)
     say(f"hub: Secret {plan.namespace}/{plan.name} is there, it registers the cluster")
+    if plan.replace:
+        await _forget_cluster(hub, plan.name)
     await _ready(hub, plan.name, say)
     # Outlives the Secret, so that the name stays this cluster's until it is unjoined.
     mark = {"metadata": {"annotations": {IDENTITY_ANNOTATION: identity}}}
@@ -171,7 +175,19 @@ def _of(name: str, say: Say) -> Say:
 
 
 async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
-    """Raise ConfigurationError when the name is, or may be, that of another cluster."""
+    """Raise ConfigurationError when the name is, or may be, that of another cluster.
+
+    Also when the cluster has another name already.
+    """
+    for cluster in (await hub.list(MEMBER_CLUSTERS))["items"]:
+        name = cluster["metadata"]["name"]
+        if cluster.get("status", {}).get("clusterID") == identity and name != plan.name:
+            raise ConfigurationError(
+                f"this cluster is registered as {name} already: to give it another name, run "
+                f"`stowage unjoin {name} --force` first; what runs there goes on and is taken up"
+            )
+    if plan.replace:
+        return
     for resource, namespace in ((SECRETS, plan.namespace), (MEMBER_CLUSTERS, None)):
         with suppress(NotFound):
             found = await hub.get(resource, plan.name, namespace=namespace)
@@ -181,8 +197,16 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
             whose = "another cluster" if known else "a cluster that was registered without `join`"
             raise ConfigurationError(
                 f"{plan.name} is the name of {whose} ({resource.kind} {plan.name} on the hub): "
-                f"choose another name, or run `stowage unjoin {plan.name}` first"
+                f"choose another name, run `stowage unjoin {plan.name}` first, or say --replace if "
+                "the cluster was rebuilt"
             )
+
+
+async def _forget_cluster(hub: ApiClient, name: str) -> None:
+    """Take off the note of which cluster it was: the one that the Secret leads to is meant."""
+    with suppress(NotFound):
+        note = {"status": {"clusterID": None}}
+        await hub.merge_patch(MEMBER_CLUSTERS, name, note, subresource="status")
 
 
 async def _known_token(hub: ApiClient, plan: Join) -> str:

@@ -31,6 +31,14 @@ STATUS = {
     "pending": 2,
     "ready": 4,
     "readySummary": "4/6",
+    "kept": [
+        {
+            "cluster": "m1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": "shop",
+            "name": "data",
+        }
+    ],
     "selector": "app=demo",
     "placements": [{"cluster": "member-a", "replicas": 1}, {"cluster": "host", "replicas": 3}],
     "reservations": [

@@ -29,10 +29,12 @@ from machinery.clock import SystemClock
 from machinery.errors import AlreadyExists, NotFound
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
+from propagator.access.cluster_identity import Identities
 from propagator.execution import inventory
 from propagator.hub.cluster_status_writer import Publisher
 from propagator.hub.cluster_types import MemberCluster, Secret, bounded
 from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
+from propagator.members import connection
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
@@ -148,6 +150,16 @@ def secret(
     }
 
 
+@pytest.fixture
+def unknown_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No member tells which cluster it is: a test may register one of them under several names."""
+
+    async def unknown(_: object) -> str:
+        return ""
+
+    monkeypatch.setattr(connection, "cluster_id", unknown)
+
+
 @asynccontextmanager
 async def running(
     hub: Cluster, *, settings: SessionSettings = CALM, resources: tuple[Resource, ...] = ()
@@ -170,7 +182,13 @@ async def running(
             rig.synced.append((session.name, key))
             return await rig.sync(session, key) if rig.sync else None
 
-        fleet = MemberFleet(sync, settings=settings, clock=clock, before_write=lambda: None)
+        fleet = MemberFleet(
+            sync,
+            settings=settings,
+            clock=clock,
+            before_write=lambda: None,
+            identities=Identities(clusters),
+        )
         rig = Rig(client, clusters, fleet, recorder)
 
         def track(name: str, key: Key | None) -> None:

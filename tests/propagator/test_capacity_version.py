@@ -161,6 +161,7 @@ async def publishing(
         provider="kind",
         capacity=capacity,
         probe=SimpleNamespace(version="v1.36.3"),
+        cluster_id="c1",
         published=units.publish,
     )
     session = SimpleNamespace(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from machinery.errors import TransportError
-from propagator.members.census import _identity
+from propagator.access.cluster_identity import cluster_id
 
 
 class Member:
@@ -25,17 +25,17 @@ class Member:
     ("answer", "uid"),
     [
         ({"metadata": {"uid": "123"}}, "123"),
-        ({}, "unknown"),
-        ({"metadata": {"name": "kube-system"}}, "unknown"),
+        ({}, ""),
+        ({"metadata": {"name": "kube-system"}}, ""),
         ({"metadata": {"uid": "\x1b[31m1\n2"}}, "[31m1 2"),
         ({"metadata": {"uid": "x" * 1000}}, "x" * 127 + "…"),
     ],
 )
 async def test_who_a_member_is_becomes_a_short_clean_note(answer: dict[str, Any], uid: str) -> None:
-    assert await _identity(Member(answer)) == uid
+    assert await cluster_id(Member(answer)) == uid
 
 
 @pytest.mark.parametrize("metadata", [None, [], "x", {"uid": 5}])
 async def test_what_is_no_object_at_all_is_a_fault_of_the_answer(metadata: Any) -> None:
     with pytest.raises(TransportError, match="not what was asked for"):
-        await _identity(Member({"metadata": metadata}))
+        await cluster_id(Member({"metadata": metadata}))

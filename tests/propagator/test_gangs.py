@@ -278,6 +278,7 @@ async def test_a_held_workload_is_deleted_and_emptied_as_every_other(stage_on: M
         await stand(stage, m1=1, m2=1)
         await gate(stage, state=None)
         await held(stage, "worker")
+        await stage.patch("worker", {"spec": {"replicas": 0}})
         await stage.patch("worker", {"status": {"placements": []}}, subresource="status")
         await stand(stage)
         await stage.delete("worker")

@@ -66,6 +66,7 @@ async def linked(
         resources=USUAL,
         health=Health(),
         before_write=lambda: None,
+        refusal=lambda _: None,
         listener=LinkListener(
             verdict=verdicts.append,
             managed=lambda old, new: None,

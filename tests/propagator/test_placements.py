@@ -415,8 +415,130 @@ async def test_a_moved_share_leaves_when_the_others_are_ready(stage_on: MakeStag
             return [s["name"] for s in (await stage.status("demo")).get("clusters", [])] == ["m2"]
 
         await until(forgotten)
+        await stage.patch("demo", {"spec": {"replicas": 0}})
         await stage.place("demo")
         await stage.goes("m2")
+
+
+@pytest.mark.proves("N1")
+async def test_what_is_placed_nowhere_and_wants_units_stays_and_is_taken_up(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=2)
+        await stage.make_ready("m1")
+        before = await stage.on("m1")
+        assert before is not None
+        await stage.place("demo")
+
+        async def told() -> bool:
+            return "placed nowhere" in (await stage.share("demo", "m1")).get("message", "")
+
+        await until(told)
+        found = await stage.on("m1")
+        assert found is not None
+        assert found["metadata"]["uid"] == before["metadata"]["uid"]
+        await stage.place("demo", m1=2)
+        await stage.propagated("demo")
+        found = await stage.on("m1")
+        assert found is not None
+        assert found["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+@pytest.mark.proves("N1")
+async def test_what_a_cluster_runs_is_taken_up_when_it_is_registered_anew(stage_on: MakeStage):
+    async with stage_on() as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=2)
+        await stage.make_ready("m1")
+        before = await stage.on("m1")
+        assert before is not None
+        secret = await stage.unregister("m1")
+        await stage.place("demo")
+        await stage.hub.create(SECRETS, secret)
+
+        async def told() -> bool:
+            return "placed nowhere" in (await stage.share("demo", "m1")).get("message", "")
+
+        await until(told)
+        cluster = await stage.hub.get(MEMBER_CLUSTERS, "m1")
+        await stage.place("demo", m1=2)
+
+        async def taken_up() -> bool:
+            found = await stage.on("m1")
+            assert found is not None
+            assert found["metadata"]["uid"] == before["metadata"]["uid"]
+            mark = found["metadata"]["annotations"]["stowage.dev/member"]
+            return bool(mark.startswith(f"{cluster['metadata']['uid']}/"))
+
+        await until(taken_up)
+
+
+CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "data"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+
+
+@pytest.mark.proves("N2")
+async def test_a_claim_stays_when_its_workload_moves_and_goes_with_it(stage_on: MakeStage):
+    marked = {"Never": configmap("never"), "Move": configmap("move"), "Always": configmap("always")}
+    for value, each in marked.items():
+        each["metadata"]["annotations"] = {"stowage.dev/keep": value}
+    async with stage_on() as stage:
+        await stage.create("demo", manifests=[CLAIM, *marked.values()])
+        await stage.place("demo", m1=1)
+        await stage.make_ready("m1")
+        claims = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+        claim = await stage.on("m1", "data", kind=claims)
+        assert claim is not None
+        await stage.place("demo", m2=1)
+        await stage.appears("m2")
+        await stage.make_ready("m2")
+        await stage.goes("m1")
+
+        async def kept() -> bool:
+            told = (await stage.status("demo")).get("kept", [])
+            return [(each["cluster"], each["name"]) for each in told] == [
+                ("m1", "always"),
+                ("m1", "move"),
+                ("m1", "data"),
+            ]
+
+        await until(kept)
+        assert await stage.on("m1", "never", kind=CONFIGMAPS) is None
+
+        async def gone() -> bool:
+            return [s["name"] for s in (await stage.status("demo"))["clusters"]] == ["m2"]
+
+        await until(gone)
+        await stage.place("demo", m1=1)
+        await stage.appears("m1")
+        found = await stage.on("m1", "data", kind=claims)
+        assert found is not None
+        assert found["metadata"]["uid"] == claim["metadata"]["uid"]
+        await stage.delete("demo")
+
+        async def ends() -> bool:
+            left = [await stage.on(member, "data", kind=claims) for member in ("m1", "m2")]
+            return all(each is None or "deletionTimestamp" in each["metadata"] for each in left)
+
+        await until(ends)
+        # No controller is there to see that no pod uses it.
+        free = {"metadata": {"finalizers": None}}
+        for name in ("m1", "m2"):
+            where = {"namespace": stage.namespace}
+            await stage.members[name].merge_patch(claims, "data", free, **where)
+        await stage.gone("demo")
+        assert await stage.on("m1", "move", kind=CONFIGMAPS) is None
+        always = await stage.on("m1", "always", kind=CONFIGMAPS)
+        assert always is not None
+        ours = {*always["metadata"].get("annotations", {}), *always["metadata"].get("labels", {})}
+        assert not [each for each in ours if each.startswith(("owner.", "stowage.dev/managed"))]
 
 
 @pytest.mark.proves("C30", "Y11")

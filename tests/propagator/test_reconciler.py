@@ -12,6 +12,7 @@ from propagator.execution import reconciler
 from propagator.execution.reconciler import WorkloadPlacements
 from propagator.groups.rule import PUSH
 from propagator.hub.workload_types import workload_of
+from propagator.members.objects import ManagedObject, Mark
 
 
 @pytest.mark.proves("G24")
@@ -43,7 +44,7 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
     async def look_for(*_: Any) -> None:
         pass
 
-    monkeypatch.setattr(reconciler, "owned", lambda _session, _uid: ["a Deployment"])
+    monkeypatch.setattr(reconciler, "owned", lambda _session, _uid: [(None, ManagedObject())])
     placements: Any = object.__new__(WorkloadPlacements)
     placements._hub = SimpleNamespace(informer=SimpleNamespace(get=lambda _: workload))
     placements._gates = SimpleNamespace(
@@ -52,5 +53,5 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
     placements._inventory = SimpleNamespace(look_for=look_for)
     placements._shares = SimpleNamespace(leave=leave)
     placements._reporter = SimpleNamespace(queue=SimpleNamespace(add=lambda _: None))
-    await placements._serve(SimpleNamespace(name="m2"), workload.metadata.key)
+    await placements._serve(SimpleNamespace(name="m2", mark=Mark()), workload.metadata.key)
     assert did == (["leave"] if starts else [])

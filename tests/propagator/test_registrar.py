@@ -157,6 +157,7 @@ NASTY: dict[str, dict[str, str | bytes]] = {
 
 
 @pytest.mark.proves("S6")
+@pytest.mark.usefixtures("unknown_members")
 async def test_whatever_a_secret_turns_into_is_told_and_heals(rig_on: Rigs, m1: Cluster):
     """Each breaks a cluster that was ready: one that ended its session stayed Ready before."""
     good = {"kubeconfig": m1.admin_kubeconfig}

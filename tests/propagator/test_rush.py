@@ -60,7 +60,7 @@ class Burst:
         ground = SimpleNamespace(
             clock=clock, recorder=SimpleNamespace(event=lambda *_, **__: None), fresh=lambda: True
         )
-        survey = SimpleNamespace(seen=self._seen)
+        survey = SimpleNamespace(seen=self._seen, kept=lambda _: [])
         self.reporter = Reporter(
             cast("Any", ground),
             workloads=cast("Any", self.hub),

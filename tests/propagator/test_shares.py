@@ -10,6 +10,7 @@ import pytest
 
 from propagator.execution.shares import Shares
 from propagator.hub.workload_types import Workload, workload_of
+from propagator.members.objects import Mark
 from propagator.status.outcome import Outcome, Wish
 from tests.fakeclock import FakeClock
 
@@ -62,7 +63,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         note=lambda _key, _member, outcome: told.append(outcome),
     )
-    session: Any = SimpleNamespace(name="m1")
+    session: Any = SimpleNamespace(name="m1", mark=Mark())
     assert await shares.push(session, placed(m1=units, m2=3)) is None
     assert not told
 
@@ -101,7 +102,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         pruner=SimpleNamespace(),  # type: ignore[arg-type] # nothing is removed
         note=lambda _key, _member, outcome: told.append(outcome),
     )
-    session: Any = SimpleNamespace(name="m1")
+    session: Any = SimpleNamespace(name="m1", mark=Mark())
     assert await shares.push(session, workload) == 0.0, "it is looked at again at once"
     assert written == ["ConfigMap", "Service"][:waves]
     assert not told

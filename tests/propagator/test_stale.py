@@ -55,6 +55,7 @@ def cut_off(clock: FakeClock, fault: TransportError) -> Link:
         listener=nobody,
         health=Health(),
         before_write=lambda: None,
+        refusal=lambda _: None,
     )
     for informer in link.watches:
         informer._synced.set()

@@ -1,0 +1,73 @@
+"""Which cluster a MemberCluster leads to, on real API servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES
+from stowage.playground.controlplanes import Cluster
+
+from .waits import until
+
+Rigs = Callable[..., Any]
+
+
+async def uid_of(member: Cluster) -> str:
+    async with ApiClient(member.connection()) as client:
+        return str((await client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+
+
+@pytest.mark.proves("N3b")
+async def test_a_member_is_served_through_one_registration(rig_on: Rigs, m1: Cluster):
+    async with rig_on() as rig:
+        await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("old", "Connected")
+        assert (await rig.cluster("old"))["status"]["clusterID"] == await uid_of(m1)
+        await rig.register("young", {"kubeconfig": m1.admin_kubeconfig})
+        told = await rig.becomes("young", "AlreadyRegistered")
+        assert "registered as old" in told
+        status = (await rig.cluster("young"))["status"]
+        assert not {"capacity", "clusterID", "nodeGroups"} & status.keys()
+        assert (await rig.ready("old"))[0] == "True"
+        session = rig.fleet.get("young")
+        assert session is not None
+        assert not session.ready
+        await rig.marked("old")
+        await rig.hub.delete(MEMBER_CLUSTERS, "old")
+        await rig.becomes("young", "Connected")
+        assert (await rig.cluster("young"))["status"]["clusterID"] == await uid_of(m1)
+
+
+@pytest.mark.proves("N3b")
+async def test_another_cluster_is_left_alone_until_a_person_confirms(
+    rig_on: Rigs, m1: Cluster, m2: Cluster
+):
+    async with rig_on() as rig:
+        await rig.register("one", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("one", "Connected")
+        first, second = await uid_of(m1), await uid_of(m2)
+        await rig.change("one", {"kubeconfig": m2.admin_kubeconfig})
+        told = await rig.becomes("one", "ClusterChanged")
+        assert first in told
+        assert second in told
+        assert (await rig.cluster("one"))["status"]["clusterID"] == first
+        session = rig.fleet.get("one")
+        assert session is not None
+        assert not session.ready
+        await rig.change("one", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("one", "Connected")
+
+        await rig.change("one", {"kubeconfig": m2.admin_kubeconfig})
+        await rig.becomes("one", "ClusterChanged")
+        off = {"status": {"clusterID": None}}
+        await rig.hub.merge_patch(MEMBER_CLUSTERS, "one", off, subresource="status")
+        await rig.becomes("one", "Connected")
+
+        async def noted() -> bool:
+            return bool((await rig.cluster("one"))["status"].get("clusterID") == second)
+
+        await until(noted)
