@@ -103,6 +103,10 @@ class _World:
         globs = cluster.spec.namespaces.allow
         if not any(fnmatchcase(unit.target_namespace, glob) for glob in globs):
             return f"namespace {unit.target_namespace} is not allowed"
+        told = cluster.status.namespaces
+        among = told.given is None or unit.target_namespace in told.given
+        if not among or unit.target_namespace in told.refused:
+            return f"namespace {unit.target_namespace} was not given to Stowage"
         return self._state(cluster) or self._relations(labels) or self._lack(cluster)
 
     def _state(self, cluster: MemberCluster) -> str:

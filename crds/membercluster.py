@@ -27,6 +27,7 @@ from crds.base import (
     Model,
     Resources,
     Rule,
+    amounts,
     atomic,
     listmap,
 )
@@ -89,8 +90,17 @@ GuardedKind = Annotated[
 """`<group>/<kind>`, such as core/Namespace or rbac.authorization.k8s.io/Role."""
 
 
+Pinned = Annotated[
+    str,
+    Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9]([A-Za-z0-9._+-]*[A-Za-z0-9])?$"),
+]
+"""As the label of it may hold it; a + becomes a - there."""
+
+
 class MemberClusterSpec(Model):
     """What the administrator says of the cluster."""
+
+    rules = (amounts("maxAllocatable"),)
 
     secret_ref: SecretReference | None = None
     """The Secret with the kubeconfig, or its parts key by key."""
@@ -104,6 +114,12 @@ class MemberClusterSpec(Model):
     """Which target namespaces this cluster takes."""
     allowed_kinds: list[GuardedKind] = atomic(64)
     """Cluster-scoped and RBAC kinds that it takes, as <group>/<kind>; the core group is core."""
+    max_allocatable: Resources = Field(default_factory=dict)
+    """The most that is believed of what its nodes offer together, by resource."""
+    provider: Pinned | None = None
+    """What it counts as, whatever its nodes say; lower case."""
+    version: Pinned | None = None
+    """What it counts as, whatever its API server says, such as v1.36.3."""
 
 
 class NodeGroup(Model):
@@ -150,6 +166,15 @@ class Reliability(Model):
     """The share of probes that were answered, recent ones counting more."""
 
 
+class MemberNamespaces(Model):
+    """Which target namespaces the member itself takes, where its credential knows that."""
+
+    given: Annotated[list[DnsLabel], Field(max_length=256, json_schema_extra=ATOMIC)] | None = None
+    """The only ones, by name; unset where a namespace that is missing may be made."""
+    refused: list[DnsLabel] = atomic(64)
+    """Some that were asked for, exist there, and were not given."""
+
+
 class MemberClusterStatus(Model):
     """What is known of the cluster. Writer of every field: propagator."""
 
@@ -171,6 +196,8 @@ class MemberClusterStatus(Model):
     """Free room, by nodes that are alike. Kept as it was while unreachable. Writer: propagator."""
     capacity: Capacity | None = None
     """The sums over all nodes. Writer: propagator."""
+    namespaces: MemberNamespaces | None = None
+    """Which target namespaces the member takes, with narrow rights. Writer: propagator."""
     latency_milliseconds: Count | None = None
     """The round trip of a probe, the fastest of a minute. Writer: propagator."""
     reliability: Reliability | None = None

@@ -105,8 +105,11 @@ TARGET_NAMESPACES = "targetnamespaces"
 CLUSTER_SCOPED_OBJECTS = "clusterscopedobjects"
 """The virtual resource whose resource names are guarded kinds, `<group>/<kind>` (`carried`)."""
 
+PRIORITIES = "priorities"
+"""The virtual resource, without names, of who may set a priority above 0 in a namespace."""
+
 VERB_USE = "use"
-"""The verb on either of these that lets a user deploy there, or bring such an object along."""
+"""The verb on one of these: to deploy there, bring such an object along, or go before others."""
 
 ANNOTATION_KINDS = f"{GROUP}/kinds"
 """On a Workload of the hub: the kinds that it may have put on members."""
@@ -131,6 +134,9 @@ POLICY_ADMISSION_POLICY = f"workloadpolicies.{GROUP}"
 
 RESERVATION_ADMISSION_POLICY = f"reservations.{GROUP}"
 """The name of the validating policy of Reservations, and of its binding."""
+
+PRIORITY_ADMISSION_POLICY = f"priorities.{GROUP}"
+"""The name of the validating policy of priorities, and of its binding."""
 
 FORBIDDEN_NAMESPACE_PREFIX = "kube-"
 

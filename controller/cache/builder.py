@@ -52,10 +52,11 @@ class _Touched:
 
     clusters: set[str] = field(default_factory=set)
     loads: set[str] = field(default_factory=set)
+    counted: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        return bool(self.clusters or self.loads or self.gone)
+        return bool(self.clusters or self.loads or self.counted or self.gone)
 
 
 class FleetBuilder:
@@ -65,18 +66,22 @@ class FleetBuilder:
         self._rows: dict[str, Row] = {}
         self._flying: dict[str, dict[Load, int]] = {}
         self._held: dict[str, dict[Load, int]] = {}
+        self._counted: dict[str, dict[Load, int]] = {}
         self._last = _empty()
         self._touched = _Touched()
 
     def upsert(self, cluster: MemberCluster) -> None:
         """Take a cluster, new or changed. A quantity that is none counts as no room."""
         name = cluster.metadata.name
-        flying, held = (loads.setdefault(name, {}) for loads in (self._flying, self._held))
-        self._rows[name] = Row.of(cluster, flying, held)
+        self._rows[name] = self._row(cluster)
         self._touched.clusters.add(name)
         self._touched.gone.discard(name)
         if len(self._touched.clusters) >= STEP:
             self.snapshot()
+
+    def _row(self, cluster: MemberCluster) -> Row:
+        books = (self._flying, self._held, self._counted)
+        return Row.of(cluster, *(loads.setdefault(cluster.metadata.name, {}) for loads in books))
 
     def remove(self, name: str) -> None:
         """Forget a cluster; what is assumed on it stands, should it come back."""
@@ -84,17 +89,32 @@ class FleetBuilder:
             self._tidy(name)
             self._touched.clusters.discard(name)
             self._touched.loads.discard(name)
+            self._touched.counted.discard(name)
             self._touched.gone.add(name)
 
     def assume(self, name: str, load: Load, units: int) -> None:
         """Count units (negative: no longer) that a cluster's status does not show yet."""
-        self._count(self._flying, name, load, units)
+        self._count(self._flying, self._touched.loads, name, load, units)
 
     def hold(self, name: str, load: Load, units: int) -> None:
         """Hold room of so many units (negative: no longer) for somebody; see `Room.hold`."""
-        self._count(self._held, name, load, units)
+        self._count(self._held, self._touched.loads, name, load, units)
 
-    def _count(self, loads: dict[str, dict[Load, int]], name: str, load: Load, units: int) -> None:
+    def count(self, name: str, load: Load, units: int) -> None:
+        """Count units (negative: no longer) that the hub placed and that the cluster shows."""
+        row = self._rows.get(name)
+        bounded = row is not None and row.cluster.spec.max_allocatable
+        touched = self._touched.counted if bounded else set[str]()
+        self._count(self._counted, touched, name, load, units)
+
+    def _count(
+        self,
+        loads: dict[str, dict[Load, int]],
+        touched: set[str],
+        name: str,
+        load: Load,
+        units: int,
+    ) -> None:
         if not units:
             return
         there = loads.setdefault(name, {})
@@ -102,13 +122,13 @@ class FleetBuilder:
         if not there[load]:
             del there[load]
         if name in self._rows:
-            self._touched.loads.add(name)
+            touched.add(name)
         else:
             self._tidy(name)
 
     def _tidy(self, name: str) -> None:
         """Keep no cluster that is not there and that nothing is on its way to or held on."""
-        for loads in (self._flying, self._held):
+        for loads in (self._flying, self._held, self._counted):
             if not loads.get(name):
                 loads.pop(name, None)
 
@@ -121,6 +141,9 @@ class FleetBuilder:
 
     def _next(self) -> Fleet:
         touched, last = self._touched, self._last
+        for name in touched.counted:
+            self._rows[name] = self._row(self._rows[name].cluster)
+        touched.clusters |= touched.counted
         new = [name for name in touched.clusters if name not in last.row]
         if new or touched.gone:
             last = _resized(last, {n for n in touched.gone if n not in self._rows}, new)
@@ -149,7 +172,7 @@ def _row(fleet: Fleet, cluster: MemberCluster) -> tuple[int, Row]:
     name = cluster.metadata.name
     row = fleet.row[name]
     held = fleet.merged.get(name) or fleet.holds.on(row)
-    return row, Row.of(cluster, fleet.flights.on(row), held)
+    return row, Row.of(cluster, fleet.flights.on(row), held, fleet.counted.get(name, {}))
 
 
 def narrowed(fleet: Fleet, names: Collection[str]) -> Fleet:
@@ -175,6 +198,7 @@ def _empty() -> Fleet:
         flights=NO_FLIGHTS,
         holds=NO_FLIGHTS,
         merged={},
+        counted={},
         **columns,
     )
 
@@ -198,6 +222,7 @@ def _written(last: Fleet, rows: Sequence[tuple[int, Row]]) -> Fleet:
         labels=encode.labels(last.labels, changes, size),
         taints=encode.taints(last.taints, changes, size),
         groups=encode.groups(last.groups, changes),
+        counted=encode.counted(last.counted, changes),
         **_loads(last, changes),
         **columns,
     )
@@ -239,5 +264,6 @@ def _resized(last: Fleet, gone: set[str], new: Iterable[str]) -> Fleet:
         flights=last.flights.kept(keep),
         holds=last.holds.kept(keep),
         merged={name: loads for name, loads in last.merged.items() if name not in gone},
+        counted={name: loads for name, loads in last.counted.items() if name not in gone},
         **columns,
     )

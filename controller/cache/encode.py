@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from controller.cache.columns import Codes, Column, Ints, Mask, Vocabulary
 from controller.cache.inflight import LEAST_HOLDS, LEAST_LOADS, Flights, most_loads
 from controller.cache.nodegroups import NodeGroups
+from controller.model import believed
 from controller.model.load import Load, entries, lying
 from controller.model.objects import MemberCluster, NodeGroup, Taint
-from crds.names import ANNOTATION_COST, LABEL_PROVIDER, LABEL_VERSION
+from crds.names import ANNOTATION_COST
 from machinery.types import hostports, quantities
 from machinery.types.bounds import MOST_NODES, MOST_UNITS, RESOURCES, between
 
@@ -42,22 +43,37 @@ class Row:
     offers: frozenset[str]
     flying: Mapping[Load, int]
     held: Mapping[Load, int]
+    counted: Mapping[Load, int]
+    """The units that the hub placed there and that are in flight no more."""
 
     @staticmethod
-    def of(cluster: MemberCluster, flying: Mapping[Load, int], held: Mapping[Load, int]) -> Row:
+    def of(
+        cluster: MemberCluster,
+        flying: Mapping[Load, int],
+        held: Mapping[Load, int],
+        counted: Mapping[Load, int],
+    ) -> Row:
         """The row of a cluster."""
         capacity = cluster.status.capacity
         told = cluster.status.node_groups
-        groups = [(group, _amounts(group.free), hostports.used(group.free)) for group in told]
+        allocatable = _amounts(capacity.allocatable if capacity else {})
+        requested = _amounts(capacity.requested if capacity else {})
+        groups: list[believed.Group] = [
+            (group, _amounts(group.free), hostports.used(group.free)) for group in told
+        ]
+        if most := _amounts(cluster.spec.max_allocatable):
+            allocatable = {r: min(n, most.get(r, n)) for r, n in allocatable.items()}
+            groups = [*believed.within(groups, believed.left(most, requested, counted))]
         return Row(
             cluster,
             cluster.labels,
-            _amounts(capacity.allocatable if capacity else {}),
-            _amounts(capacity.requested if capacity else {}),
+            allocatable,
+            requested,
             groups,
             frozenset(resource for _, free, _ in groups for resource, n in free.items() if n),
             flying,
             held,
+            counted,
         )
 
     def lying(self, loads: Mapping[Load, int]) -> Mapping[Load, int]:
@@ -82,7 +98,7 @@ class Changes:
         return Changes(rows, np.array([i for i, _ in rows], dtype=np.int64))
 
 
-def _amounts(texts: Mapping[str, str]) -> dict[str, int]:
+def _amounts(texts: Mapping[str, Any]) -> dict[str, int]:
     """What a member says, cut to what counts; a quantity that is none counts as nothing.
 
     A resource that anybody names is a column of the whole fleet: only so many are listened to.
@@ -130,21 +146,18 @@ PLAIN: Mapping[str, tuple[type[np.generic], Callable[[Row], Any]]] = {
 """Columns of numbers and flags: their type, and where a cell comes from."""
 
 
-def _provider(row: Row) -> str | None:
-    known = row.cluster.status.provider or row.labels.get(LABEL_PROVIDER, "")
-    return known.lower() or None
-
-
-def _version(row: Row) -> str | None:
-    known = row.cluster.status.version or row.labels.get(LABEL_VERSION, "")
-    return known.removeprefix("v") or None
+def _given(row: Row) -> str | None:
+    only = row.cluster.status.namespaces.given
+    return None if only is None else "\n".join(only)
 
 
 TEXTS: Mapping[str, Callable[[Row], str | None]] = {
     "rules": lambda row: "\n".join(row.cluster.spec.namespaces.allow),
     "kinds": lambda row: "\n".join(row.cluster.spec.allowed_kinds),
-    "provider": _provider,
-    "version": _version,
+    "given": _given,
+    "withheld": lambda row: "\n".join(row.cluster.status.namespaces.refused) or None,
+    "provider": lambda row: row.cluster.provider.lower() or None,
+    "version": lambda row: row.cluster.version.removeprefix("v") or None,
     "secret_namespace": lambda row: row.cluster.spec.secret_ref.namespace or None,
 }
 """Columns of texts that are no labels."""
@@ -279,6 +292,19 @@ def holds(
             whole[name] = loads
         fresh += entries(i, loads, most)
     return last.without(changes.numbers).plus(fresh), whole
+
+
+def counted(
+    last: Mapping[str, Mapping[Load, int]], changes: Changes
+) -> Mapping[str, Mapping[Load, int]]:
+    """What the hub placed on clusters whose room is bounded, with the changed rows written."""
+    whole = dict(last)
+    for _, row in changes.rows:
+        name = row.cluster.metadata.name
+        whole.pop(name, None)
+        if row.counted and row.cluster.spec.max_allocatable:
+            whole[name] = dict(row.counted)
+    return whole
 
 
 def _nodes(group: NodeGroup) -> int:

@@ -60,6 +60,8 @@ class Holding:
 
     def counted(self, cluster: str) -> int:
         """Units there that the cluster counts, as far as is known."""
+        if self.unit.booked:
+            return 0
         landed = self.placements.get(cluster, 0) - self.flying.get(cluster, 0)
         return max(landed - self.finished.get(cluster, 0), 0)
 
@@ -161,8 +163,10 @@ class Holdings:
         """The version is here that counts those that were late."""
         flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
         if flying != held.flying[cluster]:
+            before = held.counted(cluster)
             self._builder.assume(cluster, held.unit.load, flying - held.flying[cluster])
             held.flying[cluster] = flying
+            self._builder.count(cluster, held.unit.load, held.counted(cluster) - before)
         _discard(self._awaiting, cluster, held.unit.key)
 
     def _put(self, unit: Unit, placements: Mapping[str, int], counted: _Counted) -> None:
@@ -198,6 +202,24 @@ class Holdings:
                 self._builder.assume(cluster, load, units)
             if cluster not in was:
                 self._holders.setdefault(cluster, set()).add(key)
+        self._recount(before, after)
+
+    def _recount(self, before: Holding | None, after: Holding | None) -> None:
+        """Count the units that are in flight no more, where that changed."""
+        load, other = (held.unit.load if held else None for held in (after, before))
+        was, now = (_landed(held) for held in (before, after))
+        if load == other and was == now:
+            return
+        for cluster, units in was.items():
+            if other is not None and (load != other or now.get(cluster) != units):
+                self._builder.count(cluster, other, -units)
+        for cluster, units in now.items():
+            if load is not None and (load != other or was.get(cluster) != units):
+                self._builder.count(cluster, load, units)
+
+
+def _landed(held: Holding | None) -> dict[str, int]:
+    return {} if held is None else {cluster: held.counted(cluster) for cluster in held.placements}
 
 
 def _discard(keys: dict[str, set[Key]], cluster: str, key: Key) -> None:

@@ -36,15 +36,17 @@ class Fleet:
         taints: a mask for each taint that any cluster has.
         rules: the globs of spec.namespaces, one a line.
         kinds: spec.allowedKinds, one a line.
-        provider, version: as published, else as labelled; in lower case, without the leading v.
+        given, withheld: status.namespaces, one a line; absent where the member takes any other.
+        provider, version: as pinned, published or labelled; in lower case, no leading v.
         secret_namespace: where the cluster's Secret lies.
         cost: the price; NaN where there is none.
         latency, reliability: milliseconds and percent; -1 where not measured.
-        allocatable, requested: sums over the nodes, by resource.
+        allocatable, requested: sums over the nodes, by resource, as far as they are believed.
         groups: the free room.
         flights: what is decided and not yet counted in `groups`.
         holds: what ledgers hold for somebody, as if it were on its way.
         merged: all that is held on a cluster, by its name, where `holds` tells it put together.
+        counted: of clusters with spec.maxAllocatable, what the hub placed and they show by now.
         kept: what was computed of it, cluster by cluster; whoever decides a set passes it on.
     """
 
@@ -61,6 +63,8 @@ class Fleet:
     reliability: Ints
     rules: Column
     kinds: Column
+    given: Column
+    withheld: Column
     provider: Column
     version: Column
     secret_namespace: Column
@@ -72,6 +76,7 @@ class Fleet:
     flights: Flights
     holds: Flights
     merged: Mapping[str, Mapping[Load, int]]
+    counted: Mapping[str, Mapping[Load, int]]
     kept: Kept = field(init=False, default_factory=Kept, compare=False, repr=False)
     _coming: dict[bytes, Flights] = field(
         init=False, default_factory=dict, compare=False, repr=False

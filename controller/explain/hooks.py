@@ -43,7 +43,7 @@ _PLAIN = ("ready", "cordoned", "deleting", "virtual", "cost", "latency", "reliab
 _REQUEST = "request"
 _AMOUNTS = (_REQUEST, "free ", "set aside ", "allocatable ", "requested ")
 """How facts begin that are amounts: one that is not there is 0."""
-_TEXTS = ("rules", "kinds", "provider", "version", "secret_namespace")
+_TEXTS = ("rules", "kinds", "given", "withheld", "provider", "version", "secret_namespace")
 
 
 def told(decision: Decision) -> list[dict[str, str]]:

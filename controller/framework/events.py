@@ -35,7 +35,7 @@ class Action(enum.Flag):
     READY = enum.auto()
     """A cluster began to answer, or stopped."""
     VERSION = enum.auto()
-    """What a cluster says that it is: its version, its provider."""
+    """What a cluster says of itself: its version, its provider, the namespaces that it takes."""
     ROOM = enum.auto()
     """A cluster may hold more: it says so, or units on their way there are not any more."""
     SHARES = enum.auto()

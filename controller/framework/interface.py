@@ -92,12 +92,14 @@ class Unplaced:
         refusals: for each reason to refuse clusters the plugin, the text, and which it holds for.
         shares: the units that did find a place, by row.
         desired: the units wanted over all clusters.
+        crowded: the clusters that nothing but a lack of room refused.
     """
 
     feasible: Mask
     refusals: Sequence[tuple[str, str, Mask]]
     shares: Mapping[int, int]
     desired: int
+    crowded: Mask
 
 
 class Plugin(Protocol):

@@ -13,11 +13,17 @@ from typing import Any
 
 import msgspec
 
+from controller.model.clusterparts import (
+    MemberNamespaces,
+    NamespaceRule,
+    Reliability,
+    SecretRef,
+)
 from controller.model.told import ToldByPlugins
-from crds.names import LABEL_CLUSTER
+from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Object
-from machinery.types.selectors import LabelSelector, SelectorTerm
+from machinery.types.selectors import LabelSelector, SelectorTerm, label_value
 
 
 class Taint(msgspec.Struct, frozen=True):
@@ -56,19 +62,6 @@ class Condition(msgspec.Struct, frozen=True, rename="camel"):
     observed_generation: int = 0
 
 
-class SecretRef(msgspec.Struct, frozen=True):
-    """Where the cluster's Secret lies."""
-
-    name: str = ""
-    namespace: str = ""
-
-
-class NamespaceRule(msgspec.Struct, frozen=True):
-    """Globs of the target namespaces that the cluster takes."""
-
-    allow: list[str] = msgspec.field(default_factory=lambda: ["*"])
-
-
 class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     """MemberCluster.spec."""
 
@@ -78,6 +71,9 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     virtual: bool = False
     namespaces: NamespaceRule = NamespaceRule()
     allowed_kinds: list[str] = []
+    max_allocatable: dict[str, str | int] = {}
+    provider: str = ""
+    version: str = ""
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
@@ -97,12 +93,6 @@ class Capacity(msgspec.Struct, frozen=True):
     requested: dict[str, str] = {}
 
 
-class Reliability(msgspec.Struct, frozen=True, rename="camel"):
-    """How often the cluster answers."""
-
-    ready_percent: int = 100
-
-
 class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     """MemberCluster.status."""
 
@@ -111,6 +101,7 @@ class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
     provider: str = ""
     node_groups: list[NodeGroup] = []
     capacity: Capacity | None = None
+    namespaces: MemberNamespaces = MemberNamespaces()
     latency_milliseconds: int | None = None
     reliability: Reliability | None = None
 
@@ -128,8 +119,25 @@ class MemberCluster(Object, frozen=True):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels as rules read them: it is a domain of its own, also before it is labelled."""
-        return {**self.metadata.labels, LABEL_CLUSTER: self.metadata.name}
+        """Its labels as rules read them: it is a domain of its own, also before it is labelled.
+
+        So it is what the spec pins, whatever the member has reported.
+        """
+        pinned = {LABEL_PROVIDER: self.spec.provider, LABEL_VERSION: self.spec.version}
+        ours = {key: label_value(text) for key, text in pinned.items() if text}
+        return {**self.metadata.labels, **ours, LABEL_CLUSTER: self.metadata.name}
+
+    @property
+    def provider(self) -> str:
+        """As pinned, else as reported, else as labelled."""
+        told = self.spec.provider or self.status.provider
+        return told or self.metadata.labels.get(LABEL_PROVIDER, "")
+
+    @property
+    def version(self) -> str:
+        """As pinned, else as reported, else as labelled."""
+        told = self.spec.version or self.status.version
+        return told or self.metadata.labels.get(LABEL_VERSION, "")
 
 
 class PreferredTerm(msgspec.Struct, frozen=True, omit_defaults=True):

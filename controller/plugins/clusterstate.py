@@ -66,6 +66,43 @@ def _takes_namespace(unit: Unit, _old: MemberCluster | None, new: MemberCluster)
     return not forbidden_namespace(target) and _allowed(target, new.spec.namespaces.allow)
 
 
+class NamespaceGiven:
+    """MemberCluster.status.namespaces: the target namespaces that the member itself takes.
+
+    What a member says moves nothing that is there: a share that it refuses says so itself.
+    """
+
+    name = "NamespaceGiven"
+    ignored_during_execution = True
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A cluster that takes the namespace comes, or it is given there."""
+        return (on(MEMBER_CLUSTER, Action.ADDED | Action.VERSION, _is_given),)
+
+    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+        """Clusters whose member is known to refuse the namespace."""
+        target = unit.target_namespace
+
+        def outside() -> Mask:
+            only = fleet.given.where(lambda told: told is not None and not named(told))
+            return only | fleet.withheld.where(lambda told: told is not None and named(told))
+
+        def named(told: str) -> bool:
+            return target in told.split("\n")
+
+        refused = fleet.kept.fixed((self.name, target), outside)
+        return Refused([(refused, f"namespace {target} was not given to Stowage")])
+
+    def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
+        """The command that gives it, for an administrator of the member."""
+        given = f"--target-namespace {shortage.unit.target_namespace}"
+        return f"`stowage join CLUSTER --member-kubeconfig FILE {given}`"
+
+
+def _is_given(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    return new.status.namespaces.takes(unit.target_namespace)
+
+
 class AllowedKinds:
     """MemberCluster.spec.allowedKinds: the guarded kinds that the cluster takes.
 

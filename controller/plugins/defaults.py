@@ -11,6 +11,7 @@ from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector
 from controller.plugins.clusterstate import (
     AllowedKinds,
     ClusterReady,
+    NamespaceGiven,
     TaintToleration,
     TargetNamespace,
 )
@@ -31,6 +32,7 @@ BUILTIN: Mapping[str, Factory] = {
             ClusterSelector,
             ClusterAffinity,
             TargetNamespace,
+            NamespaceGiven,
             AllowedKinds,
             ClusterReady,
             TaintToleration,
@@ -55,6 +57,7 @@ DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
             "ClusterSelector",
             "ClusterAffinity",
             "TargetNamespace",
+            "NamespaceGiven",
             "AllowedKinds",
             "ClusterReady",
             "TaintToleration",

@@ -69,17 +69,20 @@ def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
         return Action.ADDED if old is None else Action.DELETED
     action = _of_spec(old, new)
     told, tells = old.status, new.status
-    if old.metadata.labels != new.metadata.labels:
+    if old.labels != new.labels:
         action |= Action.LABELS
     if old.metadata.annotations != new.metadata.annotations:
         action |= Action.ANNOTATIONS
-    if (told.version, told.provider) != (tells.version, tells.provider):
+    before, after = ((of.version, of.provider, of.status.namespaces) for of in (old, new))
+    if before != after:
         action |= Action.VERSION
     if (old.ready, old.metadata.deleting) != (new.ready, new.metadata.deleting):
         action |= Action.READY
     if told.node_groups != tells.node_groups:
         roomier = _roomier(told.node_groups, tells.node_groups)
         action |= Action.ROOM if roomier else Action.WORSE
+    if old.spec.max_allocatable != new.spec.max_allocatable:
+        action |= Action.ROOM
     return action
 
 

@@ -240,7 +240,8 @@ class _Pass:
         if sum(assignment.shares.values()) == assignment.desired:
             return []
         refusals = [(r.plugin, r.text, m) for r, m in zip(self.refusals, self.masks, strict=True)]
-        found = Unplaced(self.feasible, refusals, assignment.shares, assignment.desired)
+        crowded = self._only(lambda refusal: refusal.short)
+        found = Unplaced(self.feasible, refusals, assignment.shares, assignment.desired, crowded)
         said = list(assignment.notes)
         for plugin in self.profile.post_filter:
             about = (self.state, self.unit, self.fleet, found)

@@ -200,4 +200,4 @@ def method_policy() -> Manifest:
         "variables": [variable("said", said), variable("wanted", wanted)],
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}],
     }
-    return policy("Mutating", spec, name=POLICY_ADMISSION_POLICY, plural="workloadpolicies")
+    return policy("Mutating", spec, name=POLICY_ADMISSION_POLICY, plurals=("workloadpolicies",))

@@ -14,7 +14,8 @@ placeholders (`placeholder`).
 
 A second validating policy keeps the propagator's notes on a Workload from being invented. Another
 one keeps a tenant's Reservation from naming owners of other tenants, whose units would be drawn to
-where it is. A last one brings a WorkloadPolicy's allocationMethod and its alias together (Ignore).
+where it is, and another one asks who raises a priority above 0 (`priorities`). A last one brings a
+WorkloadPolicy's allocationMethod and its alias together (Ignore).
 
 All look at the objects themselves, never at their status or scale, so that no write of our own
 processes depends on them; an update that leaves the spec alone is not looked at, and one that keeps
@@ -27,7 +28,7 @@ Python.
 
 from __future__ import annotations
 
-from crds.admission import carried, mutating, placeholder, plain, reserved
+from crds.admission import carried, mutating, placeholder, plain, priorities, reserved
 from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT
 from crds.admission.policy import Manifest, binding, policy, variable
 from crds.base import FORBIDDEN_TEXT
@@ -40,6 +41,7 @@ from crds.names import (
     GROUP,
     MARKS_ADMISSION_POLICY,
     POLICY_ADMISSION_POLICY,
+    PRIORITY_ADMISSION_POLICY,
     RESERVATION_ADMISSION_POLICY,
     SYSTEM_NAMESPACE,
     TARGET_NAMESPACES,
@@ -86,6 +88,8 @@ def manifests() -> list[Manifest]:
         binding("Mutating", POLICY_ADMISSION_POLICY),
         reservation_policy(),
         binding("Validating", RESERVATION_ADMISSION_POLICY),
+        priorities.priority_policy(),
+        binding("Validating", PRIORITY_ADMISSION_POLICY),
     ]
 
 
@@ -284,4 +288,4 @@ def reservation_policy() -> Manifest:
             }
         ],
     }
-    return policy("Validating", spec, name=RESERVATION_ADMISSION_POLICY, plural="reservations")
+    return policy("Validating", spec, name=RESERVATION_ADMISSION_POLICY, plurals=("reservations",))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crds.names import ADMISSION_POLICY, GROUP, VERSION
@@ -18,16 +18,20 @@ _API_VERSION = "admissionregistration.k8s.io/v1"
 
 
 def policy(
-    flavour: str, spec: Manifest, *, name: str = ADMISSION_POLICY, plural: str = "workloads"
+    flavour: str,
+    spec: Manifest,
+    *,
+    name: str = ADMISSION_POLICY,
+    plurals: Sequence[str] = ("workloads",),
 ) -> Manifest:
-    """A policy about the creation and the change of objects of one kind; Mutating or Validating."""
+    """A policy about the creation and the change of objects of ours; Mutating or Validating."""
     constraints = {
         "resourceRules": [
             {
                 "apiGroups": [GROUP],
                 "apiVersions": [VERSION],
                 "operations": ["CREATE", "UPDATE"],
-                "resources": [plural],
+                "resources": [*plurals],
             }
         ]
     }

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from crds.admission import placeholder, reserved
+from crds.admission import placeholder, priorities, reserved
 from crds.admission.carried import KIND_LIMIT, KIND_LIMIT_TEXT, guarded_kinds
 from crds.admission.mutating import LAST_APPLIED
 from crds.admission.policies import (
@@ -36,6 +36,7 @@ from crds.names import (
     LABEL_POLICY,
     NORMALISED_PREFIX,
     POLICY_ALIASES,
+    PRIORITIES,
     SYSTEM_NAMESPACE,
     TARGET_NAMESPACES,
     VERB_USE,
@@ -53,14 +54,17 @@ _TEMPLATES = ("targetDeployment", "template")
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """What the author of a Workload needs the verb `use` for, and the field that says so."""
+    """What the author of a Workload needs the verb `use` for, and the field that says so.
+
+    Without a name it is asked for in the Workload's own namespace, with one in the whole cluster.
+    """
 
     resource: str
     name: str
     field: str
 
     def __str__(self) -> str:
-        return f"{VERB_USE} {self.resource}.{GROUP} {self.name}"
+        return f"{VERB_USE} {self.resource}.{GROUP} {self.name}".rstrip()
 
 
 def violations(workload: Json) -> list[str]:
@@ -96,6 +100,7 @@ def rights_needed(workload: Json) -> list[Right]:
     return [
         *(Right(TARGET_NAMESPACES, name, field) for name, field in namespaces),
         *(Right(CLUSTER_SCOPED_OBJECTS, name, field) for name, field in kinds),
+        *([Right(PRIORITIES, "", priorities.FIELD)] if priorities.raised(workload) else ()),
     ]
 
 

@@ -30,9 +30,11 @@ async def allowed(client: Verbs, spec: Mapping[str, Any]) -> bool:
 async def namespace_may_use(client: Verbs, namespace: str, resource: str, name: str) -> bool:
     """Whether a namespace has the verb `use` on one of our virtual resources, by that name.
 
-    The group of its service accounts stands for the tenant, where the author of an object is not
-    known any more. Raises TransportError.
+    Without a name it is asked for in that namespace alone, as for priorities. The group of its
+    service accounts stands for the tenant, where the author of an object is not known any more.
+    Raises TransportError.
     """
-    attributes = {"group": GROUP, "resource": resource, "name": name, "verb": VERB_USE}
+    about = {"name": name} if name else {"namespace": namespace}
+    attributes = {"group": GROUP, "resource": resource, "verb": VERB_USE, **about}
     groups = [f"system:serviceaccounts:{namespace}"]
     return await allowed(client, {"groups": groups, "resourceAttributes": attributes})

@@ -8,11 +8,19 @@ no integer satisfies neither.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
 import msgspec
+
+_LABEL_LIMIT = 63
+
+
+def label_value(text: str) -> str:
+    """The text as a label can hold it: `v1.33.1+k3s1` becomes `v1.33.1-k3s1`."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:_LABEL_LIMIT].strip("-_.")
 
 
 class Operator(StrEnum):

@@ -16,7 +16,6 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakValueDictionary
 
-from crds.names import LABEL_TENANT
 from crds.workload import PropagatedReason
 from machinery.api.acting import Acting, account
 from machinery.api.resources import CONFIG_MAPS, NAMESPACES, ROLE_BINDINGS, SERVICE_ACCOUNTS
@@ -25,7 +24,7 @@ from machinery.clock import Clock
 from machinery.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 from machinery.types.metadata import Key, Object
 from propagator.access.accounts import NAMESPACES_ACCOUNT, TENANT_ACCOUNT, namespace, tenancy
-from propagator.access.tenants import Tenants
+from propagator.access.tenants import Tenants, given
 from propagator.execution.errors import Refused
 from propagator.hub.workload_types import Workload
 from propagator.members.connection import Link
@@ -77,7 +76,7 @@ class Namespaces:
     async def _give(self, member: str, link: Link, tenants: Tenants, name: str) -> None:
         maker = Acting(link.client, account(link.home, NAMESPACES_ACCOUNT))
         try:
-            await _given(maker, member, link, name)
+            await _given(maker, member, link, tenants, name)
             *bindings, ours = tenancy(name, home=link.home)
             for body in bindings:
                 await _apply(maker, body, name)
@@ -106,7 +105,7 @@ async def _may_act(link: Link, name: str) -> bool:
     return True
 
 
-async def _given(maker: Acting, member: str, link: Link, name: str) -> None:
+async def _given(maker: Acting, member: str, link: Link, tenants: Tenants, name: str) -> None:
     """Create the namespace, or see that it was given. Raises Refused."""
     try:
         found = await maker.get(NAMESPACES, name)
@@ -116,11 +115,12 @@ async def _given(maker: Acting, member: str, link: Link, name: str) -> None:
             found = await maker.create(NAMESPACES, body)
         except AlreadyExists:
             found = await maker.get(NAMESPACES, name)
-    meta = shaped(found, Object).metadata
-    if meta.deleting:
+    there = shaped(found, Object)
+    if there.metadata.deleting:
         message = f"{member}: namespace {name} is being deleted there"
         raise Refused(PropagatedReason.REJECTED, message)
-    if meta.labels.get(LABEL_TENANT) != "true":
+    if not given(there):
+        tenants.refuse(name)
         raise _not_given(member, name, "it exists there and was not given to Stowage")
 
 

@@ -7,7 +7,6 @@ that jitter are changed only when they differ enough to matter, so that noise ma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from crds.membercluster import MemberClusterCondition, ReadyReason
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import conditions
+from machinery.types.selectors import label_value
 from propagator.hub.cluster_types import MemberCluster
 from propagator.members.connection import Link
 from propagator.members.health import Health, Verdict, settled
@@ -26,7 +26,6 @@ _LATENCY_STEP = 10
 _LATENCY_SHARE = 0.3
 _RELIABILITY_STEP = 5
 _MESSAGE_LIMIT = 1024
-_LABEL_LIMIT = 63
 
 
 def status_of(
@@ -40,6 +39,8 @@ def status_of(
     status["observedGeneration"] = session.generation
     status["conditions"] = [_ready(cluster, session, verdict, now)]
     if session.link is not None and verdict.reason not in ANOTHERS:
+        if session.link.tenants is None:
+            status.pop("namespaces", None)
         status |= _learnt(session.link)
         if verdict.ready and session.link.cluster_id:
             status["clusterID"] = session.link.cluster_id
@@ -56,19 +57,17 @@ def told_health(status: Mapping[str, Any]) -> dict[str, int | None]:
 
 
 def labels_of(cluster: MemberCluster, status: Mapping[str, Any]) -> dict[str, str]:
-    """Those of our three labels whose value on the MemberCluster is not what the status says."""
+    """Those of our three labels whose value on the MemberCluster is not what it should be.
+
+    What the spec pins counts, whatever the member reports.
+    """
     wanted = {
         LABEL_CLUSTER: cluster.name,
-        LABEL_PROVIDER: label_value(status.get("provider", "")),
-        LABEL_VERSION: label_value(status.get("version", "")),
+        LABEL_PROVIDER: label_value(cluster.spec.provider or status.get("provider", "")),
+        LABEL_VERSION: label_value(cluster.spec.version or status.get("version", "")),
     }
     have = cluster.metadata.labels
     return {key: value for key, value in wanted.items() if value and have.get(key) != value}
-
-
-def label_value(text: str) -> str:
-    """The text as a label can hold it: `v1.33.1+k3s1` becomes `v1.33.1-k3s1`."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:_LABEL_LIMIT].strip("-_.")
 
 
 def ready_condition(status: Mapping[str, Any]) -> conditions.Condition:
@@ -100,6 +99,8 @@ def _learnt(link: Link) -> dict[str, Any]:
     if link.measured:
         learnt["nodeGroups"] = link.capacity.groups()
         learnt["capacity"] = link.capacity.capacity()
+    if link.tenants is not None and (namespaces := link.tenants.facts()) is not None:
+        learnt["namespaces"] = namespaces
     return {field: value for field, value in learnt.items() if value != ""}
 
 

@@ -78,6 +78,9 @@ class Publisher:
             return self._due[name] - now
         self._due[name] = now + PERIOD
         link = session.link
+        if link is not None and link.tenants is not None:
+            told = cluster.status.get("namespaces") or {}
+            link.tenants.recall(told.get("refused") or ())
         status = status_of(cluster, session, session.verdict, now=self._clock.now())
         placed = link.units.placed() if link is not None and link.counted else None
         labels = labels_of(cluster, status)

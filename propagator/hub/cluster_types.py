@@ -38,6 +38,8 @@ class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
     secret_ref: SecretReference | None = None
     namespaces: NamespaceRule = NamespaceRule()
     allowed_kinds: tuple[str, ...] = ()
+    provider: str = ""
+    version: str = ""
 
 
 class MemberCluster(Object, frozen=True):

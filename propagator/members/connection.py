@@ -157,7 +157,14 @@ class Link:
         self.tenants: Tenants | None = None
         """Where we may write; None: wherever our credential lets us."""
         if self._narrow:
-            self.tenants = Tenants(self.client, member=name, watches=self.watches, clock=clock)
+            self.tenants = Tenants(
+                self.client,
+                member=name,
+                home=self.home,
+                watches=self.watches,
+                clock=clock,
+                told=listener.facts,
+            )
         for resource in (*resources, *(CONFIDENTIAL if self._narrow else ())):
             self.watches.follow(resource)
 
@@ -314,6 +321,8 @@ class Link:
         while True:
             await self._clock.sleep(min(_TIDY_SECONDS, self._settings.idle_watch))
             self.watches.rest(self._settings.idle_watch)
+            if self.tenants is not None:
+                await self.tenants.look()
 
     async def _open(self, answer: Verdict) -> None:
         """Begin to serve once everything has been listed, or was asked for in vain."""
@@ -321,6 +330,8 @@ class Link:
             async with asyncio.timeout(self._settings.request_timeout):
                 while not all(i.synced or i.last_error for i in self._informers()):
                     await self._clock.sleep(_LOOK_AGAIN)
+                if self.tenants is not None:
+                    await self.tenants.look()
         self.serving = True
         self._tell.verdict(answer)
         for informer, tell in ((self._pods, self._tell.counted), (self._nodes, self._tell.facts)):

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER
+from machinery.types import quantities
 from machinery.types.metadata import Meta
 from stowage.reading import membership, words
 from stowage.reading.advice import (
@@ -55,6 +56,7 @@ class _ClusterSpec(msgspec.Struct):
 
 class _ClusterStatus(msgspec.Struct):
     conditions: list[Condition] = []
+    capacity: dict[str, Any] = {}
 
 
 class Cluster(msgspec.Struct):
@@ -161,6 +163,9 @@ class Report(msgspec.Struct, rename="camel"):
     clusters: dict[str, int] = {}
     workloads: dict[str, int] = {}
     reservations: dict[str, int] = {}
+    holds_most: str = ""
+    """Whose Reservations keep most: `shop: cpu 12, 40% of what the clusters offer`."""
+    offered: dict[str, int] = {}  # by all clusters, as they report it, in the smallest units
     workload_groups: dict[str, int] = {}
     units: dict[str, int] = {}
     clusters_not_ready: list[Matter] = []
@@ -190,7 +195,9 @@ class Report(msgspec.Struct, rename="camel"):
 
     def to_dict(self) -> dict[str, Any]:
         """What `-o json` prints."""
-        return {"needsAPerson": self.urgent, **msgspec.to_builtins(self)}
+        told = msgspec.to_builtins(self)
+        del told["offered"]
+        return {"needsAPerson": self.urgent, **told}
 
 
 def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
@@ -217,6 +224,9 @@ def take_clusters(report: Report, clusters: Iterable[Cluster]) -> None:
         ready = condition(each.status.conditions, "Ready")
         state = _cluster_state(each, ready)
         tally(report.clusters, state)
+        for resource, text in each.status.capacity.get("allocatable", {}).items():
+            known = report.offered.get(resource, 0)
+            report.offered[resource] = known + quantities.bounded(resource, text)
         if state in ("Ready", "Cordoned"):
             continue
         reason = ready.reason if ready else ""

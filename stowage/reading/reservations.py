@@ -6,13 +6,13 @@ moment at which one ends: that is its creation and its ttl.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 import msgspec
 
 from crds.names import DEFAULT_SCHEDULER
-from machinery.types import durations
+from machinery.types import durations, hostports, quantities
 from machinery.types.metadata import Meta
 from stowage.reading import words
 from stowage.reading.advice import PATIENT, RESERVATIONS, SCHEDULED, UNKNOWN
@@ -44,6 +44,8 @@ class Status(msgspec.Struct):
     """What became of it."""
 
     phase: str = ""
+    allocatable: dict[str, str] = {}
+    allocated: dict[str, str] = {}
     desired: int = 0
     pending: int = 0
     conditions: list[Condition] = []
@@ -76,11 +78,43 @@ def ends(created: str, ttl: str, expires: str) -> datetime | None:
 
 def take_reservations(report: Report, reservations: Iterable[Reservation], now: datetime) -> None:
     """Count them by phase, and list what is going on with those that are not over."""
+    kept: dict[str, dict[str, int]] = {}
     for each in reservations:
         tally(report.reservations, _phase(each))
-        if each.status.phase in OVER or each.metadata.deleting:
+        if each.status.phase in OVER:
             continue
-        report.reserved += _matters(each, now)
+        amounts = kept.setdefault(each.metadata.namespace, {})
+        for resource, amount in _kept(each.status):
+            amounts[resource] = amounts.get(resource, 0) + amount
+        if not each.metadata.deleting:
+            report.reserved += _matters(each, now)
+    report.holds_most = _most(kept, report.offered)
+
+
+def _kept(status: Status) -> Iterator[tuple[str, int]]:
+    """What it keeps free for its owners, by resource; places for pods bound nobody."""
+    for resource, text in status.allocatable.items():
+        if resource != "pods" and hostports.code(resource) is None:
+            used = quantities.bounded(resource, status.allocated.get(resource, "0"))
+            yield resource, max(quantities.bounded(resource, text) - used, 0)
+
+
+def _most(kept: Mapping[str, Mapping[str, int]], offered: Mapping[str, int]) -> str:
+    """`shop: cpu 12, 40% of what the clusters offer`: the namespace with the greatest share.
+
+    Of its resources the one of which it keeps the greatest part. Empty where nothing is kept.
+    """
+    parts = [
+        (amount / offered[resource], namespace, resource)
+        for namespace, amounts in kept.items()
+        for resource, amount in amounts.items()
+        if amount and offered.get(resource)
+    ]
+    if not parts:
+        return ""
+    part, namespace, resource = max(parts)
+    amount = quantities.readable(resource, kept[namespace][resource])
+    return f"{namespace}: {resource} {amount}, {part:.0%} of what the clusters offer"
 
 
 def _phase(each: Reservation) -> str:

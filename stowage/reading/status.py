@@ -176,6 +176,7 @@ def _counts(report: Report) -> str:
     clusters = f"Clusters: {_states(report.clusters)}\n" if _seen(report) else ""
     gangs = f"\nWorkloadGroups: {_states(report.workload_groups)}" if report.workload_groups else ""
     held = f"\nReservations: {_states(report.reservations)}" if report.reservations else ""
+    held += f"\nMost is held by {report.holds_most}" if report.holds_most else ""
     return f"{clusters}Workloads: {_states(report.workloads)}{of}{gangs}{held}"
 
 

@@ -148,6 +148,10 @@ def clusters(draw: st.DrawFn) -> list[MemberCluster]:
             status={
                 "provider": draw(st.sampled_from(["", "aws", "gcp"])),
                 "version": draw(st.sampled_from(["", "v1.36.1", "v1.35.0"])),
+                "namespaces": {
+                    "given": draw(st.sampled_from([None, None, None, ["shop", "x"], []])),
+                    "refused": draw(st.sampled_from([[], [], ["x", "shop"]])),
+                },
             },
         )
         for name in draw(st.lists(st.sampled_from(NAMES), unique=True))

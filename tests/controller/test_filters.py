@@ -267,6 +267,31 @@ class TestState:
         found = cluster("a", namespaces={"allow": allow})
         assert verdicts(decided(asked, found)) == {"a": reason}
 
+    @pytest.mark.proves("N18")
+    @pytest.mark.parametrize(
+        ("told", "holds"),
+        [
+            ({}, True),
+            ({"refused": ["other"]}, True),
+            ({"refused": ["other", "shop"]}, False),
+            ({"given": ["other", "shop"]}, True),
+            ({"given": ["other"]}, False),
+            ({"given": []}, False),
+        ],
+    )
+    def test_a_member_takes_the_namespaces_that_were_given_there(
+        self, told: dict[str, Any], holds: bool
+    ) -> None:
+        reason = GOOD if holds else "namespace shop was not given to Stowage"
+        found = cluster("a", status={"namespaces": told})
+        assert verdicts(decided(unit(), found)) == {"a": reason}
+
+    @pytest.mark.proves("N18")
+    def test_what_a_member_says_of_its_namespaces_moves_nothing(self) -> None:
+        refusing = cluster("a", status={"namespaces": {"given": []}})
+        decision = decided(unit(replicas=2, present={"a": 2}), refusing, cluster("b"))
+        assert decision.placements == {"a": 2}
+
     @pytest.mark.parametrize("target", ["kube-system", "kube-public", "stowage-system"])
     def test_some_namespaces_are_never_a_target(self, target: str) -> None:
         decision = decided(unit(targetNamespace=target), cluster("a"), cluster("b"))

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from controller.cache import encode
 from controller.cache.builder import UNLIMITED, Fleet, FleetBuilder, with_cluster
 from controller.model.load import Load
 from controller.model.objects import MemberCluster, Toleration
@@ -72,6 +73,7 @@ def facts(found: Fleet) -> dict[str, Any]:
             },
             "flying": found.flights.on(row),
             "held": found.held(name),
+            "counted": found.counted.get(name),
             **{
                 kind: number(getattr(found, kind)[row].item())
                 for kind in (
@@ -80,7 +82,7 @@ def facts(found: Fleet) -> dict[str, Any]:
             },
             **{
                 kind: text(getattr(found, kind), row)
-                for kind in ("rules", "provider", "version", "secret_namespace")
+                for kind in encode.TEXTS
             },
         }  # fmt: skip
     return told
@@ -95,11 +97,17 @@ class Changing(RuleBasedStateMachine):
         self.clusters: dict[str, MemberCluster] = {}
         self.flying: dict[str, dict[Load, int]] = {}
         self.held: dict[str, dict[Load, int]] = {}
+        self.counted: dict[str, int] = {}
         self.taken: list[tuple[Fleet, list[bytes]]] = []
 
-    @rule(found=clusters())
-    def upsert(self, found: list[MemberCluster]) -> None:
-        for each in found:
+    @rule(
+        found=clusters(),
+        most=st.sampled_from([{}, {}, {"cpu": "3"}, {"cpu": "9", "memory": "2Gi"}]),
+    )
+    def upsert(self, found: list[MemberCluster], most: dict[str, str | int]) -> None:
+        for told in found:
+            spec = msgspec.structs.replace(told.spec, max_allocatable=most)
+            each = msgspec.structs.replace(told, spec=spec)
             self.clusters[each.metadata.name] = each
             self.builder.upsert(each)
 
@@ -123,10 +131,17 @@ class Changing(RuleBasedStateMachine):
         held = self.held.setdefault(name, {})
         held[load] = held.get(load, 0) + units
 
+    @rule(name=st.sampled_from(NAMES), units=st.integers(0, 5))
+    def count(self, name: str, units: int) -> None:
+        self.builder.count(name, LOAD, units)
+        self.counted[name] = self.counted.get(name, 0) + units
+
     @rule()
     def snapshot(self) -> None:
         found = self.builder.snapshot()
         anew = builder(self.clusters.values())
+        for name, units in self.counted.items():
+            anew.count(name, LOAD, units)
         for name, loads in self.held.items():
             for load, units in loads.items():
                 anew.hold(name, load, units)

@@ -102,3 +102,24 @@ async def test_endpoints_tell_what_is_held(stage: Stage, tmp_path: Path) -> None
         assert (await get(controller, "/reservations"))[1]["reservations"] == [body]
         status, body = await get(controller, "/reservations/shop/none")
         assert (status, body) == (404, {"message": "cannot find reservation shop/none"})
+
+
+@pytest.mark.proves("N4c")
+@pytest.mark.parametrize(
+    ("distribution", "cpu", "said"),
+    [
+        ("Single", "1", "Reservations hold 3 of 4 cpu that 4 units ask for"),
+        ("Divided", "1", "Reservations hold 3 of 3 cpu that 3 units ask for"),
+        ("Single", "2", ""),
+    ],
+)
+async def test_a_refusal_says_how_much_reservations_hold(
+    stage: Stage, tmp_path: Path, distribution: str, cpu: str, said: str
+) -> None:
+    async with stage.configured(configured(tmp_path)) as controller:
+        put(stage, requests={"cpu": "3"}, owners=[{"object": {"name": "another"}}])
+        await stage.until(lambda: phase(stage) == "Available")
+        stage.workload("demo", replicas=4, cpu=cpu, distribution=distribution)
+        await stage.until(lambda: stage.says("demo")[0] == "False")
+        message = (await decision(controller)).message
+        assert message.endswith(said) if said else "Reservations" not in message, message

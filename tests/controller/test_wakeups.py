@@ -68,6 +68,8 @@ CLUSTER: Kinds = {
     "virtual": rarely(False, False, True),
     "namespaces": rarely("*", "prod"),
     "kinds": rarely((), ("rbac.authorization.k8s.io/ClusterRole",)),
+    "given": rarely(None, (), ("prod",), ("shop", "prod")),
+    "refused": rarely((), ("shop",), ("prod",)),
     "version": rarely("1.36", "1.35"),
     "provider": rarely("kind", "cloud"),
     "secret": rarely("stowage-system", "elsewhere"),
@@ -123,6 +125,8 @@ PLAIN_CLUSTER: Fields = {
     "virtual": False,
     "namespaces": "*",
     "kinds": (),
+    "given": None,
+    "refused": (),
     "version": "1.36",
     "provider": "kind",
     "secret": "stowage-system",
@@ -194,6 +198,7 @@ def cluster_of(name: str, fields: Fields) -> Any:
     status = {
         "version": fields["version"],
         "provider": fields["provider"],
+        "namespaces": {"given": fields["given"], "refused": fields["refused"]},
         "capacity": {
             "nodes": 1,
             "allocatable": offers,

@@ -73,7 +73,7 @@ def test_a_template_of_a_guarded_kind_needs_it_too(tenant, author):
 def test_whoever_edits_what_is_brought_along_needs_the_verb(tenant, author):
     tenant.create(tenant.workload("given", manifests=[PLAIN, ROLE]))
     patch = functools.partial(tenant.patch, "given", user=author)
-    patch({"spec": {"replicas": 3, "priority": 1}})
+    patch({"spec": {"replicas": 3, "priority": -1}})
     patch({"metadata": {"labels": {"a": "b"}}})
     for edit in ({"adoption": "IfUnowned"}, {"manifests": [ROLE | {"rules": []}]}):
         answer = refusal(patch, {"spec": edit})

@@ -55,6 +55,8 @@ def test_manifests_come_in_the_order_in_which_they_are_applied():
         ("MutatingAdmissionPolicyBinding", names.POLICY_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicy", names.RESERVATION_ADMISSION_POLICY),
         ("ValidatingAdmissionPolicyBinding", names.RESERVATION_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicy", names.PRIORITY_ADMISSION_POLICY),
+        ("ValidatingAdmissionPolicyBinding", names.PRIORITY_ADMISSION_POLICY),
     ]
 
 

@@ -135,6 +135,9 @@ CLUSTER = {
         "unschedulable": False,
         "virtual": False,
         "namespaces": {"allow": ["*"]},
+        "maxAllocatable": {"cpu": "12", "memory": "48Gi", "example.com/gpu": 2},
+        "provider": "kind",
+        "version": "v1.36.3+k3s1",
     },
     "status": {
         "observedGeneration": 1,
@@ -154,6 +157,7 @@ CLUSTER = {
             "allocatable": {"cpu": "12", "memory": "48Gi", "pods": "330"},
             "requested": {"cpu": "1500m"},
         },
+        "namespaces": {"given": ["shop"], "refused": ["taken"]},
         "latencyMilliseconds": 12,
         "reliability": {"readyPercent": 99},
     },
@@ -250,6 +254,7 @@ def test_one_cluster_is_not_many_domains(spec, good):
         ("status.nodeGroups[].free", {"cpu": "a lot"}),
         ("spec.taints", [{"key": "a", "effect": "NoSchedule"}] * 2),
         ("spec.namespaces", {"allow": ["Shop"]}),
+        ("spec.maxAllocatable", {"cpu": -1}),
         ("metadata.name", "x" * 64),
     ],
 )
@@ -258,6 +263,7 @@ def test_a_wrong_membercluster_is_refused(path, value):
         "status.nodeGroups[].free": {"status": {"nodeGroups": [{"count": 1, "free": value}]}},
         "spec.taints": {"spec": {"taints": value}},
         "spec.namespaces": {"spec": {"namespaces": value}},
+        "spec.maxAllocatable": {"spec": {"maxAllocatable": value}},
         "metadata.name": {"metadata": {"name": value}},
     }[path]
     with pytest.raises(ValidationError):

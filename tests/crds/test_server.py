@@ -16,6 +16,7 @@ def test_the_policies_and_kinds_are_taken_without_a_warning(asking):
     policy = asking.list("ValidatingAdmissionPolicy")
     names = [p["metadata"]["name"] for p in policy]
     assert names == [
+        "priorities.stowage.dev",
         "reservations.stowage.dev",
         "workloadmarks.stowage.dev",
         "workloads.stowage.dev",
@@ -164,6 +165,9 @@ def test_a_membercluster_and_its_columns(tenant):
         ("ok", {"secretRef": {"namespace": "a"}}, "spec.secretRef.name"),
         ("ok", {"namespaces": {"allow": ["Shop"]}}, "spec.namespaces.allow[0]"),
         ("ok", {"virtual": "yes"}, "spec.virtual"),
+        ("ok", {"maxAllocatable": {"cpu": -1}}, "maxAllocatable: must not be negative"),
+        ("ok", {"maxAllocatable": {"cpu": "lots"}}, "spec.maxAllocatable"),
+        ("ok", {"provider": "no provider"}, "spec.provider"),
         ("x" * 64, {}, "metadata.name"),
     ],
 )

@@ -15,7 +15,7 @@ from crds.fields.shares import ClusterShare
 from crds.membercluster import MemberClusterStatus
 from machinery.api.resources import Resource
 from machinery.types.bounds import TooMuch
-from propagator.hub.cluster_status import label_value
+from machinery.types.selectors import label_value
 from propagator.members.capacity.kept import Node, Pod, WireNode, WirePod, slim_node, slim_pod
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import UNKNOWN_PROVIDER, provider_of

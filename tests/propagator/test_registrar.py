@@ -469,6 +469,28 @@ async def test_users_labels_stay_and_ours_come_back(rig_on: Rigs, hub: Cluster, 
         await until(back)
 
 
+@pytest.mark.proves("N19")
+async def test_labels_say_what_the_spec_pins_and_nothing_else_that_a_member_reports(
+    rig_on: Rigs, hub: Cluster, m1: Cluster
+):
+    async with rig_on() as rig:
+        await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("m1", "Connected")
+        keys = {LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION}
+        assert (await rig.cluster("m1"))["metadata"]["labels"].keys() == keys
+        pinned = {"spec": {"provider": "aws", "version": "v1.2.3+x"}}
+        await rig.hub.merge_patch(MEMBER_CLUSTERS, "m1", pinned)
+
+        async def labelled() -> bool:
+            labels = (await rig.cluster("m1"))["metadata"]["labels"]
+            return (labels[LABEL_PROVIDER], labels[LABEL_VERSION]) == ("aws", "v1.2.3-x")
+
+        await until(labelled)
+        status = (await rig.cluster("m1"))["status"]
+        assert status["provider"] == "unknown"
+        assert status["version"] != "v1.2.3+x"
+
+
 async def test_a_quiet_cluster_costs_no_writes(
     rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
 ):

@@ -347,7 +347,7 @@ def test_the_pods_of_a_namespace_get_their_deletion_costs_with_its_own_rights(fl
     fleet.kubectl("-n", "priced", "delete", "wl", "web", "--timeout=240s")
 
 
-@pytest.mark.proves("S8")
+@pytest.mark.proves("S8", "N18")
 @pytest.mark.usefixtures("thief")
 def test_what_existed_before_is_not_taken_until_it_is_given(fleet, member, stowage):
     member.kubectl("create", "namespace", "settled")
@@ -362,11 +362,18 @@ def test_what_existed_before_is_not_taken_until_it_is_given(fleet, member, stowa
     assert "it exists there and was not given to Stowage" in said()["message"]
     assert "--target-namespace settled" in said()["message"]
     assert _ours(member, "settled") == []
+
+    def refused():
+        status = _get(fleet, "membercluster", "narrow")["status"]
+        return status["namespaces"].get("refused", [])
+
+    assert _until(lambda: "settled" in refused()), refused()
     stowage.succeed(
         "join", "narrow", f"--kubeconfig={fleet.kubeconfig}",
         f"--member-kubeconfig={member.kubeconfig}", "--target-namespace", "settled",
     )  # fmt: skip
     assert _until(lambda: said().get("status") == "True"), said()
+    assert _until(lambda: "settled" not in refused()), refused()
     fleet.kubectl("-n", "settled", "delete", "wl", "web", "--timeout=240s")
     assert _ours(member, "settled") == []
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from unittest.mock import create_autospec
 
 import pytest
 
 from crds.names import LABEL_TENANT, SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import CONFIG_MAPS
+from machinery.clock import SystemClock
+from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, Invalid, StowageError
+from machinery.tasks import end
 from propagator.access.credentials import PodSecurity, Rights
+from propagator.access.tenants import MOST_REFUSED, Tenants
+from propagator.members.watches import Watches
 from stowage.setup import member_rights, member_side
+from tests.patience import until
 
 
 @pytest.fixture
@@ -60,6 +69,80 @@ async def test_what_takes_namespaces_by_name_goes_on_doing_so(bare):
     wider = replace(side, targets=(), new_namespaces=True)
     assert await member_side.set_up(client, wider, "", lambda _: None) != token
     assert "stowage-namespaces" in cluster.kubectl("get", "serviceaccounts", "-A")
+
+
+@pytest.fixture
+async def looking(bare):
+    """What a propagator knows of the namespaces of that member, with the token of `set_up`."""
+    _, cluster = bare
+    admin, heard = cluster.connection(), []
+    async with AsyncExitStack() as stack:
+
+        async def begin(token):
+            connection = Connection(server=admin.server, ca=admin.ca, token=token)
+            client = await stack.enter_async_context(ApiClient(connection))
+            watches = create_autospec(Watches, instance=True)
+            known = Tenants(
+                client,
+                member="m1",
+                home=SYSTEM_NAMESPACE,
+                watches=watches,
+                clock=SystemClock(),
+                told=lambda: heard.append(known.facts()),
+            )
+            watching = asyncio.create_task(known.informer.run())
+            stack.push_async_callback(end, [watching])
+            await until(lambda: known.listed)
+            return known, heard
+
+        yield begin
+
+
+@pytest.mark.proves("N18")
+async def test_where_namespaces_are_given_by_name_the_propagator_knows_which(bare, looking):
+    client, cluster = bare
+    side = member_side.Side(
+        home=SYSTEM_NAMESPACE, member=cluster.connection(), targets=("one",), new_namespaces=False
+    )
+    token = await member_side.set_up(client, side, "", lambda _: None)
+    known, heard = await looking(token)
+    assert known.facts() is None, "not known yet"
+
+    async def says(facts):
+        """The API server learns by and by what `set_up` has just given or taken."""
+        await known.look()
+        return known.facts() == facts
+
+    await until(lambda: says({"given": ["one"]}))
+    await member_side.set_up(client, replace(side, targets=("two",)), token, lambda _: None)
+    await until(lambda: heard[-1] == {"given": ["one", "two"]})
+    wider = replace(side, targets=(), new_namespaces=True)
+    await member_side.set_up(client, wider, token, lambda _: None)
+    await until(lambda: says({}))
+
+
+@pytest.mark.proves("N18")
+async def test_what_was_refused_is_known_until_it_is_given_or_gone(bare, looking):
+    client, cluster = bare
+    side = member_side.Side(home=SYSTEM_NAMESPACE, member=cluster.connection())
+    token = await member_side.set_up(client, side, "", lambda _: None)
+    known, heard = await looking(token)
+    for name in ("settled", "labelled"):
+        cluster.kubectl("create", "namespace", name)
+    known.recall(["settled", "labelled", "gone"])
+
+    async def says(*refused):
+        await known.look()
+        return known.facts() == {"refused": [*refused]}
+
+    await until(lambda: says("labelled", "settled"))
+    known.recall(["never-again"])
+    cluster.kubectl("label", "namespace", "labelled", f"{LABEL_TENANT}=true")
+    await until(lambda: says("settled"))
+    assert heard[-1] == {"refused": ["settled"]}
+    for number in range(2 * MOST_REFUSED):
+        known.refuse(f"n{number}")
+    assert len(known.facts()["refused"]) == MOST_REFUSED
 
 
 @pytest.mark.proves("S8")

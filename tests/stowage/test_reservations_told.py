@@ -29,9 +29,10 @@ async def world(stowage_hub: Any) -> AsyncIterator[World]:
         yield world
 
 
-async def run(world: World, *args: str) -> Result:
+async def run(world: World, *args: str, namespace: str | None = "shop") -> Result:
     """The command in a thread: it has an event loop of its own."""
-    hub = ("--kubeconfig", str(world.hub.kubeconfig), "-n", "shop")
+    within = () if namespace is None else ("-n", namespace)
+    hub = ("--kubeconfig", str(world.hub.kubeconfig), *within)
     return await asyncio.to_thread(CliRunner().invoke, cli, [args[0], *hub, *args[1:]])
 
 
@@ -86,6 +87,25 @@ async def test_a_plan_of_others_finds_what_is_held_taken(world: World, tmp_path:
     assert [each["cluster"] for each in planned["demo"]["placements"]] == ["a"]
     [share] = planned["demo"]["reservations"]
     assert share["uid"] == (await stored(world))["metadata"]["uid"]
+
+
+@pytest.mark.proves("N4c")
+async def test_status_names_who_holds_most(world: World) -> None:
+    async with deciding(world):
+        await world.workload("demo", cpu="1")
+        assert await world.placed("demo")
+        assert "held by" not in (await run(world, "status")).stdout
+        elsewhere = await world.space("elsewhere")
+        await reserve(world, "little", requests={"cpu": "1"})
+        for name in ("some", "more"):
+            await reserve(elsewhere, name, requests={"cpu": "2"}, owners=[owner()])
+        await phase(world, "Available", "little")
+        for name in ("some", "more"):
+            await phase(elsewhere, "Available", name)
+        here = (await run(world, "status")).stdout
+        everywhere = (await run(world, "status", namespace=None)).stdout
+    assert "\nMost is held by shop: cpu 1, 12% of what the clusters offer\n" in here
+    assert "\nMost is held by elsewhere: cpu 4, 50% of what the clusters offer\n" in everywhere
 
 
 @pytest.mark.proves("U4", "E29")

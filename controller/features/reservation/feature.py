@@ -33,6 +33,7 @@ class Reservations:
         Enabled("preFilter", NAME),
         Enabled("filterHook", NAME),
         Enabled("filter", NAME, before="ClusterResources"),
+        Enabled("postFilter", NAME),
         Enabled("preScore", NAME),
         Enabled("score", NAME, weight=3),
     )

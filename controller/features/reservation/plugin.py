@@ -28,16 +28,16 @@ from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.owners import matches
 from controller.framework.events import EventHint
 from controller.framework.explains import Kind, Note, Seen, Shortage, either
-from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
-from controller.framework.room import cap
-from controller.framework.status import SKIP, SUCCESS, Status
+from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused, Unplaced
+from controller.framework.room import cap, needed, room, variants_of
+from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
 from controller.hosting.arguments import NoArgs
 from controller.hosting.handle import Handle
 from controller.hosting.services import Route
 from controller.model.objects import WorkloadAffinity
 from controller.model.unit import Unit
 from crds.reservation import ReservationPhase
-from machinery.types import quantities
+from machinery.types import hostports, quantities
 
 NAME = "Reservation"
 _OUTSIDE = "no reservation of its own here"
@@ -63,7 +63,7 @@ class Own:
 
 
 class Reservation:
-    """Reservations at PreFilterHook, PreFilter, FilterHook, Filter, PreScore and Score."""
+    """Reservations at PreFilterHook, PreFilter, FilterHook, Filter, PostFilter, PreScore, Score."""
 
     name = NAME
     ignored_during_execution = True
@@ -117,6 +117,13 @@ class Reservation:
         if own is None or not own.first:
             return NOTHING_REFUSED
         return Refused([(_column(fleet, own.room) <= 0, _OUTSIDE)])
+
+    def post_filter(self, state: CycleState, unit: Unit, fleet: Fleet, found: Unplaced) -> Status:
+        """How much of the room that pending units ask for is held for others."""
+        if unit.booked or not unit.counted or not len(fleet.holds):
+            return SUCCESS
+        told = _held_for_others(state, unit, fleet, found)
+        return unschedulable(NAME, told) if told else SUCCESS
 
     def pre_score(
         self, state: CycleState, _unit: Unit, _fleet: Fleet, _bound: Index, _feasible: Mask
@@ -202,6 +209,28 @@ def _given_back(before: Fleet, after: Fleet) -> Iterator[str]:
         yield f"gave back {' and '.join(amounts[row])} on {before.names[row]}"
     if len(rows) > NAMED:
         yield f"gave back what is held on {len(rows) - NAMED} more"
+
+
+def _held_for_others(state: CycleState, unit: Unit, fleet: Fleet, found: Unplaced) -> str:
+    """`Reservations hold 6 of 8 cpu that 4 units ask for`; empty where they keep none of them out.
+
+    Counted are clusters that would take units, or more of them, were nothing held there.
+    """
+    names = [fleet.names[row] for row in np.unique(fleet.holds.cluster).tolist()]
+    without = fleet.releasing({name: fleet.held(name) for name in names})
+    now, then = (room(unit, each, variants=variants_of(state)) for each in (fleet, without))
+    kept = (found.feasible | found.crowded) & (then > now) & (then >= needed(unit))
+    pending = found.desired - sum(found.shares.values())
+    amounts = []
+    for resource in sorted(unit.request.keys() - {_PODS}) if kept.any() else ():
+        held, asked = fleet.holds.amount(resource, len(fleet))[kept], unit.request[resource]
+        most = int(held.max() if unit.whole else held.sum())
+        if most and hostports.code(resource) is None:
+            part, all_of_it = min(most, asked * pending), asked * pending
+            told = (quantities.readable(resource, n) for n in (part, all_of_it))
+            amounts.append(f"{' of '.join(told)} {resource}")
+    units = "a unit asks for" if pending == 1 else f"{pending} units ask for"
+    return f"Reservations hold {' and '.join(amounts)} that {units}" if amounts else ""
 
 
 def _rules(unit: Unit) -> bool:

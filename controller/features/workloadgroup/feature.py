@@ -186,7 +186,7 @@ def _group_of(workload: Workload | None) -> Key | None:
 
 def _helps(old: MemberCluster, new: MemberCluster) -> bool:
     """Whether a cluster may take what it did not; that it has less room now helps nobody."""
-    if (old.metadata.labels, old.spec, old.ready) != (new.metadata.labels, new.spec, new.ready):
+    if (old.labels, old.spec, old.ready) != (new.labels, new.spec, new.ready):
         return True
     if old.status.node_groups == new.status.node_groups:
         return False

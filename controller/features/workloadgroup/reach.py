@@ -31,6 +31,7 @@ from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector
 from controller.plugins.clusterstate import (
     AllowedKinds,
     ClusterReady,
+    NamespaceGiven,
     TaintToleration,
     TargetNamespace,
 )
@@ -42,6 +43,7 @@ _RULES = (
     ClusterSelector(),
     ClusterAffinity(),
     TargetNamespace(),
+    NamespaceGiven(),
     AllowedKinds(),
     ClusterReady(),
     TaintToleration(),

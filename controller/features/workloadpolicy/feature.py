@@ -115,7 +115,7 @@ class WorkloadPolicies:
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         """An informer's handler: a cluster may be in another domain than before."""
-        if new is not None and (old is None or old.metadata.labels != new.metadata.labels):
+        if new is not None and (old is None or old.labels != new.labels):
             self.counts.touch_all()
 
     def _counted(self, touched: set[Key], eased: set[Key]) -> None:

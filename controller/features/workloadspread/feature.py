@@ -104,7 +104,7 @@ class WorkloadSpreads:
         """An informer's handler: units may count to another subset, or find a place, at last."""
         if self.books is not None and new is not None:
             self.books.may_help()
-        if old is None or new is None or old.metadata.labels != new.metadata.labels:
+        if old is None or new is None or old.labels != new.labels:
             if self.books is not None:
                 self.books.look_at_all()
             if old is not None and new is not None and self._handle is not None:

@@ -1,0 +1,50 @@
+"""How much of a member's reported room counts: MemberCluster.spec.maxAllocatable is the most.
+
+A member says itself how large and how full it is, and may say anything. Its administrator on the
+hub bounds the sum over its nodes. What of that is taken is what the member says, or what the hub
+placed there and the member counts by now, whichever is more: a member that forgets its pods stays
+bounded too. Resources that the bound does not name are believed. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from controller.model.load import Load
+from controller.model.objects import NodeGroup
+from machinery.types.bounds import MOST_AMOUNT, MOST_NODES, between
+
+Amounts = Mapping[str, int]
+Group = tuple[NodeGroup, Amounts, frozenset[int]]
+"""Like nodes, what is free on each of them, and the host ports that are not."""
+
+
+def left(most: Amounts, requested: Amounts, counted: Mapping[Load, int]) -> dict[str, int]:
+    """What may still be free of each resource that is bounded."""
+    ours: dict[str, int] = {}
+    for load, units in counted.items():
+        for resource, amount in load.request:
+            ours[resource] = ours.get(resource, 0) + amount * units
+    taken = {r: max(requested.get(r, 0), ours.get(r, 0)) for r in most}
+    return {r: between(0, n - taken[r], MOST_AMOUNT) for r, n in most.items()}
+
+
+def within(groups: Iterable[Group], left: Amounts) -> Iterator[Group]:
+    """The same nodes, offering together no more than is left.
+
+    The first nodes are believed whole, the next one in part, and the others offer nothing of what
+    is used up. So each resource splits one group at most.
+    """
+    budget = dict(left)
+    for group, free, ports in groups:
+        nodes = between(0, group.count, MOST_NODES)
+        while nodes:
+            each = {r: min(n, budget.get(r, n)) for r, n in free.items()}
+            alike = [budget[r] // n for r, n in each.items() if n and r in budget]
+            count = min([nodes, *alike])
+            for resource in budget.keys() & each.keys():
+                budget[resource] -= each[resource] * count
+            nodes -= count
+            yield msgspec.structs.replace(group, count=count), each, ports
