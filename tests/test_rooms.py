@@ -1,4 +1,4 @@
-"""The rooms of the code: few modules in each, none too long, no circles, each with its promise.
+"""The rooms of the code: no module is too long, no circles, each with its promise.
 
 Imports behind TYPE_CHECKING and inside of functions count as any other: a circle that only works
 because one half is imported late is a circle all the same.
@@ -7,7 +7,6 @@ because one half is imported late is a circle all the same.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -16,8 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("crds", "machinery", "controller", "propagator", "stowage")
-MOST_MODULES = 13
-MOST_LINES = 400
+MOST_LINES = 800
 MOST_DEPTH = 3
 """Folders below a package's top: two levels, and the features', each of which is a room."""
 
@@ -50,13 +48,6 @@ def imported(name: str) -> set[str]:
             found |= whole & ours or {node.module}
     own = {name, *(name.rsplit(".", n)[0] for n in range(1, name.count(".") + 1))}
     return (found & ours) - own
-
-
-def test_a_room_holds_few_modules() -> None:
-    rooms = Counter(path.parent for path in modules().values() if path.name != "__init__.py")
-    assert len(rooms) > 30
-    crowded = {str(r.relative_to(ROOT)): n for r, n in rooms.items() if n > MOST_MODULES}
-    assert not crowded, f"more than {MOST_MODULES} modules"
 
 
 def test_rooms_are_not_nested_deeply() -> None:
