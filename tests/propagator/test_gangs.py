@@ -67,8 +67,8 @@ async def join(stage: Stage, name: str, *, group: str = "batch", **spec: Any) ->
 
 async def gate(stage: Stage, *released: str, state: str | None = "Open", **more: Any) -> None:
     """What the group's controller writes: these Workloads at their present placements."""
-    entries = [await entry(stage, name) for name in released]
-    status = {"gate": state, "released": entries or None, **more}
+    decisions = dict([await entry(stage, name) for name in released])
+    status = {"gate": state, "decisions": decisions or None, **more}
     await stage.hub.merge_patch(
         WORKLOAD_GROUPS,
         "batch",
@@ -78,11 +78,11 @@ async def gate(stage: Stage, *released: str, state: str | None = "Open", **more:
     )
 
 
-async def entry(stage: Stage, name: str) -> dict[str, str]:
+async def entry(stage: Stage, name: str) -> tuple[str, str]:
     found = await stage.workload(name)
     assert found is not None
     placed = {each["cluster"]: each["replicas"] for each in found["status"]["placements"]}
-    return {"name": name, "uid": found["metadata"]["uid"], "decision": decision_of(placed)}
+    return found["metadata"]["uid"], decision_of(placed)
 
 
 async def gang(stage: Stage, *, group: bool = True, **shares: Mapping[str, int]) -> None:
