@@ -273,7 +273,7 @@ def test_a_gate_that_closes_leaves_what_ran_before_it(yard: Yard) -> None:
     second("-n", yard.space, "delete", "quota", "none")
     yard.until_running("old", 4)
     yard.until_running("new", 2)
-    assert yard.uids("old") == uids
+    assert yard.uids("old").items() >= uids.items()
     yard.until(phase="Running", running=6)
 
 

@@ -413,10 +413,11 @@ def test_what_somebody_wrote_into_the_status_is_repaired(gang: Gang, wrong: dict
     gang.look()
     gang.run("worker")
     gang.look()
-    right = {k: v for k, v in gang.status.items() if k not in ("conditions", "failures")}
+    aside = ("conditions", "failures", "retained")  # whoever takes away decisions, unsays the last
+    right = {k: v for k, v in gang.status.items() if k not in aside}
     gang.status |= wrong
     gang.look()
-    found = {k: v for k, v in gang.status.items() if k not in ("conditions", "failures")}
+    found = {k: v for k, v in gang.status.items() if k not in aside}
     assert found == right
     assert gang.said[:2] == ("True", "Scheduled")
 
@@ -461,11 +462,11 @@ def test_a_group_that_makes_no_sense_any_more_keeps_what_it_has(gang: Gang):
     assert gang.said[1] == "InvalidGroup"
 
 
-@pytest.mark.parametrize("gate", ["", "Closed"])
-def test_a_run_is_over_when_nothing_has_placements(gang: Gang, gate: str):
+@pytest.mark.parametrize("gate", [{}, {"gate": "Closed"}])
+def test_a_run_is_over_when_nothing_has_placements(gang: Gang, gate: dict[str, str]):
     running(gang)
-    gang.status["released"] = []
-    gang.status["gate"] = gate
+    del gang.status["decisions"], gang.status["gate"]
+    gang.status |= gate
     gang.place(driver={}, worker={})
     gang.look()
     assert not gang.status.get("gate")
@@ -923,9 +924,9 @@ def test_who_joins_later_keeps_what_it_runs(gang: Gang, gate: str):
 
 @pytest.mark.proves("N8")
 def test_what_it_has_given_up_since_is_not_kept_for_it(gang: Gang):
-    gang.spec["minMember"] = 3
+    gang.spec["minMember"] = 5
     joined(gang)
-    gang.members["worker"].placements = {"m1": 1, "m3": 2}
+    gang.members["worker"].placements = {"m1": 1, "m3": 3}
     gang.look()
     assert gang.status["retained"] == {"uid-worker": {"m1": 1}}
     gang.members["worker"].placements = {"m1": 4}
@@ -970,7 +971,7 @@ def test_a_group_of_the_release_before_is_read_and_written_anew(gang: Gang):
 
 @pytest.mark.proves("N9")
 def test_a_change_of_one_workload_writes_its_decision_alone():
-    gang = Gang(*(Stored(f"w{n}", 1, placements={"m1": 1}) for n in range(300)), least=300)
+    gang = Gang(*(Stored(f"w{n}", 1, placements={"m1": 1}) for n in range(301)), least=300)
     gang.look()
     whole = len(json.dumps(gang.patches[-1]))
     gang.members["w7"].placements = {"m2": 1}
@@ -1015,7 +1016,7 @@ def test_one_that_is_open_releases_no_more_than_fits(gang: Gang):
     gang.look()
     before = dict(gang.status["decisions"])
     gang.members["late"] = Stored("late", placements={"m3": 2})
-    gang.look(Doubts(most=100))
+    gang.look(Doubts(most=70))
     assert gang.status["gate"] == "Open"
     assert gang.status["decisions"] == before
     assert gang.said[1] == "TooLarge"

@@ -132,7 +132,7 @@ def look(stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: dat
         "gate": gate.state.value if gate.state else None,
         "decisions": gate.released,
         "retained": gate.retained,
-        "released": [],
+        "released": None,
         "failures": _failures(group, gate),
         "retryTime": timestamp(retry) if retry else None,
         "conditions": _conditions(stored, said, now),
@@ -148,10 +148,14 @@ def differs(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
 
 
 def changes(fields: Mapping[str, Any], stored: WorkloadGroup) -> dict[str, Any]:
-    """The merge patch that makes it say all of it, and of large maps their other entries alone."""
+    """The merge patch that makes it say all of it, and of large maps their other entries alone.
+
+    The first one says numbers that are 0 as well, and each takes away what an earlier release said,
+    be it of a form that nobody can read.
+    """
     said = msgspec.to_builtins(stored.status)
-    patch = {name: _delta(said.get(name), fields[name]) for name in _changed(fields, stored)}
-    return {**patch, "released": None}  # also where it is of a form that nobody can read
+    names = _changed(fields, stored) if stored.status.phase else fields
+    return {**{each: _delta(said.get(each), fields[each]) for each in names}, "released": None}
 
 
 def _changed(fields: Mapping[str, Any], stored: WorkloadGroup) -> list[str]:
