@@ -23,7 +23,6 @@ from controller.model.unit import Unit
 from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
 
-
 Withdrawn: TypeAlias = Mapping[Key, Mapping[str, int]]
 """By member, what it keeps of its present shares."""
 
@@ -107,7 +106,8 @@ class Verdict:
 
     `status` says why it waits (with `seconds`, from now on) or is refused: its reasons become the
     conditions' messages. `withdrawn` are members of a refused one whose present shares are taken
-    back, with what of these they keep; all others keep what they have. `late` is said of one that has waited for too long.
+    back, with what of these they keep; all others keep what they have. `late` is said of one that
+    has waited for too long.
     """
 
     outcome: Outcome

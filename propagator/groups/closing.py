@@ -37,7 +37,7 @@ class Closing:
         self._groups.pop(group, None)
 
     def joined(self, workload: Workload, stays: Iterable[str] = ()) -> None:
-        """It has become a member of a group that is closed now; clusters keep what `stays` there."""
+        """It has become a member of a group that is closed now; it may stay on some clusters."""
         group = group_of(workload)
         if group is not None and group in self._groups:
             self._groups[group][workload.uid] = set(stays)

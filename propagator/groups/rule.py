@@ -78,11 +78,9 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> Verdict:
     if group.closed and not group.takes_back(workload.uid):
         return _hold(f"{label} has not released this Workload, and takes nothing of it back")
     if group.closed:
-        return Verdict(
-            Answer.LEAVE,
-            f"{label} took all of its units back from the clusters, to try again",
-            stays=frozenset(retained),
-        )
+        what = "what it had released" if retained else "all of its units"
+        told = f"{label} took {what} back from the clusters, to try again"
+        return Verdict(Answer.LEAVE, told, stays=frozenset(retained))
     if not group.open:
         return _hold(f"{label} has not released any of its units yet: it waits for its quorum")
     return _released(workload, group, label)

@@ -112,7 +112,9 @@ async def test_a_spread_tells_what_its_subsets_hold(config: Path, stage: Stage) 
 async def test_very_many_are_told_in_pages_that_hold_nobody_up(config: Path, stage: Stage) -> None:
     for number in range(201):
         policy(stage, f"p{number:03}", a=number)
-        stage.hub.put(WORKLOAD_SPREADS, stored(subset("a"), name=f"w{number:03}", target=f"t{number}"))
+        stage.hub.put(
+            WORKLOAD_SPREADS, stored(subset("a"), name=f"w{number:03}", target=f"t{number}")
+        )
     async with stage.configured(config) as controller:
         for path, kind, first in ((POLICIES, "policies", "p000"), (SPREADS, "spreads", "w000")):
             _, page = await ask(controller, path)

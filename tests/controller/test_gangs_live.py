@@ -12,7 +12,7 @@ import pytest
 
 from crds.groups.gate import decision_of
 from crds.names import GROUP_ALIASES, LABEL_GROUP
-from machinery.api.resources import WORKLOAD_GROUPS
+from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import Conflict
 from tests.patience import PATIENCE, until
 

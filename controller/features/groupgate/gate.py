@@ -64,12 +64,12 @@ class Standing:
     """A member as it is stored.
 
     `placed` says that it has placements, be they of no units; `shares` are their units by cluster,
-    `units` the sum of these, and `decision` names them. `ours` says that we decide on it. `running`,
-    `succeeded` and `failed` are what its clusters report of these units; `there` are the clusters on
-    which some of them may stand, `seen` the pods of them by cluster; `stands` says that any cluster
-    at all reports pods. `trouble` says in words what keeps one of its clusters from running them. `stuck` units have a cluster on which
-    they find no node, the last of them since then. `reason` and `message` are what its last
-    decision says.
+    `units` the sum of these, and `decision` names them. `ours` says that we decide on it.
+    `running`, `succeeded` and `failed` are what its clusters report of these units; `there` are the
+    clusters on which some of them may stand, `seen` the pods of them by cluster; `stands` says that
+    any cluster at all reports pods. `trouble` says in words what keeps one of its clusters from
+    running them. `stuck` units have a cluster on which they find no node, the last of them since
+    then. `reason` and `message` are what its last decision says.
     """
 
     name: str
@@ -333,8 +333,9 @@ def _too_few_nodes(
 
 
 def _closed(group: Group, members: Sequence[Standing], now: datetime) -> Gate:
-    """Closed: until ours have no placements but those that they had before, and of the others
-    nothing else is on its clusters.
+    """Closed: until what it has released has left.
+
+    Ours have no placements by then but for what ran before, others are on no other clusters.
 
     Theirs keep their placements, so that without a gate nobody would take them away. Another
     controller may decide on them, and has to see that it is closed: so it is for as long as it
@@ -393,8 +394,8 @@ def _bounded(group: Group, gate: Gate, doubts: Doubts) -> Gate:
     if gate.size <= doubts.most:
         return gate
     large = (
-        f"its gate would note {gate.size} bytes about {len(gate.released)} Workloads, {doubts.most} "
-        f"at most ({len(gate.retained)} of them ran before, on each of their clusters)"
+        f"its gate would note {gate.size} bytes about {len(gate.released)} Workloads, "
+        f"{doubts.most} at most ({len(gate.retained)} of them ran before, each cluster is noted)"
     )
     state = GateState(group.gate) if group.gate in _STATES else None
     kept = Gate(state, group.released, group.retained, ran=group.ran and state is not None)

@@ -49,8 +49,9 @@ class Group:
     `min_resources` are amounts as `Unit.request` has them: thousandths of cpu, whole units of all
     others. `timeout` is in seconds. `topology_key` is empty for a gang that may go anywhere.
     `released` are the digests of the placements that the gate has released, by the Workload's uid,
-    and `retained` the units by cluster that ran before it did; `ran` says that the quorum has run once; `retry` is when it is tried anew after it was taken
-    away from members, `last_failure` when an attempt last failed, as text.
+    and `retained` the units by cluster that ran before it did; `ran` says that the quorum has run
+    once; `retry` is when it is tried anew after it was taken away from members, `last_failure` when
+    an attempt last failed, as text.
     """
 
     key: Key
