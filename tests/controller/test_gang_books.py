@@ -474,15 +474,15 @@ async def test_a_write_of_a_leader_that_leads_no_more_opens_nothing(stage: Gangs
 
 @pytest.mark.proves("G20")
 async def test_who_scribbles_in_the_status_is_put_right_once_a_second(stage: Gangs):
-    bogus = {"name": "x", "uid": "y", "decision": "z"}
-    scribble = {"scheduled": 77, "phase": "Failed", "released": [bogus]}
+    right = {"driver": True, "worker": True}
+    scribble = {"scheduled": 77, "phase": "Failed", "decisions": {"y": "z"}}
     async with stage.led():
         await run(stage)
         before = stage.writes()
         for _ in range(100):
             stage.hub.edit(WORKLOAD_GROUPS, "batch", {"status": scribble}, status=True)
             await stage.calm(0.1)
-        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=2)
+        await stage.until(lambda: stage.decisions() == right, seconds=2)
         assert stage.writes() - before <= 14
         assert (stage.status()["scheduled"], stage.phase()) == (4, "Running")
 
