@@ -7,15 +7,18 @@ the next one is decided. A line is the decision of a whole gang in milliseconds 
 the median, the 99th percentile, the longest step, which keeps everything else waiting, and the
 ratio to the same gang placed unit by unit (`benchmarks.unitbyunit`; both are Python). Then one gang
 of 50 units in 1 to 50 Workloads; one for which there is too little room, one whose Workloads cannot
-be together, and either once more while it is denied. The last line is what the other way looks at
-for one gang, which is the same in every language.
+be together, and either once more while it is denied. Then what the other way looks at for one gang,
+which is the same in every language. The last lines are the status of the largest group, in bytes:
+all of what its gate notes, and one write after the placements of one Workload have changed, beside
+the list that an earlier release wrote whole each time.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -25,7 +28,9 @@ from benchmarks.fleets import clusters
 from benchmarks.unitbyunit import Gang, Pod, UnitByUnit
 from controller.cache.cache import World, known
 from controller.config import default_profile
-from controller.features.workloadgroup.compiled import compile_group
+from controller.features.groupgate.gate import Gate, Standing, gate_of
+from controller.features.groupgate.status import changes
+from controller.features.workloadgroup.compiled import Group, compile_group
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.profile import SchedulerConfiguration
@@ -33,6 +38,8 @@ from controller.hosting.handle import Rehearsed
 from controller.model.objects import MemberCluster, Workload
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
+from crds.groups.gate import GateState, decision_of
+from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.names import DEFAULT_SCHEDULER, LABEL_GROUP
 from machinery import garbage
 from machinery.types import quantities
@@ -41,6 +48,8 @@ from machinery.types.metadata import Key
 SIZE, GANGS, UNITS, IN_A_NAMESPACE = 1000, 200, 50, 10
 WORKLOADS = (1, 2, 5, 10, 25, 50)
 ROUNDS = 20
+CLUSTERS = 10
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SMALL = {"cpu": "500m", "memory": "1Gi"}
 LARGE, MANY = {"cpu": "7600m", "memory": "1Gi"}, 60
 """Of so many units of that size the fuller nodes of the fleet take 45."""
@@ -256,6 +265,53 @@ def _fuller(cluster: MemberCluster) -> MemberCluster:
     return msgspec.structs.replace(cluster, status=status)
 
 
+def gate_sizes() -> None:
+    """The largest group, each Workload on ten clusters; none of it ran before, or some."""
+    for title, ran in (("all of it new", 0), ("100 ran before", 100)):
+        members = [_standing(number, ran=number < ran) for number in range(MOST_WORKLOADS)]
+        group = Group(("team", "gang"), "0", "", 1, MOST_WORKLOADS * CLUSTERS, phase="Scheduled")
+        gate = gate_of(group, members, NOW)
+        noted = {"decisions": dict(gate.released), "retained": dict(gate.retained)}
+        stored = _stored(noted, gate)
+        members[7] = replace(members[7], decision=decision_of({"elsewhere": CLUSTERS}))
+        after = gate_of(compile_group(stored), members, NOW)
+        fields = {"decisions": after.released, "retained": after.retained}
+        one = len(msgspec.json.encode({"status": changes(fields, stored)}))
+        listed = [
+            {"name": f"worker-{number:04}", "uid": each.uid, "decision": each.decision}
+            for number, each in enumerate(members)
+        ]
+        before = len(msgspec.json.encode(listed))
+        if gate.state is not GateState.OPEN or gate.large:
+            raise SystemExit(f"{title}: {gate.large}")
+        print(
+            f"gate of {MOST_WORKLOADS} Workloads on {CLUSTERS} clusters each, {title:15}"
+            f"  noted {gate.size:7} B  one change {one:6} B"
+            f"  as a list {before:7} B, and each change so many  ratio {before / one:8.1f}"
+        )
+
+
+def _standing(number: int, *, ran: bool) -> Standing:
+    shares = {f"cluster-{cluster}": 1 for cluster in range(CLUSTERS)}
+    return Standing(
+        f"worker-{number:04}",
+        f"0f8fad5b-d9cb-469f-a165-70867728{number:04x}",
+        placed=True,
+        units=CLUSTERS,
+        shares=shares,
+        decision=decision_of({**shares, "cluster-0": number}),
+        seen=shares if ran else {},
+    )
+
+
+def _stored(noted: Mapping[str, Any], gate: Gate) -> WorkloadGroup:
+    """As the hub has it after the first write."""
+    status = {**noted, "gate": gate.state, "phase": "Scheduled"}
+    spec = {"minMember": MOST_WORKLOADS * CLUSTERS}
+    document = {"metadata": {"name": "gang", "namespace": "team"}, "spec": spec, "status": status}
+    return msgspec.convert(document, WorkloadGroup)
+
+
 def main() -> None:
     """Print the lines."""
     members = clusters(SIZE)
@@ -267,6 +323,7 @@ def main() -> None:
         f"unit by unit, one of {GANGS} gangs looks at {looks.clusters // GANGS} clusters"
         f" and walks over {looks.pods // GANGS} pods"
     )
+    gate_sizes()
 
 
 if __name__ == "__main__":

@@ -348,7 +348,7 @@ async def test_what_comes_to_a_member_unreleased_is_found(monkeypatch: pytest.Mo
     watchman = gangwatch.GangWatchman(stage, SimpleNamespace(), lambda _: frozenset())  # type: ignore[arg-type] # never asked
     arrived = watchman._handler("member-1")
     group = Whole(metadata=Meta(name="g1", resource_version="1"), spec={"minMember": 1})
-    group.status.update(gate="Open", released=[{"name": "g1-0", "uid": "u1", "decision": "d"}])
+    group.status.update(gate="Open", decisions={"u1": "d"})
     arrived(None, copy(ready=0))
     watchman._group_changed(None, group)  # the hub's stream was behind
     await watchman.judged()

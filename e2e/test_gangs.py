@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import signal
 import time
+from typing import Any
 
 import pytest
 
+from crds.names import LABEL_GROUP
 from e2e.gangs import SPARE, UNIT, Yard
 from e2e.harness import PACE, steady, wait, workload
 from e2e.stage import MEMBERS
@@ -230,15 +232,9 @@ def test_a_member_that_fails_before_the_quorum_leaves_nothing_on_the_others(yard
 def test_a_known_failure_keeps_the_others_from_starting(yard: Yard) -> None:
     """member-2 takes no Deployment of this namespace: what went to member-1 leaves it again."""
     yard.room(2, 2, 0)
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "none", "namespace": yard.space},
-        "spec": {"hard": {"count/deployments.apps": "0"}},
-    }
     second = yard.stage.members["member-2"]
     second("create", "namespace", yard.space)
-    second.apply(quota)
+    second.apply(_no_deployments(yard.space))
     wait("the quota to be counted", lambda: second.get("quota", "none", yard.space)["status"])
     yard.group(4)
     yard.workers("worker", 4)
@@ -246,6 +242,49 @@ def test_a_known_failure_keeps_the_others_from_starting(yard: Yard) -> None:
     wait("both to be empty", lambda: yard.nothing("worker"))
     second("-n", yard.space, "delete", "quota", "none")
     yard.until_running("worker", 4)
+
+
+@pytest.mark.proves("N8")
+def test_a_gate_that_closes_leaves_what_ran_before_it(yard: Yard) -> None:
+    """Three units run; their group wants six, and the two of a new sibling are refused."""
+    yard.room(3, 0, 0)
+    second = yard.stage.members["member-2"]
+    second("create", "namespace", yard.space)
+    second.apply(_no_deployments(yard.space))
+    wait("the quota to be counted", lambda: second.get("quota", "none", yard.space)["status"])
+    before = yard.member("old", 3)
+    del before["metadata"]["labels"][LABEL_GROUP]
+    yard.hub.apply(before)
+    assert yard.until_running("old", 3) == {"member-1": 3}
+    wait("its pods to be told", lambda: yard.stage.status(yard.space, "old").get("ready") == 3)
+    uids = yard.uids("old")
+
+    yard.room(4, 2, 0)
+    yard.group(6)
+    yard.workers("old", 4)  # a fourth one with the group
+    yard.workers("new", 2)
+    yard.until_reason("PropagationFailed")
+    wait("the new ones to be taken back", lambda: yard.placed("new") == {})
+    wait("the fourth one to be taken back", lambda: yard.placed("old") == {"member-1": 3})
+    wait("it to have left", lambda: yard.units("old") == {"member-1": 3})
+    steady("what ran stays", lambda: yard.pods("old")["member-1"] == 3, seconds=3)
+    assert yard.uids("old") == uids
+
+    second("-n", yard.space, "delete", "quota", "none")
+    yard.until_running("old", 4)
+    yard.until_running("new", 2)
+    assert yard.uids("old").items() >= uids.items()
+    yard.until(phase="Running", running=6)
+
+
+def _no_deployments(space: str) -> dict[str, Any]:
+    """A quota by which a member takes no Deployment."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none", "namespace": space},
+        "spec": {"hard": {"count/deployments.apps": "0"}},
+    }
 
 
 @pytest.mark.proves("G2")

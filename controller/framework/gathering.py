@@ -9,10 +9,10 @@ takes room as a whole or not at all, and no half of it waits for room that anoth
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from controller.cache.columns import Mask
 from controller.cache.placements import Index
@@ -22,6 +22,9 @@ from controller.framework.status import SUCCESS, Status
 from controller.model.unit import Unit
 from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
+
+Withdrawn: TypeAlias = Mapping[Key, Mapping[str, int]]
+"""By member, what it keeps of its present shares."""
 
 
 class Outcome(Enum):
@@ -44,14 +47,15 @@ class Gathering:
         members: the Workloads, the one asked about among them, in the order in which they are
             decided.
         refusal: why none of them is tried, in the plugin's words; None where they are.
-        emptied: with a refusal, the members whose present shares are taken back.
+        withdrawn: with a refusal, the members whose present shares are taken back, and what of
+            these they keep.
         about: the plugin's own.
     """
 
     key: Key
     members: tuple[Key, ...]
     refusal: Status | None = None
-    emptied: frozenset[Key] = frozenset()
+    withdrawn: Withdrawn = field(default_factory=dict)
     about: Any = None
 
 
@@ -101,13 +105,14 @@ class Verdict:
     """What the plugin makes of an attempt.
 
     `status` says why it waits (with `seconds`, from now on) or is refused: its reasons become the
-    conditions' messages. `emptied` are members of a refused one whose present shares are taken
-    back; all others keep what they have. `late` is said of one that has waited for too long.
+    conditions' messages. `withdrawn` are members of a refused one whose present shares are taken
+    back, with what of these they keep; all others keep what they have. `late` is said of one that
+    has waited for too long.
     """
 
     outcome: Outcome
     status: Status = SUCCESS
-    emptied: frozenset[Key] = frozenset()
+    withdrawn: Withdrawn = field(default_factory=dict)
     late: str = ""
 
 

@@ -38,13 +38,17 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 
 def for_good(error: TransportError) -> bool:
-    """Whether the same write would be refused again: it breaks the schema, or is too large.
+    """Whether the same write would be refused again: it breaks the schema, or is too large."""
+    return isinstance(error, Invalid) or too_large(error)
+
+
+def too_large(error: TransportError) -> bool:
+    """Whether the hub takes nothing of that size.
 
     What is too large for etcd comes back as a fault of the server, told apart by its words alone.
     """
-    return isinstance(error, Invalid) or (
-        isinstance(error, ApiError)
-        and (error.code == _TOO_LARGE or "request is too large" in str(error))
+    return isinstance(error, ApiError) and (
+        error.code == _TOO_LARGE or "request is too large" in str(error)
     )
 
 

@@ -22,7 +22,15 @@ from controller.framework import runtime
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import ask, failed
-from controller.framework.gathering import Attempt, Gathering, Gathers, Outcome, Tried, Verdict
+from controller.framework.gathering import (
+    Attempt,
+    Gathering,
+    Gathers,
+    Outcome,
+    Tried,
+    Verdict,
+    Withdrawn,
+)
 from controller.framework.profile import Profile
 from controller.framework.room import room_of
 from controller.framework.status import Status
@@ -212,7 +220,7 @@ class _Work:
         out = frozenset(name for each in placed for name in each.kept_out_by())
         told: list[Decision] = []
         for unit in units:
-            told.append(self._withheld(unit, found.get(unit.key), status, verdict.emptied, out))
+            told.append(self._withheld(unit, found.get(unit.key), status, verdict.withdrawn, out))
             if len(told) % _STEP == 0:
                 yield
         if verdict.outcome is Outcome.WAIT:
@@ -226,7 +234,7 @@ class _Work:
 
     def _refusal(self) -> Verdict:
         status = self.gathering.refusal or Status()
-        return Verdict(Outcome.REFUSE, status, self.gathering.emptied)
+        return Verdict(Outcome.REFUSE, status, self.gathering.withdrawn)
 
     def _attempts(self, units: Sequence[Unit]) -> Iterator[Attempt]:
         """The plugin's own, each asked for when the one before has failed."""
@@ -250,12 +258,12 @@ class _Work:
         unit: Unit,
         found: Decision | None,
         status: Status,
-        emptied: frozenset[Key],
+        withdrawn: Withdrawn,
         kept_out_by: Iterable[str],
     ) -> Decision:
         """Nothing new is placed of it, and it says why; it waits for whatever helps any of them."""
         decision = found or untouched(unit, self.fleet, self.now, status)
-        kept: Mapping[str, int] = {} if unit.key in emptied else unit.present
+        kept = withdrawn.get(unit.key, unit.present)
         profile = self.profiles[unit.scheduler_name]
         data = {**decision.cycle_state.data, self.plugin.name: self.gathering}
         return replace(

@@ -18,7 +18,13 @@ class GateState(StrEnum):
     OPEN = "Open"
     """Those that are released may stand on members, as far as they are."""
     CLOSED = "Closed"
-    """Everything of the group's Workloads leaves all members."""
+    """What it had released leaves all members; what ran there before stays."""
+
+
+def within(placements: Mapping[str, int], most: Mapping[str, int]) -> dict[str, int]:
+    """Of these units by cluster those that are in `most` as well; clusters of none left out."""
+    both = ((cluster, min(units, most.get(cluster, 0))) for cluster, units in placements.items())
+    return {cluster: units for cluster, units in both if units > 0}
 
 
 def decision_of(placements: Mapping[str, int]) -> str:

@@ -10,7 +10,7 @@ module.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -34,6 +34,8 @@ from crds.groups.gate import GateState
 
 MOST_WORKLOADS = 4096
 """Members of one group: so many can be released in an object that the hub can store."""
+MOST_GATE_BYTES = 2**20
+"""Of `decisions` and `retained` together: the hub stores objects of 1.5 MiB."""
 MOST_SECONDS = 900
 """The longest that units may be held for members that are missing."""
 MOST_NAME = 63
@@ -81,6 +83,8 @@ class GroupScheduledReason(StrEnum):
     INVALID_GROUP = "InvalidGroup"
     """What admission would have refused today."""
     TOO_MANY_WORKLOADS = "TooManyWorkloads"
+    TOO_LARGE = "TooLarge"
+    """What the gate would have to say is more than the hub can store: nothing more is released."""
 
 
 class GroupEventReason(StrEnum):
@@ -95,6 +99,7 @@ class GroupEventReason(StrEnum):
     PROPAGATION_FAILED = "PropagationFailed"
     INVALID_GROUP = "InvalidGroup"
     TOO_MANY_WORKLOADS = "TooManyWorkloads"
+    TOO_LARGE = "TooLarge"
     RUNNING = "Running"
     FINISHED = "Finished"
     FAILED = "Failed"
@@ -105,6 +110,16 @@ Total = Annotated[int, Field(strict=True, ge=0, json_schema_extra={"format": "in
 Seconds = Annotated[
     int, Field(strict=True, ge=1, le=MOST_SECONDS, json_schema_extra={"format": "int32"})
 ]
+
+
+Digest = Annotated[str, Field(max_length=64)]
+Shares = Annotated[dict[str, Count], Field(max_length=10_000)]
+"""Units by cluster."""
+
+
+def whole_map() -> Any:
+    """A map, empty by default, that one writer owns: its keys are no fields that others manage."""
+    return Field(default_factory=dict, json_schema_extra={"x-kubernetes-map-type": "atomic"})
 
 
 class Topology(Model):
@@ -132,7 +147,7 @@ class WorkloadGroupSpec(Model):
 
 
 class Released(Model):
-    """A Workload whose placements may stand on members."""
+    """A Workload whose placements may stand on members, as an earlier release wrote it."""
 
     name: DnsName
     """The Workload."""
@@ -173,8 +188,16 @@ class WorkloadGroupStatus(Model):
 
     The propagator honours it for placements of any writer.
     """
+    decisions: Annotated[dict[str, Digest], Field(max_length=MOST_WORKLOADS)] = whole_map()
+    """By the UID of each Workload that the gate has released, a digest of the placements. While the
+    gate is Open it may go to members at these, while it is Closed it leaves them. Writer:
+    controller."""
+    retained: Annotated[dict[str, Shares], Field(max_length=MOST_WORKLOADS)] = whole_map()
+    """By UID, the units on each cluster that ran before the gate released their Workload: a gate
+    that closes leaves them. Writer: controller."""
     released: list[Released] = atomic(MOST_WORKLOADS)
-    """The Workloads that may go to members, each at one decision. Writer: controller."""
+    """`decisions` as an earlier release wrote it: read, and replaced by the next write. Writer:
+    controller."""
     failures: Count | None = None
     """How often in a row it was taken away from members before it ran. Writer: controller."""
     retry_time: Timestamp | None = None

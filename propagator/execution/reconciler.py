@@ -179,9 +179,10 @@ class WorkloadPlacements:
         if workload.metadata.deleting or not workload.wants_units or taken_back:
             return await self._shares.leave(session, workload)
         verdict = self._gates.verdict(workload)
-        if verdict.answer is Answer.LEAVE or self._gates.unfinished(workload, session.name):
+        leaves = verdict.answer is Answer.LEAVE and session.name not in verdict.stays
+        if leaves or self._gates.unfinished(workload, session.name):
             return await self._give_back(session, workload, verdict)
-        if verdict.answer is Answer.HOLD:
+        if verdict.answer is not Answer.PUSH:
             self._shares.hold(session, workload, verdict)
             return None
         if session.name in workload.placements:

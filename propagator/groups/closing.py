@@ -2,8 +2,8 @@
 
 Closed may stand for a moment only, and a cluster may be away in that moment. So it is kept who was
 a member while the group was closed, and which clusters have nothing of it since. It holds until
-the gate opens, or the group is gone. Who becomes a member later keeps what it has: nobody said
-that it has to go.
+the gate opens, or the group is gone. Who was never released, or becomes a member later, keeps what
+it has: nobody said that it has to go. So do the clusters where units ran before the release.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from machinery.types.metadata import Key
+from propagator.groups.types import WorkloadGroup
 from propagator.hub.workload_types import Workload
 
 
@@ -25,19 +26,21 @@ class Closing:
         """How many groups these are."""
         return len(self._groups)
 
-    def begin(self, group: Key, members: Iterable[Workload]) -> None:
+    def begin(self, group: WorkloadGroup, members: Iterable[Workload]) -> None:
         """The gate is closed, and these name the group."""
-        self._groups[group] = {each.uid: set() for each in members if group_of(each) == group}
+        key = group.metadata.key
+        concerned = (e for e in members if group_of(e) == key and group.takes_back(e.uid))
+        self._groups[key] = {each.uid: set(group.retained(each.uid)) for each in concerned}
 
     def end(self, group: Key) -> None:
         """The gate is open, or the group is gone."""
         self._groups.pop(group, None)
 
-    def joined(self, workload: Workload) -> None:
-        """It has become a member of a group that is closed now."""
+    def joined(self, workload: Workload, stays: Iterable[str] = ()) -> None:
+        """It has become a member of a group that is closed now; it may stay on some clusters."""
         group = group_of(workload)
         if group is not None and group in self._groups:
-            self._groups[group][workload.uid] = set()
+            self._groups[group][workload.uid] = set(stays)
 
     def parted(self, workload: Workload) -> None:
         """It is no member of that group any more: it goes its own way, also if it comes back."""

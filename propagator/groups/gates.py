@@ -100,9 +100,11 @@ class Gates:
         return self.verdict(workload).answer is Answer.PUSH
 
     def starts(self, workload: Workload) -> bool:
-        """Whether it is in a gang whose gate is open, and whose quorum has not run."""
+        """Whether it is in a gang that has released some of it, and whose quorum has not run."""
         group = self._group_of(workload)
-        return group is not None and _starts(group)
+        if group is None or group.ran:
+            return False
+        return group.open or bool(group.retained(workload.uid))
 
     def unfinished(self, workload: Workload, member: str) -> bool:
         """Whether its gate was closed, and is away again before all of it had left there.
@@ -123,7 +125,7 @@ class Gates:
             return Verdict(Answer.HOLD, obstacle)
         group = self._group_of(workload)
         verdict = verdict_on(workload, group)
-        if group is None or group.ran or verdict.answer is not Answer.PUSH:
+        if group is None or not _starts(group) or verdict.answer is not Answer.PUSH:
             return verdict
         starting = self._starting.get(group.metadata.key)
         if starting is None:  # who is placed where is put together first
@@ -157,7 +159,7 @@ class Gates:
         if new is None or new.open:
             self._closing.end(key)
         elif new.closed:
-            self._closing.begin(key, self._workloads.by_index(GROUP_INDEX, "/".join(key)))
+            self._closing.begin(new, self._workloads.by_index(GROUP_INDEX, "/".join(key)))
         starting = self._starting.get(key)
         if starting and not (new and _starts(new) and starting.released == new.released):
             del self._starting[key]
@@ -187,15 +189,17 @@ class Gates:
         if old is not None:
             self._closing.parted(old)
         if new is not None and self._closed_to(new):
-            self._closing.joined(new)
+            group = self._group_of(new)
+            self._closing.joined(new, group.retained(new.uid) if group is not None else ())
 
     def _closed_to(self, workload: Workload) -> bool:
-        """Whether the group is closed; or was, while the Workloads are listed for the first time.
+        """Whether the group is closed to it; or was, while the Workloads are listed the first time.
 
         In that moment those that come have not joined: they were members all along.
         """
         group = self._group_of(workload)
-        return group is not None and (group.closed or not self._workloads.synced)
+        takes = group is not None and group.takes_back(workload.uid)
+        return group is not None and takes and (group.closed or not self._workloads.synced)
 
     def _member_changed(self, name: str, key: Key | None) -> None:
         """A cluster came or went: told are the gangs that start there."""

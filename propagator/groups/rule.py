@@ -2,7 +2,9 @@
 
 Placements stand in many Workloads, and the group's status is the one place that says which of them
 may reach members: no unit of a gang is written anywhere before it says so, and what it does not say
-removes nothing. Who wrote the placements is of no importance.
+removes nothing. Who wrote the placements is of no importance. Units that ran before the gate
+released their Workload are not the gate's: while it is not open, a Workload that is placed on no
+more than these is pushed as every other, and where it is placed on more, their clusters keep it.
 
 Until its quorum has run once a gang starts on all of its clusters or on none: while one of them is
 away nothing of it is pushed. Which cluster that is, is told as ClusterUnreachable, so that the
@@ -11,6 +13,7 @@ controller takes all of it back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -30,16 +33,20 @@ class Answer(Enum):
     HOLD = "hold"
     """Nothing is written, and nothing is removed."""
     LEAVE = "leave"
-    """Everything of it goes, from the clusters that it is placed on as well."""
+    """Everything of it goes, from the clusters that it is placed on as well, but for `stays`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer, and what is told of it; no message where what was told before stands."""
+    """The answer, and what is told of it; no message where what was told before stands.
+
+    `stays` are clusters that keep what they have of one that leaves the others.
+    """
 
     answer: Answer
     message: str = ""
     reason: PropagatedReason = PropagatedReason.WAITING_FOR_GROUP
+    stays: frozenset[str] = frozenset()
 
 
 PUSH = Verdict(Answer.PUSH)
@@ -65,13 +72,24 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> Verdict:
     label = label_of((workload.metadata.namespace, names[0]))
     if group is None:
         return _hold(f"{label} not found: create it, or remove the label {LABEL_GROUP}")
+    retained = group.retained(workload.uid)
+    if retained and not group.open and _no_more_than(retained, workload):
+        return PUSH
+    if group.closed and not group.takes_back(workload.uid):
+        return _hold(f"{label} has not released this Workload, and takes nothing of it back")
     if group.closed:
-        return Verdict(
-            Answer.LEAVE, f"{label} took all of its units back from the clusters, to try again"
-        )
+        what = "what it had released" if retained else "all of its units"
+        told = f"{label} took {what} back from the clusters, to try again"
+        return Verdict(Answer.LEAVE, told, stays=frozenset(retained))
     if not group.open:
         return _hold(f"{label} has not released any of its units yet: it waits for its quorum")
     return _released(workload, group, label)
+
+
+def _no_more_than(retained: Mapping[str, int], workload: Workload) -> bool:
+    """Whether it is placed on no more than what ran before its group released it."""
+    placed = workload.placements.items()
+    return bool(placed) and all(units <= retained.get(cluster, 0) for cluster, units in placed)
 
 
 def label_of(group: Key) -> str:

@@ -15,7 +15,7 @@ from machinery.types.metadata import Object
 
 
 class Released(msgspec.Struct, frozen=True, gc=False):
-    """A Workload that may stand on members, at one decision."""
+    """A Workload that may stand on members, at one decision, as an earlier release wrote it."""
 
     uid: str = ""
     decision: str = ""
@@ -25,6 +25,8 @@ class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
     """What the controller has decided about the whole of it."""
 
     gate: str | None = None
+    decisions: dict[str, str] = {}
+    retained: dict[str, dict[str, int]] = {}
     released: list[Released] = []
     quorum_time: str | None = None
 
@@ -52,4 +54,16 @@ class WorkloadGroup(Object, frozen=True, dict=True):
     @cached_property
     def released(self) -> dict[str, str]:
         """The released decisions, by the Workloads' UIDs. Made once: there may be thousands."""
-        return {each.uid: each.decision for each in self.status.released}
+        listed = self.status.decisions
+        return listed or {each.uid: each.decision for each in self.status.released}
+
+    def retained(self, uid: str) -> dict[str, int]:
+        """The units of a Workload, by cluster, that ran before it was released."""
+        return self.status.retained.get(uid, {})
+
+    def takes_back(self, uid: str) -> bool:
+        """Whether a Workload leaves while the gate is closed: one that it has released.
+
+        An earlier release kept no list of these while it was closed, and took back all.
+        """
+        return not self.released or uid in self.released

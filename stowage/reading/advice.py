@@ -73,6 +73,7 @@ GROUPS: Mapping[str, str] = {
     " see stowage explain wg/NAME",
     "PropagationFailed": "mend what the message names; all of it is tried again by itself",
     "InvalidGroup": "mend the field that is named",
+    "TooLarge": "several groups of it, or Workloads that run on fewer clusters",
     "TooManyWorkloads": "fewer Workloads with its label, each with more replicas",
     "Failed": "see why units failed; then make its failed Workloads anew",
 }

@@ -137,7 +137,8 @@ def _gate(told: Gang, now: datetime) -> Iterator[str]:
     if status.get("gate") == GateState.CLOSED:
         failures = count(status.get("failures") or 0, "failure")
         again = _again(status, now) or "; tried again as soon as it has"
-        yield f"Gate closed after {failures} in a row: all of it leaves the members{again}"
+        leaves = f"all of it leaves the members{_but_retained(status)}"
+        yield f"Gate closed after {failures} in a row: {leaves}{again}"
     elif status.get("gate") == GateState.OPEN:
         released = sum(each.released for each in told.members)
         yield f"Gate open: {released} of {count(len(told.members), 'Workload')} released"
@@ -147,10 +148,17 @@ def _gate(told: Gang, now: datetime) -> Iterator[str]:
         elif status.get("phase") == "Failed":
             yield "So many units failed that the quorum cannot run: what is there stays"
         else:
-            yield "The quorum has not run yet: a failure before that takes all of it away again"
+            takes = f"takes all of it away again{_but_retained(status)}"
+            yield f"The quorum has not run yet: a failure before that {takes}"
     else:
         shut = "Gate shut: nothing of it goes to a member before the quorum is placed"
         yield f"{shut}{_again(status, now)}"
+
+
+def _but_retained(status: Json) -> str:
+    """What stays though the gate closes; empty for nothing."""
+    units = sum(sum(shares.values()) for shares in (status.get("retained") or {}).values())
+    return f", but for {count(units, 'unit')} that ran before" if units else ""
 
 
 def _again(status: Json, now: datetime) -> str:

@@ -138,8 +138,10 @@ def belongs(api: Reader, namespace: str, workload: Json) -> Belongs:
 def released_of(found: Json) -> dict[str, str]:
     """The decision that is released of each Workload, by uid; none while the gate is not open."""
     status = status_of(found)
-    entries = status.get("released") or [] if status.get("gate") == GateState.OPEN else []
-    return {each["uid"]: each["decision"] for each in entries}
+    if status.get("gate") != GateState.OPEN:
+        return {}
+    listed = status.get("released") or []  # of an earlier release
+    return {**(status.get("decisions") or {each["uid"]: each["decision"] for each in listed})}
 
 
 def member(body: Json, released: Mapping[str, str]) -> Member:

@@ -81,10 +81,10 @@ class Crew:
         self._at("gathering")
         if unit.key not in self.keys or self.sails:
             return None
-        emptied = frozenset(("shop", name) for name in self.emptied)
+        withdrawn = {("shop", name): dict[str, int]() for name in self.emptied}
         self.asked.append(unit.name)
         return Gathering(
-            key=("shop", "crew"), members=self.keys, refusal=self.refusal, emptied=emptied
+            key=("shop", "crew"), members=self.keys, refusal=self.refusal, withdrawn=withdrawn
         )
 
     def attempts(
@@ -115,9 +115,9 @@ class Crew:
             status = wait(self.name, text, seconds=left)
             reason = ScheduledReason.WAITING_FOR_GROUP
             return Verdict(Outcome.WAIT, replace(status, reason=reason))
-        emptied = frozenset(("shop", name) for name in self.emptied)
+        withdrawn = {("shop", name): dict[str, int]() for name in self.emptied}
         status = unschedulable(self.name, text, reason=ScheduledReason.GROUP_DENIED)
-        return Verdict(Outcome.REFUSE, status, emptied)
+        return Verdict(Outcome.REFUSE, status, withdrawn)
 
     def concluded(
         self, _gathering: Gathering, verdict: Verdict, tried: Sequence[Tried], now: datetime

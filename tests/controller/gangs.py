@@ -18,7 +18,7 @@ from controller.features.groupgate.gate import (
     gate_of,
     standing_of,
 )
-from controller.features.groupgate.status import Facts, Look, differs, look
+from controller.features.groupgate.status import Facts, Look, changes, differs, look
 from controller.features.workloadgroup.compiled import Group, compile_group
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.model.objects import Workload
@@ -91,6 +91,7 @@ class Gang:
         self.told: list[str] = []
         self.writes = 0
         self.facts: dict[str, Any] = {}
+        self.patches: list[Mapping[str, Any]] = []
 
     @property
     def stored(self) -> WorkloadGroup:
@@ -121,8 +122,8 @@ class Gang:
 
     def write(self, fields: Mapping[str, Any]) -> None:
         """As a merge patch does; the hub's own schema is asked."""
-        merged = {**self.status, **fields}
-        self.status = {name: value for name, value in merged.items() if value is not None}
+        self.patches.append(changes(fields, self.stored))
+        self.status = _merged(self.status, self.patches[-1])
         WorkloadGroupStatus.model_validate(self.status)
         self.writes += 1
 
@@ -153,10 +154,27 @@ class Gang:
     @property
     def open(self) -> dict[str, str]:
         """{name: decision} of what is released."""
-        return {each["name"]: each["decision"] for each in self.status.get("released", [])}
+        if self.status.get("gate") != "Open":
+            return {}
+        known = self.status.get("decisions", {})
+        uids = {each.uid or f"uid-{each.name}": each.name for each in self.members.values()}
+        return {uids.get(uid, uid): decision for uid, decision in known.items()}
 
     @property
     def said(self) -> tuple[str, str, str]:
         """(status, reason, message) of Scheduled."""
         found = self.status["conditions"][0]
         return found["status"], found["reason"], found["message"]
+
+
+def _merged(target: Any, patch: Mapping[str, Any]) -> dict[str, Any]:
+    """RFC 7386."""
+    found = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        elif isinstance(value, Mapping):
+            found[name] = _merged(found.get(name), value)
+        else:
+            found[name] = value
+    return found

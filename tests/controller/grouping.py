@@ -68,13 +68,20 @@ class Gangs(Stage):
 
     def released(self, name: str = "batch") -> set[str]:
         """The Workloads that are released at the placements that they have."""
-        found = set()
-        for entry in self.status(name).get("released", []):
-            with suppress(KeyError):
-                workload = self.hub.read(WORKLOADS, entry["name"])
+        return {each for each, at_present in self.decisions(name).items() if at_present}
+
+    def decisions(self, name: str = "batch") -> dict[str, bool]:
+        """The Workloads that are released: whether at the placements that they have."""
+        status, found = self.status(name), dict[str, bool]()
+        known = status.get("decisions", {}) if status.get("gate") == "Open" else {}
+        uids = {each["metadata"]["uid"]: each for each in self.hub.all(WORKLOADS)}
+        for uid, decision in known.items():
+            workload = uids.get(uid)
+            if workload is None:
+                found[uid] = False
+            else:
                 present = decision_of(placements(workload))
-                if (entry["uid"], entry["decision"]) == (workload["metadata"]["uid"], present):
-                    found.add(entry["name"])
+                found[workload["metadata"]["name"]] = present == decision
         return found
 
     def tells(self, name: str = "batch") -> tuple[str, str, str]:

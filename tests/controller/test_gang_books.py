@@ -15,7 +15,7 @@ from controller.cache.cache import World
 from controller.features.groupgate import controller as books
 from crds.names import LABEL_GROUP
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
-from machinery.errors import Unreachable
+from machinery.errors import ApiError, Unreachable
 
 from .grouping import CONFIGURATION, Gangs
 from .live import condition
@@ -87,7 +87,8 @@ async def test_with_room_for_the_quorum_one_write_releases_all_of_it(stage: Gang
         await opened(stage)
         await stage.calm(5)
         first = opens(stage)[0]
-        assert {each["name"] for each in first["released"]} == {"driver", "worker"}
+        both = {stage.hub.read(WORKLOADS, name)["metadata"]["uid"] for name in ("driver", "worker")}
+        assert set(first["decisions"]) == both
         status = stage.status()
         assert (status["scheduled"], status["desired"], status["waiting"]) == (4, 6, 0)
         assert stage.phase() == "Scheduled"
@@ -146,7 +147,7 @@ async def test_who_comes_later_and_who_moves_is_released_at_once(stage: Gangs):
         stage.member("late", replicas=1)
         await stage.until(lambda: "late" in stage.released(), seconds=3)
         stage.hub.remove(WORKLOADS, "late")
-        await stage.until(lambda: len(stage.status()["released"]) == 2, seconds=3)
+        await stage.until(lambda: len(stage.decisions()) == 2, seconds=3)
 
 
 @pytest.mark.proves("G12", "G18")
@@ -473,15 +474,15 @@ async def test_a_write_of_a_leader_that_leads_no_more_opens_nothing(stage: Gangs
 
 @pytest.mark.proves("G20")
 async def test_who_scribbles_in_the_status_is_put_right_once_a_second(stage: Gangs):
-    bogus = {"name": "x", "uid": "y", "decision": "z"}
-    scribble = {"scheduled": 77, "phase": "Failed", "released": [bogus]}
+    right = {"driver": True, "worker": True}
+    scribble = {"scheduled": 77, "phase": "Failed", "decisions": {"y": "z"}}
     async with stage.led():
         await run(stage)
         before = stage.writes()
         for _ in range(100):
             stage.hub.edit(WORKLOAD_GROUPS, "batch", {"status": scribble}, status=True)
             await stage.calm(0.1)
-        await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=2)
+        await stage.until(lambda: stage.decisions() == right, seconds=2)
         assert stage.writes() - before <= 14
         assert (stage.status()["scheduled"], stage.phase()) == (4, "Running")
 
@@ -696,3 +697,80 @@ async def test_a_group_whose_status_the_hub_does_not_take_for_now_is_brought_up_
         assert not stage.status()
         away = False
         await stage.until(lambda: stage.released() == {"driver", "worker"}, seconds=70)
+
+
+# --- how large it may be --------------------------------------------------------------------------
+
+
+@pytest.mark.proves("N9")
+async def test_what_the_hub_takes_for_too_large_is_told_in_a_short_status(stage: Gangs):
+    """It tries no larger one again, and opens once the group is small enough."""
+    tried: list[int] = []
+
+    async def small(method: str, path: str, body: Any) -> None:
+        noted = (body or {}).get("status", {}).get("decisions") or {}
+        if method == "PATCH" and "/workloadgroups/" in path and len(noted) > 2:
+            tried.append(len(noted))
+            raise ApiError(code=500, reason="", message="etcdserver: request is too large")
+
+    stage.hub.faults.append(small)
+    stage.cluster("m3", cpu="100")
+    stage.group(least=6)
+    for name in ("one", "two", "three"):
+        stage.member(name)
+    async with stage.led():
+        await stage.until(lambda: stage.tells()[1] == "TooLarge")
+        assert "make several groups of it" in stage.tells()[2]
+        assert not stage.gate()
+        assert not stage.decisions()
+        before = len(tried)
+        await stage.calm(20)
+        assert before == len(tried) == 1
+        assert len(stage.told("TooLarge")) == 1
+        stage.hub.edit(WORKLOAD_GROUPS, "batch", {"spec": {"minMember": 4}})
+        stage.hub.remove(WORKLOADS, "three")
+        await stage.until(lambda: stage.released() == {"one", "two"})
+        assert stage.tells()[:2] == ("True", "Scheduled")
+
+
+# --- what ran before it -----------------------------------------------------------------------------
+
+
+@pytest.mark.proves("N8")
+@pytest.mark.parametrize("dies", ["opened", "closed", ""], ids=["open", "closed", "emptied"])
+async def test_what_ran_before_keeps_its_placements_whoever_leads_when_it_closes(
+    stage: Gangs, dies: str
+):
+    """Three units ran alone; a fourth and a sibling come with the group, and go back with it."""
+    stage.cluster("m3", cpu="100")
+    clears(stage)
+    async with stage.led():
+        about = {"replicas": 3, "cpu": "3", "distribution": "Divided"}
+        stage.workload("old", **about, clusterSelector={"stowage.dev/cluster": "m3"})
+        await stage.until(lambda: stage.placed("old") == {"m3": 3})
+        stage.reports("old", scheduled=3)
+        stage.group(least=6)
+        label = {"metadata": {"labels": {LABEL_GROUP: "batch"}}, "spec": {"replicas": 4}}
+        stage.hub.edit(WORKLOADS, "old", label)
+        stage.member("new", clusterSelector={"stowage.dev/cluster": "m2"})
+        await stage.until(lambda: stage.released() == {"old", "new"})
+        if dies != "opened":
+            stage.reports("new", "Failed")
+            await stage.until(lambda: closes(stage) if dies else not stage.placed("new"))
+    if dies == "opened":
+        stage.reports("new", "Failed")
+    async with stage.led("two"):
+        await stage.until(lambda: not stage.placed("new") and stage.placed("old") == {"m3": 3})
+        assert stage.status()["failures"] == 1
+        assert stage.tells()[1] == "PropagationFailed"
+        uid = stage.hub.read(WORKLOADS, "old")["metadata"]["uid"]
+        assert stage.status()["retained"] == {uid: {"m3": 3}}
+        await stage.until(lambda: not stage.gate())
+        assert stage.placed("old") == {"m3": 3}
+        await stage.until(lambda: stage.released() == {"old", "new"}, seconds=40)
+        assert stage.placed("old") == {"m3": 4}
+        assert stage.status()["retained"] == {uid: {"m3": 3}}
+        for name in ("old", "new"):
+            stage.reports(name)
+        await stage.until(lambda: stage.phase() == "Running")
+        assert not stage.status().get("retained")

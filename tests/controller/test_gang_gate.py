@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from controller.features.groupgate.gate import (
     NO_DOUBTS,
@@ -21,6 +22,7 @@ from controller.features.groupgate.gate import (
 )
 from controller.features.groupgate.status import Facts, differs, look, words_alone
 from crds.groups.gate import GateState, decision_of
+from crds.groups.workloadgroup import MOST_GATE_BYTES, MOST_WORKLOADS
 from machinery.clock import timestamp
 from tests.examples import examples
 
@@ -111,11 +113,9 @@ def test_what_changes_and_who_comes_later_is_released_at_once(gang: Gang):
 
 def test_a_member_that_is_made_anew_has_an_entry_of_its_own(gang: Gang):
     running(gang)
-    before = gang.status["released"]
     gang.members["driver"].uid = "another"
     gang.look()
-    assert gang.status["released"] != before
-    assert {"another", "uid-worker"} == {each["uid"] for each in gang.status["released"]}
+    assert set(gang.status["decisions"]) == {"another", "uid-worker"}
 
 
 @pytest.mark.proves("G3")
@@ -386,7 +386,7 @@ def test_a_group_that_all_have_left_begins_anew(gang: Gang):
 
 def test_who_closes_what_has_run_is_put_right(gang: Gang):
     running(gang)
-    gang.status |= {"gate": "Closed", "released": []}
+    gang.status |= {"gate": "Closed", "decisions": {}}
     gang.look()
     assert gang.status["gate"] == "Open"
     assert set(gang.open) == {"driver", "worker"}
@@ -396,9 +396,10 @@ def test_who_closes_what_has_run_is_put_right(gang: Gang):
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"released": []},
-        {"released": [{"name": "x", "uid": "y", "decision": "z"}]},
-        {"released": [{"name": "driver", "uid": "uid-driver", "decision": "0" * 16}]},
+        {"decisions": {}},
+        {"decisions": {"y": "z"}},
+        {"decisions": {"uid-driver": "0" * 16}, "retained": {"uid-driver": {"m9": 4}}},
+        {"released": [{"name": "x", "uid": "y", "decision": "z"}], "decisions": {}},
         {"scheduled": 99, "running": -7, "phase": "Finished"},
         {"gate": "Ajar"},
         {"conditions": []},
@@ -412,10 +413,11 @@ def test_what_somebody_wrote_into_the_status_is_repaired(gang: Gang, wrong: dict
     gang.look()
     gang.run("worker")
     gang.look()
-    right = {k: v for k, v in gang.status.items() if k not in ("conditions", "failures")}
+    aside = ("conditions", "failures", "retained")  # whoever takes away decisions, unsays the last
+    right = {k: v for k, v in gang.status.items() if k not in aside}
     gang.status |= wrong
     gang.look()
-    found = {k: v for k, v in gang.status.items() if k not in ("conditions", "failures")}
+    found = {k: v for k, v in gang.status.items() if k not in aside}
     assert found == right
     assert gang.said[:2] == ("True", "Scheduled")
 
@@ -460,11 +462,11 @@ def test_a_group_that_makes_no_sense_any_more_keeps_what_it_has(gang: Gang):
     assert gang.said[1] == "InvalidGroup"
 
 
-@pytest.mark.parametrize("gate", ["", "Closed"])
-def test_a_run_is_over_when_nothing_has_placements(gang: Gang, gate: str):
+@pytest.mark.parametrize("gate", [{}, {"gate": "Closed"}])
+def test_a_run_is_over_when_nothing_has_placements(gang: Gang, gate: dict[str, str]):
     running(gang)
-    gang.status["released"] = []
-    gang.status["gate"] = gate
+    del gang.status["decisions"], gang.status["gate"]
+    gang.status |= gate
     gang.place(driver={}, worker={})
     gang.look()
     assert not gang.status.get("gate")
@@ -838,6 +840,190 @@ def test_conditions_of_others_stay(gang: Gang):
     assert [each["type"] for each in gang.status["conditions"]] == ["Other", "Scheduled"]
 
 
+# --- what ran before it -----------------------------------------------------------------------------
+
+
+def joined(gang: Gang) -> Gang:
+    """The worker ran with three units before there was the group; it is scaled to four with it."""
+    gang.place(worker={"m1": 2, "m2": 1})
+    gang.run("worker")
+    gang.members["worker"].placements = {"m1": 2, "m2": 2}
+    gang.members["driver"].placements = {"m1": 1}
+    gang.look()
+    assert gang.status["gate"] == "Open"
+    return gang
+
+
+@pytest.mark.proves("N8")
+def test_what_ran_before_it_opened_is_noted_in_the_write_that_opens_it(gang: Gang):
+    gang.spec["minMember"] = 5
+    joined(gang)
+    assert gang.status["retained"] == {"uid-worker": {"m1": 2, "m2": 1}}
+    assert set(gang.status["decisions"]) == {"uid-driver", "uid-worker"}
+    gang.run()
+    gang.look()
+    assert gang.status["quorumTime"]
+    assert "retained" not in gang.status, "nothing closes it any more"
+
+
+@pytest.mark.proves("N8")
+def test_it_closes_until_what_it_released_is_taken_back_and_no_longer(gang: Gang):
+    gang.spec["minMember"] = 5
+    joined(gang)
+    gang.members["driver"].reports("Failed")
+    gang.look()
+    assert gang.status["gate"] == "Closed"
+    assert "but what ran there before" in gang.said[2]
+    gang.place(driver={})
+    gang.look()
+    assert gang.status["gate"] == "Closed", "the fourth unit of the worker"
+    gang.members["worker"].placements = {"m1": 2, "m2": 1}
+    gang.look()
+    assert "gate" not in gang.status
+    assert gang.status["retained"] == {"uid-worker": {"m1": 2, "m2": 1}}
+
+
+@pytest.mark.proves("N8")
+def test_what_a_closed_gate_left_on_a_lost_cluster_never_ran_before_it(gang: Gang):
+    """The driver comes back with a pod of the last try: it is of that try when it opens again."""
+    gang.spec["minMember"] = 5
+    joined(gang)
+    gang.members["driver"].reports("Failed")
+    gang.look()
+    gang.place(driver={})
+    gang.members["worker"].placements = {"m1": 2, "m2": 1}
+    gang.look()
+    gang.members["driver"].placements = {"m1": 1}
+    gang.run("driver")
+    gang.members["worker"].placements = {"m1": 2, "m2": 2}
+    gang.after(20)
+    assert gang.status["gate"] == "Open"
+    assert gang.status["retained"] == {"uid-worker": {"m1": 2, "m2": 1}}
+
+
+@pytest.mark.proves("N8")
+@pytest.mark.parametrize("gate", ["Open", "Closed"])
+def test_who_joins_later_keeps_what_it_runs(gang: Gang, gate: str):
+    placed(gang)
+    gang.look()
+    if gate == "Closed":
+        gang.members["worker"].reports("Failed")
+        gang.look()
+    gang.members["late"] = Stored("late", placements={"m3": 2})
+    gang.run("late")
+    gang.look()
+    if gate == "Open":
+        assert gang.status["retained"] == {"uid-late": {"m3": 2}}
+        gang.members["worker"].reports("Failed")
+        gang.look()
+    assert gang.status["gate"] == "Closed"
+    gang.place(driver={}, worker={})
+    gang.look()
+    assert "gate" not in gang.status, "it is not waited for"
+
+
+@pytest.mark.proves("N8")
+def test_what_it_has_given_up_since_is_not_kept_for_it(gang: Gang):
+    gang.spec["minMember"] = 5
+    joined(gang)
+    gang.members["worker"].placements = {"m1": 1, "m3": 3}
+    gang.look()
+    assert gang.status["retained"] == {"uid-worker": {"m1": 1}}
+    gang.members["worker"].placements = {"m1": 4}
+    gang.look()
+    assert gang.status["retained"] == {"uid-worker": {"m1": 1}}
+
+
+@pytest.mark.proves("N8")
+def test_a_workload_of_another_scheduler_holds_it_closed_by_what_it_has_elsewhere(gang: Gang):
+    gang.spec["minMember"] = 5
+    gang.members["worker"].ours = False
+    joined(gang)
+    gang.members["driver"].reports("Failed")
+    gang.look()
+    gang.place(driver={})
+    gang.after(20)
+    assert "gate" not in gang.status, "m1 and m2 keep what ran there"
+
+
+@pytest.mark.proves("N8", "N9")
+def test_a_group_of_the_release_before_is_read_and_written_anew(gang: Gang):
+    placed(gang)
+    gang.look()
+    there = [
+        {"name": uid.removeprefix("uid-"), "uid": uid, "decision": decision}
+        for uid, decision in gang.status.pop("decisions").items()
+    ]
+    gang.status["released"] = there
+    assert gang.group.released == {each["uid"]: each["decision"] for each in there}
+    gang.look()
+    assert "released" not in gang.status
+    assert set(gang.open) == {"driver", "worker"}
+    assert gang.status["gate"] == "Open"
+    assert "retained" not in gang.status, "nobody knows what ran before"
+    gang.status |= {"gate": "Closed"}
+    del gang.status["decisions"]
+    assert gang.group.takes_back("uid-driver"), "it took back all"
+
+
+# --- how large it may be ----------------------------------------------------------------------------
+
+
+@pytest.mark.proves("N9")
+def test_a_change_of_one_workload_writes_its_decision_alone():
+    gang = Gang(*(Stored(f"w{n}", 1, placements={"m1": 1}) for n in range(301)), least=300)
+    gang.look()
+    whole = len(json.dumps(gang.patches[-1]))
+    gang.members["w7"].placements = {"m2": 1}
+    gang.look()
+    assert gang.patches[-1] == {"decisions": {"uid-w7": decision_of({"m2": 1})}, "released": None}
+    assert len(json.dumps(gang.patches[-1])) < whole / 100
+    del gang.members["w7"]
+    gang.look()
+    assert gang.patches[-1]["decisions"] == {"uid-w7": None}
+
+
+@pytest.mark.proves("N9")
+def test_the_largest_group_stays_well_below_what_the_hub_stores():
+    """Whatever the number of clusters; the longest names and uids that there may be."""
+    many = {f"{n:>0128}": decision_of({"m": n}) for n in range(MOST_WORKLOADS)}
+    assert Gate(GateState.OPEN, many).size < MOST_GATE_BYTES
+
+
+@pytest.mark.proves("N9")
+def test_one_that_is_too_large_says_so_and_does_not_open():
+    """Twenty Workloads that ran on two thousand clusters each."""
+    wide = {f"cluster-with-a-long-name-{n:04}": 1 for n in range(2000)}
+    members = [Stored(f"w{n}", 2000, placements=dict(wide)) for n in range(20)]
+    gang = Gang(*members, Stored("new", 9, placements={"m1": 9}), least=40_009)
+    gang.run(*(each.name for each in members))
+    gang.look()
+    assert "gate" not in gang.status
+    assert gang.said[:2] == ("False", "TooLarge")
+    assert "make several groups" in gang.said[2]
+    assert len(json.dumps(gang.status)) < 4096
+    assert "TooLarge" in gang.told
+    for each in members[10:]:
+        del gang.members[each.name]
+    gang.spec["minMember"] = 20_009
+    gang.look()
+    assert gang.status["gate"] == "Open"
+
+
+@pytest.mark.proves("N9")
+def test_one_that_is_open_releases_no_more_than_fits(gang: Gang):
+    placed(gang)
+    gang.look()
+    before = dict(gang.status["decisions"])
+    gang.members["late"] = Stored("late", placements={"m3": 2})
+    gang.look(Doubts(most=70))
+    assert gang.status["gate"] == "Open"
+    assert gang.status["decisions"] == before
+    assert gang.said[1] == "TooLarge"
+    gang.look()
+    assert "late" in gang.open
+
+
 # --- whatever happens, in whatever order ----------------------------------------------------------
 
 NAMES = ("a", "b", "c")
@@ -928,11 +1114,18 @@ class Lives(RuleBasedStateMachine):
         after = self.gang.status
         by_uid = {each.uid: each for each in members}
         units = 0
-        for entry in after["released"]:
-            stored = by_uid[entry["uid"]]
-            assert (entry["name"], entry["decision"]) == (stored.name, stored.decision)
+        decisions = after.get("decisions", {})
+        for uid, decision in decisions.items() if after.get("gate") == "Open" else ():
+            stored = by_uid[uid]
+            assert decision == stored.decision
             assert stored.placed
             units += stored.units
+        for uid, shares in after.get("retained", {}).items():
+            assert uid in decisions
+            assert all(n <= by_uid[uid].shares.get(cluster, 0) for cluster, n in shares.items())
+            if uid in before.get("decisions", {}):
+                kept = before.get("retained", {}).get(uid, {})
+                assert all(n <= kept.get(cluster, 0) for cluster, n in shares.items())
         opened = after.get("gate") == "Open" and before.get("gate") != "Open"
         assert not opened or units >= group.min_member
         if before.get("quorumTime"):
@@ -940,16 +1133,8 @@ class Lives(RuleBasedStateMachine):
             if before.get("gate") == "Open":
                 assert after.get("gate") == "Open" or not any(each.placed for each in members)
         if before.get("gate") == "Closed" and "gate" not in after:
-            assert not any(each.units for each in members if each.ours)
-        assert after.get("gate") == "Open" or not after["released"]
+            assert not any(gives_back(before, each) for each in members if each.ours)
         assert gate.state is (GateState(after["gate"]) if "gate" in after else None)
-
-    @invariant()
-    def what_is_released_was_stored(self) -> None:
-        released = self.gang.status.get("released", [])
-        assert len({each["uid"] for each in released}) == len(released)
-        if self.gang.status.get("gate") != "Open":
-            assert not released
 
     def teardown(self) -> None:
         """Where nothing fails any more it opens, whatever was: with an honest scheduler of ours."""
@@ -968,6 +1153,14 @@ class Lives(RuleBasedStateMachine):
         gang.place(**{name: {"m1": 1} for name in NAMES})
         gang.look()
         assert set(gang.open) == set(NAMES)
+
+
+def gives_back(status: dict[str, Any], member: Standing) -> bool:
+    """Whether it has units that a closed gate takes back."""
+    decisions, kept = status.get("decisions", {}), status.get("retained", {}).get(member.uid, {})
+    if decisions and member.uid not in decisions:
+        return False
+    return any(n > kept.get(cluster, 0) for cluster, n in member.shares.items())
 
 
 TestLives = Lives.TestCase

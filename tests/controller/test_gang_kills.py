@@ -63,7 +63,7 @@ class Stored(Object, frozen=True):
         """(uid, decision) of each Workload that may stand on members."""
         if self.status.get("gate") != "Open":
             return set()
-        return {(each["uid"], each["decision"]) for each in self.status.get("released", ())}
+        return set(self.status.get("decisions", {}).items())
 
 
 @dataclass(frozen=True)
@@ -334,8 +334,8 @@ async def test_a_release_of_half_a_gang_is_found() -> None:
         return seen("workload", version, status=status)
 
     def opened(units: int, version: int) -> Stored:
-        entry = {"uid": "uid-workload", "decision": decision_of({"a": units})}
-        status = {"gate": "Open", "released": [entry]}
+        decisions = {"uid-workload": decision_of({"a": units})}
+        status = {"gate": "Open", "decisions": decisions}
         return seen("group", version, spec={"minMember": 3}, status=status)
 
     whole, half, early, left = History(), History(), History(), History()

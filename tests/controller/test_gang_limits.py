@@ -182,7 +182,8 @@ async def test_whatever_a_status_says_the_gang_is_placed_and_released(
         await gangs.calm(5)
         assert gangs.phase() == "Scheduled"
         assert gangs.tells()[0] == "True"
-        assert [each["name"] for each in gangs.status()["released"]] == ["worker"]
+        assert gangs.decisions() == {"worker": True}
+        assert "released" not in gangs.status()
         assert gangs.writes() <= 4
 
 

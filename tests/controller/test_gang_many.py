@@ -94,7 +94,7 @@ def test_what_a_refusal_takes_back_is_found_all_the_same() -> None:
     found = made.plugin.gathering(last, made.world.fleet(), made.world.index, made.time.at)
     assert found is not None
     assert found.refusal is not None
-    assert found.emptied == {(NS, "w0"), (NS, "w1"), (NS, "w2")}
+    assert found.withdrawn == {(NS, f"w{n}"): {} for n in range(3)}
     assert len(found.members) == 100
 
 
@@ -104,7 +104,7 @@ def test_one_that_no_book_knows_gives_back_what_it_has() -> None:
     stranger = replace(made.groups.members(BATCH)[NS, "w1"].unit, name="x", present={"a": 1})
     found = made.plugin.gathering(stranger, made.world.fleet(), made.world.index, made.time.at)
     assert found is not None
-    assert found.emptied == {(NS, "x")}
+    assert found.withdrawn == {(NS, "x"): {}}
 
 
 @pytest.mark.proves("G18", "G23")

@@ -69,6 +69,10 @@ def released(decision: str = DECISION, uid: str = "u1") -> list[dict[str, str]]:
         (group(gate="Open", quorumTime=QUORUM), Answer.HOLD, "not released this Workload"),
         (group(gate="Closed"), Answer.LEAVE, "took all of its units back"),
         (group(gate="Closed", released=released()), Answer.LEAVE, "took all of its units back"),
+        (group(gate="Open", decisions={"u1": DECISION}), Answer.PUSH, ""),
+        (group(gate="Open", decisions={"u0": DECISION}), Answer.HOLD, "not released this"),
+        (group(gate="Closed", decisions={"u1": "0"}), Answer.LEAVE, "took all of its units back"),
+        (group(decisions={"u1": DECISION}), Answer.HOLD, "waits for its quorum"),
     ],
 )
 def test_only_what_an_open_gate_names_is_pushed(
@@ -80,6 +84,38 @@ def test_only_what_an_open_gate_names_is_pushed(
     assert bool(words) == bool(verdict.message)
     assert not words or "WorkloadGroup shop/batch" in verdict.message
     assert verdict_on(gang_member(), stored) == PUSH, "of no group: none holds it"
+
+
+@pytest.mark.proves("N8")
+@pytest.mark.parametrize("gate", ["Closed", None])
+@pytest.mark.parametrize(
+    ("retained", "answer", "stays"),
+    [
+        (PLACED, Answer.PUSH, set()),
+        ({**PLACED, "m3": 1}, Answer.PUSH, set()),
+        ({"m1": 2}, None, {"m1"}),
+        ({"m1": 2, "m2": 0}, None, {"m1", "m2"}),
+        ({"m1": 1, "m2": 1}, None, {"m1", "m2"}),
+    ],
+)
+def test_what_ran_before_is_not_the_gates(
+    gate: str | None, retained: dict[str, int], answer: Answer | None, stays: set[str]
+) -> None:
+    """Placed on more than that, it is held without a gate, and leaves the others of a closed one."""
+    stored = group(gate=gate, decisions={"u1": "0"}, retained={"u1": retained})
+    verdict = verdict_on(gang_member({LABEL_GROUP: "batch"}), stored)
+    assert verdict.answer is (answer or (Answer.LEAVE if gate else Answer.HOLD))
+    assert verdict.stays == (stays if gate else set())
+    opened = group(gate="Open", decisions={"u1": "0"}, retained={"u1": retained})
+    assert verdict_on(gang_member({LABEL_GROUP: "batch"}), opened).answer is Answer.HOLD
+
+
+@pytest.mark.proves("N8")
+def test_a_closed_gate_takes_nothing_back_of_one_that_it_has_not_released() -> None:
+    stored = group(gate="Closed", decisions={"u0": DECISION})
+    verdict = verdict_on(gang_member({LABEL_GROUP: "batch"}), stored)
+    assert verdict.answer is Answer.HOLD
+    assert "takes nothing of it back" in verdict.message
 
 
 @pytest.mark.proves("G24")

@@ -67,8 +67,8 @@ async def join(stage: Stage, name: str, *, group: str = "batch", **spec: Any) ->
 
 async def gate(stage: Stage, *released: str, state: str | None = "Open", **more: Any) -> None:
     """What the group's controller writes: these Workloads at their present placements."""
-    entries = [await entry(stage, name) for name in released]
-    status = {"gate": state, "released": entries or None, **more}
+    decisions = dict([await entry(stage, name) for name in released])
+    status = {"gate": state, "decisions": decisions or None, **more}
     await stage.hub.merge_patch(
         WORKLOAD_GROUPS,
         "batch",
@@ -78,11 +78,11 @@ async def gate(stage: Stage, *released: str, state: str | None = "Open", **more:
     )
 
 
-async def entry(stage: Stage, name: str) -> dict[str, str]:
+async def entry(stage: Stage, name: str) -> tuple[str, str]:
     found = await stage.workload(name)
     assert found is not None
     placed = {each["cluster"]: each["replicas"] for each in found["status"]["placements"]}
-    return {"name": name, "uid": found["metadata"]["uid"], "decision": decision_of(placed)}
+    return found["metadata"]["uid"], decision_of(placed)
 
 
 async def gang(stage: Stage, *, group: bool = True, **shares: Mapping[str, int]) -> None:
@@ -198,6 +198,47 @@ async def test_a_gate_that_closes_takes_all_of_it_away_though_placements_stand(
             assert (await stage.status(name))["placements"]
         await gate(stage, *NAMES)
         await stand(stage, m1=2)
+
+
+@pytest.mark.proves("N8")
+async def test_a_gate_that_closes_leaves_what_ran_before_it(stage_on: MakeStage):
+    """A worker ran by itself on m1; its group gave it more there, and a share on m2."""
+    async with stage_on() as stage:
+        await join(stage, "worker")
+        await stage.patch("worker", {"metadata": {"labels": {LABEL_GROUP: None}}})
+        await stage.place("worker", m1=3)
+        await stand(stage, m1=1)
+        await found(stage)
+        await stage.patch("worker", {"metadata": {"labels": {LABEL_GROUP: "batch"}}})
+        await stage.place("worker", m1=4, m2=1)
+        await gate(stage, "worker")
+        await stand(stage, m1=1, m2=1)
+        uid, decision = await entry(stage, "worker")
+        status = {"decisions": {uid: decision}, "retained": {uid: {"m1": 3}}}
+        await gate(stage, state="Closed", **status)
+        await stand(stage, m1=1)
+        await stage.place("worker", m1=3)
+        await units(stage, "worker", m1=3)
+        await gate(stage, state=None, **status)
+        await stage.propagated("worker")
+        await stand(stage, m1=1)
+        await stage.place("worker", m1=3, m2=2)
+        await held(stage, "worker", words="waits for its quorum")
+        await stand(stage, m1=1)
+
+
+async def units(stage: Stage, name: str, **wanted: int) -> None:
+    """Wait until its Deployments have these replicas, by member."""
+
+    async def so() -> bool:
+        there = {}
+        for member in wanted:
+            client = stage.members[member]
+            body = await client.get(DEPLOYMENTS, name, namespace=stage.namespace)
+            there[member] = body["spec"]["replicas"]
+        return there == wanted
+
+    await until(so)
 
 
 @pytest.mark.proves("G24")

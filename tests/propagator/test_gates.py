@@ -309,6 +309,32 @@ async def test_who_joins_a_closed_group_has_to_leave_and_who_parts_from_it_has_n
     assert not hub.gates.unfinished(hub.seen("b"), "m2"), "it came back later"
 
 
+@pytest.mark.proves("N8")
+@pytest.mark.parametrize("late", [False, True], ids=["known", "listed after the group"])
+async def test_what_a_closed_gate_leaves_is_nothing_that_had_to_go(hub: Hub, late: bool):
+    """Of what it released all but the retained, of all else nothing, though it is away again."""
+    decisions = {"u-a": decision_of({"m1": 3, "m2": 1})}
+    said = {"gate": "Closed", "decisions": decisions, "retained": {"u-a": {"m1": 3}}}
+    hub.listed()
+    if late:
+        hub.workloads.informer._synced.clear()
+        hub.group(**said)
+    hub.place("a", m1=3, m2=1)
+    hub.place("b", m2=1)
+    hub.workloads.informer._synced.set()
+    hub.group(**said)
+    await hub.wakes()
+    assert hub.ask("a", "b") == [Answer.LEAVE, Answer.HOLD]
+    hub.group(decisions=decisions, retained={"u-a": {"m1": 3}})
+    hub.place("a", m1=3)
+    a = hub.seen("a")
+    assert hub.ask("a", "b") == [Answer.PUSH, Answer.HOLD]
+    assert hub.gates.starts(a), "what is elsewhere leaves at once"
+    assert not hub.gates.unfinished(a, "m1")
+    assert hub.gates.unfinished(a, "m2")
+    assert not hub.gates.unfinished(hub.seen("b"), "m2")
+
+
 @pytest.mark.proves("G24")
 async def test_a_process_that_starts_while_a_group_is_closed_knows_who_has_to_leave(hub: Hub):
     """Workloads may be listed after the groups, and the gate be away by then."""

@@ -87,17 +87,13 @@ def said(reason: str, message: str, status: str = "False") -> dict[str, Any]:
 
 
 def released(*of: dict[str, Any]) -> dict[str, Any]:
-    entries = [
-        {
-            "name": each["metadata"]["name"],
-            "uid": each["metadata"]["uid"],
-            "decision": decision_of(
-                {s["cluster"]: s["replicas"] for s in each["status"]["placements"]}
-            ),
-        }
+    decisions = {
+        each["metadata"]["uid"]: decision_of(
+            {s["cluster"]: s["replicas"] for s in each["status"]["placements"]}
+        )
         for each in of
-    ]
-    return {"gate": "Open", "released": entries}
+    }
+    return {"gate": "Open", "decisions": decisions}
 
 
 @pytest.fixture

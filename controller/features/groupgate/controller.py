@@ -27,12 +27,12 @@ from controller.features.workloadgroup.compiled import Group, compile_group
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.memory import Memory
 from controller.features.workloadgroup.objects import WorkloadGroup
-from controller.framework.statuswriter import StatusWriter
+from controller.framework.statuswriter import StatusWriter, too_large
 from controller.hosting.feature import Term
 from controller.hosting.handle import Handle
 from controller.model.objects import Workload
 from crds.groups.gate import GateState
-from crds.groups.workloadgroup import MOST_WORKLOADS
+from crds.groups.workloadgroup import MOST_GATE_BYTES, MOST_WORKLOADS
 from crds.names import API_VERSION
 from machinery.api.resources import WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import TransportError
@@ -78,7 +78,8 @@ class _Watch:
 
     Since when none of the decisions on their way to the hub has arrived, how few there were, and
     since when a failure is told, on the monotonic clock, as the last look and the last write; when
-    its Workloads are to be decided again, and whether that is now.
+    its Workloads are to be decided again, and whether that is now. `most` are the bytes that its
+    gate may take.
     """
 
     writing: float | None = None
@@ -86,6 +87,7 @@ class _Watch:
     failing: float | None = None
     looked: float | None = None
     written: float | None = None
+    most: int = MOST_GATE_BYTES
     due: datetime | None = None
     wake: bool = False
 
@@ -95,6 +97,7 @@ class _Draft:
     """What is being said of a group, whether that is a write, and seconds until another look."""
 
     uid: str
+    gate: Gate
     look: Look
     written: bool
     soon: float | None
@@ -214,8 +217,8 @@ class Books:
         if written and self._anew(stored, group, gate, facts, now):
             written, soon = False, SOON_SECONDS
         self._mind(watch, gate, look, facts, now)
-        self._drafted[key] = _Draft(group.uid, look, written, soon)
-        return look.fields if written else None
+        self._drafted[key] = _Draft(group.uid, gate, look, written, soon)
+        return status.changes(look.fields, stored) if written else None
 
     def landed(self, key: Key) -> float | None:
         """It stands there: people are told."""
@@ -232,8 +235,12 @@ class Books:
         self._drafted.pop(key, None)
 
     def shorter(self, key: Key, error: TransportError) -> bool:
-        """Nothing of it can be left out."""
-        return False
+        """Where it is too large nothing more is released, and that is told in a short one."""
+        draft = self._drafted.get(key)
+        if draft is None or draft.gate.large or not too_large(error):
+            return False
+        self._watched[key].most = draft.gate.size - 1
+        return True
 
     def given_up(self, key: Key, error: TransportError | None) -> None:
         """Nobody waits for it."""
@@ -316,6 +323,7 @@ class Books:
         return Doubts(
             writing=watch.writing is not None and at - watch.writing < WRITING_SECONDS,
             fresh=watch.failing is not None and at - watch.failing < FRESH_SECONDS,
+            most=watch.most,
         )
 
     def _members(self, stored: WorkloadGroup) -> Iterator[_Known]:
@@ -331,8 +339,8 @@ class Books:
         members = self._ledger.members(key)
         if len(members) <= MOST_WORKLOADS:
             return members
-        released = ((key[0], each.name) for each in stored.status.released)
-        first = dict.fromkeys(each for each in released if each in members)
+        released = compile_group(stored).released
+        first = {k: None for k, each in members.items() if each.unit.uid in released}
         others = (each for each in members if each not in first)
         return islice(chain(first, others), MOST_WORKLOADS)
 
@@ -362,4 +370,5 @@ _NO_MATTER: Mapping[str, Any] = {
     "failed": 0,
     "reason": "",
     "message": "",
+    "seen": {},
 }

@@ -8,20 +8,28 @@ write the last one died, goes on from there.
 The gate opens once units of at least minMember have a cluster, and closes when one of them fails
 before so many have run, or when so many find no node that too few are left. From then on nothing
 closes it. It is taken away when all have lost their placements, so that the next try begins anew.
+
+A gate that closes takes back what it has released, and nothing else. Without a gate nothing of the
+group is pushed: so the pods that its clusters report in that moment ran before. They are noted in
+the same write that releases their Workload, and stand there until the quorum has run, as does who
+was released: else units that a closed gate has left on a lost cluster would pass for old ones.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from controller.features.workloadgroup.compiled import Group
 from controller.model.objects import ClusterShare, Workload
 from crds.fields.shares import ShareState
-from crds.groups.gate import GateState, decision_of
+from crds.groups.gate import GateState, decision_of, within
+from crds.groups.workloadgroup import MOST_GATE_BYTES
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.types import conditions
 from machinery.types.bounds import between
@@ -48,28 +56,35 @@ _LASTING: Final = frozenset(
 """Reasons of Propagated=False that no waiting mends, or nobody knows when."""
 
 
+_STATES: Final = frozenset(state.value for state in GateState)
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A member as it is stored.
 
-    `placed` says that it has placements, be they of no units; `units` is their sum, and `decision`
-    names them. `ours` says that we decide on it. `running`, `succeeded` and `failed` are what its
-    clusters report of these units; `there` says that some of them may stand on one. `trouble` says
-    in words what keeps one of its clusters from running them. `stuck` units have a cluster on which
-    they find no node, the last of them since then. `reason` and `message` are what its last
-    decision says.
+    `placed` says that it has placements, be they of no units; `shares` are their units by cluster,
+    `units` the sum of these, and `decision` names them. `ours` says that we decide on it.
+    `running`, `succeeded` and `failed` are what its clusters report of these units; `there` are the
+    clusters on which some of them may stand, `seen` the pods of them by cluster; `stands` says that
+    any cluster at all reports pods. `trouble` says in words what keeps one of its clusters from
+    running them. `stuck` units have a cluster on which they find no node, the last of them since
+    then. `reason` and `message` are what its last decision says.
     """
 
     name: str
     uid: str
     placed: bool = False
     units: int = 0
+    shares: Mapping[str, int] = field(default_factory=dict)
     decision: str = ""
     ours: bool = True
     running: int = 0
     succeeded: int = 0
     failed: int = 0
-    there: bool = False
+    there: frozenset[str] = frozenset()
+    seen: Mapping[str, int] = field(default_factory=dict)
+    stands: bool = False
     trouble: str = ""
     stuck: int = 0
     stuck_since: datetime | None = None
@@ -82,17 +97,13 @@ class Standing:
         return self.running + self.succeeded
 
 
-class Release(NamedTuple):
-    """A Workload that may stand on members, with the placements that this decision names."""
-
-    name: str
-    uid: str
-    decision: str
-
-
 @dataclass(frozen=True, slots=True)
 class Gate:
     """What the status shall say. `ran`: the quorum has run; `failure`: what closes it now.
+
+    `released` are the decisions that it has released, `retained` the units that ran before it did,
+    both by the Workload's uid. `large` says that these are more than the status can hold, so that
+    it stays as it was.
 
     `waits` says that it is put off for what is being written, or may be true no longer: another
     look soon tells. `obstacle` is a failure that closes nothing, as what runs stood there before;
@@ -100,12 +111,19 @@ class Gate:
     """
 
     state: GateState | None
-    released: tuple[Release, ...] = ()
+    released: Mapping[str, str] = field(default_factory=dict)
+    retained: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     ran: bool = False
     failure: str = ""
     waits: bool = False
     obstacle: str = ""
     due: datetime | None = None
+    large: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of what is noted, as JSON."""
+        return len(msgspec.json.encode((self.released, self.retained)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +131,13 @@ class Doubts:
     """What is stored and may be another one in a moment.
 
     `writing`: permitted decisions are on their way to the hub. `fresh`: a failure was told of
-    before the gate has ever been open, and may be that of an earlier try.
+    before the gate has ever been open, and may be that of an earlier try. `most`: the bytes
+    that what is noted may take.
     """
 
     writing: bool = False
     fresh: bool = False
+    most: int = MOST_GATE_BYTES
 
 
 NO_DOUBTS: Final = Doubts()
@@ -127,6 +147,11 @@ def gate_of(
     group: Group, members: Sequence[Standing], now: datetime, doubts: Doubts = NO_DOUBTS
 ) -> Gate:
     """What the gate of a group shall be, where these are its members as they are stored."""
+    return _bounded(group, _noted(group, members, _state(group, members, now, doubts)), doubts)
+
+
+def _state(group: Group, members: Sequence[Standing], now: datetime, doubts: Doubts) -> Gate:
+    """Open, closed or none, and why."""
     units = sum(each.units for each in members)
     enough = not group.fault and units >= group.min_member
     if group.gate == GateState.OPEN:
@@ -149,15 +174,24 @@ def standing_of(workload: Workload, *, ours: bool) -> Standing:
         uid=meta.uid,
         placed=bool(placements),
         units=sum(units.values()),
+        shares=units,
         decision=decision_of(placements) if placements else "",
         ours=ours and not workload.fault,
-        there=any(share.state != ShareState.PENDING.value for share in shares),
+        there=frozenset(share.name for share in shares if share.state != ShareState.PENDING.value),
+        seen=within(units, {share.name: _pods(share) for share in shares}),
+        stands=workload.unit is not None and workload.unit.runs,
         trouble=_trouble(workload, shares) if units else "",
         reason=str(said.get("reason") or ""),
         message=str(said.get("message") or "")[:WORDS_LIMIT],
     )
     found = _stuck(found, workload) if workload.unit is not None else found
     return _counted(found, ((share, units[share.name]) for share in shares))
+
+
+def _pods(share: ClusterShare) -> int:
+    """Those that a cluster has for it; of a custom kind the units that it calls ready or ended."""
+    told = share.scheduled + share.unschedulable + share.finished
+    return max(share.current, told, share.ready)
 
 
 def _stuck(standing: Standing, workload: Workload) -> Standing:
@@ -234,7 +268,7 @@ def _absent(group: Group, members: Sequence[Standing], now: datetime, doubts: Do
     """
     runs = sum(each.runs for each in members)
     if group.ran or runs >= group.min_member:
-        return Gate(GateState.OPEN, _released(members), ran=True)
+        return Gate(GateState.OPEN, ran=True)
     if group.rests_until(now) is not None:
         return Gate(None)
     if failure := failure_of(members):
@@ -245,7 +279,7 @@ def _absent(group: Group, members: Sequence[Standing], now: datetime, doubts: Do
         return Gate(GateState.CLOSED, failure=failure)
     if doubts.writing and not any(each.there for each in members):
         return Gate(None, waits=True)
-    return Gate(GateState.OPEN, _released(members))
+    return Gate(GateState.OPEN)
 
 
 def _open(
@@ -254,10 +288,9 @@ def _open(
     """Open: whoever has placements is released at them, until one fails before its time."""
     if not any(each.placed for each in members):
         return Gate(None)
-    entries = _released(members)
     runs = sum(each.runs for each in members)
     if group.ran or (enough and runs >= group.min_member):
-        return Gate(GateState.OPEN, entries, ran=True)
+        return Gate(GateState.OPEN, ran=True)
     known = [each for each in members if group.released.get(each.uid) == each.decision]
     if failure := failure_of(known):
         return Gate(GateState.CLOSED, failure=failure)
@@ -265,11 +298,11 @@ def _open(
         due, failure = _too_few_nodes(group, members, now)
         if failure:
             return Gate(GateState.CLOSED, failure=failure)
-        return Gate(GateState.OPEN, entries, due=due)
+        return Gate(GateState.OPEN, due=due)
     if group.fault:
-        return Gate(GateState.OPEN, entries)
+        return Gate(GateState.OPEN)
     if doubts.writing:
-        return Gate(GateState.OPEN, entries, waits=True)
+        return Gate(GateState.OPEN, waits=True)
     units = sum(each.units for each in members)
     return Gate(
         GateState.CLOSED, failure=f"{units} units are left, minMember is {group.min_member}"
@@ -300,24 +333,73 @@ def _too_few_nodes(
 
 
 def _closed(group: Group, members: Sequence[Standing], now: datetime) -> Gate:
-    """Closed: until nothing of ours has placements, and of the others nothing is on its clusters.
+    """Closed: until what it has released has left.
+
+    Ours have no placements by then but for what ran before, others are on no other clusters.
 
     Theirs keep their placements, so that without a gate nobody would take them away. Another
     controller may decide on them, and has to see that it is closed: so it is for as long as it
     rests, too.
     """
-    left = any(each.units and (each.ours or each.there) for each in members)
-    others = any(each.units and not each.ours for each in members)
+    left = any(_has_to_leave(group, each) for each in members)
+    others = any(not each.ours and _beyond(group, each) for each in members)
     stays = left or (others and group.rests_until(now) is not None)
     return Gate(GateState.CLOSED if stays else None, ran=group.ran and stays)
 
 
-def _released(members: Iterable[Standing]) -> tuple[Release, ...]:
-    return tuple(
-        Release(each.name, each.uid, each.decision)
-        for each in sorted(members, key=_by_name)
-        if each.placed
+def _has_to_leave(group: Group, member: Standing) -> bool:
+    """Whether a closed gate waits for it. Of ours what never stood anywhere gives up its place."""
+    beyond = _beyond(group, member)
+    if not group.takes_back(member.uid):
+        return member.ours and bool(member.units) and not member.stands
+    kept = group.retained.get(member.uid, {})
+    return bool(beyond) if member.ours else any(c in member.there and c not in kept for c in beyond)
+
+
+def _beyond(group: Group, member: Standing) -> list[str]:
+    """The clusters on which it has more units than ran there before it was released."""
+    if not group.takes_back(member.uid):
+        return []
+    kept = group.retained.get(member.uid, {})
+    return [cluster for cluster, units in member.shares.items() if units > kept.get(cluster, 0)]
+
+
+def _noted(group: Group, members: Sequence[Standing], gate: Gate) -> Gate:
+    """With what it has released, and what ran before that."""
+    placed = [each for each in members if each.placed]
+    entries = {each.uid: each.decision for each in sorted(placed, key=_by_name)}
+    if gate.state is GateState.OPEN and gate.ran:
+        return replace(gate, released=entries)
+    retained = {each.uid: _ran_before(group, each) for each in placed}
+    if gate.state is None:
+        if group.gate == GateState.OPEN:  # all have lost their placements: it begins anew
+            return gate
+        there = {each.uid for each in members}
+        entries = {uid: decision for uid, decision in group.released.items() if uid in there}
+    elif gate.state is GateState.CLOSED and group.gate in (GateState.OPEN, GateState.CLOSED):
+        entries = dict(group.released)
+    retained = {uid: shares for uid, shares in retained.items() if shares and uid in entries}
+    return replace(gate, released=entries, retained=retained)
+
+
+def _ran_before(group: Group, member: Standing) -> Mapping[str, int]:
+    """Its units that ran before the gate has released it; what it has given up since is none."""
+    if member.uid in group.released:
+        return within(member.shares, group.retained.get(member.uid, {}))
+    return member.seen
+
+
+def _bounded(group: Group, gate: Gate, doubts: Doubts) -> Gate:
+    """As it was, where all that there is to note is more than can be stored."""
+    if gate.size <= doubts.most:
+        return gate
+    large = (
+        f"its gate would note {gate.size} bytes about {len(gate.released)} Workloads, "
+        f"{doubts.most} at most ({len(gate.retained)} of them ran before, each cluster is noted)"
     )
+    state = GateState(group.gate) if group.gate in _STATES else None
+    kept = Gate(state, group.released, group.retained, ran=group.ran and state is not None)
+    return replace(kept, large=large)
 
 
 def _by_name(standing: Standing) -> str:

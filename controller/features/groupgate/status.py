@@ -130,7 +130,9 @@ def look(stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: dat
         **_numbers(stored, gate, facts),
         **_times(stored, group, gate, facts, now),
         "gate": gate.state.value if gate.state else None,
-        "released": [each._asdict() for each in gate.released],
+        "decisions": gate.released,
+        "retained": gate.retained,
+        "released": None,
         "failures": _failures(group, gate),
         "retryTime": timestamp(retry) if retry else None,
         "conditions": _conditions(stored, said, now),
@@ -142,12 +144,33 @@ def look(stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: dat
 
 def differs(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
     """Whether the group does not say all of it already."""
+    return any(name != _UNWRITTEN for name in _changed(fields, stored))
+
+
+def changes(fields: Mapping[str, Any], stored: WorkloadGroup) -> dict[str, Any]:
+    """The merge patch that makes it say all of it, and of large maps their other entries alone.
+
+    The first one says numbers that are 0 as well, and each takes away what an earlier release said,
+    be it of a form that nobody can read.
+    """
     said = msgspec.to_builtins(stored.status)
-    return any(
-        (said.get(name) or None) != (value or None)
-        for name, value in fields.items()
-        if name != _UNWRITTEN
-    )
+    names = _changed(fields, stored) if stored.status.phase else fields
+    return {**{each: _delta(said.get(each), fields[each]) for each in names}, "released": None}
+
+
+def _changed(fields: Mapping[str, Any], stored: WorkloadGroup) -> list[str]:
+    said = msgspec.to_builtins(stored.status)
+    return [name for name, value in fields.items() if (said.get(name) or None) != (value or None)]
+
+
+def _delta(before: Any, after: Any) -> Any:
+    if not isinstance(after, Mapping):
+        return after
+    if not (isinstance(before, Mapping) and before and after):
+        return after or None
+    gone = dict.fromkeys(name for name in before if name not in after)
+    new = {k: _delta(before.get(k), v) for k, v in after.items() if before.get(k) != v}
+    return {**gone, **new}
 
 
 def words_alone(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
@@ -192,6 +215,9 @@ def _said(
             "are released; take its label off some of them"
         )
         return Said(GroupScheduledReason.TOO_MANY_WORKLOADS, text)
+    if gate.large:
+        text = f"{group} is too large: {gate.large}; make several groups of it"
+        return Said(GroupScheduledReason.TOO_LARGE, text)
     if gate.state is GateState.OPEN:
         return Said(GroupScheduledReason.SCHEDULED, _quorum(group, facts))
     if gate.failure:
@@ -261,7 +287,8 @@ def _holding(group: Group, facts: Facts) -> str:
 
 def _failed(gate: Gate, due: datetime | None) -> str:
     again = f"; it is tried again after {timestamp(due)}" if due else ""
-    return f"{gate.failure}: everything of it is taken from its clusters{again}"
+    stays = " but what ran there before" if gate.retained else ""
+    return f"{gate.failure}: everything of it is taken from its clusters{stays}{again}"
 
 
 def _outcomes(facts: Facts) -> tuple[int, int, int]:
@@ -370,6 +397,7 @@ _TOLD = {
     GroupScheduledReason.SCHEDULE_TIMEOUT: GroupEventReason.SCHEDULE_TIMEOUT,
     GroupScheduledReason.INVALID_GROUP: GroupEventReason.INVALID_GROUP,
     GroupScheduledReason.TOO_MANY_WORKLOADS: GroupEventReason.TOO_MANY_WORKLOADS,
+    GroupScheduledReason.TOO_LARGE: GroupEventReason.TOO_LARGE,
 }
 _PHASES = {
     GroupPhase.RUNNING: GroupEventReason.RUNNING,

@@ -48,9 +48,10 @@ class Group:
 
     `min_resources` are amounts as `Unit.request` has them: thousandths of cpu, whole units of all
     others. `timeout` is in seconds. `topology_key` is empty for a gang that may go anywhere.
-    `released` are the digests of the placements that may stand on members, by the Workload's uid;
-    `ran` says that the quorum has run once; `retry` is when it is tried anew after it was taken
-    away from members, `last_failure` when an attempt last failed, as text.
+    `released` are the digests of the placements that the gate has released, by the Workload's uid,
+    and `retained` the units by cluster that ran before it did; `ran` says that the quorum has run
+    once; `retry` is when it is tried anew after it was taken away from members, `last_failure` when
+    an attempt last failed, as text.
     """
 
     key: Key
@@ -66,6 +67,7 @@ class Group:
     phase: str = ""
     gate: str = ""
     released: Mapping[str, str] = field(default_factory=dict)
+    retained: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     ran: bool = False
     failures: int = 0
     retry: datetime | None = None
@@ -89,6 +91,13 @@ class Group:
         """
         rests = self.retry is not None and now < self.retry <= now + _LONGEST_REST
         return self.retry if rests else None
+
+    def takes_back(self, uid: str) -> bool:
+        """Whether a Workload leaves while the gate is closed: one that it has released.
+
+        An earlier release kept no list of these while it was closed, and took back all.
+        """
+        return not self.released or uid in self.released
 
     def too_few(self, units: int) -> str:
         """That its Workloads want so many units, which are not enough."""
@@ -136,7 +145,8 @@ def _told(status: GroupStatus) -> dict[str, Any]:
     return {
         "phase": status.phase,
         "gate": status.gate,
-        "released": {each.uid: each.decision for each in status.released},
+        "released": status.decisions or {each.uid: each.decision for each in status.released},
+        "retained": status.retained,
         "ran": bool(status.quorum_time),
         "failures": status.failures,
         "retry": _moment(status.retry_time),

@@ -28,7 +28,7 @@ class GroupSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """One of status.released: a Workload, and which of its placements may stand on members."""
+    """One of status.released, as an earlier release wrote what is status.decisions now."""
 
     name: str = ""
     uid: str = ""
@@ -50,6 +50,8 @@ class GroupStatus(msgspec.Struct, frozen=True, rename="camel"):
     schedule_start_time: str = ""
     quorum_time: str = ""
     gate: str = ""
+    decisions: dict[str, str] = {}
+    retained: dict[str, dict[str, int]] = {}
     released: list[Released] = []
     failures: int = 0
     retry_time: str = ""

@@ -205,11 +205,11 @@ class Coscheduling(Together):
             self.memory.succeed(key)
 
     def cause(
-        self, _before: Mapping[str, int], after: Mapping[str, int], state: CycleState
+        self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
     ) -> tuple[str, str] | None:
-        """Shares that a gang must not keep are taken back: all of a member's at once."""
+        """Shares that a gang must not keep are taken back: all but what ran before it."""
         told = state.data.get(NAME)
-        if not isinstance(told, Gathering) or after:
+        if not isinstance(told, Gathering) or after == before:
             return None
         return ChangeCause.GROUP_WITHDRAWN, told.key[1]
 

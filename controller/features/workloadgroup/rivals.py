@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -43,6 +43,9 @@ _MOST_ASKED: Final = 16
 PATIENCE_SECONDS: Final = 300
 TURN: Final = 12
 """How many times the patience the first turn lasts."""
+SHARE: Final = 4
+"""In any SHARE times the length of a first turn, all turns of a namespace together keep gangs of
+other namespaces out for the length of one at most."""
 Order: TypeAlias = tuple[int, datetime, Key]
 """A place in line: the priority, turned round, since when it waits, its name."""
 
@@ -223,6 +226,33 @@ class Hold:
         """What is left of it."""
         parts = {key: part for key, part in self.parts.items() if held(key)}
         return replace(self, parts=parts, taken=added(parts.values()))
+
+
+class Keeping:
+    """Since when the turns of a namespace keep gangs of others out, the last time that they did.
+
+    Such a stretch lasts as long as a first turn, from the first gang on that is kept out, whosever
+    turn it is by then; the next one begins SHARE times that after it began. For one term.
+    """
+
+    def __init__(self) -> None:
+        self._since: dict[str, datetime] = {}
+
+    def left(self, namespace: str, now: datetime, patience: float) -> float:
+        """Seconds for which its turns may keep others out, from now on."""
+        length = TURN * patience
+        since = self._since.get(namespace)
+        past = length * SHARE if since is None else (now - since).total_seconds()
+        if past < 0 or past >= length * SHARE:  # the clock was set back, or the next one may begin
+            return length
+        return max(length - past, 0.0)
+
+    def keeps(self, namespace: str, now: datetime, patience: float) -> None:
+        """A gang of another one is kept out: a stretch begins, where there is none."""
+        length = TURN * patience
+        over = timedelta(seconds=length * SHARE)
+        self._since = {k: at for k, at in self._since.items() if at <= now < at + over}
+        self._since.setdefault(namespace, now)
 
 
 class Rivals:

@@ -25,12 +25,20 @@ from controller.features.workloadgroup.memory import Denial, Memory, Seen
 from controller.features.workloadgroup.rivals import Asked, Behind, words
 from controller.features.workloadgroup.topology import Within, attempts_of, no_domain
 from controller.framework import runtime
-from controller.framework.gathering import PLACE, Attempt, Gathering, Outcome, Tried, Verdict
+from controller.framework.gathering import (
+    PLACE,
+    Attempt,
+    Gathering,
+    Outcome,
+    Tried,
+    Verdict,
+    Withdrawn,
+)
 from controller.framework.status import Code, Status, unschedulable
 from controller.framework.waiting import WaitingRoom
 from controller.hosting.handle import Handle, switched_off
 from controller.model.unit import Unit
-from crds.groups.gate import GateState
+from crds.groups.gate import GateState, within
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery.clock import microtime, timestamp
@@ -119,18 +127,18 @@ class Together:
         if status is not None and not _has_to_give(unit, group, groups):
             return None
         members = self._members(unit, groups.members(group.key))
-        emptied = _emptied(group, members) if status is not None else frozenset[Key]()
-        if status is not None and not emptied:
+        withdrawn = {} if status is None else _withdrawn(group, members)
+        if status is not None and not withdrawn:
             return None
         order = sorted(members, key=lambda k: (-members[k].unit.priority, k))
         about = self._about(group, members[order[0]].unit, fleet, groups, now)
         if status is None:
             status = self._lacks(group, groups, fleet, bound, now)
-            emptied = emptied if status is None else _emptied(group, members)
+            withdrawn = withdrawn if status is None else _withdrawn(group, members)
         else:
             about = replace(about, tries=False)
         return Gathering(
-            key=group.key, members=tuple(order), refusal=status, emptied=emptied, about=about
+            key=group.key, members=tuple(order), refusal=status, withdrawn=withdrawn, about=about
         )
 
     def attempts(
@@ -365,7 +373,7 @@ def _refused(
     group: Group, tried: Mapping[Key, Member], reason: ScheduledReason, text: str
 ) -> Verdict:
     status = unschedulable(NAME, text, reason=reason)
-    return Verdict(Outcome.REFUSE, status, _emptied(group, tried))
+    return Verdict(Outcome.REFUSE, status, _withdrawn(group, tried))
 
 
 def _has_to_give(unit: Unit, group: Group, groups: Groups) -> bool:
@@ -374,17 +382,29 @@ def _has_to_give(unit: Unit, group: Group, groups: Groups) -> bool:
     Nearly every refusal takes nothing, and each of very many members is refused by itself.
     """
     unknown = unit.present and unit.key not in groups.members(group.key)
-    return bool(unknown or _emptied(group, groups.placed(group.key)))
+    return bool(unknown or _withdrawn(group, groups.placed(group.key)))
 
 
-def _emptied(group: Group, members: Mapping[Key, Member]) -> frozenset[Key]:
-    """Members whose placements are taken back: nothing of them was ever released.
+def _withdrawn(group: Group, members: Mapping[Key, Member]) -> Withdrawn:
+    """Members whose placements are taken back, and what ran before that these keep.
 
-    While the gate is closed that is all of them. Whoever has units on clusters without a release
-    ran before the group was there, and keeps them.
+    While the gate is closed that is what it had released, and without a gate what was placed beyond
+    that since. Whoever has units on clusters without a release ran before the group was there, and
+    keeps them; whoever has none there gives up its place.
     """
-    placed = {key: member.unit for key, member in members.items() if member.placements}
-    if group.gate == GateState.CLOSED:
-        return frozenset() if group.released else frozenset(placed)
-    never = (k for k, unit in placed.items() if unit.uid not in group.released and not unit.runs)
-    return frozenset(never)
+    found = {}
+    for key, member in members.items():
+        unit = member.unit
+        if member.placements and _gives_back(group, unit):
+            kept = within(unit.present, group.retained.get(unit.uid, {}))
+            if kept != {cluster: n for cluster, n in unit.present.items() if n > 0}:
+                found[key] = kept
+    return found
+
+
+def _gives_back(group: Group, unit: Unit) -> bool:
+    if group.gate == GateState.CLOSED:  # what has run is put right, whoever has closed it
+        return not group.ran and (group.takes_back(unit.uid) or not unit.runs)
+    if group.gate == GateState.OPEN:
+        return unit.uid not in group.released and not unit.runs
+    return unit.uid in group.retained or not unit.runs

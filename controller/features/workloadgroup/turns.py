@@ -11,15 +11,18 @@ that come all the time could keep a big one waiting for ever. The rule against i
   more until it is placed, so that what becomes free there stays free for it.
 - Earlier is who has the greater priority, then who waits for longer, then by name. A failed attempt
   changes nothing of that, though it does of the queue's order.
-- One has the turn at a time, over all namespaces: two would share what becomes free, and neither
-  would get enough. Room knows no namespaces, so a turn for each of them would be that, too. What a
-  tenant can do to others by this is what he can in a plain line: come first and wait.
+- One has the turn at a time: two would share what becomes free, and neither would get enough.
+- A turn keeps out the gangs of its own namespace for as long as it lasts. Those of others are kept
+  out for a bounded share of the time (`rivals.Keeping`), all turns of a namespace together: an hour
+  in any four. So a tenant who makes gang after gang keeps mostly himself out. In between they pass
+  as if it were nobody's turn, and the next in line may have its own.
 - A turn ends after `TURN` times the patience (an hour) and rests for as long, then for twice as
   long each, and so on; meanwhile the next one in line has its turn. A gang that waits for one that
   runs for months must not keep everybody else out for months. As turns grow without end, one that
   waits for gangs of any length gets one that is long enough: where these take S seconds in all to
   end, and those before it in line, it starts within patience + 5 S, and patience + S for S up to
-  an hour.
+  an hour. That is said of gangs of its own namespace. Those of others that run for longer than the
+  hour for which it keeps them out may be followed by their like.
 - One that is refused where no gang takes anything any more lacks something that no column tells,
   such as a node that is large enough: it has no turn for as long as a first one lasts.
 
@@ -45,6 +48,7 @@ from controller.features.workloadgroup.rivals import (
     Behind,
     Claim,
     Hold,
+    Keeping,
     Order,
     Rivals,
     moment,
@@ -80,6 +84,7 @@ class Turns:
     def rest(self) -> None:
         """A term is over, and nothing is known for the next one."""
         self._rivals = Rivals()
+        self._keeping = Keeping()
         self._young: list[tuple[datetime, Key]] = []  # a heap: to be looked at once they are old
         self._coming: dict[Key, datetime] = {}  # the last entry of each there
         self._claims: dict[Key, Claim] = {}
@@ -102,6 +107,8 @@ class Turns:
             if own is None or order >= own or looks >= _LOOKS:
                 return None
             left = turn((asked.now - order[1]).total_seconds(), asked.patience)
+            if key[0] != asked.key[0]:
+                left = min(left, self._keeping.left(key[0], asked.now, asked.patience))
             if left > 0:
                 looks += 1
                 if (claim := self._look(key, asked)) is not None:
@@ -139,7 +146,10 @@ class Turns:
             return []
         if asked.behind is not None:
             until = asked.now + timedelta(seconds=asked.behind.seconds) + _ROUNDED
-            self._behind.setdefault(asked.behind.claim.key, {})[asked.key] = until
+            ahead = asked.behind.claim.key
+            self._behind.setdefault(ahead, {})[asked.key] = until
+            if ahead[0] != asked.key[0]:
+                self._keeping.keeps(ahead[0], asked.now, asked.patience)
         if outcome is Outcome.WAIT:
             self._rivals.hold(Hold.of(asked.key, asked.order, tried, asked.fleet))
         if asked.behind is None and tried and not any(map(_lacks_room, tried)):

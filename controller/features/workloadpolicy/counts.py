@@ -114,6 +114,18 @@ class Tally:
         table = self._table(key)
         return table.policy if table else None
 
+    def policies(self) -> Iterator[Policy]:
+        """All of them."""
+        return (table.policy for tables in self._tables.values() for table in tables.values())
+
+    def claimed(self, key: Key) -> dict[str, int]:
+        """Of the units that count against a policy, those that others have claimed, by cluster."""
+        table, found = self._table(key), dict[str, int]()
+        for part in table.ghosts.values() if table else ():
+            for cluster, n in part.items():
+                found[cluster] = found.get(cluster, 0) + n
+        return found
+
     def members(self, key: Key) -> int:
         """How many Workloads a policy counts."""
         table = self._table(key)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.features.workloadpolicy.answers import Answers
 from controller.features.workloadpolicy.books import Books
 from controller.features.workloadpolicy.compiled import compile_policy
 from controller.features.workloadpolicy.controller import Quotas
@@ -61,6 +62,7 @@ class WorkloadPolicies:
         for plugin in handle.plugins:
             if isinstance(plugin, Plugin):
                 plugin.claims = self
+                plugin.endpoints = Answers(self.counts, handle.fleet).routes()
         self._books = Books(self.counts, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock)
 
     def lead(self, term: Term) -> Quotas:

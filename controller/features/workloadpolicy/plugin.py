@@ -32,6 +32,7 @@ from controller.framework.interface import (
     Unplaced,
 )
 from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
+from controller.hosting.services import Route
 from controller.model.unit import Unit
 from controller.planner import unitcycle
 from controller.planner.indomain import Inside
@@ -145,10 +146,15 @@ class WorkloadPolicy:
 
     def __init__(self) -> None:
         self.claims: Claims | None = None
+        self.endpoints: Sequence[Route] = ()
 
     def events_to_register(self) -> Sequence[EventHint]:
         """Its policy, what that counts, and which clusters belong to which domain."""
         return _EVENTS
+
+    def routes(self) -> Sequence[Route]:
+        """What each policy holds; nothing in a plan, which serves nobody."""
+        return self.endpoints
 
     def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, bound: Index) -> Status:
         """Bind the policy, or say why that cannot be done."""

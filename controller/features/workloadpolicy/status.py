@@ -32,18 +32,18 @@ def status_of(
     key, latest = policy.metadata.key, {claim.uid: claim for claim in claims}
     rules = counts.policy(key)
     fault = rules.fault if rules else ""
-    allocated = _allocated(rules, counts, fleet) if rules is not None and not fault else []
+    domains = allocated(rules, counts, fleet) if rules is not None and not fault else []
     return {
         "observedGeneration": policy.metadata.generation,
-        "allocated": allocated,
-        "summary": _summary(allocated),
+        "allocated": domains,
+        "summary": _summary(domains),
         "workloads": counts.members(key),
         "claims": [claim.to_dict() for claim in latest.values()],
         "conditions": [_condition(policy, fault, now)],
     }
 
 
-def _allocated(rules: Policy, counts: Tally, fleet: Fleet) -> list[dict[str, Any]]:
+def allocated(rules: Policy, counts: Tally, fleet: Fleet) -> list[dict[str, Any]]:
     """The domains, in the order of the policy, with their units, claimed ones included."""
     held = _held(rules, counts, fleet)
     return [
@@ -74,8 +74,8 @@ def differs(status: Mapping[str, Any], policy: WorkloadPolicy) -> bool:
     return any(stored.get(name) != value for name, value in status.items())
 
 
-def _summary(allocated: list[dict[str, Any]]) -> str:
-    text = ",".join(f"{each['name']}={each['replicas']}/{each['desired']}" for each in allocated)
+def _summary(domains: list[dict[str, Any]]) -> str:
+    text = ",".join(f"{each['name']}={each['replicas']}/{each['desired']}" for each in domains)
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 

@@ -219,6 +219,19 @@ class Books:
             self._end(spread.key)
             self._writer.add(spread.key)
 
+    def subsets(self, spread: Spread) -> Sequence[Mapping[str, Any]]:
+        """What the subsets of a spread hold at this moment, with the quota that is being taken.
+
+        None of one that has no say over its target.
+        """
+        stored = self._stored.get(spread.key)
+        workload = self._workloads.get(spread.target)
+        verdict = verdict_of(spread, self._spreads.of(spread.target), workload)
+        if stored is None or not verdict.counts:
+            return ()
+        target = _target(workload, self._commits.get(spread.key), certain=False)
+        return self._look(spread, target, stored, self._clock.now()).statuses
+
     # The book of the writer.
 
     async def prepare(self, stored: WorkloadSpread) -> None:

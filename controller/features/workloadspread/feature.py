@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from controller.features.workloadspread.answers import Answers
 from controller.features.workloadspread.compiled import MARK_SECONDS, Spread, compile_spread
 from controller.features.workloadspread.controller import Books
 from controller.features.workloadspread.ledger import Spreads
@@ -55,6 +56,7 @@ class WorkloadSpreads:
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
         for each in found:
             each.books = self
+            each.endpoints = Answers(self.spreads, lambda: self.books).routes()
 
     def lead(self, term: Term) -> Running:
         """Write statuses, and take quota."""

@@ -5,7 +5,7 @@ Nothing is counted here: a spread bounds one Workload, whose own shares a decisi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
 from controller.features.workloadspread.compiled import Spread
@@ -48,6 +48,10 @@ class Spreads:
         """
         there = self._of.get(key)
         return there[0] if there else None
+
+    def values(self) -> Collection[Spread]:
+        """All of them."""
+        return self._spreads.values()
 
     def targets(self) -> list[Key]:
         """Every Workload that a spread names."""

@@ -39,6 +39,7 @@ from controller.framework.room import vary
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.hosting.arguments import Args
 from controller.hosting.handle import Handle
+from controller.hosting.services import Route
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
 from controller.planner.plan import Plan
@@ -89,11 +90,16 @@ class WorkloadSpread:
     def __init__(self, args: SpreadArgs, _handle: Handle) -> None:
         self.mark_seconds = args.mark_seconds
         self.books: Commits | None = None
+        self.endpoints: Sequence[Route] = ()
         self._memory = Memory()
 
     def events_to_register(self) -> Sequence[EventHint]:
         """Which clusters are in a subset, and which of their taints it tolerates."""
         return _EVENTS
+
+    def routes(self) -> Sequence[Route]:
+        """What each spread holds; nothing in a plan, which serves nobody."""
+        return self.endpoints
 
     def settled(self, unit: Unit, _now: datetime, bound: Index) -> Unit:
         """The unit of a spread's target is divided."""

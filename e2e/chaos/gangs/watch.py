@@ -147,7 +147,7 @@ class GangWatchman:
         if status.get("quorumTime"):
             self.ran.add(name)
         if status.get("gate") == "Open":
-            self._released |= {each["uid"] for each in status.get("released", ())}
+            self._released |= set(status.get("decisions", ()))
 
     def _handler(self, member: str) -> Callable[[Whole | None, Whole | None], None]:
         def changed(old: Whole | None, new: Whole | None) -> None:

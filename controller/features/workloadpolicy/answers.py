@@ -1,0 +1,79 @@
+"""The endpoints of policies: what each domain holds, on which clusters, and what others claimed.
+
+The numbers are those of the next decision: a decision that is being written counts, and so does
+what schedulers in other processes have claimed. Very many policies are answered page by page, as
+lists of Kubernetes are, and without their clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any
+
+from controller.cache.snapshot import Fleet
+from controller.features.workloadpolicy.compiled import Policy
+from controller.features.workloadpolicy.counts import Tally
+from controller.features.workloadpolicy.status import allocated
+from controller.hosting.services import Route, failure
+from machinery.http_messages import Request, Response
+from machinery.types.metadata import Key
+
+PAGE = 200
+"""Policies of one answer."""
+NAMED_CLUSTERS = 100
+"""Of one policy, those with the most units first; `holding` is the number of all."""
+
+
+class Answers:
+    """What `counts` knows at that moment over `fleet`, for who asks."""
+
+    def __init__(self, counts: Tally, fleet: Callable[[], Fleet]) -> None:
+        self._counts = counts
+        self._fleet = fleet
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return (
+            Route("GET", "/policies", self._page),
+            Route("GET", "/policies/:namespace/:name", self._one),
+        )
+
+    async def _page(self, request: Request) -> Mapping[str, Any]:
+        namespace, _, name = request.query.get("continue", "").partition("/")
+        after: Key = (namespace, name)
+        later = (each for each in self._counts.policies() if each.key > after)
+        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
+        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
+        return {"policies": [self._summary(each) for each in found[:PAGE]], **more}
+
+    async def _one(self, request: Request) -> Mapping[str, Any] | Response:
+        namespace, name = request.params["namespace"], request.params["name"]
+        policy = self._counts.policy((namespace, name))
+        if policy is None:
+            return failure(404, f"cannot find workload-policy {namespace}/{name}")
+        units, claimed = self._counts.units_of(policy.key), self._counts.claimed(policy.key)
+        holding = {cluster: n for cluster, n in units.items() if n}
+        shown = nsmallest(NAMED_CLUSTERS, holding.items(), key=lambda each: (-each[1], each[0]))
+        return {
+            **self._summary(policy),
+            "holding": len(holding),
+            "clusters": [
+                {"name": cluster, "replicas": n, "claimed": claimed.get(cluster, 0)}
+                for cluster, n in shown
+            ],
+        }
+
+    def _summary(self, policy: Policy) -> dict[str, Any]:
+        """A policy as JSON values, but for its clusters."""
+        return {
+            "namespace": policy.key[0],
+            "name": policy.name,
+            "topologyKey": policy.topology_key,
+            "allocationType": "Required" if policy.required else "Preferred",
+            "allocationMethod": policy.method.value,
+            "workloads": self._counts.members(policy.key),
+            "claimed": sum(self._counts.claimed(policy.key).values()),
+            "domains": [] if policy.fault else allocated(policy, self._counts, self._fleet()),
+            "message": policy.fault,
+        }

@@ -1,0 +1,86 @@
+"""The endpoints of spreads: what each subset holds, its cap, what is under way, and who has a say.
+
+The numbers are those of the next decision: quota that is being taken counts. Very many spreads are
+answered page by page, as lists of Kubernetes are, and without their subsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any, Protocol
+
+from controller.features.workloadspread.compiled import Spread
+from controller.features.workloadspread.ledger import Spreads
+from controller.hosting.services import Route, failure
+from machinery.http_messages import Request, Response
+from machinery.types.metadata import Key
+
+PAGE = 200
+"""Spreads of one answer."""
+
+
+class Told(Protocol):
+    """The books of the spreads, as far as they are told."""
+
+    def subsets(self, spread: Spread) -> Sequence[Mapping[str, Any]]:
+        """What the subsets hold at this moment, as its status would say it."""
+        ...
+
+
+class Answers:
+    """What `spreads` and the books of this term know at that moment, for who asks."""
+
+    def __init__(self, spreads: Spreads, books: Callable[[], Told | None]) -> None:
+        self._spreads = spreads
+        self._books = books
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return (
+            Route("GET", "/spreads", self._page),
+            Route("GET", "/spreads/:namespace/:name", self._one),
+        )
+
+    async def _page(self, request: Request) -> Mapping[str, Any]:
+        namespace, _, name = request.query.get("continue", "").partition("/")
+        after: Key = (namespace, name)
+        later = (each for each in self._spreads.values() if each.key > after)
+        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
+        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
+        return {"spreads": [self._summary(each) for each in found[:PAGE]], **more}
+
+    async def _one(self, request: Request) -> Mapping[str, Any] | Response:
+        namespace, name = request.params["namespace"], request.params["name"]
+        spread, books = self._spreads.get((namespace, name)), self._books()
+        if spread is None:
+            return failure(404, f"cannot find workload-spread {namespace}/{name}")
+        held = () if books is None or spread.fault else books.subsets(spread)
+        return {**self._summary(spread), "subsets": [_subset(spread, each) for each in held]}
+
+    def _summary(self, spread: Spread) -> dict[str, Any]:
+        """A spread as JSON values, but for its subsets."""
+        holder = self._spreads.of(spread.target)
+        return {
+            "namespace": spread.key[0],
+            "name": spread.name,
+            "workload": spread.target[1],
+            "strategy": "Adaptive" if spread.adaptive else "Fixed",
+            "divides": holder is not None and holder.key == spread.key and not spread.fault,
+            "marked": sorted(spread.marked),
+            "message": spread.fault,
+        }
+
+
+def _subset(spread: Spread, held: Mapping[str, Any]) -> dict[str, Any]:
+    """A subset; `missing` is -1 where nothing limits it."""
+    return {
+        "name": held["name"],
+        "replicas": held["replicas"],
+        "missing": held["missingReplicas"],
+        "marked": held["name"] in spread.marked,
+        "creating": held["creatingPods"],
+        "deleting": held["deletingPods"],
+        "stuck": held["stuckPods"],
+        "deletionCost": held["deletionCost"],
+    }
