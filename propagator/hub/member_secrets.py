@@ -109,7 +109,9 @@ class SecretBook:
             clock=self._clock,
         )
         informer.add_handler(lambda old, new: self._tell(key))
-        running = asyncio.create_task(self._follow(informer, key), name=f"secret {namespace}/{name}")
+        running = asyncio.create_task(
+            self._follow(informer, key), name=f"secret {namespace}/{name}"
+        )
         return _Watch(informer, (running, asyncio.create_task(self._announce(informer, key))))
 
     async def _follow(self, informer: Informer[Secret], key: Key) -> None:

@@ -47,8 +47,9 @@ class _Watch:
 
 
 class HubSecrets:
-    """`changed` is called with the key of each Secret that came, changed or went, and of each that
-    is named in a namespace that stops being a tenant, or turns out to be none.
+    """`changed` is called with the key of each Secret that came, changed or went.
+
+    Also of each that is named in a namespace that stops being a tenant, or turns out to be none.
     """
 
     def __init__(self, hub: ApiClient, *, clock: Clock, changed: Callable[[Key], None]) -> None:
@@ -126,7 +127,7 @@ class HubSecrets:
             await self._step(namespace, watch)
 
     async def _step(self, namespace: str, watch: _Watch) -> None:
-        """A list or a watch that has ended; what it says of the namespace is told when it is new."""
+        """List or watch to the end; whether the namespace is a tenant is told when that is new."""
         await watch.informer.step()
         watch.tried.set()
         refused = watch.informer.refused
