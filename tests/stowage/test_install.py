@@ -21,7 +21,7 @@ from machinery.tasks import end
 from propagator.app import Propagator
 from propagator.execution.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
-from stowage.setup import install
+from stowage.setup import install, tenants
 from tests.patience import until
 from tests.stowage import accounts
 
@@ -191,10 +191,9 @@ async def test_who_may_what(installed, who, verb, what, namespace, may):
 
 
 @pytest.mark.proves("N15")
-async def test_the_wide_bindings_come_and_go_with_their_option(installed, stowage):
+async async def test_the_wide_bindings_come_and_go_with_their_option(installed, stowage):
     """What an install of an older version had given is named, where something needs it."""
     hub = f"--kubeconfig={installed.kubeconfig}"
-    install_ = ("install", hub, "--image=example/stowage:1", "--wait=false")
     waits = {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "Workload",
@@ -211,25 +210,41 @@ async def test_the_wide_bindings_come_and_go_with_their_option(installed, stowag
     )  # fmt: skip
     installed.kubectl(*defaults)  # as on this hub before it was one of Kubernetes 1.36
     try:
-        said = stowage.succeed(*install_)
+        said = _install(stowage, installed)
         assert "stowage tenant add default" in said
         assert "ClusterRoleBinding stowage-controller-defaults deleted" in said
         assert not _wide(installed)
-        assert "stowage tenant" not in stowage.succeed(*install_, "--all-namespaces")
+        assert not await _settled(installed, all_namespaces=True)
         assert _wide(installed) == {"stowage-controller-tenant", "stowage-propagator-tenant"}
-        assert "stowage tenant" not in stowage.succeed(*install_)  # left as it is
+        assert not await _settled(installed, all_namespaces=None)  # left as it is
         assert len(_wide(installed)) == 2
         listed = json.loads(stowage.succeed("tenant", "list", hub, "-o", "json"))
         assert listed["allNamespaces"] is True
         assert listed["namespaces"] == [
             {"namespace": "default", "tenant": True, "workloads": 1, "reservations": 0}
         ]
-        assert "stowage tenant add default" in stowage.succeed(*install_, "--no-all-namespaces")
+        *deleted, waits_again = await _settled(installed, all_namespaces=False)
+        assert len(deleted) == 2
+        assert "stowage tenant add default" in waits_again
         assert not _wide(installed)
     finally:
         installed.kubectl("delete", "wl", "waits", "--wait=false")
         none = '{"metadata": {"finalizers": null}}'  # there is no propagator here to take it away
         installed.kubectl("patch", "wl", "waits", "--type=merge", "-p", none)
+
+
+async def _settled(cluster, *, all_namespaces):
+    """What `install` says of rights with that option."""
+    said = []
+    async with ApiClient(cluster.connection()) as hub:
+        whole = {"namespace": SYSTEM_NAMESPACE, "image": "any"}
+        narrow = install.manifests(**whole)
+        for each in install.manifests(**whole, all_namespaces=bool(all_namespaces)):
+            if each not in narrow:
+                await install.apply_one(hub, each, manager="stowage-install")
+        how = {"home": SYSTEM_NAMESPACE, "all_namespaces": all_namespaces}
+        await tenants.settle(hub, **how, say=said.append)
+    return said
 
 
 def _wide(cluster):
