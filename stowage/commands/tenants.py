@@ -66,11 +66,11 @@ def list_(kubeconfig: str | None, context: str | None, namespace: str, output: s
     from stowage.setup import tenants  # noqa: PLC0415 - as above
 
     async def whole(hub: Any) -> None:
-        those = await tenants.found(hub)
+        those = await tenants.found(hub, home=namespace)
         rows = [
             {**asdict(each), "tenant": each.tenant or those.everywhere} for each in those.namespaces
         ]
-        text = table(rows, ("namespace", "tenant", "workloads", "reservations"))
+        text = table(rows, ("namespace", "tenant", "workloads", "reservations", "clusters"))
         if those.everywhere:
             text = f"Every namespace is a tenant.\n{text}"
         show({"allNamespaces": those.everywhere, "namespaces": rows}, output, text=text)

@@ -20,6 +20,7 @@ from crds.names import forbidden_namespace
 from crds.reservation import Hold
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
+    MEMBER_CLUSTERS,
     NAMESPACES,
     RESERVATIONS,
     ROLE_BINDINGS,
@@ -30,6 +31,7 @@ from machinery.api.responses import PageHead, decode
 from machinery.api.verbs import PAGE
 from machinery.errors import NotFound, StowageError
 from machinery.types.metadata import Object
+from propagator.hub.cluster_types import MemberCluster
 from stowage.setup.install import DEFAULTS, apply_one, fills_in_defaults, wide
 
 Say = Callable[[str], object]
@@ -57,6 +59,8 @@ class Tenant:
     """Workloads that bring Secrets along."""
     reservations: int = 0
     """Reservations with `hold: Member`."""
+    clusters: int = 0
+    """MemberClusters that refer to a Secret there."""
 
 
 @dataclass(kw_only=True)
@@ -101,11 +105,12 @@ async def settle(hub: ApiClient, *, home: str, all_namespaces: bool | None, say:
             hub, _CLUSTER_ROLE_BINDINGS, name
         ):
             say(f"{each['kind']} {name} deleted: what it gave is not needed")
-    lacking = (await found(hub)).lacking
+    lacking = (await found(hub, home=home)).lacking
     if lacking:
         say(
-            f"{_some(lacking)} no tenant, but with Workloads that bring Secrets along, or "
-            "Reservations with hold: Member; these wait, and what runs stays: "
+            f"{_some(lacking)} no tenant, but something there needs one: Workloads that bring "
+            "Secrets along, Reservations with hold: Member, or the Secret of a MemberCluster; "
+            "these wait, and what runs stays: "
             f"`stowage tenant add {' '.join(lacking[:NAMED])}`, or install with --all-namespaces"
         )
 
@@ -144,7 +149,7 @@ def refuse(namespace: str) -> None:
         raise StowageError(f"{namespace} is never a tenant: Workloads do not go there")
 
 
-async def found(hub: ApiClient) -> Tenants:
+async def found(hub: ApiClient, *, home: str) -> Tenants:
     """All namespaces that are tenants, or have what needs one."""
     those: dict[str, Tenant] = defaultdict(lambda: Tenant(namespace=""))
     selector = f"metadata.name={_SECRETS_ROLE}"
@@ -156,6 +161,10 @@ async def found(hub: ApiClient) -> Tenants:
     async for reservation in _each(hub, RESERVATIONS, _Reservation):
         if reservation.spec.hold == Hold.MEMBER.value:
             those[reservation.metadata.namespace].reservations += 1
+    async for cluster in _each(hub, MEMBER_CLUSTERS, MemberCluster):
+        reference = cluster.spec.secret_ref
+        if reference is not None and reference.namespace != home:
+            those[reference.namespace].clusters += 1
     for name, tenant in those.items():
         tenant.namespace = name
     everywhere = await _exists(hub, _CLUSTER_ROLE_BINDINGS, _SECRETS_ROLE)

@@ -191,7 +191,7 @@ async def test_who_may_what(installed, who, verb, what, namespace, may):
 
 
 @pytest.mark.proves("N15")
-async async def test_the_wide_bindings_come_and_go_with_their_option(installed, stowage):
+async def test_the_wide_bindings_come_and_go_with_their_option(installed, stowage):
     """What an install of an older version had given is named, where something needs it."""
     hub = f"--kubeconfig={installed.kubeconfig}"
     waits = {
@@ -221,7 +221,13 @@ async async def test_the_wide_bindings_come_and_go_with_their_option(installed, 
         listed = json.loads(stowage.succeed("tenant", "list", hub, "-o", "json"))
         assert listed["allNamespaces"] is True
         assert listed["namespaces"] == [
-            {"namespace": "default", "tenant": True, "workloads": 1, "reservations": 0}
+            {
+                "namespace": "default",
+                "tenant": True,
+                "workloads": 1,
+                "reservations": 0,
+                "clusters": 0,
+            }
         ]
         *deleted, waits_again = await _settled(installed, all_namespaces=False)
         assert len(deleted) == 2

@@ -74,14 +74,20 @@ async def test_secrets_are_read_and_workloads_made_in_tenants_alone(
             with pytest.raises(Forbidden):
                 await propagator.list(SECRETS)
         async with await _as(hub, "controller") as controller:
+            patch = {"spec": {"replicas": 7}}
             with pytest.raises(Forbidden):
-                patch = {"spec": {"replicas": 7}}
                 await controller.merge_patch(WORKLOADS, "plain", patch, namespace="narrow")
             with pytest.raises(Forbidden):
                 await controller.delete(WORKLOADS, "plain", namespace="narrow")
         listed = json.loads(stowage.succeed("tenant", "list", at_hub, "-o", "json"))
         assert listed["namespaces"] == [
-            {"namespace": "narrow", "tenant": False, "workloads": 1, "reservations": 1}
+            {
+                "namespace": "narrow",
+                "tenant": False,
+                "workloads": 1,
+                "reservations": 1,
+                "clusters": 0,
+            }
         ]
 
         stowage.succeed("tenant", "add", "narrow", at_hub)
