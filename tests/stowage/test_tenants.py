@@ -48,6 +48,13 @@ async def test_secrets_are_read_and_workloads_made_in_tenants_alone(
             "metadata": {"name": "db", "namespace": "narrow"},
             "stringData": {"password": "one"},
         },
+        _unlabelled(join.secret("way-in", "narrow", member.admin_kubeconfig, {})),
+        {
+            "apiVersion": "stowage.dev/v1alpha1",
+            "kind": "MemberCluster",
+            "metadata": {"name": "by-hand"},
+            "spec": {"secretRef": {"namespace": "narrow", "name": "way-in"}},
+        },
         _workload("plain"),
         _workload("with-secret", resources=[{"name": "db"}]),
         _reservation("kept"),
@@ -66,6 +73,8 @@ async def test_secrets_are_read_and_workloads_made_in_tenants_alone(
         told = _until(lambda: _condition(hub, "wl", "with-secret", "Propagated", "SecretNotFound"))
         assert "`stowage tenant add narrow`" in told["message"]
         told = _until(lambda: _condition(hub, "rsv", "kept", "Ready", "NotHeld"))
+        assert "`stowage tenant add narrow`" in told["message"]
+        told = _until(lambda: _condition(hub, "mc", "by-hand", "Ready", "SecretNotFound"))
         assert "`stowage tenant add narrow`" in told["message"]
         assert "with-secret" not in member.kubectl("-n", "narrow", "get", "deploy", "-o", "name")
         async with await _as(hub, "propagator") as propagator:
@@ -92,6 +101,8 @@ async def test_secrets_are_read_and_workloads_made_in_tenants_alone(
 
         stowage.succeed("tenant", "add", "narrow", at_hub)
         _until(lambda: _runs(hub, "with-secret"))
+        # Two names for one cluster: the younger one's Secret is read, and nothing else done with it.
+        _until(lambda: _condition(hub, "mc", "by-hand", "Ready", "AlreadyRegistered"))
         _until(lambda: _runs(hub, "kept-hold"))
         _until(lambda: _condition(hub, "rsv", "kept", "Ready", "Available"))
         _rotate(hub, "two")
@@ -125,7 +136,13 @@ def _create(hub, *objects):
 
 
 def _until(check):
-    return hold_on(check, seconds=90, every=0.5)
+    return hold_on(check, seconds=90, every=1.0)
+
+
+def _unlabelled(secret):
+    """One that registers nothing by itself."""
+    del secret["metadata"]["labels"]
+    return secret
 
 
 def _get(cluster, *what):
