@@ -48,13 +48,6 @@ async def test_secrets_are_read_and_workloads_made_in_tenants_alone(
             "metadata": {"name": "db", "namespace": "narrow"},
             "stringData": {"password": "one"},
         },
-        _unlabelled(join.secret("way-in", "narrow", member.admin_kubeconfig, {})),
-        {
-            "apiVersion": "stowage.dev/v1alpha1",
-            "kind": "MemberCluster",
-            "metadata": {"name": "by-hand"},
-            "spec": {"secretRef": {"namespace": "narrow", "name": "way-in"}},
-        },
         _workload("plain"),
         _workload("with-secret", resources=[{"name": "db"}]),
         _reservation("kept"),
@@ -70,6 +63,7 @@ async def test_secrets_are_read_and_workloads_made_in_tenants_alone(
             processes.append(Process(role, arguments, tmp_path / f"{role}.log"))
             processes[-1].start(detached=False)
         _until(lambda: _runs(hub, "plain"))
+        _create(hub, *_registered_elsewhere(member))
         told = _until(lambda: _condition(hub, "wl", "with-secret", "Propagated", "SecretNotFound"))
         assert "`stowage tenant add narrow`" in told["message"]
         told = _until(lambda: _condition(hub, "rsv", "kept", "Ready", "NotHeld"))
@@ -139,10 +133,17 @@ def _until(check):
     return hold_on(check, seconds=90, every=1.0)
 
 
-def _unlabelled(secret):
-    """One that registers nothing by itself."""
+def _registered_elsewhere(member):
+    """The same cluster under another name, by a Secret of the namespace."""
+    secret = join.secret("way-in", "narrow", member.admin_kubeconfig, {})
     del secret["metadata"]["labels"]
-    return secret
+    cluster = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "MemberCluster",
+        "metadata": {"name": "by-hand"},
+        "spec": {"secretRef": {"namespace": "narrow", "name": "way-in"}},
+    }
+    return secret, cluster
 
 
 def _get(cluster, *what):
