@@ -28,7 +28,6 @@ from machinery.discovery.access_reviews import namespace_may_use
 from machinery.errors import Forbidden
 from machinery.types.metadata import Key, Meta, Object
 
-
 UNCOMPLETED = (
     "its labels and defaults are not filled in: the hub's mutating policy is not in force, and the "
     "controller may not write Workloads; run `stowage install`: {}"
