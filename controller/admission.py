@@ -25,7 +25,13 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import WORKLOADS
 from machinery.api.verbs import MERGE_PATCH
 from machinery.discovery.access_reviews import namespace_may_use
+from machinery.errors import Forbidden
 from machinery.types.metadata import Key, Meta, Object
+
+UNCOMPLETED = (
+    "its labels and defaults are not filled in: the hub's mutating policy is not in force, and the "
+    "controller may not write Workloads; run `stowage install`: {}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,10 @@ class Admission:
             return None
         patch = {} if self._normalises() else validation.admitted(whole)
         if patch:
-            answer = await self._patch(path, patch, found["resourceVersion"])
+            try:
+                answer = await self._patch(path, patch, found["resourceVersion"])
+            except Forbidden as e:  # the right is given where the hub has no mutating policy
+                return Objection(UNCOMPLETED.format(e), lasting=False)
             self._learn(answer)
             meta = msgspec.convert(msgspec.json.decode(answer)["metadata"], Meta)
         # What the hub let in is not asked about again: the author, whose right it was, is unknown.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from e2e.gangs import only_local, yard  # noqa: F401 - fixtures, as those of e2e.stage
+from e2e.gangs import yard  # noqa: F401 - a fixture, as those of e2e.stage
 from e2e.harness import (
     PACE,
     PATIENCE,
@@ -41,6 +41,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--node-image", help="what kind's nodes are made of, if not of its newest")
     parser.addoption("--base", help="what the image of both processes is made on (kind)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of kind, nodes can be stopped, but no etcd or API server by itself."""
+    if config.getoption("--provider") != "kind":
+        return
+    only_local = pytest.mark.skip(reason="stops etcd and API servers alone, and cuts roads to them")
+    for item in items:
+        if item.get_closest_marker("stops_api_servers"):
+            item.add_marker(only_local)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """Gangs in end-to-end tests: room of an exact size on each member, groups, and who is in them.
 
-A unit asks for 3 cpu. Room is made of whole units: each node of a member offers what so many units
-need, and half a cpu that helps nobody. What lies on a member is asked of the member, by kubectl.
+A unit asks for six of the room that members offer (`e2e.room`). Each node of a member offers what
+so many units need, and two more that help nobody. What lies on a member is asked of the member, by
+kubectl.
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ import pytest
 
 from crds.names import LABEL_GROUP
 from e2e.harness import deployment, pod_template, wait, workload
+from e2e.room import Room
 from e2e.stage import MEMBERS, Stage
 
-UNIT = 3000
-"""Thousandths of cpu of a unit."""
-SPARE = 500
-"""What each node offers beside the room for whole units."""
-NODES = 3
-WHOLE = 8000
-"""Of each node, as it comes."""
+UNIT = 6
+"""Of the room, for a unit."""
+SPARE = 2
+"""What each node offers beside the room for whole units: that of three nodes would do for one."""
 KINDS = (
     "deploy", "statefulsets", "replicasets", "jobs", "pods", "services", "configmaps", "secret",
 )  # fmt: skip
@@ -32,62 +31,56 @@ KINDS = (
 class Yard:
     """A stage whose members have as much room as a test says, and one namespace for its gangs."""
 
-    def __init__(self, stage: Stage, space: str) -> None:
+    def __init__(self, stage: Stage, space: str, room: Room | None = None) -> None:
         self.stage = stage
         self.hub = stage.hub
         self.space = space
+        self._room = room or Room(stage.members)
 
     # --- room -------------------------------------------------------------------------------------
 
-    def room(self, first: int, second: int, third: int, *, spare: int = SPARE) -> None:
+    @property
+    def resource(self) -> str:
+        """What the room is called."""
+        return self._room.resource
+
+    def room(self, first: int, second: int, third: int) -> None:
         """Room for so many units on each member, once the controller knows it."""
         for member, units in zip(MEMBERS, (first, second, third), strict=True):
-            self.offer(member, [units // NODES + (n < units % NODES) for n in range(NODES)], spare)
+            self.offer(member, units)
 
-    def offer(self, member: str, units: list[int], spare: int = SPARE) -> None:
-        """Room for so many units on each of its nodes, and a rest of `spare` on each."""
-        self._allocatable(member, [UNIT * each + spare for each in units])
+    def offer(self, member: str, units: int) -> None:
+        """Room for so many units on the nodes of a member, once the controller knows it."""
+        nodes = self.nodes(member)
+        whole = [units // nodes + (n < units % nodes) for n in range(nodes)]
+        amounts = [UNIT * each + SPARE for each in whole]
+        self._room.offer(member, amounts)
+        wait(f"{amounts} of {member} to be known", lambda: self.known(member) == sum(amounts))
 
-    def whole(self) -> None:
-        """All the room that members come with, for whoever uses them next."""
-        for member in MEMBERS:
-            self._patch(member, [WHOLE] * NODES)
+    def nodes(self, member: str) -> int:
+        """How many nodes it has."""
+        return len(self._room.nodes(member))
 
-    def until_whole(self) -> None:
-        """All of that is free, as far as the controller knows: nothing ends there any more."""
-        for member in MEMBERS:
-            wait(f"all of {member} to be free", lambda m=member: self._whole(m))
-
-    def _whole(self, member: str) -> bool:
-        return self.known(member) == self.free(member) == WHOLE * NODES
-
-    def _allocatable(self, member: str, cpu: list[int]) -> None:
-        self._patch(member, cpu)
-        wait(f"{cpu} of {member} to be known", lambda: self.known(member) == sum(cpu))
-
-    def _patch(self, member: str, cpu: list[int]) -> None:
-        api = self.stage.members[member].api
-        for number, amount in enumerate(cpu):
-            answer = api.patch(
-                url=f"nodes/{member}-{number}/status",
-                data=json.dumps({"status": {"allocatable": {"cpu": f"{amount}m"}}}),
-                headers={"Content-Type": "application/merge-patch+json"},
-            )
-            answer.raise_for_status()
+    def beside(self, space: str) -> Yard:
+        """The same room, for gangs of another namespace."""
+        return Yard(self.stage, space, self._room)
 
     def known(self, member: str) -> int:
-        """Thousandths of cpu that the controller counts there, used or not."""
-        told = self.stage.ask(f"/apis/v1/clusters/{member}")
-        return _thousandths(told["allocatable"]["cpu"])
+        """The room that the controller counts there, used or not."""
+        return int(self.stage.ask(f"/apis/v1/clusters/{member}")["allocatable"][self.resource])
 
     def free(self, member: str) -> int:
-        """Thousandths of cpu that are left for others, as the controller tells."""
+        """What is left of it for others, as the controller tells."""
         told = self.stage.ask(f"/apis/v1/plugins/ClusterResources/available/{member}")
-        return _thousandths(told["available"]["cpu"])
+        return int(told["available"][self.resource])
+
+    def spare(self) -> int:
+        """What helps nobody, on all nodes of all members."""
+        return SPARE * sum(map(self.nodes, MEMBERS))
 
     def free_units(self) -> int:
         """Room of whole units that is left over all members, where each node offers at most one."""
-        return sum((self.free(member) - NODES * SPARE) // UNIT for member in MEMBERS)
+        return sum((self.free(m) - SPARE * self.nodes(m)) // UNIT for m in MEMBERS)
 
     # --- groups and Workloads ---------------------------------------------------------------------
 
@@ -114,14 +107,17 @@ class Yard:
         units: int,
         group: str = "batch",
         *,
-        cpu: str = f"{UNIT}m",
+        takes: int = UNIT,
         labels: dict[str, str] | None = None,
         tag: str = "3.10",
         template: dict[str, Any] | None = None,
         **spec: Any,
     ) -> dict[str, Any]:
         """The Workload that `workers` applies."""
-        body = template or deployment(name, cpu=cpu, image=f"registry.k8s.io/pause:{tag}")
+        body = template
+        if body is None:
+            body = deployment(name, image=f"registry.k8s.io/pause:{tag}")
+            self._room.takes(body["spec"]["template"], takes)
         made = workload(
             name, self.space, template=body, replicas=units,
             **{"distribution": "Divided", **spec},
@@ -130,8 +126,9 @@ class Yard:
         return made
 
     def job(self, name: str, units: int) -> dict[str, Any]:
-        """The template of a Job of so many units of 3 cpu, which kwok ends as soon as they run."""
-        pods = pod_template(name, cpu=f"{UNIT}m", restartPolicy="Never")
+        """The template of a Job of so many units, which end as soon as they run."""
+        pods = self._room.takes(pod_template(name, restartPolicy="Never"), UNIT)
+        pods["spec"]["containers"][0]["args"] = ["-v"]  # it tells its version, and ends
         spec = {"parallelism": units, "completions": units, "template": pods}
         return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}
 
@@ -149,10 +146,10 @@ class Yard:
         self.hub("-n", self.space, "delete", kind, name, timeout=120)
 
     def clear(self) -> None:
-        """Delete all of this namespace's Workloads and groups, and give the members their room."""
+        """Delete all of this namespace's Workloads and groups, and take the room away."""
         for kind in ("wl", "wg"):
             self.hub("-n", self.space, "delete", kind, "--all", timeout=180)
-        self.whole()
+        self._room.close()
 
     # --- what is told -----------------------------------------------------------------------------
 
@@ -270,22 +267,9 @@ def scheduled(status: dict[str, Any]) -> dict[str, Any]:
     return next((c for c in status.get("conditions", []) if c["type"] == "Scheduled"), {})
 
 
-def _thousandths(text: str) -> int:
-    return int(text[:-1]) if text.endswith("m") else round(float(text) * 1000)
-
-
-@pytest.fixture
-def only_local(provider: str) -> None:
-    """For tests that set what the members' nodes offer, which is the host's own on kind."""
-    if provider != "local":
-        pytest.skip("sets what the members' nodes offer, which is the host's own on kind")
-
-
 @pytest.fixture
 def yard(running: Stage, space: str) -> Iterator[Yard]:
-    """The members in this test's hands; afterwards they are empty again."""
+    """The members with room of this test's own; afterwards they are empty again."""
     made = Yard(running, space)
-    made.whole()
-    made.until_whole()
     yield made
     made.clear()

@@ -1,7 +1,7 @@
 """How gangs start: all that they need at once, or nothing at all, seen on the members themselves.
 
-A unit is 3 cpu, and each test makes the room that it needs of the members' nodes: `e2e.gangs`. The
-two processes are the test's own, so that it may end them and freeze members: `e2e.stage`.
+Each test makes the room that it needs on the members' nodes, in whole units: `e2e.gangs`. The two
+processes are the test's own, so that it may end them and freeze members: `e2e.stage`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import Any
 import pytest
 
 from crds.names import LABEL_GROUP
-from e2e.gangs import SPARE, UNIT, Yard
+from e2e.gangs import UNIT, Yard
 from e2e.harness import PACE, steady, wait, workload
 from e2e.stage import MEMBERS
-
-pytestmark = pytest.mark.usefixtures("only_local")
 
 
 @pytest.mark.proves("G1")
@@ -68,7 +66,7 @@ def test_room_for_three_leaves_every_member_empty(yard: Yard) -> None:
     said = yard.until_refused("worker", "resource gap")
     assert said["reason"] == "GroupDenied"
     assert f"WorkloadGroup {yard.space}/batch" in said["message"]
-    assert "cpu" in said["message"]
+    assert yard.resource in said["message"]
 
     wait("the group to say how far it is", lambda: yard.told().get("phase"))
 
@@ -126,7 +124,7 @@ def test_a_driver_and_its_workers_wait_for_each_other(yard: Yard) -> None:
         f"WorkloadGroup {yard.space}/batch has 3 units in all its Workloads, minMember is 4",
     )
     steady("nobody starts alone", yard.nothing, seconds=2)
-    driver = yard.member("driver", 1, cpu="1", distribution="Single")
+    driver = yard.member("driver", 1, takes=UNIT // 3, distribution="Single")
     driver["metadata"]["labels"].pop("stowage.dev/workload-group")
     pods = driver["spec"]["template"]["spec"]["template"]["metadata"]["labels"]
     pods["pod-group.scheduling.sigs.k8s.io"] = "batch"  # the alias, and on its template
@@ -158,7 +156,7 @@ def test_a_new_cluster_is_asked_at_once_and_others_are_not_touched(yard: Yard) -
         yard.group(4)
         yard.workers("worker", 4)
         yard.until_refused("worker", "resource gap")
-        yard.workers("stranger", 1, group="", cpu="100m")
+        yard.workers("stranger", 1, group="", takes=0)
         yard.until_running("stranger", 1)
         assert yard.nothing("worker")
         assert "worker" not in str(yard.stage.status(yard.space, "stranger"))
@@ -176,9 +174,9 @@ def test_nine_of_ten_are_held_for_the_tenth(yard: Yard) -> None:
     yard.stage.until_condition(yard.space, "worker", "Scheduled", reason="WaitingForGroup")
     gang = yard.gang()
     assert (gang["min"], gang["assigned"], gang["waiting"]) == (10, 9, 9)
-    assert sum(map(yard.free, MEMBERS)) == 9 * SPARE, "held room is nobody else's"
+    assert sum(map(yard.free, MEMBERS)) == yard.spare(), "held room is nobody else's"
     steady("nothing starts", yard.nothing, seconds=2)
-    yard.offer("member-3", [2, 1, 1])
+    yard.offer("member-3", 4)
     yard.until_running("worker", 10)
     yard.until(phase="Running", scheduled=10, waiting=0)
 
@@ -190,10 +188,10 @@ def test_what_is_held_is_given_back_after_ten_seconds(yard: Yard) -> None:
     began = time.monotonic()
     yard.workers("worker", 10)
     yard.until(waiting=9)
-    assert sum(map(yard.free, MEMBERS)) == 9 * SPARE
+    assert sum(map(yard.free, MEMBERS)) == yard.spare()
 
     def free() -> bool:
-        return sum(map(yard.free, MEMBERS)) == 9 * (UNIT + SPARE)
+        return sum(map(yard.free, MEMBERS)) == 9 * UNIT + yard.spare()
 
     wait("the room to be free", free, timeout=20, every=0.1)
     passed = time.monotonic() - began

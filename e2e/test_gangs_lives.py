@@ -1,6 +1,6 @@
 """What becomes of gangs that have started, of what kinds they are, and who else has a say.
 
-Room and members as in `test_gangs`: a unit is 3 cpu, and each test makes the room that it needs.
+Room and members as in `test_gangs`: each test makes the room that it needs.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from crds.names import LABEL_POLICY
 from e2e.gangs import Yard
 from e2e.harness import steady, wait
 from e2e.stage import MEMBERS
-
-pytestmark = pytest.mark.usefixtures("only_local")
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -196,7 +194,7 @@ def training(group: str, name: str, member: str) -> dict[str, Any]:
 @pytest.mark.proves("G25")
 def test_a_group_of_the_same_name_elsewhere_is_another_one(yard: Yard) -> None:
     yard.room(2, 2, 2)
-    other = Yard(yard.stage, f"{yard.space}-b")
+    other = yard.beside(f"{yard.space}-b")
     yard.hub("create", "namespace", other.space)
     try:
         other.group(4)
@@ -285,6 +283,6 @@ def test_a_gang_of_one_zone_is_whole_in_it_or_not_at_all(yard: Yard) -> None:
     yard.workers("worker", 3)
     wait("a refusal", lambda: yard.says("worker")["reason"] in REFUSALS)
     steady("no zone has room for all", yard.nothing, seconds=2)
-    yard.offer("member-2", [2, 1, 1])
+    yard.offer("member-2", 4)
     assert yard.until_running("worker", 3) == {"member-2": 3}
     assert yard.until_running("driver", 1) == {"member-2": 1}

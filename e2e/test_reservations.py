@@ -1,50 +1,54 @@
 """What a Reservation promises, seen where it counts: who finds room on a member, and who does not.
 
-A reservation of 7500m takes a node of 8 cpu, so one with as many units as member-1 has nodes fills
-it, in the books of the controller or, with `hold: Member`, on the member itself.
+Each node of member-1 offers room for one large unit (`e2e.room`), so a reservation of as many units
+as it has nodes fills it, in the books of the controller or, with `hold: Member`, on the member
+itself.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from e2e.harness import Playground, deployment, pod_template, stowage, wait, workload
-from machinery.types import quantities
+from e2e.room import Room
 
-FILLING = "7500m"
-"""Of the 8 cpu of each node: a unit of 600m fits no more."""
+NODE, LARGE, SMALL = 16, 15, 2
+"""Of the room: what a node offers, and what units take. A small one fits beside no large one."""
 THERE = {"targetCluster": {"name": "member-1"}}
 
 
-@pytest.fixture(autouse=True)
-def only_local(playground: Playground) -> None:
-    if playground.provider != "local":
-        pytest.skip("fills a member's nodes, which are the host's own on kind")
+@pytest.fixture
+def room(playground: Playground) -> Iterator[Room]:
+    """Room for one large unit on each node of member-1."""
+    made = Room({"member-1": playground.members["member-1"]})
+    units = len(made.nodes("member-1"))
+    made.offer("member-1", [NODE] * units)
+    wait("the hub to know of it", lambda: roomy(playground, made) == units)
+    yield made
+    made.close()
 
 
-def nodes(playground: Playground) -> int:
-    """Of member-1."""
-    return len(playground.members["member-1"].items("nodes"))
-
-
-def roomy(playground: Playground) -> int:
+def roomy(playground: Playground, room: Room) -> int:
     """Nodes of member-1 with room for a large unit, as the hub knows it; placeholders take none."""
     groups = playground.hub.get("mc", "member-1")["status"]["nodeGroups"]
-    free = [(quantities.amount("cpu", each["free"]["cpu"]), each["count"]) for each in groups]
-    return sum(count for cpu, count in free if cpu >= quantities.amount("cpu", FILLING))
+    free = [(int(each["free"].get(room.resource, 0)), each["count"]) for each in groups]
+    return sum(count for amount, count in free if amount >= LARGE)
 
 
-def reservation(name: str, namespace: str, *owners: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """Room for units of 7500m on member-1."""
+def reservation(
+    room: Room, name: str, namespace: str, *owners: dict[str, Any], **spec: Any
+) -> dict[str, Any]:
+    """Room for large units on member-1."""
     return {
         "apiVersion": "stowage.dev/v1alpha1",
         "kind": "Reservation",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "template": pod_template(name, cpu=FILLING),
+            "template": room.takes(pod_template(name), LARGE),
             "owners": list(owners),
             **THERE,
             **spec,
@@ -57,15 +61,11 @@ def labelled(app: str) -> dict[str, Any]:
     return {"labelSelector": {"matchLabels": {"app": app}}}
 
 
-def large(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
-    """A Workload whose units take a node each."""
-    body = deployment(name, cpu=FILLING)
+def taking(room: Room, amount: int, name: str, namespace: str, **spec: Any) -> dict[str, Any]:
+    """A Workload whose units take so much of the room."""
+    body = deployment(name)
+    room.takes(body["spec"]["template"], amount)
     return workload(name, namespace, targetDeployment=body, **spec)
-
-
-def small(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
-    """A Workload that fits beside nothing of 7500m, on member-1 alone."""
-    return workload(name, namespace, targetDeployment=deployment(name, cpu="600m"), **THERE, **spec)
 
 
 def of(playground: Playground, namespace: str, name: str) -> dict[str, Any]:
@@ -99,17 +99,19 @@ def until_lacking(playground: Playground, namespace: str, name: str) -> None:
 
 @pytest.mark.proves("E25", "E26", "E27", "E28")
 def test_room_is_kept_for_its_owner_whatever_speaks_against_the_neighbours(
-    playground: Playground, namespace: str
+    playground: Playground, namespace: str, room: Room
 ) -> None:
-    hub, units = playground.hub, nodes(playground)
-    hub.apply(reservation("room", namespace, labelled("owner"), replicas=units, allocateOnce=False))
+    hub, units = playground.hub, len(room.nodes("member-1"))
+    hub.apply(
+        reservation(room, "room", namespace, labelled("owner"), replicas=units, allocateOnce=False)
+    )
     status = until(playground, namespace, "room", "Available")
     assert status["clusterName"] == "member-1"
-    assert status["allocatable"]["cpu"] in (f"{units * 7500}m", f"{units * 7.5:g}")
+    assert status["allocatable"][room.resource] == str(units * LARGE)
     table = hub("-n", namespace, "get", "rsv", "room").split()
     assert table[:4] == ["NAME", "PHASE", "CLUSTER", "AGE"]
     assert table[4:7] == ["room", "Available", "member-1"]
-    hub.apply(small("stranger", namespace))
+    hub.apply(taking(room, SMALL, "stranger", namespace, **THERE))
     until_lacking(playground, namespace, "stranger")
 
     apart = {
@@ -117,7 +119,7 @@ def test_room_is_kept_for_its_owner_whatever_speaks_against_the_neighbours(
         "topologyKey": "stowage.dev/cluster",
     }
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
-    hub.apply(large("owner", namespace, replicas=units, workloadAntiAffinity=rule))
+    hub.apply(taking(room, LARGE, "owner", namespace, replicas=units, workloadAntiAffinity=rule))
     playground.until_running(namespace, "owner")
     assert playground.placements(namespace, "owner") == {"member-1": units}
     stored = hub.get("wl", "owner", namespace)
@@ -128,7 +130,7 @@ def test_room_is_kept_for_its_owner_whatever_speaks_against_the_neighbours(
     def told() -> bool:
         status = of(playground, namespace, "room")
         names = [each["name"] for each in status.get("currentOwners", [])]
-        return names == ["owner"] and status["allocated"]["cpu"] == status["allocatable"]["cpu"]
+        return names == ["owner"] and status["allocated"] == status["allocatable"]
 
     wait("the reservation to tell its owner", told)
     words = stowage("explain", "wl/owner", "-n", namespace, "--kubeconfig", str(hub.kubeconfig))
@@ -147,25 +149,25 @@ def test_room_is_kept_for_its_owner_whatever_speaks_against_the_neighbours(
 
 @pytest.mark.proves("E29")
 def test_what_expires_or_served_once_gives_its_room_to_everybody(
-    playground: Playground, namespace: str
+    playground: Playground, namespace: str, room: Room
 ) -> None:
-    hub, units = playground.hub, nodes(playground)
+    hub, units = playground.hub, len(room.nodes("member-1"))
     short = {"replicas": units, "ttl": "1h"}
-    hub.apply(reservation("short", namespace, labelled("nobody"), **short))
+    hub.apply(reservation(room, "short", namespace, labelled("nobody"), **short))
     until(playground, namespace, "short", "Available")
-    hub.apply(small("waits", namespace))
+    hub.apply(taking(room, SMALL, "waits", namespace, **THERE))
     until_lacking(playground, namespace, "waits")
-    hub.apply(reservation("short", namespace, labelled("nobody"), **short | {"ttl": "8s"}))
+    hub.apply(reservation(room, "short", namespace, labelled("nobody"), **short | {"ttl": "8s"}))
     status = until(playground, namespace, "short", "Failed")
     assert said(status, "Ready")["reason"] == "Expired"
     playground.until_running(namespace, "waits")
     hub("-n", namespace, "delete", "wl", "waits")
 
-    hub.apply(reservation("once", namespace, labelled("first"), replicas=units))
+    hub.apply(reservation(room, "once", namespace, labelled("first"), replicas=units))
     until(playground, namespace, "once", "Available")
-    hub.apply(small("second", namespace))
+    hub.apply(taking(room, SMALL, "second", namespace, **THERE))
     until_lacking(playground, namespace, "second")
-    hub.apply(small("first", namespace))
+    hub.apply(taking(room, SMALL, "first", namespace, **THERE))
     playground.until_running(namespace, "first")
     status = until(playground, namespace, "once", "Succeeded")
     assert [each["name"] for each in status["currentOwners"]] == ["first"]
@@ -174,12 +176,19 @@ def test_what_expires_or_served_once_gives_its_room_to_everybody(
 
 @pytest.mark.proves("E28")
 def test_room_that_is_held_on_the_member_gives_way_to_the_owner(
-    playground: Playground, namespace: str
+    playground: Playground, namespace: str, room: Room
 ) -> None:
-    hub, member, units = playground.hub, playground.members["member-1"], nodes(playground)
+    hub, member = playground.hub, playground.members["member-1"]
+    units = len(room.nodes("member-1"))
     hub.apply(
         reservation(
-            "real", namespace, labelled("owner"), replicas=units, hold="Member", allocateOnce=False
+            room,
+            "real",
+            namespace,
+            labelled("owner"),
+            replicas=units,
+            hold="Member",
+            allocateOnce=False,
         )
     )
     until(playground, namespace, "real", "Available")
@@ -193,14 +202,15 @@ def test_room_that_is_held_on_the_member_gives_way_to_the_owner(
         )
 
     wait("the placeholders to run", lambda: held() == units)
-    foreign = deployment("local-user", cpu="600m")
+    foreign = deployment("local-user")
+    room.takes(foreign["spec"]["template"], SMALL)
     foreign["metadata"]["namespace"] = namespace
     member.apply(foreign)  # who does not ask us preempts a placeholder: it has the least priority
     wait("a placeholder to give way", lambda: held() == units - 1)
     member("-n", namespace, "delete", "deployment", "local-user")
     wait("it to come back", lambda: held() == units)
-    wait("the hub to know of the room", lambda: roomy(playground) == units)
-    hub.apply(large("owner", namespace, replicas=units))
+    wait("the hub to know of the room", lambda: roomy(playground, room) == units)
+    hub.apply(taking(room, LARGE, "owner", namespace, replicas=units))
     playground.until_running(namespace, "owner")
     wait("all to have given way", lambda: held() == 0)
     hub("-n", namespace, "delete", "wl", "owner")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from e2e.harness import Playground, deployment, steady, wait, workload
+from e2e.room import Room
 
 POOL = "spread.example.com/pool"
 PART = "spread.example.com/part"
@@ -24,8 +25,8 @@ LABELS = {
     "member-3": {PART: "c"},
 }
 COST = "controller.kubernetes.io/pod-deletion-cost"
-FILLING = "7500m"
-"""Of the 8 cpu of each node: a unit of 600m fits no more."""
+NODE, FILLING, SMALL = 16, 15, 2
+"""Of the room that a node offers, and what units take: a small one fits beside no large one."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -184,11 +185,21 @@ def test_a_proportion_over_parts_with_a_patch_for_each(
 def test_a_full_member_is_passed_by_at_once_or_after_a_while(
     playground: Playground, namespace: str
 ) -> None:
-    if playground.provider != "local":
-        pytest.skip("fills a member's nodes, which are the host's own on kind")
+    room = Room(playground.members)
+    try:
+        for member in playground.members:
+            room.offer(member, [NODE] * len(room.nodes(member)))
+        fill_and_pass(playground, namespace, room)
+    finally:
+        room.close()
+
+
+def fill_and_pass(playground: Playground, namespace: str, room: Room) -> None:
+    """Fill member-1, and see where units go that find no room there."""
     hub = playground.hub
-    nodes = len(playground.members["member-1"].items("nodes"))
-    filling = deployment("filling", cpu=FILLING)
+    nodes = len(room.nodes("member-1"))
+    filling = deployment("filling")
+    room.takes(filling["spec"]["template"], FILLING)
     hub.apply(
         workload(
             "filling", namespace, targetDeployment=filling, replicas=nodes,
@@ -199,16 +210,18 @@ def test_a_full_member_is_passed_by_at_once_or_after_a_while(
 
     def full() -> bool:
         groups = hub.get("mc", "member-1")["status"]["nodeGroups"]
-        return all(group["free"]["cpu"] in ("500m", "0.5", "496m", "480m") for group in groups)
+        return all(group["free"].get(room.resource) == str(NODE - FILLING) for group in groups)
 
     wait("the capacity of member-1 to say so", full)
     subsets = (subset("normal", POOL, "normal"), subset("elastic", POOL, "elastic"))
     for name, simulate in (("knows", True), ("tries", False)):
         adaptive = {"rescheduleCriticalSeconds": 3, "disableSimulationSchedule": not simulate}
         strategy = {"type": "Adaptive", "adaptive": adaptive}
+        small = deployment(name)
+        room.takes(small["spec"]["template"], SMALL)
         hub.apply(
             spread(name, namespace, *subsets, scheduleStrategy=strategy),
-            workload(name, namespace, targetDeployment=deployment(name, cpu="600m"), replicas=2),
+            workload(name, namespace, targetDeployment=small, replicas=2),
         )
     until_placed(playground, namespace, "knows", member_2=2)
     history = playground.status(namespace, "knows")["history"]

@@ -14,7 +14,16 @@ from typing import Any
 
 import click
 
-from stowage.commands import asking, importing, install, members, playground, plugins, processes
+from stowage.commands import (
+    asking,
+    importing,
+    install,
+    members,
+    playground,
+    plugins,
+    processes,
+    tenants,
+)
 from stowage.console.terminal import say
 
 
@@ -54,6 +63,7 @@ for _command in (
     install.install,
     members.join,
     members.unjoin,
+    tenants.tenant,
     asking.plan,
     asking.explain,
     asking.history,

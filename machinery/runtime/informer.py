@@ -40,7 +40,7 @@ from machinery.api.responses import Unreadable
 from machinery.api.status_errors import told
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock, SystemClock
-from machinery.errors import ApiError, Gone, TransportError
+from machinery.errors import ApiError, Forbidden, Gone, TransportError
 from machinery.pace import Stint
 from machinery.runtime.backoff import Jitter, delay
 from machinery.runtime.list_and_watch import (
@@ -128,6 +128,7 @@ class Informer(Cache[T]):
         self._clock = clock or SystemClock()
         self._jitter = jitter
         self._spoke = -math.inf
+        self._failed = -math.inf
         self._synced = asyncio.Event()
         self._failures = 0
         self._listed = False  # or `version` is too old to watch from
@@ -142,6 +143,12 @@ class Informer(Cache[T]):
     def trusted(self) -> bool:
         """Whether the picture may be acted on: everything was listed, and is followed still."""
         return self.synced and self.staleness() <= STALE_SECONDS
+
+    @property
+    def refused(self) -> Forbidden | None:
+        """The server's word that these may not be read; None as soon as it has shown them again."""
+        fault = self.last_error
+        return fault if isinstance(fault, Forbidden) and self._spoke <= self._failed else None
 
     async def wait_synced(self) -> None:
         """Return once `synced`."""
@@ -195,7 +202,7 @@ class Informer(Cache[T]):
         news = fault is not None and str(fault) != str(self.last_error)
         if news and not isinstance(fault, Gone):
             log.warning("%s cannot be watched: %s", self.resource.plural, fault)
-        self.last_error = fault
+        self.last_error, self._failed = fault, self._clock.monotonic()
 
     def _pause(self, fault: TransportError | None, *, spoke: bool) -> float:
         cap = MOST_DELAY_CUT if spoke else MOST_DELAY_FAILED

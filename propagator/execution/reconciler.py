@@ -126,19 +126,22 @@ class WorkloadPlacements:
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """Workloads, and the names of Secrets."""
-        return (self._hub.informer, self._secrets.informer)
+        """Workloads."""
+        return (self._hub.informer,)
 
     async def run(self) -> None:
         """Report and release, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._judged.run())
-            tasks.create_task(self._wakes.run())
-            tasks.create_task(self._reports.run())
-            tasks.create_task(self._gates.run())
-            tasks.create_task(self._idle.run())
-            tasks.create_task(self._costs.run())
-            tasks.create_task(self._report())
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._judged.run())
+                tasks.create_task(self._wakes.run())
+                tasks.create_task(self._reports.run())
+                tasks.create_task(self._gates.run())
+                tasks.create_task(self._idle.run())
+                tasks.create_task(self._costs.run())
+                tasks.create_task(self._report())
+        finally:
+            await self._secrets.close()
 
     async def _report(self) -> None:
         for informer in (*self.informers, self._clusters):
@@ -222,6 +225,8 @@ class WorkloadPlacements:
         known = new or old
         if known is None:
             return
+        for secret in new.secrets if new is not None else ():
+            self._secrets.need((known.metadata.namespace, secret))
         if old is not None:
             self._forget(old, new)
         key = known.metadata.key

@@ -33,7 +33,7 @@ from propagator.execution.unanswered_writes import Doubts
 from propagator.groups.gates import Gates
 from propagator.groups.rule import Verdict
 from propagator.hub.identity import HubIdentity
-from propagator.hub.secrets import HubSecrets
+from propagator.hub.secrets import HubSecrets, NoTenant
 from propagator.hub.workload_types import HubSecret, Workload
 from propagator.hub.workloads import HubWorkloads
 from propagator.leadership import Ground
@@ -298,6 +298,8 @@ class Shares:
     async def _secret(self, key: Key) -> HubSecret | None:
         try:
             return await self._secrets.get(key)
+        except NoTenant as fault:
+            raise Refused(PropagatedReason.SECRET_NOT_FOUND, str(fault)) from fault
         except TransportError as fault:
             raise HubFault(f"Secret {'/'.join(key)} could not be read", fault) from fault
 

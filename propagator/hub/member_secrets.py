@@ -2,7 +2,8 @@
 
 Those with the registration label come with one watch over the system namespace. For any other, a
 watch on just that Secret runs for as long as a MemberCluster refers to it: no list of all Secrets
-of the hub is ever asked for, and none that nobody refers to is ever read.
+of the hub is ever asked for, and none that nobody refers to is ever read. Outside the system
+namespace the propagator may do so in tenants alone (`stowage tenant add`).
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ class SecretBook:
         watch = self._watches.get(key)
         return self._labelled.get(key) is not None or (watch is not None and watch.informer.synced)
 
+    def refused(self, key: Key) -> bool:
+        """Whether the Secret may not be read: its namespace is no tenant."""
+        watch = self._watches.get(key)
+        return watch is not None and watch.informer.refused is not None
+
     def get(self, key: Key) -> Secret | None:
         """The Secret, None when there is none."""
         watch = self._watches.get(key)
@@ -103,8 +109,18 @@ class SecretBook:
             clock=self._clock,
         )
         informer.add_handler(lambda old, new: self._tell(key))
-        running = asyncio.create_task(informer.run(), name=f"secret {namespace}/{name}")
+        running = asyncio.create_task(
+            self._follow(informer, key), name=f"secret {namespace}/{name}"
+        )
         return _Watch(informer, (running, asyncio.create_task(self._announce(informer, key))))
+
+    async def _follow(self, informer: Informer[Secret], key: Key) -> None:
+        refused = False
+        while True:
+            await informer.step()
+            before, refused = refused, informer.refused is not None
+            if refused != before:
+                self._tell(key)
 
     async def _announce(self, informer: Informer[Secret], key: Key) -> None:
         await informer.wait_synced()

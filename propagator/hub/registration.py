@@ -36,6 +36,7 @@ from propagator.access.credentials import Credentials, credentials_of
 from propagator.hub.cluster_status import told_health
 from propagator.hub.cluster_types import MemberCluster, Secret
 from propagator.hub.member_secrets import SecretBook
+from propagator.hub.secrets import NoTenant
 from propagator.members.health import Verdict, verdict_of
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
@@ -177,6 +178,8 @@ class Registrar:
                 session.refuse(_no_secret(f"the Secret {where} does not exist"))
             else:
                 await self._use(session, secret)
+        elif self._records.refused(reference.key):
+            session.refuse(_no_secret(str(NoTenant(reference.key))))
         else:
             session.await_secret()
 

@@ -1,39 +1,95 @@
 """The Secrets that travel with Workloads: known by name, read only when they are needed.
 
-Of all Secrets of the hub only names and versions are watched; the values of one are read
-when a Workload refers to it, and again when its version changes.
+There is a watch for each namespace in which a Workload names a Secret, as the propagator may read
+those of tenants alone (`stowage tenant add`). It brings names and versions; the values of a Secret
+are read when a Workload is written to a member, and again when its version has changed. Where a
+namespace is no tenant, only the watch asks again, with its back-off; whoever wants a Secret is told
+what the watch was told.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import msgspec
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import SECRETS
 from machinery.clock import Clock
-from machinery.errors import NotFound
+from machinery.errors import Forbidden, NotFound, StowageError
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
 from propagator.hub.workload_types import HubSecret
 
 
+class NoTenant(StowageError):
+    """The propagator may not read the Secrets of that namespace."""
+
+    def __init__(self, key: Key) -> None:
+        namespace, name = key
+        super().__init__(
+            f"Secret {namespace}/{name} may not be read, as the namespace is no tenant: "
+            f"`stowage tenant add {namespace}`"
+        )
+
+
+@dataclass
+class _Watch:
+    informer: Informer[Object]
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the hub has answered, or has not in its time."""
+    refused: Forbidden | None = None
+    """As it was told last."""
+    named: set[str] = field(default_factory=set)
+    tasks: tuple[asyncio.Task[None], ...] = ()
+
+
 class HubSecrets:
-    """`changed` is called with the key of each Secret that came, changed or went."""
+    """`changed` is called with the key of each Secret that came, changed or went.
+
+    Also of each that is named in a namespace that stops being a tenant, or turns out to be none.
+    """
 
     def __init__(self, hub: ApiClient, *, clock: Clock, changed: Callable[[Key], None]) -> None:
         self._hub = hub
+        self._clock = clock
         self._changed = changed
+        self._watches: dict[str, _Watch] = {}
         self._held: dict[Key, HubSecret] = {}
-        self.informer: Informer[Object] = Informer(
-            hub, SECRETS, Object, metadata_only=True, clock=clock
-        )
-        self.informer.add_handler(self._tell)
+
+    def need(self, key: Key) -> None:
+        """A Workload names that Secret."""
+        namespace, name = key
+        if namespace not in self._watches:
+            self._watches[namespace] = self._watch(namespace)
+        self._watches[namespace].named.add(name)
+
+    def drop(self, key: Key) -> None:
+        """No Workload names it any more: its values are not kept, nor a watch for it alone."""
+        self._held.pop(key, None)
+        namespace, name = key
+        watch = self._watches.get(namespace)
+        if watch is None:
+            return
+        watch.named.discard(name)
+        if not watch.named:
+            del self._watches[namespace]
+            _stop(watch)
 
     async def get(self, key: Key) -> HubSecret | None:
-        """The Secret as it is now, or None. Raises TransportError."""
-        known = self.informer.get(key)
+        """The Secret as it is now, or None. Raises NoTenant, TransportError."""
+        watch = self._watches.get(key[0])
+        if watch is None:
+            return None  # the Workload that named it went meanwhile
+        await watch.tried.wait()
+        if watch.informer.refused:
+            self._held.pop(key, None)
+            raise NoTenant(key)
+        if not watch.informer.synced and watch.informer.last_error is not None:
+            raise watch.informer.last_error
+        known = watch.informer.get(key)
         if known is None or known.metadata.deleting:
             self._held.pop(key, None)
             return None
@@ -46,9 +102,40 @@ class HubSecrets:
             held = self._held[key] = msgspec.convert(found, HubSecret)
         return held
 
-    def drop(self, key: Key) -> None:
-        """No Workload refers to that Secret any more: its values are not kept."""
-        self._held.pop(key, None)
+    async def close(self) -> None:
+        """Stop every watch."""
+        watches = list(self._watches.values())
+        self._watches.clear()
+        for watch in watches:
+            _stop(watch)
+        await asyncio.gather(*(t for w in watches for t in w.tasks), return_exceptions=True)
+
+    def _watch(self, namespace: str) -> _Watch:
+        informer = Informer(
+            self._hub, SECRETS, Object, namespace=namespace, metadata_only=True, clock=self._clock
+        )
+        informer.add_handler(self._tell)
+        watch = _Watch(informer)
+        watch.tasks = (
+            asyncio.create_task(self._follow(namespace, watch), name=f"secrets of {namespace}"),
+            asyncio.create_task(_announce(watch)),
+        )
+        return watch
+
+    async def _follow(self, namespace: str, watch: _Watch) -> None:
+        while True:
+            await self._step(namespace, watch)
+
+    async def _step(self, namespace: str, watch: _Watch) -> None:
+        """List or watch to the end; whether the namespace is a tenant is told when that is new."""
+        await watch.informer.step()
+        watch.tried.set()
+        refused = watch.informer.refused
+        if bool(refused) != bool(watch.refused):
+            for name in watch.named:
+                self._held.pop((namespace, name), None)
+                self._changed((namespace, name))
+        watch.refused = refused
 
     def _tell(self, old: Object | None, new: Object | None) -> None:
         known = new or old
@@ -56,3 +143,15 @@ class HubSecrets:
             if new is None:
                 self._held.pop(known.metadata.key, None)
             self._changed(known.metadata.key)
+
+
+async def _announce(watch: _Watch) -> None:
+    await watch.informer.wait_synced()
+    watch.tried.set()
+
+
+def _stop(watch: _Watch) -> None:
+    for task in watch.tasks:
+        task.cancel()
+    watch.informer.discard()
+    watch.tried.set()

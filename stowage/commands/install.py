@@ -20,6 +20,11 @@ from stowage.console.terminal import say
     "stowage:VERSION when left out.",
 )
 @click.option(
+    "--all-namespaces/--no-all-namespaces",
+    default=None,
+    help="Whether every namespace is a tenant (stowage tenant); at first none is.",
+)
+@click.option(
     "--wait",
     type=bool,
     is_flag=False,
@@ -42,15 +47,20 @@ def install(
     dry_run: bool,
     crds_only: bool,
     image: str | None,
+    all_namespaces: bool | None,
     wait: bool,
     timeout: float,
 ) -> None:
     """Install kinds, admission, RBAC and both processes on the hub."""
     from stowage.console.progress import Lines  # noqa: PLC0415
     from stowage.setup import install as parts  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import tenants  # noqa: PLC0415 - as above
 
     objects = parts.manifests(
-        namespace=namespace, image=image or parts.default_image(), crds_only=crds_only
+        namespace=namespace,
+        image=image or parts.default_image(),
+        crds_only=crds_only,
+        all_namespaces=bool(all_namespaces),
     )
     if dry_run:
         click.echo(parts.as_yaml(objects), nl=False)
@@ -58,6 +68,8 @@ def install(
 
     async def whole(client: Any) -> None:
         await parts.apply(client, objects, say=say)
+        if not crds_only:
+            await tenants.settle(client, home=namespace, all_namespaces=all_namespaces, say=say)
         if wait:
             await parts.until_running(client, objects, progress=Lines(), seconds=timeout)
 

@@ -26,7 +26,7 @@ from stowage.console.progress import Progress
 from stowage.lock import alone
 from stowage.playground import kind, local, roles
 from stowage.playground.processes import wait_until
-from stowage.setup import install, join, member_side
+from stowage.setup import install, join, member_side, tenants
 from stowage.toolchain import binaries
 
 STATE = "playground.json"
@@ -215,9 +215,16 @@ async def _prepare(
     """
     async with _client(directory) as hub:
         objects = install.manifests(
-            namespace=SYSTEM_NAMESPACE, image=image or "", crds_only=not image
+            namespace=SYSTEM_NAMESPACE,
+            image=image or "",
+            crds_only=not image,
+            all_namespaces=True,  # whoever tries things out makes namespaces as they come
         )
         await install.apply(hub, objects, say=lambda _: None)
+        if image:
+            await tenants.settle(
+                hub, home=SYSTEM_NAMESPACE, all_namespaces=True, say=lambda _: None
+            )
         await install.ensure_namespace(hub, SYSTEM_NAMESPACE)
         for name, text in members.items():
             secret = join.secret(name, SYSTEM_NAMESPACE, text, {ZONE: _zone(name)})

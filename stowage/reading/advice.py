@@ -10,7 +10,7 @@ from collections.abc import Mapping
 UNKNOWN = "see the logs of both processes"
 
 CLUSTERS: Mapping[str, str] = {
-    "SecretNotFound": "apply its Secret again, or stowage unjoin it",
+    "SecretNotFound": "apply its Secret again, where it may be read, or stowage unjoin it",
     "InvalidKubeconfig": "mend the kubeconfig in its Secret",
     "Unauthorized": "put a credential that is valid into its Secret",
     "TLSVerificationFailed": "put the CA of its API server into its Secret",
@@ -42,7 +42,7 @@ SCHEDULED: Mapping[str, str] = {
 """By the reason of Scheduled on a Workload."""
 
 PROPAGATED: Mapping[str, str] = {
-    "SecretNotFound": "apply the Secret that it brings along",
+    "SecretNotFound": "apply the Secret that it brings along, or stowage tenant add its namespace",
     "AlreadyExists": "another name, or spec.adoption: IfUnowned if nobody owns the object there",
     "NamespaceNotAllowed": "another spec.targetNamespace, or spec.namespaces of the MemberCluster",
     "InvalidWorkload": "mend the field that is named",

@@ -27,22 +27,36 @@ from stowage.setup import rollout
 ADMISSION = "admissionregistration.k8s.io/v1"
 ESTABLISHED_SECONDS = 120.0
 VALIDATING = "ValidatingAdmissionPolicy"
+MUTATING = "MutatingAdmissionPolicy"
 _POLICY_WORK = {
     VALIDATING: "the controller refuses wrong Workloads itself, after they are stored",
-    "MutatingAdmissionPolicy": "the controller fills in labels and defaults itself",
+    MUTATING: "the controller fills in labels and defaults itself",
 }
 """The kinds of policy that we bring, and who does their work on a hub that does not serve them."""
+DEFAULTS = "stowage-controller-defaults"
+"""The binding that a hub needs where it serves no MutatingAdmissionPolicy."""
 _PARTS = ("rbac.yaml", "priority.yaml", "network.yaml", "controller.yaml", "propagator.yaml")
 
 
-def manifests(*, namespace: str, image: str = "", crds_only: bool = False) -> list[dict[str, Any]]:
-    """Everything in the order in which it is applied."""
+def manifests(
+    *, namespace: str, image: str = "", crds_only: bool = False, all_namespaces: bool = False
+) -> list[dict[str, Any]]:
+    """Everything in the order in which it is applied.
+
+    `all_namespaces` makes every namespace of the hub a tenant (`stowage.setup.tenants`).
+    """
     kinds = crds.manifests()
     if crds_only:
         return kinds
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     parts = [o for part in _PARTS for o in _load(part, namespace=namespace, image=image)]
-    return [*kinds, home, *parts]
+    tenants = [each for each in wide(namespace) if each["metadata"]["name"] != DEFAULTS]
+    return [*kinds, home, *parts, *(tenants if all_namespaces else ())]
+
+
+def wide(namespace: str) -> list[dict[str, Any]]:
+    """The bindings that are made only where they are needed."""
+    return _load("wide.yaml", namespace=namespace)
 
 
 def default_image() -> str:
@@ -100,6 +114,11 @@ async def until_running(
             hint = "docs/install.md says how to build the image and bring it to the hub's nodes"
             raise StowageError(f"{e}\n{hint}; then name it with --image") from e
         raise
+
+
+async def fills_in_defaults(client: ApiClient) -> bool:
+    """Whether the hub itself can, or the controller has to."""
+    return MUTATING not in await _unserved_policies(client)
 
 
 async def _unserved_policies(client: ApiClient) -> list[str]:

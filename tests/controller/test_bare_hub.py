@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock
 import msgspec
 import pytest
 
+from controller.admission import Admission
 from controller.admission_review import Reviewer
 from controller.model.objects import Workload
 from crds.admission.validation import violations
@@ -16,8 +17,9 @@ from crds.names import ADMISSION_POLICY, LABEL_POLICY
 from machinery.api.resources import VALIDATING_ADMISSION_POLICY_BINDINGS, WORKLOADS, Resource
 from machinery.clock import SystemClock
 from machinery.discovery.access_reviews import namespace_may_use
-from machinery.errors import Conflict, Invalid, NotFound
+from machinery.errors import Conflict, Forbidden, Invalid, NotFound
 from machinery.runtime.informer import Informer
+from machinery.types.metadata import Meta
 from tests.patience import until
 
 from .live import World, condition, deciding
@@ -72,6 +74,27 @@ async def test_defaults_and_aliases_are_written_by_the_controller(bare_world: Wo
         found = await bare_world.until("old", lambda s: condition(s, "Scheduled"))
         assert found["metadata"]["labels"][LABEL_POLICY] == "demo"
         assert found["spec"]["schedulerName"] == "stowage"
+
+
+@pytest.mark.proves("C24", "N15")
+async def test_where_it_may_not_write_workloads_it_says_so() -> None:
+    """The policy was taken off a hub that serves it: the right is not given there."""
+    body = {
+        "metadata": {"name": "old", "namespace": "shop", "uid": "u", "generation": 1, "resourceVersion": "7"},
+        "spec": {"schedulerName": ""},
+    }  # fmt: skip
+    answers = [msgspec.json.encode(body), Forbidden(code=403, reason="Forbidden", message="no")]
+    client = SimpleNamespace(request=AsyncMock(side_effect=answers))
+    admission = Admission(
+        client,  # type: ignore[arg-type]  # a fake
+        normalises=lambda: False,
+        refuses=lambda: True,
+        learn=lambda _: None,
+    )
+    objection = await admission.review(msgspec.convert(body["metadata"], Meta))
+    assert objection is not None
+    assert not objection.lasting
+    assert "run `stowage install`" in objection.message
 
 
 @pytest.mark.proves("S7", "Y2")

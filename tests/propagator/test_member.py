@@ -338,6 +338,48 @@ async def test_capacity_and_units_come_from_nodes_and_pods(rig_on: Rigs, empty_m
         await forget(client, "owner-of-u1")
 
 
+@pytest.mark.proves("Z2")
+async def test_a_pod_counts_until_it_has_ended_and_not_until_it_is_gone(
+    rig_on: Rigs, empty_member: Cluster
+):
+    """A kubelet ends a pod that is deleted; then a finalizer may hold it, but it holds no room."""
+    path = PODS.path("default", "held")
+
+    async def free() -> list[str]:
+        groups = (await rig.cluster("m2")).get("status", {}).get("nodeGroups", [])
+        return [group["free"]["cpu"] for group in groups]
+
+    async def shows(*cpu: str) -> None:
+        async def so() -> bool:
+            return await free() == list(cpu)
+
+        await until(so)
+
+    async with ApiClient(empty_member.connection()) as client, rig_on() as rig:
+        (session,) = await connected(rig, empty_member)
+        await add_node(client, "n1")
+        await client.create(CONFIG_MAPS, managed("owner-of-u1", u1="shop/web"))
+        session.track(CONFIG_MAPS)
+        held = pod("held", "u1", nodeName="n1")
+        held["metadata"]["finalizers"] = ["example.com/hold"]
+        await client.create(PODS, held)
+        try:
+            await shows("3")
+            await client.request("DELETE", path, params={"gracePeriodSeconds": "0"})
+            await until(lambda: session.units(U1).current == 1)
+            assert await free() == ["3"], "its containers may still run"
+            ended = {"status": {"phase": "Failed"}}
+            await client.merge_patch(PODS, "held", ended, namespace="default", subresource="status")
+            await shows("4")
+            await until(lambda: session.units(U1).current == 0)
+            await until(lambda: not session.units(U1).scheduled)
+            assert await client.get(PODS, "held", namespace="default"), "its finalizer holds it"
+        finally:
+            gone = {"metadata": {"finalizers": None}}
+            await client.merge_patch(PODS, "held", gone, namespace="default")
+            await forget(client, "owner-of-u1")
+
+
 async def test_units_are_unknown_until_the_pods_were_listed(rig_on: Rigs, m1: Cluster):
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": "no"})

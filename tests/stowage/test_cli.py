@@ -29,6 +29,7 @@ COMMANDS = (
     "install",
     "join",
     "unjoin",
+    "tenant",
     "plan",
     "explain",
     "history",
@@ -65,9 +66,12 @@ def test_it_says_which_version_it_is(stowage):
     assert stowage.succeed("--version") == f"stowage {metadata.version('stowage')}\n"
 
 
-@pytest.mark.parametrize("name", [n for n in COMMANDS if n != "playground"])
+@pytest.mark.parametrize(
+    "name",
+    [n for n in (*COMMANDS, "tenant add", "tenant list") if n not in ("playground", "tenant")],
+)
 def test_every_command_says_which_hub(name):
-    printed = CliRunner().invoke(cli.cli, [name, "--help"]).output
+    printed = CliRunner().invoke(cli.cli, [*name.split(), "--help"]).output
     assert all(option in printed for option in ("--kubeconfig", "--context", "-n, --namespace"))
 
 

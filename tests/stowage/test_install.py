@@ -21,7 +21,7 @@ from machinery.tasks import end
 from propagator.app import Propagator
 from propagator.execution.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
-from stowage.setup import install
+from stowage.setup import install, tenants
 from tests.patience import until
 from tests.stowage import accounts
 
@@ -111,7 +111,7 @@ def test_a_second_run_changes_nothing(installed, stowage):
     assert versions() == before
 
 
-@pytest.mark.proves("C1", "S12", "S13")
+@pytest.mark.proves("C1", "N15", "S12", "S13")
 @pytest.mark.parametrize(
     ("who", "verb", "what", "namespace", "may"),
     [
@@ -145,10 +145,16 @@ def test_a_second_run_changes_nothing(installed, stowage):
             "no",
         ),
         (CONTROLLER, "patch", "leases.coordination.k8s.io/stowage-controller", "kube-system", "no"),
+        (CONTROLLER, "patch", "workloads.stowage.dev", "shop", "no"),
+        (CONTROLLER, "patch", "workloadpolicies.stowage.dev", "shop", "no"),
+        (CONTROLLER, "create", "workloads.stowage.dev", "shop", "no"),
+        (CONTROLLER, "delete", "workloads.stowage.dev", "shop", "no"),
         (CONTROLLER, "create", "events.events.k8s.io", "shop", "yes"),
         (CONTROLLER, "create", "subjectaccessreviews.authorization.k8s.io", "", "yes"),
         (PROPAGATOR, "get", "secrets", SYSTEM_NAMESPACE, "yes"),
-        (PROPAGATOR, "list", "secrets", "shop", "yes"),
+        (PROPAGATOR, "list", "secrets", "shop", "no"),
+        (PROPAGATOR, "list", "secrets", "", "no"),
+        (PROPAGATOR, "watch", "secrets", SYSTEM_NAMESPACE, "yes"),
         (PROPAGATOR, "patch", "secrets", SYSTEM_NAMESPACE, "yes"),
         (PROPAGATOR, "patch", "secrets", "shop", "no"),
         (PROPAGATOR, "delete", "secrets", SYSTEM_NAMESPACE, "no"),
@@ -182,6 +188,93 @@ async def test_who_may_what(installed, who, verb, what, namespace, may):
         what = f"{resource} --subresource={rest}"
     allowed = await accounts.other_may(installed.connection(), who, f"{verb} {what} {where}")
     assert allowed is (may == "yes")
+
+
+@pytest.mark.proves("N15")
+async def test_the_wide_bindings_come_and_go_with_their_option(installed, stowage):
+    """What an install of an older version had given is named, where something needs it."""
+    hub = f"--kubeconfig={installed.kubeconfig}"
+    waits = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "waits", "namespace": "default"},
+        "spec": {
+            "template": {"apiVersion": "batch/v1", "kind": "Job", "spec": {}},
+            "resources": [{"name": "db"}],
+        },
+    }
+    installed.kubectl("create", "-f", "-", input=json.dumps(waits))
+    defaults = (
+        "create", "clusterrolebinding", "stowage-controller-defaults",
+        "--clusterrole=stowage-controller-defaults",
+    )  # fmt: skip
+    installed.kubectl(*defaults)  # as on this hub before it was one of Kubernetes 1.36
+    try:
+        said = _install(stowage, installed)
+        assert "stowage tenant add default" in said
+        assert "ClusterRoleBinding stowage-controller-defaults deleted" in said
+        assert not _wide(installed)
+        assert not await _settled(installed, all_namespaces=True)
+        assert _wide(installed) == {"stowage-controller-tenant", "stowage-propagator-tenant"}
+        assert not await _settled(installed, all_namespaces=None)  # left as it is
+        assert len(_wide(installed)) == 2
+        listed = json.loads(stowage.succeed("tenant", "list", hub, "-o", "json"))
+        assert listed["allNamespaces"] is True
+        assert listed["namespaces"] == [
+            {
+                "namespace": "default",
+                "tenant": True,
+                "workloads": 1,
+                "reservations": 0,
+                "clusters": 0,
+            }
+        ]
+        *deleted, waits_again = await _settled(installed, all_namespaces=False)
+        assert len(deleted) == 2
+        assert "stowage tenant add default" in waits_again
+        assert not _wide(installed)
+    finally:
+        installed.kubectl("delete", "wl", "waits", "--wait=false")
+        none = '{"metadata": {"finalizers": null}}'  # there is no propagator here to take it away
+        installed.kubectl("patch", "wl", "waits", "--type=merge", "-p", none)
+
+
+async def _settled(cluster, *, all_namespaces):
+    """What `install` says of rights with that option."""
+    said = []
+    async with ApiClient(cluster.connection()) as hub:
+        whole = {"namespace": SYSTEM_NAMESPACE, "image": "any"}
+        narrow = install.manifests(**whole)
+        for each in install.manifests(**whole, all_namespaces=bool(all_namespaces)):
+            if each not in narrow:
+                await install.apply_one(hub, each, manager="stowage-install")
+        how = {"home": SYSTEM_NAMESPACE, "all_namespaces": all_namespaces}
+        await tenants.settle(hub, **how, say=said.append)
+    return said
+
+
+def _wide(cluster):
+    """The bindings that are made only where they are needed."""
+    names = {each["metadata"]["name"] for each in _get(cluster, "clusterrolebindings")["items"]}
+    return names & {each["metadata"]["name"] for each in install.wide(SYSTEM_NAMESPACE)}
+
+
+@pytest.mark.proves("N15")
+def test_what_cannot_be_a_tenant_is_refused_before_anything_is_written(installed, stowage):
+    hub = f"--kubeconfig={installed.kubeconfig}"
+    unknown = stowage("tenant", "add", "default", "nowhere", hub)
+    assert unknown.code == 1
+    assert "the hub has no namespace nowhere" in unknown.err
+    for never in (SYSTEM_NAMESPACE, "kube-system"):
+        assert f"{never} is never a tenant" in stowage("tenant", "add", never, hub).err
+    assert "is never a tenant" in stowage("tenant", "add", "kube-system", "--dry-run").err
+    assert _get(installed, "-n", "default", "rolebindings")["items"] == []
+    assert "namespace default was no tenant" in stowage.succeed("tenant", "remove", "default", hub)
+    printed = list(yaml.safe_load_all(stowage.succeed("tenant", "add", "default", "--dry-run")))
+    assert [each["metadata"] for each in printed] == [
+        {"name": f"stowage-{role}-tenant", "namespace": "default"} for role in accounts.ROLES
+    ]
+    assert _get(installed, "-n", "default", "rolebindings")["items"] == []
 
 
 async def _as(cluster, role) -> ApiClient:

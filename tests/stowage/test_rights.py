@@ -48,7 +48,6 @@ RARE = {
     ("propagator", "stowage.dev", "workloads", "get"): "before orphans are removed",
     ("propagator", "authorization.k8s.io", "subjectaccessreviews", "create"): "a kind that only "
     "the member knows to be cluster-scoped",
-    ("propagator", "", "secrets", "get"): "a Secret that the watch has not brought yet",
     (
         "propagator",
         "stowage.dev",
@@ -98,14 +97,15 @@ def test_a_hub_before_1_36_gets_the_policies_that_it_serves(installed):
     assert "workload" in found
 
 
-@pytest.mark.proves("C1", "C3", "C31", "S12", "S13")
+@pytest.mark.proves("C1", "C3", "C31", "N15", "S12", "S13")
 async def test_both_do_their_work_with_these_rights_and_use_them_all(
-    hub, full_cluster, tmp_path, log
+    hub, full_cluster, stowage, tmp_path, log
 ):
     member = full_cluster
     _create(member, member_rights.placeholder_class())
     secret = join.secret("worker", SYSTEM_NAMESPACE, member.admin_kubeconfig, {})
     _create(hub, secret, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rights"}})
+    stowage.succeed("tenant", "add", "rights", f"--kubeconfig={hub.kubeconfig}")
     _create(hub, *_rules_and_workloads())
     accounts.rights_in_force(hub)
     processes = []
@@ -157,8 +157,9 @@ class _Asked:
 
 
 def _granted():
-    """Role, group, resource, verb: everything that the manifests give."""
+    """Role, group, resource, verb: everything that the manifests give, and a tenant on this hub."""
     objects = install.manifests(namespace=SYSTEM_NAMESPACE, image="any")
+    objects += install.wide(SYSTEM_NAMESPACE)
     named = {(o["kind"], o["metadata"]["name"]): o for o in objects}
     rights = set()
     for each in objects:
@@ -254,13 +255,14 @@ def _rules_and_workloads():
         reservation,
         gang,
         kept,
-        _workload("web", {}),
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "rights"}},
+        _workload("web", {}, resources=[{"name": "db"}]),
         _workload("ganged", {"stowage.dev/workload-group": "gang"}),
         _workload("bounded", {"workload-policy.kosmos.io": "one", "app": "bounded"}),
     ]
 
 
-def _workload(name, labels):
+def _workload(name, labels, **spec):
     app = {"app": name}
     pods = {"containers": [{"name": "main", "image": "nginx"}]}
     return {
@@ -268,6 +270,7 @@ def _workload(name, labels):
         "kind": "Workload",
         "metadata": {"name": name, "namespace": "rights", "labels": labels},
         "spec": {
+            **spec,
             "template": {
                 "apiVersion": "apps/v1",
                 "kind": "Deployment",
@@ -276,6 +279,6 @@ def _workload(name, labels):
                     "selector": {"matchLabels": app},
                     "template": {"metadata": {"labels": app}, "spec": pods},
                 },
-            }
+            },
         },
     }

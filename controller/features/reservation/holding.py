@@ -124,8 +124,11 @@ class Placeholders:
         except TransportError as e:
             if not (for_good(e) or isinstance(e, Forbidden)):
                 raise
-            name = _placeholder(key)[1]
-            self._say(key, f"no pods keep it: the hub refuses the Workload {name}: {clean(str(e))}")
+            name, cure = _placeholder(key)[1], ""
+            if isinstance(e, Forbidden):
+                cure = f"; in a namespace that is no tenant: `stowage tenant add {key[0]}`"
+            why = f"the hub refuses the Workload {name}: {clean(str(e))}{cure}"
+            self._say(key, f"no pods keep it: {why}")
             return AGAIN_SECONDS
 
     async def _bring(self, key: Key) -> float | None:

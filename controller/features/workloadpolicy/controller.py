@@ -40,7 +40,7 @@ from machinery import logs, metrics
 from machinery.api.resources import WORKLOAD_POLICIES
 from machinery.api.verbs import MERGE_PATCH
 from machinery.clock import microtime
-from machinery.errors import Conflict, Invalid, NotFound, TransportError
+from machinery.errors import Conflict, Forbidden, Invalid, NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 
@@ -184,7 +184,7 @@ class Quotas:
             self._policies.upsert(_decoder.decode(answer))
         except (Conflict, NotFound):
             pass  # edited meanwhile: the informer will say so
-        except Invalid as e:  # it counts as Balance all the same
+        except (Forbidden, Invalid) as e:  # it counts as Balance all the same
             LOG.warning("its method is not filled in: %s", e, extra={"object": "/".join(meta.key)})
 
     def draft(self, stored: WorkloadPolicy) -> Mapping[str, Any] | None:

@@ -1,0 +1,224 @@
+"""Which namespaces of the hub are tenants, and who has the rights that are not for every hub.
+
+In a tenant the propagator may read the Secrets, which Workloads bring along, and the controller may
+make and delete Workloads, which keep the room of Reservations. Two RoleBindings in the namespace
+give that, or two ClusterRoleBindings in all of them. `deploy/wide.yaml` has these, and the one by
+which the controller fills in defaults, on hubs that cannot do so themselves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from crds.names import forbidden_namespace
+from crds.reservation import Hold
+from machinery.api.client import ApiClient
+from machinery.api.resources import (
+    MEMBER_CLUSTERS,
+    NAMESPACES,
+    RESERVATIONS,
+    ROLE_BINDINGS,
+    WORKLOADS,
+    Resource,
+)
+from machinery.api.responses import PageHead, decode
+from machinery.api.verbs import PAGE
+from machinery.errors import NotFound, StowageError
+from machinery.types.metadata import Object
+from propagator.hub.cluster_types import MemberCluster
+from stowage.setup.install import DEFAULTS, apply_one, fills_in_defaults, wide
+
+Say = Callable[[str], object]
+T = TypeVar("T")
+Manifest = dict[str, Any]
+
+MANAGER = "stowage-tenant"
+_RBAC = "rbac.authorization.k8s.io"
+_CLUSTER_ROLES = Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
+_CLUSTER_ROLE_BINDINGS = Resource(
+    _RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+)
+_SECRETS_ROLE = "stowage-propagator-tenant"
+NAMED = 10
+"""So many namespaces are named in one line of output."""
+
+
+@dataclass(kw_only=True)
+class Tenant:
+    """A namespace that is a tenant, or has what only works in one."""
+
+    namespace: str
+    tenant: bool = False
+    workloads: int = 0
+    """Workloads that bring Secrets along."""
+    reservations: int = 0
+    """Reservations with `hold: Member`."""
+    clusters: int = 0
+    """MemberClusters that refer to a Secret there."""
+
+
+@dataclass(kw_only=True)
+class Tenants:
+    """All of them, by name."""
+
+    everywhere: bool
+    """Whether every namespace is one."""
+    namespaces: list[Tenant]
+
+    @property
+    def lacking(self) -> list[str]:
+        """Those in which something waits for the rights."""
+        return [each.namespace for each in self.namespaces if not each.tenant]
+
+
+def bindings(namespace: str, *, home: str) -> list[Manifest]:
+    """What makes a namespace a tenant: the bindings of all namespaces, in this one alone."""
+    return [
+        {
+            **each,
+            "kind": ROLE_BINDINGS.kind,
+            "metadata": {**each["metadata"], "namespace": namespace},
+        }
+        for each in wide(home)
+        if each["metadata"]["name"] != DEFAULTS
+    ]
+
+
+async def settle(hub: ApiClient, *, home: str, all_namespaces: bool | None, say: Say) -> None:
+    """After an install: bind what this hub needs, delete what it does not, and say who waits.
+
+    `all_namespaces` None leaves it as it is.
+    """
+    completes = await fills_in_defaults(hub)
+    for each in wide(home):
+        name = each["metadata"]["name"]
+        if name == DEFAULTS and not completes:
+            await apply_one(hub, each, manager="stowage-install")
+            say(f"{each['kind']} {name} applied")
+        elif (name == DEFAULTS or all_namespaces is False) and await _deleted(
+            hub, _CLUSTER_ROLE_BINDINGS, name
+        ):
+            say(f"{each['kind']} {name} deleted: what it gave is not needed")
+    lacking = (await found(hub, home=home)).lacking
+    if lacking:
+        say(
+            f"{_some(lacking)} no tenant, but something there needs one: Workloads that bring "
+            "Secrets along, Reservations with hold: Member, or the Secret of a MemberCluster; "
+            "these wait, and what runs stays: "
+            f"`stowage tenant add {' '.join(lacking[:NAMED])}`, or install with --all-namespaces"
+        )
+
+
+async def add(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: Say) -> None:
+    """Make these tenants. Raises StowageError before anything is written."""
+    for namespace in namespaces:
+        refuse(namespace)
+        if not await _exists(hub, NAMESPACES, namespace):
+            raise StowageError(f"the hub has no namespace {namespace}: create it, then add it")
+    if not await _exists(hub, _CLUSTER_ROLES, _SECRETS_ROLE):
+        raise StowageError(
+            f"the hub has no ClusterRole {_SECRETS_ROLE}: run `stowage install` of this version"
+        )
+    for namespace in namespaces:
+        for each in bindings(namespace, home=home):
+            await apply_one(hub, each, manager=MANAGER)
+        say(f"namespace {namespace} is a tenant")
+
+
+async def remove(hub: ApiClient, namespaces: Sequence[str], *, home: str, say: Say) -> None:
+    """Make these tenants no more; what lies on members stays."""
+    for namespace in namespaces:
+        gone = [
+            await _deleted(hub, ROLE_BINDINGS, each["metadata"]["name"], namespace=namespace)
+            for each in bindings(namespace, home=home)
+        ]
+        say(f"namespace {namespace} {'is no tenant any more' if any(gone) else 'was no tenant'}")
+    if await _exists(hub, _CLUSTER_ROLE_BINDINGS, _SECRETS_ROLE):
+        say("every namespace still is one, as the hub was installed with --all-namespaces")
+
+
+def refuse(namespace: str) -> None:
+    """Raises StowageError for a namespace of the cluster's own, or ours."""
+    if forbidden_namespace(namespace):
+        raise StowageError(f"{namespace} is never a tenant: Workloads do not go there")
+
+
+async def found(hub: ApiClient, *, home: str) -> Tenants:
+    """All namespaces that are tenants, or have what needs one."""
+    those: dict[str, Tenant] = defaultdict(lambda: Tenant(namespace=""))
+    selector = f"metadata.name={_SECRETS_ROLE}"
+    async for binding in _each(hub, ROLE_BINDINGS, Object, field_selector=selector):
+        those[binding.metadata.namespace].tenant = True
+    async for workload in _each(hub, WORKLOADS, _Workload):
+        if workload.spec.resources:
+            those[workload.metadata.namespace].workloads += 1
+    async for reservation in _each(hub, RESERVATIONS, _Reservation):
+        if reservation.spec.hold == Hold.MEMBER.value:
+            those[reservation.metadata.namespace].reservations += 1
+    async for cluster in _each(hub, MEMBER_CLUSTERS, MemberCluster):
+        reference = cluster.spec.secret_ref
+        if reference is not None and reference.namespace != home:
+            those[reference.namespace].clusters += 1
+    for name, tenant in those.items():
+        tenant.namespace = name
+    everywhere = await _exists(hub, _CLUSTER_ROLE_BINDINGS, _SECRETS_ROLE)
+    for tenant in those.values():
+        tenant.tenant |= everywhere
+    return Tenants(everywhere=everywhere, namespaces=[those[name] for name in sorted(those)])
+
+
+class _WorkloadSpec(msgspec.Struct):
+    resources: list[msgspec.Raw] = msgspec.field(default_factory=list)
+
+
+class _Workload(Object, frozen=True):
+    spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
+
+
+class _ReservationSpec(msgspec.Struct):
+    hold: str = ""
+
+
+class _Reservation(Object, frozen=True):
+    spec: _ReservationSpec = msgspec.field(default_factory=_ReservationSpec)
+
+
+async def _each(
+    hub: ApiClient, resource: Resource, type_: type[T], *, field_selector: str | None = None
+) -> AsyncIterator[T]:
+    """The objects, of which only these fields are decoded: there may be very many."""
+    page = msgspec.defstruct("Page", [("items", list[type_] | None, None)], bases=(PageHead,))  # type: ignore[valid-type]  # it is one at run time
+    decoder = msgspec.json.Decoder(page)
+    async for answer in hub.pages(resource, limit=PAGE, field_selector=field_selector):
+        for each in decode(answer, decoder).items or ():
+            yield each
+
+
+async def _exists(hub: ApiClient, resource: Resource, name: str) -> bool:
+    with suppress(NotFound):
+        await hub.get(resource, name)
+        return True
+    return False
+
+
+async def _deleted(
+    hub: ApiClient, resource: Resource, name: str, *, namespace: str | None = None
+) -> bool:
+    with suppress(NotFound):
+        await hub.delete(resource, name, namespace=namespace)
+        return True
+    return False
+
+
+def _some(namespaces: Sequence[str]) -> str:
+    named = ", ".join(namespaces[:NAMED])
+    more = len(namespaces) - NAMED
+    if len(namespaces) == 1:
+        return f"namespace {named} is"
+    return f"namespaces {named}{f' and {more} more' if more > 0 else ''} are"

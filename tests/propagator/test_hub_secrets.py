@@ -1,0 +1,167 @@
+"""Secrets of tenants: what is asked of a hub that shows them, does not, does again, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from machinery.errors import Forbidden, Unreachable
+from machinery.pace import Pace
+from machinery.types.memory_budget import Holding
+from propagator.hub.secrets import HubSecrets, NoTenant
+from tests.fakeclock import FakeClock, settle
+
+KEY = ("shop", "db")
+
+
+class Hub:
+    """Has one Secret in each namespace, and shows those of `tenants`."""
+
+    def __init__(self) -> None:
+        self.tenants: set[str] = set()
+        self.away = False
+        self.asked = 0
+        self.read = 0
+        self.pace = Pace(FakeClock())
+        self.holding = Holding()
+        self._ended = asyncio.Event()
+
+    def refuse(self, what: str) -> None:
+        raise AssertionError(what)
+
+    def end_watches(self) -> None:
+        self._ended.set()
+        self._ended = asyncio.Event()
+
+    async def pages(self, resource: Any, *, namespace: str, **_: Any) -> AsyncIterator[bytes]:
+        self._ask(namespace)
+        listed = {"metadata": {"resourceVersion": "7"}, "items": [_secret(namespace)]}
+        yield msgspec.json.encode(listed)
+
+    @asynccontextmanager
+    async def watch(self, resource: Any, *, namespace: str, **_: Any) -> AsyncIterator[Any]:
+        self._ask(namespace)
+
+        async def lines(ended: asyncio.Event) -> AsyncIterator[bytes]:
+            await ended.wait()
+            for line in ():
+                yield line
+
+        yield lines(self._ended)
+
+    async def get(self, resource: Any, name: str, *, namespace: str) -> dict[str, Any]:
+        self.read += 1
+        return _secret(namespace) | {"data": {"password": "b25l"}, "type": "Opaque"}
+
+    def _ask(self, namespace: str) -> None:
+        self.asked += 1
+        if self.away:
+            raise Unreachable("no route to host")
+        if namespace not in self.tenants:
+            raise Forbidden(code=403, reason="Forbidden", message="secrets are not for you")
+
+
+def _secret(namespace: str) -> dict[str, Any]:
+    meta = {"name": "db", "namespace": namespace, "uid": "u", "resourceVersion": "7"}
+    return {"metadata": meta}
+
+
+@pytest.fixture
+async def parts() -> AsyncIterator[tuple[Hub, HubSecrets, FakeClock, list[Any]]]:
+    hub, clock, changed = Hub(), FakeClock(), []
+    secrets = HubSecrets(hub, clock=clock, changed=changed.append)  # type: ignore[arg-type]  # a fake
+    yield hub, secrets, clock, changed
+    await secrets.close()
+
+
+@pytest.mark.proves("C27", "N15")
+async def test_a_namespace_that_is_no_tenant_is_asked_about_seldom_and_heals_by_itself(parts):
+    hub, secrets, clock, changed = parts
+    secrets.need(KEY)
+    await clock.advance(1)
+    for _ in range(200):  # so often as its Workloads are looked at on their members
+        with pytest.raises(NoTenant, match="stowage tenant add shop"):
+            await secrets.get(KEY)
+    await clock.advance(600)
+    assert hub.asked < 50
+    assert hub.read == 0
+    assert changed == [KEY], "its Workloads are told once"
+
+    hub.tenants.add("shop")
+    await clock.advance(31)
+    assert changed == [KEY, KEY]
+    found = await secrets.get(KEY)
+    assert found is not None
+    assert found.data == {"password": "b25l"}
+    assert await secrets.get(KEY) is found
+    assert hub.read == 1
+
+
+@pytest.mark.proves("N15")
+async def test_one_that_is_a_tenant_no_more_is_told_and_keeps_no_value(parts):
+    hub, secrets, clock, changed = parts
+    hub.tenants.add("shop")
+    secrets.need(KEY)
+    await clock.advance(1)
+    assert await secrets.get(KEY)
+    changed.clear()
+    hub.tenants.clear()
+    hub.end_watches()
+    await clock.advance(2)
+    assert KEY in changed
+    with pytest.raises(NoTenant):
+        await secrets.get(KEY)
+    hub.tenants.add("shop")
+    await clock.advance(31)
+    assert await secrets.get(KEY)
+    assert hub.read == 2, "its values were read anew"
+
+
+@pytest.mark.proves("N15", "R8")
+async def test_a_hub_that_does_not_answer_is_no_refusal(parts):
+    hub, secrets, clock, _ = parts
+    hub.away = True
+    hub.tenants.add("shop")
+    secrets.need(KEY)
+    waits = asyncio.create_task(secrets.get(KEY))
+    await settle()
+    assert not waits.done(), "it is not known yet"
+    await clock.advance(1)
+    with pytest.raises(Unreachable):
+        await waits
+    hub.away = False
+    await clock.advance(31)
+    assert await secrets.get(KEY)
+    hub.away = True
+    hub.end_watches()
+    await clock.advance(31)
+    assert await secrets.get(KEY), "what was seen stands"
+
+
+@pytest.mark.proves("N15")
+async def test_each_namespace_stands_for_itself_and_is_watched_while_a_secret_is_named(parts):
+    hub, secrets, clock, _ = parts
+    hub.tenants.add("web")
+    for key in (KEY, ("web", "db"), ("web", "other")):
+        secrets.need(key)
+    await clock.advance(1)
+    assert await secrets.get(("web", "db"))
+    assert await secrets.get(("web", "other")) is None
+    with pytest.raises(NoTenant):
+        await secrets.get(KEY)
+    secrets.drop(("web", "db"))
+    assert await secrets.get(("web", "other")) is None
+    secrets.drop(("web", "other"))
+    secrets.drop(KEY)
+    await settle()
+    asked = hub.asked
+    await clock.advance(300)
+    hub.end_watches()
+    await clock.advance(300)
+    assert hub.asked == asked, "nobody names one any more"
+    assert await secrets.get(KEY) is None
