@@ -296,9 +296,7 @@ def test_a_hub_that_was_set_back_takes_nothing_that_runs(then: list[str], stays:
 def test_much_at_once_waits_for_a_person(
     going: int, others: int, went_back: bool, held: bool
 ) -> None:
-    reason = reason_to_hold(
-        going=going, present=going + others, went_back=went_back, held=held
-    )
+    reason = reason_to_hold(going=going, present=going + others, went_back=went_back, held=held)
     much = going > FEW and going > (going + others) / SHARE
     assert (reason is not None) is (went_back or held or much)
     if went_back:

@@ -81,9 +81,7 @@ class Member(Cache[ManagedObject]):
 async def ask(remover: Remover, member: Member, found: dict[str, Any]) -> str:
     session = cast("MemberSession", member)
     lying = managed(CONFIGMAPS, found)
-    grant = granted(
-        lying, "u", mark=MARK, ended=True, decided=math.inf, registered=lambda _: True
-    )
+    grant = granted(lying, "u", mark=MARK, ended=True, decided=math.inf, registered=lambda _: True)
     assert isinstance(grant, Grant)
     return await remover.remove(session, PLACE, lying, grant)
 
