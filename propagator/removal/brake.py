@@ -4,9 +4,9 @@ What no Workload stands for is swept (`orphans`), and a hub that was restored fr
 no Workload that was made since. So before anything goes, all that would go from that member is
 counted, with what went of late. More than a tenth of the member's Workloads, and more than ten, is
 held. So is everything where the hub names an older resourceVersion than this process, or an object
-on the member, has seen: its store was set back. What is held is told in MemberCluster.status
-(`Held`); that stands over a restart, and a person ends it by naming the very Workloads that may go
-(the annotation `stowage.dev/sweep`, which `stowage sweep` sets). What has come since is not covered.
+on the member, has seen: its store was set back. What is held is told in MemberCluster.status; that
+stands over a restart, and a person ends it by naming the very Workloads that may go (the annotation
+`stowage.dev/sweep`, which `stowage sweep` sets). What has come since is not covered.
 """
 
 from __future__ import annotations

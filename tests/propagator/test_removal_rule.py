@@ -239,8 +239,10 @@ class World:
 
 steps = st.tuples(
     st.sampled_from(
-        ["register", "swap", "unregister", "place", "place", "end", "begin", "backup", "restore"]
-        + ["read", "read", "read", "restart", "push", "push", "remove", "remove"]
+        [
+            *("register", "swap", "unregister", "place", "end", "begin", "backup", "restore"),
+            *("place", "read", "read", "read", "restart", "push", "push", "remove", "remove"),
+        ]
     ),
     st.sampled_from(["a", "b"]),
     st.sampled_from(["c1", "c2"]),

@@ -169,7 +169,7 @@ def test_a_held_sweep_needs_a_person(hub: tuple[Hub, Path]) -> None:
     assert "2 of 2 clusters ready" in result.output
     assert "a      HubWentBack   3d      the hub was set back" in result.output
     assert "stowage sweep NAME" in result.output
-    assert json.loads(run(file, "-o", "json").output)["sweeps_held"][0]["name"] == "a"
+    assert json.loads(run(file, "-o", "json").output)["sweepsHeld"][0]["name"] == "a"
 
 
 @pytest.mark.parametrize(
