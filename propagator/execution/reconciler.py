@@ -6,8 +6,8 @@ hub, or on a member. All else has its own module: `shares` does what was decided
 when a Workload has left, `orphans` takes away what none stands for, `status.controller` tells the
 hub.
 
-What is taken away, and when: a share that left the placements goes when all present ones are seen to
-be ready, so that the last healthy copy stays until there is another, whatever an old status says;
+What is taken away, and when: a share that left the placements goes when all present ones are seen
+to be ready, so that the last healthy copy stays until there is another, whatever a status says;
 everything goes when the Workload is deleted or wants no units. Of one that wants units and is
 placed nowhere, what runs stays, as it does where a MemberCluster was made anew: it is taken up when
 it is placed again. `removal.rule` says what of it all is kept in any case. Of a Workload in a group
