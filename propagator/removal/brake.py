@@ -97,6 +97,7 @@ class SweepBrake:
         """Whether this process has seen the hub go back in time."""
         self._looks: WeakKeyDictionary[Link, _Look] = WeakKeyDictionary()
         self._let_go: dict[str, dict[str, float]] = {}  # when, by member and Workload's UID
+        self._declined: dict[str, set[str]] = {}  # UIDs, by member
         self._queue: WorkQueue[str] = WorkQueue(name="sweeps", clock=ground.clock)
         ground.clusters.add_handler(self._cluster_changed)
 
@@ -108,15 +109,22 @@ class SweepBrake:
         """That member may have become ready, or was removed."""
         if self._fleet.get(member) is None:
             self._let_go.pop(member, None)
+            self._declined.pop(member, None)
         self._queue.add(member)
 
     async def allows(self, session: Target, uid: str) -> bool:
         """Whether what that Workload left there may go now; it is not known on the hub.
 
-        Raises TransportError.
+        When it may that may not now, its key is woken. Raises TransportError.
         """
-        link = session.link
-        if link is None:
+        if session.link is not None and await self._lets_go(session, session.link, uid):
+            return True
+        self._declined.setdefault(session.name, set()).add(uid)
+        return False
+
+    async def _lets_go(self, session: Target, link: Link, uid: str) -> bool:
+        if not self._sees_all(link):
+            self._queue.add_after(session.name, FRESH_SECONDS)
             return False
         look, now = self._looks.get(link), self._clock.monotonic()
         if look is None or now - look.at > FRESH_SECONDS or uid not in look.left:
@@ -136,12 +144,26 @@ class SweepBrake:
         link = session.link if session is not None else None
         if session is None or link is None or not session.ready:
             return None
-        if not self._fresh() or not all(i.trusted or i.last_error for i in link.watches):
+        if not self._searched(link):
+            return None  # its end calls for us again
+        if not self._fresh() or not self._sees_all(link):
             return FRESH_SECONDS
         look = await self._look(session, link)
-        if self._searched(link):
-            await self._end_permission(member, look)
+        confirmed = self._confirmed(member)
+        free = look.left if session.held == NOTHING_HELD else look.left.keys() & confirmed
+        declined = self._declined.pop(member, set()) & look.left.keys()
+        for uid in declined.intersection(free):
+            self._fleet.wake(member, (look.left[uid].namespace, look.left[uid].name))
+        if declined.difference(free):
+            self._declined[member] = declined.difference(free)
+        if not confirmed & look.left.keys():
+            await self._end_permission(member)
         return None
+
+    def _sees_all(self, link: Link) -> bool:
+        """Whether what is seen there of ours is all there is: a part of it tells no share."""
+        listed = all(informer.trusted or informer.last_error for informer in link.watches)
+        return listed and self._searched(link)
 
     async def _look(self, session: Target, link: Link) -> _Look:
         """Count all that would go, and say of the session whether it is held."""
@@ -149,8 +171,7 @@ class SweepBrake:
         confirmed = self._confirmed(session.name)
         going = look.left.keys() - confirmed
         if not going:
-            if self._searched(link):  # before, what is held may be of a kind that is not listed yet
-                session.hold_sweep(NOTHING_HELD)
+            session.hold_sweep(NOTHING_HELD)
             return look
         gone = self._recent(session.name) - look.left.keys() - confirmed
         reason = reason_to_hold(
@@ -221,20 +242,15 @@ class SweepBrake:
         cluster = self._clusters.get(("", member))
         return _named(cluster) if cluster is not None else frozenset()
 
-    async def _end_permission(self, member: str, look: _Look) -> None:
-        """Have what a person let go removed; once nothing of it is left, that is used up."""
+    async def _end_permission(self, member: str) -> None:
+        """Nothing is left of what a person let go: that is used up."""
         cluster = self._clusters.get(("", member))
         if cluster is None or ANNOTATION_SWEEP not in cluster.metadata.annotations:
             return
-        rest = [look.left[uid] for uid in self._confirmed(member) & look.left.keys()]
-        for each in rest:
-            self._fleet.wake(member, (each.namespace, each.name))
-        if not rest:
-            meta = cluster.metadata
-            named = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-            metadata = {**named, "annotations": {ANNOTATION_SWEEP: None}}
-            with suppress(NotFound):
-                await self._hub.merge_patch(MEMBER_CLUSTERS, member, {"metadata": metadata})
+        named = {"uid": cluster.metadata.uid, "resourceVersion": cluster.metadata.resource_version}
+        metadata = {**named, "annotations": {ANNOTATION_SWEEP: None}}
+        with suppress(NotFound):
+            await self._hub.merge_patch(MEMBER_CLUSTERS, member, {"metadata": metadata})
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         if new is not None and _named(new) != (_named(old) if old is not None else frozenset()):

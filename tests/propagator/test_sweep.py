@@ -123,6 +123,7 @@ async def test_a_sweep_of_much_at_once_waits_for_a_person(
 @pytest.mark.proves("N11")
 async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage_on: MakeStage):
     async with stage_on() as stage:
+        await stage.space_on("m1")
         await leave(stage, 0)
 
         async def swept() -> bool:
