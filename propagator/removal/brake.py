@@ -11,6 +11,8 @@ stands over a restart, and a person ends it by naming the very Workloads that ma
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -22,6 +24,7 @@ from machinery import logs
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import NotFound
 from machinery.runtime.workqueue import WorkQueue, work
+from machinery.tasks import in_slices
 from machinery.types import conditions
 from machinery.types.metadata import Key
 from propagator.hub.cluster_types import MemberCluster
@@ -43,6 +46,7 @@ AT_ONCE_SECONDS = 600.0
 """What was let go for so long counts with what is to go now: kinds are listed one by one."""
 FRESH_SECONDS = 1.0
 """For so long a look at all that a member holds is believed."""
+_OWNER = re.compile(r"[\w-]{1,128}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", re.ASCII)
 _WORKERS = 4
 _NAMED = 5
 """Workloads that the message of the condition names."""
@@ -95,6 +99,7 @@ class SweepBrake:
         self._identity = identity
         self._went_back = False
         """Whether this process has seen the hub go back in time."""
+        self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
         self._looks: WeakKeyDictionary[Link, _Look] = WeakKeyDictionary()
         self._let_go: dict[str, dict[str, float]] = {}  # when, by member and Workload's UID
         self._declined: dict[str, set[str]] = {}  # UIDs, by member
@@ -126,9 +131,11 @@ class SweepBrake:
         if not self._sees_all(link):
             self._queue.add_after(session.name, FRESH_SECONDS)
             return False
-        look, now = self._looks.get(link), self._clock.monotonic()
-        if look is None or now - look.at > FRESH_SECONDS or uid not in look.left:
-            await self._look(session, link)
+        now = self._clock.monotonic()
+        async with self._locks.setdefault(link, asyncio.Lock()):
+            look = self._looks.get(link)
+            if look is None or now - look.at > FRESH_SECONDS or uid not in look.left:
+                await self._look(session, link)
         held = session.held
         if uid not in self._confirmed(session.name) and (held is None or held.reason is not None):
             return False
@@ -148,7 +155,8 @@ class SweepBrake:
             return None  # its end calls for us again
         if not self._fresh() or not self._sees_all(link):
             return FRESH_SECONDS
-        look = await self._look(session, link)
+        async with self._locks.setdefault(link, asyncio.Lock()):
+            look = await self._look(session, link)
         confirmed = self._confirmed(member)
         free = look.left if session.held == NOTHING_HELD else look.left.keys() & confirmed
         declined = self._declined.pop(member, set()) & look.left.keys()
@@ -167,7 +175,8 @@ class SweepBrake:
 
     async def _look(self, session: Target, link: Link) -> _Look:
         """Count all that would go, and say of the session whether it is held."""
-        look = self._looks[link] = self._left_behind(session, link, await self._identity.uid())
+        hub = await self._identity.uid()
+        look = self._looks[link] = await self._left_behind(session, link, hub)
         confirmed = self._confirmed(session.name)
         going = look.left.keys() - confirmed
         if not going:
@@ -184,9 +193,9 @@ class SweepBrake:
         session.hold_sweep(_held(session.name, reason, held) if reason else NOTHING_HELD)
         return look
 
-    def _left_behind(self, session: Target, link: Link, hub: str) -> _Look:
+    async def _left_behind(self, session: Target, link: Link, hub: str) -> _Look:
         left, present = {}, 0
-        for uid in list(session.owners):
+        async for uid in in_slices(list(session.owners)):
             if self._workloads.known(uid):
                 present += 1
                 continue
@@ -216,11 +225,11 @@ class SweepBrake:
                 self._workloads.newest,
             )
             return True
-        return any(
-            hub_version_of(found) > now and hub_of(found) == hub
-            for informer in link.watches
-            for found in informer.values()
-        )
+        for informer in link.watches:
+            async for found in in_slices(informer.values()):
+                if hub_version_of(found) > now and hub_of(found) == hub:
+                    return True
+        return False
 
     def _held_before(self, session: Target) -> bool:
         """Whether it was held when it was looked at last, by this process or an earlier one."""
@@ -260,10 +269,13 @@ class SweepBrake:
 def left_behind(found: ManagedObject, uid: str, hub: str, key: Key | None = None) -> bool:
     """Whether that hub wrote the object for that very Workload.
 
-    An annotation that names a Workload under another's name is no word of ours.
+    An annotation that names a Workload under another's name, or what can be the name of none, is no
+    word of ours.
     """
     owner = owners(found.metadata).get(uid)
-    return bool(hub) and hub_of(found) == hub and owner is not None and key in (None, owner)
+    if owner is None or key not in (None, owner) or not hub or hub_of(found) != hub:
+        return False
+    return _OWNER.fullmatch(f"{uid}/{'/'.join(owner)}") is not None
 
 
 def _named(cluster: MemberCluster) -> frozenset[str]:

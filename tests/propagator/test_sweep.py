@@ -18,6 +18,9 @@ from crds.names import (
     OWNER_PREFIX,
 )
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES
+from machinery.types.metadata import Meta
+from propagator.members.objects import ManagedObject
+from propagator.removal.brake import left_behind
 from stowage.cli import cli
 from stowage.playground.controlplanes import Cluster
 
@@ -140,3 +143,25 @@ async def test_nothing_is_swept_where_the_hub_went_back_in_time(stage_on: MakeSt
         await stage.members["m1"].delete(CONFIGMAPS, "gone-1", namespace=stage.namespace)
         await stage.restart()
         await held(stage, 0, "")
+
+
+@pytest.mark.proves("N11")
+@pytest.mark.parametrize(
+    ("uid", "owner", "ours"),
+    [
+        ("1-a", "shop/web", True),
+        ("1-a,2-b", "shop/web", False),
+        ("1" * 129, "shop/web", False),
+        ("1-a", f"shop/{'x' * 254}", False),
+        ("1-a", "shop/we\x1bb", False),
+        ("1-a", "shop/web/x", False),
+        ("1-a", "Shop/web", False),
+    ],
+)
+def test_what_can_be_the_name_of_no_workload_is_not_told_and_not_swept(
+    uid: str, owner: str, ours: bool
+) -> None:
+    annotations = {f"{OWNER_PREFIX}{uid}": owner, ANNOTATION_HUB: "hub"}
+    found = ManagedObject(metadata=Meta(name="a", annotations=annotations))
+    assert left_behind(found, uid, "hub") is ours
+    assert not left_behind(found, uid, "another")
