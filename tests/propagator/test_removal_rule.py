@@ -47,7 +47,7 @@ def found(kind: str, mark: Mark, keep: str, version: int = 0) -> ManagedObject:
     decided=st.sampled_from([0, 1, 2, math.inf]),
     registered=st.sets(registrations),
 )
-@examples(500)
+@examples(1500)
 def test_only_what_is_its_own_and_not_kept_is_taken_away(
     kind: str,
     theirs: Mark,
