@@ -211,7 +211,14 @@ class WorkloadPlacements:
         if there and not (_settled(workload) and (not anew or _whole(workload))):
             self._reporter.queue.add(workload.metadata.key)
             return None
+        if there and not all(map(self._ready, workload.placements)):
+            return LONGEST_PAUSE  # what is told of those is what they were once
         return await self._shares.leave(session, workload)
+
+    def _ready(self, name: str) -> bool:
+        """Whether that member answers now, through this very registration."""
+        session = self._fleet.get(name)
+        return session is not None and session.ready
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Wake the members concerned.

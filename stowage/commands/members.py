@@ -1,4 +1,4 @@
-"""`stowage join` and `unjoin`: who belongs to the fleet."""
+"""`stowage join`, `unjoin` and `rename`: who belongs to the fleet, and by which name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowage.commands.options import hub_connection, hub_options, with_hub
+from stowage.commands.options import OUTPUT, hub_connection, hub_options, with_hub
 from stowage.console.terminal import say
 
 
@@ -126,3 +126,34 @@ def unjoin(
         hub_connection(kubeconfig, context),
         lambda hub: join.unjoin(hub, plan, say=say),
     )
+
+
+@click.command()
+@click.argument("old")
+@click.argument("new")
+@hub_options
+@click.option("--dry-run", is_flag=True, help="Only tell what would have the new name.")
+@click.option("--force", is_flag=True, help="Also where specs name the old one.")
+@OUTPUT
+def rename(
+    old: str,
+    new: str,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    dry_run: bool,
+    force: bool,
+    output: str,
+) -> None:
+    """Give a cluster another name: nothing is moved or restarted."""
+    from stowage.setup import rename as renaming  # noqa: PLC0415 - see stowage.cli
+
+    plan = renaming.Rename(old=old, new=new, namespace=namespace, force=force)
+
+    async def run(hub: Any) -> None:
+        if dry_run:
+            await renaming.dry_run(hub, plan, output)
+        else:
+            await renaming.rename(hub, plan, say=say)
+
+    with_hub(hub_connection(kubeconfig, context), run)

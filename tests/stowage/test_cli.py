@@ -29,6 +29,7 @@ COMMANDS = (
     "install",
     "join",
     "unjoin",
+    "rename",
     "plan",
     "explain",
     "history",
