@@ -15,7 +15,7 @@ CLUSTERS: Mapping[str, str] = {
     "Unauthorized": "put a credential that is valid into its Secret",
     "TLSVerificationFailed": "put the CA of its API server into its Secret",
     "ClusterChanged": "put its own kubeconfig into its Secret, or stowage join --replace",
-    "AlreadyRegistered": "stowage unjoin it, as another name serves the same cluster; see stowage rename",
+    "AlreadyRegistered": "stowage unjoin it, as another name serves the same cluster",
     "Unreachable": "look at its API server and the network to it; what it runs is kept",
 }
 """By the reason of Ready on a MemberCluster."""
