@@ -193,6 +193,7 @@ class Controller:
                 self._informer(watch.resource, watch.type_).add_handler(watch.handler)
         self._schema = Schema(client, self._kinds, clock=clock)
         self.placed = Placeables(self.workloads, map(self._place, placed_kinds(self._features)))
+        self.world.reads(self.placed.get)
         chosen, theirs = self._settings.controller_plugins, self._handle.plugins
         self._controllers = Controllers(self._features, theirs, chosen, clock=clock)
         self._handle.choose(self._controllers.run)

@@ -128,6 +128,14 @@ class MemberClusterSpec(Model):
     """What it counts as, whatever its nodes say; lower case."""
     version: Pinned | None = None
     """What it counts as, whatever its API server says, such as v1.36.3."""
+    former_names: Annotated[list[DnsName], Field(max_length=16, json_schema_extra=ATOMIC)] = Field(
+        default_factory=list
+    )
+    """Names that this cluster had, the last one first; `stowage rename` writes them.
+
+    While no MemberCluster has such a name, shares that name it are this cluster's. The propagator
+    takes a name off once a younger MemberCluster has it.
+    """
 
 
 class NodeGroup(Model):

@@ -63,6 +63,7 @@ for _command in (
     install.install,
     members.join,
     members.unjoin,
+    members.rename,
     members.sweep,
     tenants.tenant,
     asking.plan,

@@ -43,6 +43,8 @@ def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
     present = workload.placements
     if not present:
         return ChangeCause.PLACED, ""
+    if renamed := [c for c in present if c not in fleet.row and c not in unit.present]:
+        return ChangeCause.CLUSTER_RENAMED, renamed[0]
     gone = [c for c in present if c not in fleet.row or fleet.deleting[fleet.row[c]]]
     if gone and not decision.placements.keys() >= set(gone):
         return ChangeCause.CLUSTER_GONE, gone[0]

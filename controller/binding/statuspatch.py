@@ -7,18 +7,21 @@ is also what makes it safe to send the other writer's conditions back as they we
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
 
 from controller.binding.cause import occasion
+from controller.cache.renames import current_names
+from controller.cache.snapshot import Fleet
 from controller.explain import steps
 from controller.explain.history import lengthened
 from controller.framework.told import OWN, merging
 from controller.model.learnt import stored, told
 from controller.model.objects import Workload
-from controller.model.why import Rule, kept
+from controller.model.why import Rule, ShareSteps, kept
 from controller.planner.reasons import Reasons, Why
 from controller.scheduling.decision import Decision
 from crds.names import ANNOTATION_CLUSTERS, API_VERSION
@@ -153,12 +156,27 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
     ranking = [names[row] for row in decision.ranking[: 2 * steps.MOST_SHARES].tolist()]
     shares = steps.Shares(workload.placements, decision.placements, ranking)
     rules = partial(_rules, decision.fleet.row, decision.why)
-    reasons, counts = steps.carried(before.reasons, before.reason_counts, shares, at, rules)
+    known, named = _named(before.reasons, shares, decision.fleet)
+    reasons, counts = steps.carried(known, before.reason_counts, named, at, rules)
     changes = lengthened(before.history, shares, at, rules, decision.desired)
     told = {"reasons": msgspec.to_builtins(reasons), "history": msgspec.to_builtins(changes)}
     if counts or before.reason_counts:
         told["reasonCounts"] = msgspec.to_builtins(counts)
     return told
+
+
+def _named(
+    known: list[ShareSteps], shares: steps.Shares, fleet: Fleet
+) -> tuple[list[ShareSteps], steps.Shares]:
+    """The same by the names that clusters have now: a share that was renamed keeps its steps."""
+    if all(name in fleet.row for name in shares.before):
+        return known, shares
+    now = current_names(fleet.clusters, fleet.row)
+    told = [
+        msgspec.structs.replace(each, cluster=now.get(each.cluster, each.cluster)) for each in known
+    ]
+    before = {now.get(name, name): units for name, units in shares.before.items()}
+    return told, replace(shares, before=before)
 
 
 _LEAST_TELLING = (Why.TIE, Why.REMAINDER)

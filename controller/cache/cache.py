@@ -17,6 +17,7 @@ import msgspec
 from controller.cache.builder import Fleet, FleetBuilder
 from controller.cache.holdings import Holding, Holdings
 from controller.cache.placements import Index
+from controller.cache.renames import Renames
 from controller.cache.seekers import Seekers
 from controller.framework.events import MEMBER_CLUSTER, Action
 from controller.framework.interface import Fields, QueueSort
@@ -76,13 +77,23 @@ class World:
         self._reviewed = reviewed
         self._builder = FleetBuilder()
         self._holdings = Holdings(self.index, self._builder)
+        self._renames = Renames()
+        self._stored: Callable[[Key], Workload | None] = lambda _: None
         self._feed = Feed(sort)
         self._owed: dict[Key, Workload] = {}  # decisions that a conflict undid, as they were made
         _keep_room(ledgers, self)
 
+    def reads(self, stored: Callable[[Key], Workload | None]) -> None:
+        """What is stored of a Workload, to be read anew where a cluster was renamed."""
+        self._stored = stored
+
     def fleet(self) -> Fleet:
         """The clusters as they are now, decisions in flight counted."""
         return self._builder.snapshot()
+
+    def named(self, workload: Workload) -> Workload:
+        """The Workload by the names that its clusters have now."""
+        return self._renames.of(workload)
 
     def unit(self, key: Key) -> Unit | None:
         """A Workload as the last decision saw it; None for one that does not exist."""
@@ -197,7 +208,7 @@ class World:
         if workload is None:
             self._drop(unit.key)
         else:
-            self._holdings.take(workload)
+            self._holdings.take(self.named(workload))
             if at_once:
                 self._owed[unit.key] = decided
                 return
@@ -226,7 +237,7 @@ class World:
             return
         held = self._holdings.get(new.metadata.key)
         ours = held is not None and _stands(held, new)  # what was assumed came back
-        landed = self._holdings.take(new)
+        landed = self._holdings.take(self.named(new))
         self._feed.workload(old, new)
         self._feed.landed(new.metadata.key, landed)
         edited = events.edited(old, new)
@@ -240,11 +251,13 @@ class World:
             assert old is not None  # noqa: S101 - the informer's promise
             self._builder.remove(old.metadata.name)
             self._holdings.lost(old.metadata.name)
+            self._read_anew(self._renames.saw(old, None))
             self._lost(old.metadata.name)
             self._feed.cluster(old, None)
             return
         self._builder.upsert(new)
         landed = self._holdings.saw(new)
+        self._read_anew(self._renames.saw(old, new))
         self._feed.cluster(old, new)
         if landed:  # what else has gone there meanwhile is hidden behind what came
             self._feed.announce(MEMBER_CLUSTER, new.metadata.key, Action.ROOM)
@@ -254,9 +267,22 @@ class World:
         self._holdings.drop(key)
         self._feed.forget(key)
 
+    def _read_anew(self, clusters: Collection[str]) -> None:
+        """These names mean other clusters now: whoever has shares there, all in one breath.
+
+        A decision in between would find the quota or the reserved room of some of them free.
+        """
+        held = {each.unit.key: each for name in clusters for each in self._holdings.on(name)}
+        for key in held:
+            if (stored := self._stored(key)) is not None:
+                self._holdings.take(self.named(stored))
+        self._offer_ours(held)
+
     def _lost(self, cluster: str) -> None:
         """Whoever held units on a cluster that is gone needs another one."""
-        keys = [held.unit.key for held in self._holdings.on(cluster)]
+        self._offer_ours([held.unit.key for held in self._holdings.on(cluster)])
+
+    def _offer_ours(self, keys: Iterable[Key]) -> None:
         units = (self.unit(key) for key in keys)
         self._feed.offer_in_steps(u for u in units if u and u.scheduler_name in self._schedulers)
 

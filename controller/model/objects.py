@@ -74,6 +74,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, rename="camel"):
     max_allocatable: dict[str, str | int] = {}
     provider: str = ""
     version: str = ""
+    former_names: list[str] = []
 
 
 class NodeGroup(msgspec.Struct, frozen=True):

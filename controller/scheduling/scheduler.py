@@ -226,7 +226,7 @@ class Scheduler:
     def _batch(self, workload: Workload, objection: str, others: Others) -> Steps[Batch]:
         return decide_set(
             self._world,
-            workload.unit,
+            self._world.named(workload).unit,
             self._profiles,
             self._clock.now(),
             fault=objection or workload.fault,

@@ -33,6 +33,8 @@ class ChangeCause(StrEnum):
     """Its rules, or what one of its units asks for, were edited."""
     CLUSTER_GONE = "ClusterGone"
     """A cluster that it used was taken out of the fleet."""
+    CLUSTER_RENAMED = "ClusterRenamed"
+    """A cluster that it uses has another name now; nothing was moved."""
     CLUSTER_ADDED = "ClusterAdded"
     """It runs on every cluster that matches, and one more does."""
     QUOTA_GROWN = "QuotaGrown"

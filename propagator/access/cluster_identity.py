@@ -80,7 +80,8 @@ class Identities:
         return Verdict(
             ReadyReason.ALREADY_REGISTERED,
             f"this cluster is registered as {first.name} already: nothing is done through this "
-            f"registration; take it out by `stowage unjoin {name}`",
+            f"registration; take it out by `stowage unjoin {name}`, or give the cluster this name "
+            f"by `stowage rename {first.name} {name}` after that",
         )
 
     def forget(self, name: str) -> None:

@@ -229,12 +229,19 @@ class WorkloadPlacements:
             self._moves.over(move)
             self._reporter.queue.add(workload.metadata.key)
             return None
-        if there and not await self._reporter.runs(workload):
+        if there and not (
+            all(map(self._answers, workload.placements)) and await self._reporter.runs(workload)
+        ):
             # The hub says so already: nothing will tell when it is true.
             self._reporter.queue.add(workload.metadata.key)
             return self._moves.hold(move)
         self._moves.over(move)
         return await self._shares.leave(session, workload)
+
+    def _answers(self, name: str) -> bool:
+        """Whether that member answers now, through this very registration."""
+        session = self._fleet.get(name)
+        return session is not None and session.ready
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
         """Wake the members concerned.

@@ -40,6 +40,7 @@ class MemberClusterSpec(msgspec.Struct, rename="camel", frozen=True):
     allowed_kinds: tuple[str, ...] = ()
     provider: str = ""
     version: str = ""
+    former_names: tuple[str, ...] = ()
 
 
 class MemberCluster(Object, frozen=True):

@@ -46,6 +46,8 @@ LOG = logs.get(__name__)
 ANNOTATION_REGISTERED = f"{GROUP}/registered"
 """On a registration Secret: a digest of the data that its MemberCluster was made for."""
 
+FORMER_INDEX = "former"
+"""The informer's index of MemberClusters by the names that they had."""
 _WORKERS = 4
 
 
@@ -74,6 +76,7 @@ class Registrar:
         self._queue: WorkQueue[str] = WorkQueue(name="registrar", clock=clock)
         self._records = SecretBook(hub, labelled=secrets, clock=clock, changed=self._queue.add)
         self._parsed: dict[str, tuple[str, Credentials | Verdict]] = {}
+        clusters.add_index(FORMER_INDEX, lambda each: each.spec.former_names)
         secrets.add_handler(self._secret_changed)
         clusters.add_handler(self._cluster_changed)
 
@@ -103,6 +106,7 @@ class Registrar:
         cluster = self._clusters.get(("", name))
         secret = self._secrets.get((self._namespace, name))
         if cluster is not None:
+            await self._take_back(cluster)
             await self._connect(cluster)
             await self._remember(cluster, secret)
             return
@@ -123,6 +127,19 @@ class Registrar:
         with suppress(AlreadyExists):  # written by hand meanwhile; its event is on the way
             made = await self._hub.create(MEMBER_CLUSTERS, membercluster(secret))
             self._clusters.upsert(msgspec.convert(made, MemberCluster))
+
+    async def _take_back(self, cluster: MemberCluster) -> None:
+        """The name is this cluster's from now on, and no more what an older one was called.
+
+        While `stowage rename` is under way, the one that has the name is the older one.
+        """
+        for other in self._clusters.by_index(FORMER_INDEX, cluster.name):
+            if other.metadata.creation_timestamp >= cluster.metadata.creation_timestamp:
+                continue
+            kept = [name for name in other.spec.former_names if name != cluster.name]
+            version = {"resourceVersion": other.metadata.resource_version}
+            patch = {"metadata": version, "spec": {"formerNames": kept}}
+            await self._hub.merge_patch(MEMBER_CLUSTERS, other.name, patch)
 
     async def _remember(self, cluster: MemberCluster, secret: Secret | None) -> None:
         """Mark the Secret, so that a deletion of this MemberCluster will be seen as one."""

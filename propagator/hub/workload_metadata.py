@@ -9,7 +9,7 @@ each cluster, so that no two clusters give their units the same name.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_ORDINALS, FINALIZER
@@ -27,30 +27,41 @@ def is_ours(workload: Workload) -> bool:
 
 
 def missing(
-    workload: Workload, kinds: set[tuple[str, str]], *, there: Callable[[str], bool]
+    workload: Workload,
+    kinds: set[tuple[str, str]],
+    *,
+    there: Callable[[str], bool],
+    formerly: Callable[[str], Sequence[str]] = lambda _: (),
 ) -> dict[str, Any]:
     """The fields of its metadata, as a merge patch, that it lacks; empty when it has it all.
 
     `kinds` are those that are about to be written; `there` tells whether a cluster exists, as
-    nothing is sent to one that does not.
+    nothing is sent to one that does not, and `formerly` what names it had.
     """
     metadata: dict[str, Any] = {}
     if not is_ours(workload):
         metadata["finalizers"] = [*workload.metadata.finalizers, FINALIZER]
     members = _missing_members(workload, there)
     noted = missing_kinds(workload, kinds, alone=not members)
-    annotations = members | noted | _missing_ordinals(workload)
+    annotations = members | noted | _missing_ordinals(workload, formerly)
     if annotations:
         metadata["annotations"] = annotations
     return metadata
 
 
-def first_ordinals(workload: Workload) -> dict[str, int]:
+def first_ordinals(
+    workload: Workload, formerly: Callable[[str], Sequence[str]] = lambda _: ()
+) -> dict[str, int]:
     """Each cluster's first ordinal: those it has, and the lowest free block for every new one.
 
-    A cluster keeps its block for good, so that scaling or moving renumbers nobody.
+    A cluster keeps its block for good, also under another name, so that scaling, moving or renaming
+    renumbers nobody.
     """
     ordinals = workload.ordinals()
+    for name in sorted(set(workload.placements) - ordinals.keys()):
+        known = (former for former in formerly(name) if former in ordinals)
+        if (former := next(known, None)) is not None:
+            ordinals[name] = ordinals.pop(former)
     taken = set(ordinals.values())
     for name in sorted(set(workload.placements) - ordinals.keys()):
         first = 0
@@ -100,10 +111,12 @@ def _missing_members(workload: Workload, there: Callable[[str], bool]) -> dict[s
     return {ANNOTATION_CLUSTERS: noted.adding(lacking).text()} if lacking else {}
 
 
-def _missing_ordinals(workload: Workload) -> dict[str, str]:
+def _missing_ordinals(
+    workload: Workload, formerly: Callable[[str], Sequence[str]]
+) -> dict[str, str]:
     if workload.template_kind != "StatefulSet":
         return {}
-    ordinals = first_ordinals(workload)
+    ordinals = first_ordinals(workload, formerly)
     if ordinals == workload.ordinals():
         return {}
     return {ANNOTATION_ORDINALS: json.dumps(ordinals, sort_keys=True)}

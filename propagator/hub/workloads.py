@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 from weakref import WeakValueDictionary
@@ -57,6 +57,7 @@ class HubWorkloads:
 
     def __init__(self, ground: Ground) -> None:
         self._hub = ground.hub
+        self._clusters = ground.clusters
         self._there = lambda name: ground.fleet.get(name) is not None
         self._preparing: WeakValueDictionary[Key, asyncio.Lock] = WeakValueDictionary()
         self.informer: Informer[Workload] = Informer(
@@ -85,8 +86,14 @@ class HubWorkloads:
         async with self._latest(workload) as now:
             if now.metadata.deleting or now.metadata.generation != workload.metadata.generation:
                 return now
-            metadata = missing(now, kinds, there=self._there)
+            metadata = missing(now, kinds, there=self._there, formerly=self._formerly)
             return await self._mark(now, metadata) if metadata else now
+
+    def _formerly(self, name: str) -> Sequence[str]:
+        """The names that a cluster had and that no other one has."""
+        cluster = self._clusters.get(("", name))
+        former = cluster.spec.former_names if cluster is not None else ()
+        return [each for each in former if self._clusters.get(("", each)) is None]
 
     async def confirm(self, workload: Workload, member: str) -> None:
         """The member has nothing of it, and is to get nothing: it is asked no more at the end.

@@ -1,4 +1,4 @@
-"""`stowage join`, `unjoin` and `sweep`: who belongs to the fleet, and what may go from there."""
+"""`stowage join`, `unjoin`, `rename` and `sweep`: who belongs to the fleet, by which name, and what may go."""
 
 from __future__ import annotations
 
@@ -165,3 +165,34 @@ def sweep(
             else sweep.confirm(hub, cluster, confirm)
         ),
     )
+
+
+@click.command()
+@click.argument("old")
+@click.argument("new")
+@hub_options
+@click.option("--dry-run", is_flag=True, help="Only tell what would have the new name.")
+@click.option("--force", is_flag=True, help="Also where specs name the old one.")
+@OUTPUT
+def rename(
+    old: str,
+    new: str,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    dry_run: bool,
+    force: bool,
+    output: str,
+) -> None:
+    """Give a cluster another name: nothing is moved or restarted."""
+    from stowage.setup import rename as renaming  # noqa: PLC0415 - see stowage.cli
+
+    plan = renaming.Rename(old=old, new=new, namespace=namespace, force=force)
+
+    async def run(hub: Any) -> None:
+        if dry_run:
+            await renaming.dry_run(hub, plan, output)
+        else:
+            await renaming.rename(hub, plan, say=say)
+
+    with_hub(hub_connection(kubeconfig, context), run)

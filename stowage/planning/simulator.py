@@ -98,7 +98,7 @@ class Rehearsal:
         self.placed[key] = workload
         self._world.workload_changed(None, workload)
         if self._world.ours(workload):
-            self._units[key] = workload.unit
+            self._units[key] = self._world.named(workload).unit
 
     def _read(self, stored: Object) -> Workload | None:
         """An object of a placed kind as a Workload, where it takes part and can be read."""

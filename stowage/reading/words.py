@@ -16,6 +16,7 @@ _CAUSES = {
     "Scaled": "scaled",
     "Edited": "spec edited",
     "ClusterGone": "cluster {name} gone",
+    "ClusterRenamed": "cluster {name} renamed",
     "ClusterAdded": "cluster {name} added",
     "QuotaGrown": "the quota let more in",
     "RoomGained": "room came free",

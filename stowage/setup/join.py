@@ -181,10 +181,12 @@ async def _refuse_another(hub: ApiClient, plan: Join, identity: str) -> None:
     """
     for cluster in (await hub.list(MEMBER_CLUSTERS))["items"]:
         name = cluster["metadata"]["name"]
-        if cluster.get("status", {}).get("clusterID") == identity and name != plan.name:
+        noted = cluster.get("status", {}).get("clusterID")
+        marked = cluster["metadata"].get("annotations", {}).get(IDENTITY_ANNOTATION)
+        if name != plan.name and identity == (noted or marked):
             raise ConfigurationError(
-                f"this cluster is registered as {name} already: to give it another name, run "
-                f"`stowage unjoin {name} --force` first; what runs there goes on and is taken up"
+                f"this cluster is registered as {name} already: `stowage rename {name} "
+                f"{plan.name}` gives it that name, and what runs there goes on"
             )
     if plan.replace:
         return

@@ -91,10 +91,11 @@ def narrow(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
         *(each.rule(_WRITE) for each in inside),
     ]
     watched = {"apiGroups": [""], "resources": ["nodes", "pods", "serviceaccounts"], "verbs": _SEE}
+    which = _may("get", "namespaces", "kube-system")
     return [
         _role(TENANT_ROLE, tenant),
         _role(ACTING_ROLE, [_may("impersonate", "serviceaccounts", TENANT_ACCOUNT)]),
-        _role(MEMBER_ACCOUNT, [watched, *see, *own, _ASK]),
+        _role(MEMBER_ACCOUNT, [which, watched, *see, *own, _ASK]),
         *_member(home),
         _everywhere(MEMBER_ACCOUNT, home),
     ]

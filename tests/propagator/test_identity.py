@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,34 @@ async def test_a_member_is_served_through_one_registration(rig_on: Rigs, m1: Clu
         await rig.hub.delete(MEMBER_CLUSTERS, "old")
         await rig.becomes("young", "Connected")
         assert (await rig.cluster("young"))["status"]["clusterID"] == await uid_of(m1)
+
+
+@pytest.mark.proves("N3")
+async def test_a_former_name_that_another_cluster_has_is_taken_back(
+    rig_on: Rigs, m1: Cluster, m2: Cluster
+):
+    """Not by the one that still has it while it is renamed, which is older."""
+    async with rig_on() as rig:
+        await rig.register("old", {"kubeconfig": m1.admin_kubeconfig})
+        await rig.becomes("old", "Connected")
+        await asyncio.sleep(1.1)  # a time of creation has no parts of seconds
+        made = {
+            "apiVersion": MEMBER_CLUSTERS.api_version,
+            "kind": "MemberCluster",
+            "metadata": {"name": "new"},
+            "spec": {"formerNames": ["old", "older"]},
+        }
+        await rig.hub.create(MEMBER_CLUSTERS, made)
+        await rig.becomes("new", "SecretNotFound")
+        assert (await rig.cluster("new"))["spec"]["formerNames"] == ["old", "older"]
+        await asyncio.sleep(1.1)
+        await rig.register("older", {"kubeconfig": m2.admin_kubeconfig})
+        await rig.becomes("older", "Connected")
+
+        async def taken() -> bool:
+            return bool((await rig.cluster("new"))["spec"]["formerNames"] == ["old"])
+
+        await until(taken)
 
 
 @pytest.mark.proves("N3b")

@@ -27,6 +27,7 @@ from .stage import (
     KINDS,
     SERVICES,
     MakeStage,
+    Stage,
     changes,
     configmap,
     deployment,
@@ -471,6 +472,38 @@ async def test_what_a_cluster_runs_is_taken_up_when_it_is_registered_anew(stage_
             return bool(mark.startswith(f"{cluster['metadata']['uid']}/"))
 
         await until(taken_up)
+
+
+@pytest.mark.proves("N1", "N3")
+async def test_nothing_goes_while_placements_name_a_cluster_that_is_gone(stage_on: MakeStage):
+    """The report of its share says Running, and is of a registration that ended."""
+    async with stage_on() as stage:
+        await stage.create("demo")
+        await stage.place("demo", m1=2)
+        await stage.make_ready("m1")
+        await stage.fares("demo", "m1", "Running")
+        before = await stage.on("m1")
+        assert before is not None
+        ran = await stage.status("demo")
+        secret = await stage.unregister("m1")
+        secret["metadata"]["name"] = "other"
+        await stage.hub.create(SECRETS, secret)
+        await until(lambda: _serves(stage, "other"))
+        for _ in range(3):  # as a report that is written late would have it
+            told = {"clusters": ran["clusters"], "desired": 2}
+            await stage.patch("demo", {"status": told}, subresource="status")
+            await asyncio.sleep(0.3)
+        await until(lambda: not stage.queued("other", "demo"))
+        found = await stage.on("m1")
+        assert found is not None
+        assert found["metadata"]["uid"] == before["metadata"]["uid"]
+        assert not found["metadata"].get("deletionTimestamp")
+
+
+def _serves(stage: Stage, member: str) -> bool:
+    term = stage.process.term
+    session = term.fleet.get(member) if term else None
+    return session is not None and session.ready
 
 
 CLAIM = {

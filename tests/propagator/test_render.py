@@ -86,6 +86,19 @@ def test_ordinals_are_disjoint_and_stay() -> None:
     assert first_ordinals(placed(noted, "a", "c")) == {"a": 2000, "b": 0, "c": 1000}
 
 
+@pytest.mark.proves("N3")
+def test_a_cluster_keeps_its_ordinals_under_another_name() -> None:
+    noted = {"stowage.dev/ordinals": '{"b": 0, "c": 1000}'}
+    body = {
+        "metadata": {"namespace": "n", "name": "w", "uid": "u", "annotations": noted},
+        "spec": {"template": {"apiVersion": "apps/v1", "kind": "StatefulSet"}},
+        "status": {"placements": [{"cluster": c, "replicas": 1} for c in ("a", "c", "new")]},
+    }
+    former = {"new": ["nobody", "b"]}
+    found = first_ordinals(workload_of(body), lambda name: former.get(name, []))
+    assert found == {"a": 2000, "c": 1000, "new": 0}
+
+
 def test_rendering_twice_is_the_same() -> None:
     once, again = (render(made(), units=2, first_ordinal=0, secrets=[]) for _ in range(2))
     assert [piece.digest for piece in once] == [piece.digest for piece in again]

@@ -29,6 +29,8 @@ COMMANDS = (
     "install",
     "join",
     "unjoin",
+    "rename",
+    "sweep",
     "tenant",
     "plan",
     "explain",

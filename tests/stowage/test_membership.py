@@ -140,6 +140,24 @@ def test_the_name_of_another_cluster_is_refused(fleet, stowage):
     assert _ours(fleet) == there, "nothing was made on the other cluster"
 
 
+@pytest.mark.proves("N3")
+@pytest.mark.usefixtures("joined")
+def test_a_cluster_is_not_joined_under_a_second_name(fleet, member, stowage):
+    """Also with the narrow rights that `join` gives by default, its identity is noted."""
+    identity = _get(member, "ns", "kube-system")["metadata"]["uid"]
+    assert _get(fleet, "mc", "alpha")["status"]["clusterID"] == identity
+    there = _ours(member)
+    outcome = stowage(
+        "join", "beta", f"--kubeconfig={fleet.kubeconfig}",
+        f"--member-kubeconfig={member.kubeconfig}",
+    )  # fmt: skip
+    assert outcome.code == 1
+    assert "registered as alpha already" in outcome.err
+    assert "`stowage rename alpha beta`" in outcome.err
+    assert _ours(member) == there
+    assert "beta" not in fleet.kubectl("get", "mc,secret", "-A", "-o", "name")
+
+
 @pytest.mark.usefixtures("joined")
 def test_the_name_stays_the_clusters_while_its_secret_is_away(fleet, stowage):
     kept = _get(fleet, "-n", SYSTEM_NAMESPACE, "secret", "alpha")

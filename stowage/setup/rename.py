@@ -1,0 +1,378 @@
+"""Another name for a cluster: everything there goes on, and nothing on it is written for it.
+
+The hub's objects are exchanged one by one, each step safe to die before and after:
+
+1. a MemberCluster of the new name, with the spec of the old one and that name in
+   `spec.formerNames`. The identity of the cluster is noted on it;
+2. a Secret of the new name with the same data. Two MemberClusters lead to one cluster now, and the
+   propagator serves the older one (`propagator.access.cluster_identity`);
+3. the old Secret goes, or it would register the old name anew;
+4. the old MemberCluster goes. From here on the new one is served, and the controller reads every
+   share of the old name as one of the new name (`controller.cache.renames`), and writes it so.
+
+The same command goes on where one was ended; the other way round it is undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from crds.membercluster import MemberCluster
+from crds.names import GROUP, LABEL_CLUSTER, LABEL_REGISTER
+from machinery.api.client import ApiClient
+from machinery.api.resources import (
+    MEMBER_CLUSTERS,
+    RESERVATIONS,
+    SECRETS,
+    WORKLOAD_POLICIES,
+    WORKLOAD_SPREADS,
+    WORKLOADS,
+    Resource,
+)
+from machinery.clock import SystemClock
+from machinery.errors import AlreadyExists, ConfigurationError, Conflict, NotFound, StowageError
+from machinery.tasks import patiently
+from machinery.types import conditions
+from stowage.console.output import show, table
+from stowage.setup.member_side import Say
+
+Json = Mapping[str, Any]
+RENAMED_SECONDS = 120.0
+MOST_FORMER = 16
+"""As the schema has it."""
+_RACES = 5
+_NOT_CARRIED = (
+    f"{GROUP}/registered",  # a digest by the UID of the Secret
+    f"{GROUP}/counted",  # the new MemberCluster is searched once more
+    "kubectl.kubernetes.io/last-applied-configuration",
+)
+_BODIES = frozenset({"template", "targetDeployment", "targetService", "manifests"})
+"""What goes to members as it is; labels there are not those of clusters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rename:
+    """Which cluster gets which name; `force` also where a spec says the old one."""
+
+    old: str
+    new: str
+    namespace: str
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whatever has units on the cluster, or says its name in its spec.
+
+    `name` is `namespace/name`, `where` the field that says it; empty where none does.
+    """
+
+    kind: str
+    name: str
+    units: int = 0
+    where: str = ""
+
+
+@dataclass
+class Found:
+    """What there is of a rename before its next step."""
+
+    before: Json | None
+    after: Json | None
+    holders: list[Holder] = field(default_factory=list)
+
+
+async def rename(hub: ApiClient, plan: Rename, *, say: Say) -> None:
+    """Rename, and wait until nothing has a share under the old name.
+
+    Raises StowageError saying what to do.
+    """
+    found = await look(hub, plan)
+    if found.before is not None:
+        _refuse(found, plan)
+        await _exchange(hub, plan, found.before, found.after, say)
+    await _renamed(hub, plan, say)
+
+
+async def dry_run(hub: ApiClient, plan: Rename, output: str) -> None:
+    """Print what would have the new name. Raises ConfigurationError where it would be refused."""
+    found = await look(hub, plan)
+    show(_data(plan, found), output, text=_told(plan, found))
+    if found.before is not None:
+        _refuse(found, plan)
+
+
+async def look(hub: ApiClient, plan: Rename) -> Found:
+    """What there is, with all that would be renamed. Raises ConfigurationError where it may not."""
+    _check_name(plan)
+    listed = (await hub.list(MEMBER_CLUSTERS))["items"]
+    clusters = {each["metadata"]["name"]: each for each in listed}
+    before, after = clusters.get(plan.old), clusters.get(plan.new)
+    begun = after is not None and plan.old in _former(after)
+    if before is None and not begun:
+        raise ConfigurationError(f"the hub knows no cluster {plan.old}: see `kubectl get mc`")
+    if after is not None and not begun:
+        raise ConfigurationError(f"{plan.new} is the name of another cluster: choose another name")
+    if before is not None:
+        _check(plan, before, clusters)
+        await _check_secrets(hub, plan, before, begun=begun)
+    return Found(before, after, await _holders(hub, plan.old))
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def _check_name(plan: Rename) -> None:
+    if plan.old == plan.new:
+        raise ConfigurationError(f"{plan.old} has that name already")
+    try:
+        MemberCluster.model_validate(
+            {"metadata": {"name": plan.new}, "spec": {"formerNames": [plan.new]}}
+        )
+    except ValueError as e:
+        raise ConfigurationError(f"{plan.new} can be no cluster's name: {e}") from e
+
+
+def _check(plan: Rename, before: Json, clusters: Mapping[str, Json]) -> None:
+    """Raises ConfigurationError where two registrations could not be told apart."""
+    old, new = plan.old, plan.new
+    if not before.get("status", {}).get("clusterID"):
+        raise ConfigurationError(
+            f"{old} does not say which cluster it is: run `stowage join {old}` again, which gives "
+            "its account the right to get the namespace kube-system there; it must be Ready once"
+        )
+    for name, other in clusters.items():
+        if old not in _former(other):
+            continue
+        under_way = _made(other) >= _made(before)
+        if under_way and name != new:
+            raise ConfigurationError(
+                f"{old} is being renamed: run `stowage rename {old} {name}` to its end first"
+            )
+        if not under_way and name == new:
+            raise ConfigurationError(
+                f"{new} had the name {old} before this cluster {old} was made, and is another one: "
+                "choose another name"
+            )
+
+
+async def _check_secrets(hub: ApiClient, plan: Rename, before: Json, *, begun: bool) -> None:
+    """Raises ConfigurationError where a Secret is in the way."""
+    own = _own_secret(plan, before)
+    name = plan.new if own else plan.old
+    with suppress(NotFound):
+        found = await hub.get(SECRETS, name, namespace=plan.namespace)
+        if own and not begun:
+            raise ConfigurationError(
+                f"there is a Secret {plan.namespace}/{name}: choose another name, or delete it"
+            )
+        if not own and LABEL_REGISTER in found["metadata"].get("labels", {}):
+            raise ConfigurationError(
+                f"the Secret {plan.namespace}/{name} registers that name, too, and spec.secretRef "
+                "of the MemberCluster names another one: delete the one that is not used"
+            )
+
+
+def _refuse(found: Found, plan: Rename) -> None:
+    """Raise ConfigurationError where only --force renames it."""
+    says = [each for each in found.holders if each.where]
+    if not says or plan.force:
+        return
+    some = ", ".join(f"{each.kind} {each.name} ({each.where})" for each in says[:5])
+    more = " …" if len(says) > 5 else ""
+    raise ConfigurationError(
+        f"specs name {plan.old}: {some}{more}. Units that run stay, but these get no further ones "
+        f"on {plan.new} until they name it, and the patch of a WorkloadSpread ends, which restarts "
+        "its units. Say --force to rename all the same, and edit them then"
+    )
+
+
+# --- the steps ------------------------------------------------------------------------------------
+
+
+async def _exchange(
+    hub: ApiClient, plan: Rename, before: Json, after: Json | None, say: Say
+) -> None:
+    """The steps of the module's text, those that are left of them."""
+    if after is None:
+        await hub.create(MEMBER_CLUSTERS, _successor(before, plan))
+        say(f"hub: MemberCluster {plan.new} is there")
+    note = {"status": {"clusterID": before["status"]["clusterID"]}}
+    await hub.merge_patch(MEMBER_CLUSTERS, plan.new, note, subresource="status")
+    if _own_secret(plan, before):
+        await _carry_secret(hub, plan, say)
+    await _end(hub, MEMBER_CLUSTERS, before, say)
+
+
+async def _carry_secret(hub: ApiClient, plan: Rename, say: Say) -> None:
+    """The newest data is carried: the propagator may renew the token at any moment."""
+    for _ in range(_RACES):
+        try:
+            secret = await hub.get(SECRETS, plan.old, namespace=plan.namespace)
+        except NotFound:
+            return  # of a command that was ended: it is carried
+        carried = {**secret, "metadata": _carried(secret, plan.new)}
+        try:
+            await hub.create(SECRETS, carried, namespace=plan.namespace)
+            say(f"hub: Secret {plan.namespace}/{plan.new} is there")
+        except AlreadyExists:
+            newest = {"data": secret.get("data")}
+            await hub.merge_patch(SECRETS, plan.new, newest, namespace=plan.namespace)
+        with suppress(Conflict):
+            await _end(hub, SECRETS, secret, say, version=secret["metadata"]["resourceVersion"])
+            return
+    raise StowageError(f"the Secret {plan.namespace}/{plan.old} is written all the time: try again")
+
+
+async def _end(
+    hub: ApiClient, resource: Resource, found: Json, say: Say, *, version: str | None = None
+) -> None:
+    """That very object goes, and no other of the name."""
+    meta = found["metadata"]
+    name, where = meta["name"], meta.get("namespace")
+    with suppress(NotFound):
+        await hub.delete(resource, name, namespace=where, uid=meta["uid"], resource_version=version)
+    say(f"hub: {resource.kind} {'/'.join(filter(None, (where, name)))} is gone")
+
+
+def _successor(before: Json, plan: Rename) -> dict[str, Any]:
+    """The MemberCluster of the new name."""
+    former = [plan.old, *(name for name in _former(before) if name not in (plan.old, plan.new))]
+    spec = {**before["spec"], "formerNames": former[:MOST_FORMER]}
+    if _own_secret(plan, before):
+        spec["secretRef"] = {"namespace": plan.namespace, "name": plan.new}
+    meta = _carried(before, plan.new)
+    meta["labels"][LABEL_CLUSTER] = plan.new
+    return {
+        "apiVersion": MEMBER_CLUSTERS.api_version,
+        "kind": MEMBER_CLUSTERS.kind,
+        "metadata": meta,
+        "spec": spec,
+    }
+
+
+def _carried(found: Json, name: str) -> dict[str, Any]:
+    """The metadata for an object of another name: labels, and annotations that are not its own."""
+    meta = found["metadata"]
+    notes = {k: v for k, v in meta.get("annotations", {}).items() if k not in _NOT_CARRIED}
+    carried = {"name": name, "labels": dict(meta.get("labels", {})), "annotations": notes}
+    return carried | ({"namespace": meta["namespace"]} if "namespace" in meta else {})
+
+
+def _own_secret(plan: Rename, cluster: Json) -> bool:
+    """Whether its Secret is the one of its name."""
+    reference = cluster["spec"].get("secretRef") or {}
+    return (reference.get("namespace"), reference.get("name")) == (plan.namespace, plan.old)
+
+
+def _former(cluster: Json) -> list[str]:
+    return list(cluster["spec"].get("formerNames") or [])
+
+
+def _made(cluster: Json) -> str:
+    return str(cluster["metadata"]["creationTimestamp"])
+
+
+async def _renamed(hub: ApiClient, plan: Rename, say: Say) -> None:
+    """Wait until the cluster is Ready by its new name, and nothing has a share by the old one."""
+
+    async def missing() -> str:
+        status = (await hub.get(MEMBER_CLUSTERS, plan.new)).get("status", {})
+        if not conditions.holds(status, "Ready"):
+            ready = conditions.find(status, "Ready")
+            said = f"{ready['reason']}: {ready['message']}" if ready else "no propagator has looked"
+            return f"{plan.new} is not Ready: {said}"
+        left = [f"{each.kind} {each.name}" for each in await _holders(hub, plan.old) if each.units]
+        named = ", ".join(left[:5]) + (" …" if len(left) > 5 else "")
+        return f"shares say {plan.old}: {named}: does their scheduler run?" if left else ""
+
+    last = await patiently(missing, seconds=RENAMED_SECONDS, every=0.5, clock=SystemClock())
+    if last:
+        raise StowageError(
+            f"not done after {RENAMED_SECONDS:.0f} s, and goes on by itself: {last} The same "
+            "command waits again"
+        )
+    say(f"{plan.old} is {plan.new} now")
+
+
+# --- who would be renamed -------------------------------------------------------------------------
+
+
+async def _holders(hub: ApiClient, name: str) -> list[Holder]:
+    """All that has units on the cluster of that name, or says it in its spec, by kind and name."""
+    found = []
+    for resource in (WORKLOADS, RESERVATIONS, WORKLOAD_POLICIES, WORKLOAD_SPREADS):
+        try:
+            listed = (await hub.list(resource))["items"]
+        except NotFound:
+            continue  # a hub from before there were any
+        for each in listed:
+            shares = each.get("status", {}).get("placements") or []
+            units = [share["replicas"] for share in shares if share["cluster"] == name]
+            where = next(naming(each.get("spec", {}), name), "")
+            if units or where:
+                full = f"{each['metadata']['namespace']}/{each['metadata']['name']}"
+                found.append(Holder(resource.kind, full, sum(units), where))
+    return found
+
+
+def naming(spec: Any, name: str, path: str = "spec") -> Iterator[str]:
+    """The fields of a spec that say the name of a cluster."""
+    if isinstance(spec, list):
+        for index, each in enumerate(spec):
+            yield from naming(each, name, f"{path}[{index}]")
+    elif isinstance(spec, dict):
+        yield from (f"{path}{found}" for found in _named_here(spec, name))
+        for key, value in spec.items():
+            if key not in _BODIES:
+                yield from naming(value, name, f"{path}.{key}")
+
+
+def _named_here(spec: Json, name: str) -> Iterator[str]:
+    """A name, a label, an expression or a domain, by the forms that our kinds have for them."""
+    if (spec.get("targetCluster") or {}).get("name") == name:
+        yield ".targetCluster"
+    if spec.get(LABEL_CLUSTER) == name:
+        yield f"[{LABEL_CLUSTER}]"
+    if spec.get("key") == LABEL_CLUSTER and name in (spec.get("values") or ()):
+        yield ".values"
+    if spec.get("topologyKey") == LABEL_CLUSTER:
+        domains = [each.get("name") for each in spec.get("allocationPolicy") or ()]
+        if name in domains:
+            yield f".allocationPolicy[{domains.index(name)}]"
+
+
+def _told(plan: Rename, found: Found) -> str:
+    """All that would be renamed, and whose spec says the old name, as a table."""
+    if found.before is None:
+        return f"{plan.old} is {plan.new} already"
+    head = f"{plan.old} would be {plan.new}; nothing is moved or restarted"
+    rows = [
+        {"kind": h.kind, "name": h.name, "units": h.units, "note": _note(h, plan)}
+        for h in found.holders
+    ]
+    return f"{head}\n\n{table(rows, ('kind', 'name', 'units', 'note'))}" if rows else head
+
+
+def _note(holder: Holder, plan: Rename) -> str:
+    if not holder.where:
+        return ""
+    stays = "keeps its units, and " if holder.units else ""
+    return f"{holder.where} names {plan.old}: {stays}gets none on {plan.new} until it names that"
+
+
+def _data(plan: Rename, found: Found) -> dict[str, Any]:
+    """The same for programs."""
+    rows = [
+        {
+            "kind": h.kind,
+            "name": h.name,
+            "units": h.units,
+            **({"names": h.where} if h.where else {}),
+        }
+        for h in found.holders
+    ]
+    return {"old": plan.old, "new": plan.new, "holders": rows}

@@ -1,0 +1,212 @@
+"""A cluster that has another name: what names the old one is read by the new one, and written so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.cache.cache import World as Cache
+from controller.cache.cache import known
+from controller.cache.renames import Renames
+from controller.model.objects import MemberCluster, Workload
+from machinery.api.resources import MEMBER_CLUSTERS
+
+from .live import World, deciding, placements, policy
+from .make import cluster, workload
+from .reserving import inside, owner, phase, reserve, within
+from .test_gangs_live import begin, member, says, told
+from .test_policies_live import ZONE
+
+LABEL = "stowage.dev/workload-policy"
+
+
+def renamed(name: str, *former: str, created: str = "") -> MemberCluster:
+    found = cluster(name)
+    meta = msgspec.structs.replace(found.metadata, creation_timestamp=created)
+    spec = msgspec.structs.replace(found.spec, former_names=list(former))
+    return msgspec.structs.replace(found, metadata=meta, spec=spec)
+
+
+def placed(**shares: int) -> Workload:
+    fresh = workload(replicas=sum(shares.values()), distribution="Divided")
+    listed = [{"cluster": name, "replicas": units} for name, units in shares.items()]
+    status = msgspec.convert(
+        {"placements": listed, "clusters": [{"name": name} for name in shares]},
+        type(fresh.status),
+    )
+    return known(msgspec.structs.replace(fresh, status=status))
+
+
+@pytest.mark.proves("N3")
+class TestRenames:
+    def test_a_name_is_another_clusters_once_nobody_has_it(self) -> None:
+        names, found = Renames(), placed(a=3, b=1)
+        assert names.saw(None, cluster("a")) == set()
+        assert names.saw(None, renamed("new", "a")) == set()
+        assert names.of(found) is found
+        assert names.saw(cluster("a"), None) == {"a", "new"}
+        assert names.of(found).placements == {"new": 3, "b": 1}
+        assert [each.name for each in names.of(found).status.clusters] == ["new", "b"]
+        assert found.placements == {"a": 3, "b": 1}
+        assert names.saw(None, cluster("a")) == {"a", "new"}, "somebody has the name again"
+        assert names.of(found) is found
+
+    def test_shares_of_both_names_are_one(self) -> None:
+        names = Renames()
+        names.saw(None, renamed("new", "a", "z"))
+        assert names.of(placed(a=3, new=2, z=1)).placements == {"new": 6}
+
+    def test_the_older_one_had_it(self) -> None:
+        names = Renames()
+        names.saw(None, renamed("thief", "a", created="2026-01-02T00:00:00Z"))
+        names.saw(None, renamed("zealous", "a", created="2026-01-01T00:00:00Z"))
+        assert names.of(placed(a=3)).placements == {"zealous": 3}
+
+    @given(st.data())
+    def test_units_are_never_lost_and_the_order_of_events_is_no_matter(self, data: Any) -> None:
+        """Whatever comes and goes, what counts is who is there now."""
+        names = st.sampled_from("abcd")
+        fleet = data.draw(st.dictionaries(names, st.lists(names, max_size=2), max_size=4))
+        made = [
+            renamed(name, *former, created=f"2026-01-0{n + 1}T00:00:00Z")
+            for n, (name, former) in enumerate(sorted(fleet.items()))
+        ]
+        passing = [renamed(name) for name in data.draw(st.lists(names, unique=True))]
+        answers = []
+        for order in (made, data.draw(st.permutations(made))):
+            seen = Renames()
+            for each in passing if order is made else []:
+                seen.saw(None, each)
+            for each in passing if order is made else []:
+                seen.saw(each, None)
+            for each in order:
+                seen.saw(None, each)
+            found = seen.of(placed(a=1, b=2, c=4, d=8)).placements
+            assert sum(found.values()) == 15
+            assert all(found.get(name, 0) >= n for name, n in (("a", 1),) if "a" in fleet)
+            answers.append(found)
+        assert answers[0] == answers[1]
+
+    def test_a_name_that_comes_late_in_a_list_is_counted_back(self) -> None:
+        """Of both that are there in the middle of a rename, the new one may be listed first."""
+        stored = placed(old=3)
+        world = Cache({"stowage"}, sort=_by_name, reviewed=lambda _: True)
+        world.reads({stored.metadata.key: stored}.get)
+        world.workload_changed(None, stored)
+        world.cluster_changed(None, renamed("new", "old"))
+        assert world.shares("new") == {stored.metadata.key: 3}
+        world.cluster_changed(None, cluster("old"))
+        assert (world.shares("new"), world.shares("old")) == ({}, {stored.metadata.key: 3})
+        world.cluster_changed(cluster("old"), None)
+        assert (world.shares("new"), world.shares("old")) == ({stored.metadata.key: 3}, {})
+
+
+def _by_name(unit: Any) -> Any:
+    return unit.key
+
+
+async def rename(world: World, old: str, new: str, **how: Any) -> None:
+    """What `stowage rename` leaves behind, with the moment in which the new one is not ready."""
+    await world.cluster(new, ready=False, formerNames=[old], **how)
+    await world.client.delete(MEMBER_CLUSTERS, old)
+
+
+@pytest.mark.proves("N3")
+async def test_what_names_the_old_cluster_names_the_new_one_with_the_same_units(
+    world: World,
+) -> None:
+    """Another one has room, and takes nothing of it; a quota stays taken throughout."""
+    for name in ("a", "b"):
+        await world.cluster(name, labels={ZONE: name}, cpu="20")
+    async with deciding(world):
+        await policy(world, a=2, b=1)
+        await world.workload("bound", replicas=3, labels={LABEL: "demo"})
+        await world.workload("single", replicas=2, targetCluster={"name": "a"})
+        await world.workload("divided", replicas=6, distribution="Divided")
+        before = {name: await world.placed(name) for name in ("bound", "single", "divided")}
+
+        await rename(world, "a", "new", labels={ZONE: "a"}, cpu="20")
+        for name, shares in before.items():
+            found = await becomes(world, name, {_now(c): n for c, n in shares.items()})
+            last = found["status"]["history"][-1]
+            assert (last["cause"], last["name"]) == ("ClusterRenamed", "a")
+            assert {c["cause"] for c in found["status"]["history"]} == {"Placed", "ClusterRenamed"}
+            steps = {each["cluster"]: each["steps"] for each in found["status"]["reasons"]}
+            assert [step["cause"] for step in steps["new"]] == ["Placed"]
+        await world.report("new", cpu="20")
+        await world.settle()
+        assert (await world.get("single"))["status"]["pending"] == 0
+
+        await rename(world, "new", "a", labels={ZONE: "a"}, cpu="20")
+        for name, shares in before.items():
+            await becomes(world, name, shares)
+
+
+@pytest.mark.proves("N3")
+async def test_reserved_room_goes_along_with_those_inside(world: World) -> None:
+    await world.cluster("a", cpu="8")
+    await world.cluster("b", cpu="8")
+    async with deciding(world):
+        here = {"targetCluster": {"name": "a"}}
+        await reserve(world, replicas=2, owners=[owner("inside")], allocateOnce=False, **here)
+        await phase(world, "Available", clusterName="a")
+        await world.workload("inside", cpu="4", **here)
+        await within(world, "inside", a=1)
+        await rename(world, "a", "new", cpu="8")
+        await within(world, "inside", new=1)
+        said = await phase(world, "Available", clusterName="new", owners=1)
+        assert said["placements"] == [{"cluster": "new", "replicas": 2}]
+        found = await becomes(world, "inside", {"new": 1})
+        assert found["status"]["history"][-1]["cause"] == "ClusterRenamed"
+        await world.report("new", cpu="8")
+        await world.settle()
+        await phase(world, "Available", clusterName="new", owners=1)
+        assert inside(await world.get("inside")) == {("room", "new"): 1}
+
+
+async def becomes(world: World, name: str, wanted: dict[str, int]) -> dict[str, Any]:
+    return await world.until(name, lambda status: placements({"status": status}) == wanted)
+
+
+def _now(cluster: str) -> str:
+    return "new" if cluster == "a" else cluster
+
+
+@pytest.mark.proves("N3")
+async def test_a_gang_that_runs_is_released_anew_under_the_new_name(world: World) -> None:
+    await world.cluster("a", cpu="30")
+    await world.cluster("b", cpu="30")
+    async with deciding(world):
+        await begin(world, least=2)
+        await member(
+            world, "driver", replicas=1, distribution="Single", targetCluster={"name": "a"}
+        )
+        await member(world, "worker", replicas=2)
+        await says(world, lambda s: s.get("gate") == "Open" and len(s["released"]) == 2)
+        before = {each["name"]: each for each in (await told(world))["released"]}
+        await rename(world, "a", "new", cpu="30")
+        await world.until("driver", lambda s: placements({"status": s}) == {"new": 1})
+
+        def anew(status: Any) -> bool:
+            now = {each["name"]: each for each in status["released"]}
+            return status["gate"] == "Open" and now["driver"] != before["driver"]
+
+        await says(world, anew)
+
+
+@pytest.mark.proves("N3")
+async def test_a_controller_that_begins_in_the_middle_moves_nothing(world: World) -> None:
+    await world.cluster("a")
+    await world.cluster("b")
+    async with deciding(world):
+        await world.workload("demo", targetCluster={"name": "a"})
+        assert await world.placed("demo") == {"a": 1}
+    await rename(world, "a", "0-new")
+    async with deciding(world):
+        await world.until("demo", lambda s: placements({"status": s}) == {"0-new": 1})
+        found = (await world.get("demo"))["status"]["history"]
+        assert [each["cause"] for each in found] == ["Placed", "ClusterRenamed"]
