@@ -16,6 +16,8 @@ RUNS ?= 1
 # Most of the time goes by waiting for servers: more workers than cores.
 WORKERS := 6
 BESIDE := --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder
+CHECKS := mypy 'python -m tests.requirements' 'python -m crds.generate --check' \
+  'ruff check' 'ruff format --check' lint-imports 'deptry .'
 # A test starts many processes of ours, and each would compile all its modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -48,14 +50,10 @@ test-long: lint
 	$(RUN) python -m stowage.toolchain.build
 	$(RUN) pytest $(BESIDE) --hypothesis-profile=long
 
+# Two at a time, the longest first; each says what it found when it has ended.
 lint: .venv/synced
-	$(RUN) ruff check
-	$(RUN) ruff format --check
-	$(RUN) mypy
-	$(RUN) lint-imports
-	$(RUN) deptry .
-	$(RUN) python -m crds.generate --check
-	$(RUN) python -m tests.requirements
+	@printf '%s\n' $(CHECKS) | $(RUN) xargs -P 2 -I CHECK sh -c \
+	  'found=$$($$0 2>&1); code=$$?; printf "%s\n" "== $$0" "$$found"; exit $$code' CHECK
 
 # On kind each wait may take longer, and hence each test. BASE=… makes the image on another one.
 e2e: .venv/synced

@@ -8,6 +8,7 @@ servers run while they are needed, and no group finds what another left.
 
 from __future__ import annotations
 
+import gc
 import os
 import shlex
 import signal
@@ -102,6 +103,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ranks[group] = min(rank, ranks.get(group, rank))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: ranks[item.stash[_GROUP]])
+
+
+def pytest_collection_finish() -> None:
+    """Set aside what collection has made: each complete collection of garbage would look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _shares(item: pytest.Item, fixture: str) -> bool:

@@ -298,7 +298,7 @@ class Cluster:
         def answered() -> bool:
             return not process.alive() or probes.api_ready(self.port, ca)
 
-        if not wait_until(answered, seconds=_READY_SECONDS):
+        if not wait_until(answered, seconds=_READY_SECONDS, every=0.1, grow=1.1):
             raise process.failure(f"was not ready within {_READY_SECONDS:.0f} s")
         if not process.alive():
             raise process.failure("ended")

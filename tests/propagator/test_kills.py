@@ -20,6 +20,7 @@ from machinery.errors import NotFound
 from propagator.app import LEASE
 from stowage.playground.cluster import Cluster
 from tests.examples import window
+from tests.patience import PATIENCE
 
 from .stage import CONFIGMAPS, MakeStage, Stage, configmap
 from .waits import until
@@ -62,7 +63,7 @@ class Outside:
         if self._process is not None:
             self._process.terminate()
             try:
-                self._process.wait(60)
+                self._process.wait(60 * PATIENCE)
             finally:
                 self.kill()
 
