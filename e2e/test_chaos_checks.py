@@ -171,8 +171,8 @@ class Scene:
     def __init__(self, hub: Mapping[str, Any]) -> None:
         self.hub, self.members = Server(), {"member-1": Server(), "member-2": Server()}
         self.hub.objects["Workload", KEY] = dict(hub)
-        self.faults = SimpleNamespace(meddled=set(), spoilt=set(), away={})
-        churn = SimpleNamespace(busy=set())
+        self.faults = SimpleNamespace(meddled=set(), spoilt=set(), away={}, acts=[])
+        self.churn = churn = SimpleNamespace(busy=set(), ended=set(), idle_at={})
         stage = SimpleNamespace(hub=self.hub, members=self.members)
         self.watchman = Watchman(stage, churn, self.faults)  # type: ignore[arg-type] # as much as it asks
 
@@ -377,8 +377,9 @@ async def test_what_is_being_mended_at_the_end_is_mended() -> None:
         registered[member] = True
 
     stage: Any = SimpleNamespace(deregister=deregister, register=register)
-    faults = Faults(stage, seed=1, say=lambda _: None)
-    faults._choose = lambda: ("member-1", "deregister", faults._deregister)  # type: ignore[method-assign] # only that
+    faults = Faults(stage, SimpleNamespace(), seed=1, say=lambda _: None)  # type: ignore[arg-type] # never asked
+    fault = faults._registrations.deregister
+    faults._choose = lambda: ("member-1", "deregister", fault)  # type: ignore[method-assign] # only that
     faults._chance.uniform = lambda *_: 0.001  # type: ignore[method-assign] # at once
     running = asyncio.create_task(faults.run())
     await asked.wait()

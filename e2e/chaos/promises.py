@@ -27,7 +27,7 @@ from machinery.types import quantities
 from machinery.types.metadata import Key
 
 PROBE = ("default", "after-the-restart")
-_ALL = ("deploy", "statefulsets", "configmaps", "secret", "services")
+_ALL = ("deploy", "statefulsets", "configmaps", "secret", "services", "pvc")
 _OURS = ("wl", "wlp", "ws", "rsv")
 _QUIET_SECONDS = 12.0
 """Longer than a round in which the reasons of those that wait are looked at."""
@@ -139,8 +139,17 @@ async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
             expected[share["cluster"]] |= _objects(key, wish)
     for member in MEMBERS:
         left = there[member].keys() - expected[member]
-        if left:
-            raise Broken(f"{member}: nobody wants {sorted(left)}")
+        kept = {_claim(key) for key in wanted} & left
+        if left - kept:
+            raise Broken(f"{member}: nobody wants {sorted(left - kept)}")
+        told = {
+            (each["kind"], each["namespace"], each["name"])
+            for workload in found.values()
+            for each in workload["status"].get("kept", ())
+            if each["cluster"] == member
+        }
+        if told != kept:
+            raise Broken(f"{member}: {sorted(kept)} stay, and {sorted(told)} are said to")
 
 
 def _true(workload: Mapping[str, Any], wish: Wish) -> None:
@@ -294,7 +303,13 @@ def _objects(key: Key, wish: Wish) -> set[tuple[str, str, str]]:
         objects.add(("ConfigMap", namespace, f"{name}-config"))
     if wish.secret:
         objects.add(("Secret", namespace, wishes.SECRET))
+    if wish.claim:
+        objects.add(_claim(key))
     return objects
+
+
+def _claim(key: Key) -> tuple[str, str, str]:
+    return "PersistentVolumeClaim", key[0], wishes.claim_of(key[1])
 
 
 async def _empty(stage: ChaosStage) -> None:
