@@ -32,7 +32,7 @@ import logging
 import math
 import random
 from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
@@ -225,10 +225,8 @@ class Informer(Cache[T]):
 
     async def _restored(self) -> bool:
         """Whether the server is at an earlier moment than the one that was seen."""
-        pages = self._client.pages(self.resource, limit=1, **self._selection)
-        async with aclosing(pages) as answers:
-            version = taken_apart(await anext(answers)).metadata.resource_version
-        return order(version, self.version) == -1
+        now = await self._client.latest(self.resource, **self._selection)
+        return order(now, self.version) == -1
 
     async def _take_pages(self, pages: AsyncIterator[bytes]) -> None:
         seen: set[Key] = set()
