@@ -39,6 +39,7 @@ class MemberClusterCondition(StrEnum):
     """The condition types of a MemberCluster."""
 
     READY = "Ready"
+    SWEEP_HELD = "SweepHeld"
 
 
 class ReadyReason(StrEnum):
@@ -52,6 +53,13 @@ class ReadyReason(StrEnum):
     UNREACHABLE = "Unreachable"
     CLUSTER_CHANGED = "ClusterChanged"
     ALREADY_REGISTERED = "AlreadyRegistered"
+
+
+class SweepHeldReason(StrEnum):
+    """Reasons of SweepHeld, which is there only while it is True."""
+
+    TOO_MANY = "TooMany"
+    HUB_WENT_BACK = "HubWentBack"
 
 
 class MemberClusterEventReason(StrEnum):
@@ -175,13 +183,41 @@ class MemberNamespaces(Model):
     """Some that were asked for, exist there, and were not given."""
 
 
+MOST_HELD = 256
+"""Workloads of a held sweep that are listed; they are let go in as many portions."""
+
+
+class HeldWorkload(Model):
+    """A Workload that the hub does not know, and of which the member has objects."""
+
+    namespace: Annotated[str, Field(max_length=63)]
+    """Its namespace, as its objects name it."""
+    name: Annotated[str, Field(max_length=253)]
+    """Its name, as its objects name it."""
+    uid: Annotated[str, Field(max_length=128)]
+    """Its UID."""
+    objects: Count
+    """How many objects of it there are."""
+    claims: Count = 0
+    """How many of them are PersistentVolumeClaims."""
+
+
+class HeldSweep(Model):
+    """What would be removed, and is held until a person confirms it (`stowage sweep`)."""
+
+    count: Count
+    """How many Workloads."""
+    workloads: list[HeldWorkload] = atomic(MOST_HELD)
+    """The first of them, by namespace and name."""
+
+
 class MemberClusterStatus(Model):
     """What is known of the cluster. Writer of every field: propagator."""
 
     observed_generation: Int64 | None = None
     """The metadata.generation that the last probe read. Writer: propagator."""
     conditions: list[Condition] = listmap("type", most=32)
-    """Ready. Writer: propagator."""
+    """Ready; SweepHeld while a removal waits for a person. Writer: propagator."""
     # The generated alias would be clusterId; Kubernetes writes ID.
     cluster_id: Annotated[str | None, Field(alias="clusterID", max_length=128)] = None
     """The UID of its kube-system, noted when it first was Ready. Writer: propagator.
@@ -198,6 +234,8 @@ class MemberClusterStatus(Model):
     """The sums over all nodes. Writer: propagator."""
     namespaces: MemberNamespaces | None = None
     """Which target namespaces the member takes, with narrow rights. Writer: propagator."""
+    sweep_held: HeldSweep | None = None
+    """What the condition SweepHeld speaks of. Writer: propagator."""
     latency_milliseconds: Count | None = None
     """The round trip of a probe, the fastest of a minute. Writer: propagator."""
     reliability: Reliability | None = None

@@ -46,6 +46,14 @@ ANNOTATION_HUB = f"{GROUP}/hub"
 A member may serve two hubs; each removes only what is its own.
 """
 
+ANNOTATION_HUB_VERSION = f"{GROUP}/hub-version"
+"""On every object that the propagator writes to a member: the resourceVersion of the Workload that
+it was written for last. A hub that names an older one was set back."""
+
+ANNOTATION_SWEEP = f"{GROUP}/sweep"
+"""On a MemberCluster: the UIDs, separated by commas, of the Workloads unknown to the hub whose
+objects a person lets the propagator remove there, though the sweep is held. It takes it off."""
+
 ANNOTATION_COUNTED = f"{GROUP}/counted"
 """On a MemberCluster: the UID of the member's kube-system, once all kinds of objects there have
 been searched for ours. It goes with the MemberCluster, and is looked for anew with the next one."""

@@ -54,6 +54,7 @@ for _command in (
     install.install,
     members.join,
     members.unjoin,
+    members.sweep,
     asking.plan,
     asking.explain,
     asking.history,

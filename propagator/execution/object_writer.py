@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 from crds.names import LABEL_MANAGED
+from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
@@ -122,7 +123,8 @@ class PieceWriter:
         try:
             backoff = await self._bring(session, workload, piece)
         except Refused as refusal:
-            self._refusals.hold(wish, asked, why=refusal)
+            if refusal.reason is not PropagatedReason.PROPAGATING:  # that ends by itself
+                self._refusals.hold(wish, asked, why=refusal)
             raise
         self._refusals.over(wish)
         return backoff
@@ -130,6 +132,7 @@ class PieceWriter:
     def ended(self, uid: str, member: str = "") -> None:
         """A Workload has left the member, or all: what was refused there is of no interest."""
         self._refusals.drop(lambda wish: wish.uid == uid and member in ("", wish.member))
+        self._records.ended(uid, member)
 
     def removed(self, member: str) -> None:
         """The member was removed."""
@@ -142,6 +145,8 @@ class PieceWriter:
             raise Conflict(code=409, reason="Conflict", message=message)
         async with self._records.lock(site.place):
             live = site.seen
+            if live is not None:
+                _wait_for_end(site, live)
             if live is None or not self._records.stands(site.place, piece, live, workload.uid):
                 backoff = self._records.backoff(site.place, piece, live)
                 if backoff is not None:
@@ -174,7 +179,9 @@ class PieceWriter:
         hub = await self._identity.uid()
         gone = await self._gone(workload, live, hub)
         others = claim(workload, site.piece, live, hub=hub, gone=gone)
-        body = owned_by_all(site.piece, others, site.resource, live)
+        _wait_for_end(site, live)
+        version = workload.metadata.resource_version
+        body = owned_by_all(site.piece, others, site.resource, live, version=version)
         with self._doubts.sending(site.place, workload.uid):
             answer = await self._send(site, body, force=True)
         self._take_in(site, workload, answer)
@@ -186,7 +193,9 @@ class PieceWriter:
         """
         with self._doubts.sending(site.place, workload.uid):
             try:
-                answer = await self._send(site, new(site.piece, site.resource), force=False)
+                version = workload.metadata.resource_version
+                body = new(site.piece, site.resource, version=version)
+                answer = await self._send(site, body, force=False)
             except Conflict:
                 return await _look(site)
         self._take_in(site, workload, answer)
@@ -221,6 +230,17 @@ class PieceWriter:
             return await _apply(site, body, force=force)
         except NotFound as e:
             raise rejected(site.session.name, site.piece, e) from e
+
+
+def _wait_for_end(site: Site, live: ManagedObject) -> None:
+    """Raises Refused for an object that is being deleted: an apply would not keep it."""
+    if live.metadata.deleting:
+        finalizers = ", ".join(live.metadata.finalizers[:5]) or "its member's own controllers"
+        raise Refused(
+            PropagatedReason.PROPAGATING,
+            f"{site.session.name}: {site.place} is being deleted, and waits for {finalizers}: it "
+            "is made again when it is gone",
+        )
 
 
 async def _apply(site: Site, body: Mapping[str, Any], *, force: bool) -> dict[str, Any]:

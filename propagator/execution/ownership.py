@@ -11,14 +11,27 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from crds.names import ANNOTATION_HUB, ANNOTATION_MEMBER, LABEL_MANAGED, LABEL_TENANT, OWNER_PREFIX
+from crds.names import (
+    ANNOTATION_HUB,
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_MEMBER,
+    LABEL_MANAGED,
+    LABEL_TENANT,
+    OWNER_PREFIX,
+)
 from crds.workload import Adoption, PropagatedReason
 from machinery.api.resources import Resource
 from machinery.types.metadata import Key
 from propagator.execution.errors import Refused
 from propagator.execution.render import Piece
 from propagator.hub.workload_types import Workload
-from propagator.members.objects import ManagedObject, hub_of, owners
+from propagator.members.objects import (
+    ManagedObject,
+    hub_of,
+    hub_version_of,
+    owners,
+    version_number,
+)
 
 OF_NO_OBJECT = "1"
 """A resourceVersion that no object has: etcd is at 1 while it is empty, and the first write makes
@@ -104,19 +117,35 @@ def _adopt(workload: Workload, live: ManagedObject, where: str) -> None:
         )
 
 
-def new(piece: Piece, resource: Resource) -> Mapping[str, Any]:
-    """The body of an apply that makes the object, and changes none that is there already."""
-    return _body(piece, resource, resourceVersion=OF_NO_OBJECT)
+def new(piece: Piece, resource: Resource, *, version: str) -> Mapping[str, Any]:
+    """The body of an apply that makes the object, and changes none that is there already.
+
+    `version` is the Workload's resourceVersion. No look whether an object stands compares it.
+    """
+    annotations = {**piece.body["metadata"]["annotations"], ANNOTATION_HUB_VERSION: version}
+    return _body(piece, resource, annotations=annotations, resourceVersion=OF_NO_OBJECT)
 
 
 def owned_by_all(
-    piece: Piece, others: Mapping[str, str], resource: Resource, live: ManagedObject
+    piece: Piece,
+    others: Mapping[str, str],
+    resource: Resource,
+    live: ManagedObject,
+    *,
+    version: str,
 ) -> Mapping[str, Any]:
     """The body with the annotations of all owners: what an apply leaves out, it takes away.
 
-    The UID keeps it from an object that somebody has put in the place of the one that was seen.
+    The UID keeps it from an object that somebody has put in the place of the one that was seen. Of
+    the versions for which several owners had it written the newest counts.
     """
-    annotations = {**piece.body["metadata"]["annotations"], **others}
+    if others and hub_version_of(live) > (version_number(version) or 0):
+        version = live.metadata.annotations[ANNOTATION_HUB_VERSION]
+    annotations = {
+        **piece.body["metadata"]["annotations"],
+        **others,
+        ANNOTATION_HUB_VERSION: version,
+    }
     return _body(piece, resource, annotations=annotations, uid=live.metadata.uid)
 
 
@@ -132,5 +161,6 @@ def parting(uid: str, *, last: bool) -> Mapping[str, Any]:
     metadata: dict[str, Any] = {"annotations": {OWNER_PREFIX + uid: None}}
     if last:
         metadata["labels"] = {LABEL_MANAGED: None}
-        metadata["annotations"] |= {ANNOTATION_HUB: None, ANNOTATION_MEMBER: None}
+        marks = (ANNOTATION_HUB, ANNOTATION_HUB_VERSION, ANNOTATION_MEMBER)
+        metadata["annotations"] |= dict.fromkeys(marks)
     return {"metadata": metadata}

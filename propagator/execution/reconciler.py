@@ -7,8 +7,8 @@ when a Workload has left, `orphans` takes away what none stands for, `status.con
 hub.
 
 What is taken away, and when: a share that left the placements goes when all present ones
-are ready, so that the last healthy copy stays until there is another; everything goes when the
-Workload is deleted or wants no units. Of one that wants units and is placed nowhere, what runs
+are seen to be ready, so that the last healthy copy stays until there is another, whatever an old
+status says; everything goes when the Workload is deleted or wants no units. Of one that wants units and is placed nowhere, what runs
 stays, as it does where a MemberCluster was made anew: it is taken up when it is placed again.
 `removal.rule` says what of it all is kept in any case. Of a Workload in a group nothing is written
 or taken away but as that group's gate says (`propagator.groups`); while its gang starts, a share
@@ -45,6 +45,7 @@ from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
 from propagator.leadership import Ground
 from propagator.members.census import Census
 from propagator.members.target import Target
+from propagator.removal.brake import SweepBrake
 from propagator.removal.finalizer import Finalizer
 from propagator.removal.orphans import Orphans
 from propagator.removal.prune import Pruner
@@ -84,8 +85,16 @@ class WorkloadPlacements:
             Remover(clock=ground.clock),
             registered=ground.fleet.identities.exists,
         )
-        self._orphans = Orphans(workloads=self._hub, identity=identity, pruner=pruner)
-        self._census = Census(ground)
+        self._census = Census(ground, done=lambda member: self._brake.changed(member))
+        self._brake = SweepBrake(
+            ground,
+            workloads=self._hub,
+            identity=identity,
+            searched=self._census.searched,
+        )
+        self._orphans = Orphans(
+            workloads=self._hub, identity=identity, pruner=pruner, brake=self._brake
+        )
         self._finalizer = Finalizer(ground, inventory=self._inventory)
         self._reporter = Reporter(
             ground,
@@ -119,6 +128,9 @@ class WorkloadPlacements:
         self._pauses: Pauses[tuple[str, Key]] = Pauses(
             clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
+        self._moves: Pauses[tuple[str, Key]] = Pauses(
+            clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        )
         self._wakes: Gradually[tuple[str, Key]] = Gradually(lambda at: self._fleet.wake(*at))
         self._reports: Gradually[Key] = Gradually(self._reporter.queue.add)
         self._hub.informer.add_handler(self._workload_changed)
@@ -146,6 +158,7 @@ class WorkloadPlacements:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reporter.run())
             tasks.create_task(self._census.run())
+            tasks.create_task(self._brake.run())
 
     async def sync(self, session: Target, key: Key) -> float | None:
         """Make one ready member right for one Workload; seconds until the next look, or None."""
@@ -174,6 +187,7 @@ class WorkloadPlacements:
         workload = self._hub.informer.get(key)
         if workload is None:
             self._reporter.forget(key)
+            self._moves.over((session.name, key))
             return None
         taken_back = workload.groups and not workload.placements  # a gang runs whole, or not at all
         if workload.metadata.deleting or not workload.wants_units or taken_back:
@@ -208,9 +222,16 @@ class WorkloadPlacements:
         await self._inventory.look_for(session, workload)
         there = [found for _, found in owned(session, workload.uid)]
         anew = not workload.groups and any(taken_up(found, session.mark) for found in there)
+        move = (session.name, workload.metadata.key)
         if there and not (_settled(workload) and (not anew or _whole(workload))):
+            self._moves.over(move)
             self._reporter.queue.add(workload.metadata.key)
             return None
+        if there and not await self._reporter.runs(workload):
+            # The hub says so already: nothing will tell when it is true.
+            self._reporter.queue.add(workload.metadata.key)
+            return self._moves.hold(move)
+        self._moves.over(move)
         return await self._shares.leave(session, workload)
 
     def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
@@ -271,7 +292,9 @@ class WorkloadPlacements:
             self._shares.removed(name)
             self._reporter.removed(name)
             self._pauses.drop(lambda which: which[0] == name)
+            self._moves.drop(lambda which: which[0] == name)
         self._census.changed(name)
+        self._brake.changed(name)
         keys = [workload.metadata.key for workload in self._hub.touching(name)]
         self._reports.add(name, keys)
         self._wakes.add(name, [(name, key) for key in keys])

@@ -177,7 +177,11 @@ class Shares:
         in_doubt = await self._doubts.resolve(session, workload.uid)
         also, refusals = await self._unlisted(session, workload)
         left = await self._pruner.prune(
-            session, workload.uid, ended=workload.metadata.deleting, also=also
+            session,
+            workload.uid,
+            ended=workload.metadata.deleting,
+            decided=self._workloads.decided(workload),
+            also=also,
         )
         refusals += left.refused.values()
         waits = [*left.waiting.values(), *in_doubt]
@@ -279,7 +283,8 @@ class Shares:
         """Remove what is no longer rendered, once it is known what there is."""
         await self._inventory.look_for(session, workload)
         if self._inventory.knows(session, workload):
-            return await self._pruner.prune(session, workload.uid, keep=pieces)
+            decided = self._workloads.decided(workload)
+            return await self._pruner.prune(session, workload.uid, decided=decided, keep=pieces)
         return Left({}, {})
 
     async def _needed_secrets(self, workload: Workload) -> list[HubSecret]:

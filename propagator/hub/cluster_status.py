@@ -38,6 +38,7 @@ def status_of(
     status = dict(cluster.status)
     status["observedGeneration"] = session.generation
     status["conditions"] = [_ready(cluster, session, verdict, now)]
+    _tell_held(status, cluster, session, now)
     if session.link is not None and verdict.reason not in ANOTHERS:
         if session.link.tenants is None:
             status.pop("namespaces", None)
@@ -91,6 +92,34 @@ def _ready(
         now=now,
         generation=session.generation,
     )
+
+
+def _tell_held(
+    status: dict[str, Any], cluster: MemberCluster, session: MemberSession, now: datetime
+) -> None:
+    """What of it is not swept by itself. Until it was looked at, what was said stands."""
+    held = session.held
+    before = conditions.find(cluster.status, MemberClusterCondition.SWEEP_HELD)
+    if held is None:
+        status["conditions"] += [before] if before else []
+        return
+    status.pop("sweepHeld", None)
+    if held.reason is None:
+        return
+    told = conditions.renewed(
+        before,
+        type_=MemberClusterCondition.SWEEP_HELD.value,
+        true=True,
+        reason=held.reason.value,
+        message=held.message[:_MESSAGE_LIMIT],
+        now=now,
+        generation=session.generation,
+    )
+    status["conditions"] += [told]
+    status["sweepHeld"] = {
+        "count": held.count,
+        "workloads": [each.entry() for each in held.workloads],
+    }
 
 
 def _learnt(link: Link) -> dict[str, Any]:

@@ -8,6 +8,7 @@ write.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
@@ -17,8 +18,11 @@ import msgspec
 
 from crds.names import FINALIZER
 from machinery.api.resources import WORKLOADS
+from machinery.api.responses import decode
 from machinery.errors import Invalid, NotFound
 from machinery.runtime.informer import Informer
+from machinery.runtime.list_and_watch import Page
+from machinery.runtime.store import order
 from machinery.types.metadata import Key
 from machinery.types.written_clusters import ALL, digest
 from propagator.hub.noted_kinds import without_kinds
@@ -33,6 +37,7 @@ from propagator.hub.workload_metadata import (
 from propagator.hub.workload_types import Workload, departing, kept, workload_of
 from propagator.leadership import Ground
 from propagator.members.kinds import USUAL_KINDS
+from propagator.members.objects import version_number
 
 JSON_PATCH = "application/json-patch+json"
 CLUSTER_INDEX = "cluster"
@@ -42,6 +47,9 @@ SECRET_INDEX = "secret"  # noqa: S105 - the name of an index
 UID_INDEX = "uid"
 KIND_INDEX = "kind"
 """The informer's index of Workloads by their kinds beyond the usual ones, `apiVersion/kind`."""
+
+
+_page = msgspec.json.Decoder(Page)
 
 
 class HubWorkloads:
@@ -63,6 +71,10 @@ class HubWorkloads:
         self.informer.add_index(SECRET_INDEX, _secrets_of)
         self.informer.add_index(KIND_INDEX, _kinds_of)
         self.informer.add_index(UID_INDEX, lambda workload: [workload.uid])
+        self.newest = 0
+        """The highest resourceVersion of a Workload that this process has seen."""
+        self._witnessed: set[str] = set()  # UIDs of those whose wish was seen to change
+        self.informer.add_handler(self._witness)
 
     async def prepare(self, workload: Workload, kinds: set[tuple[str, str]]) -> Workload:
         """Before these kinds are written to a member: the finalizer, the member, kinds, ordinals.
@@ -117,6 +129,23 @@ class HubWorkloads:
         """Whether the watch shows a Workload of that UID, under whatever name."""
         return bool(self.informer.by_index(UID_INDEX, uid))
 
+    def decided(self, workload: Workload) -> float:
+        """The version of the hub that its present wish is of, at the least.
+
+        Infinite where this process has seen the wish come: a hub that was set back shows old ones.
+        """
+        if workload.uid in self._witnessed:
+            return math.inf
+        return version_number(workload.metadata.resource_version) or math.inf
+
+    async def version(self) -> int | None:
+        """The hub's resourceVersion now, by its own word; None for none that can be compared.
+
+        Raises TransportError.
+        """
+        page = await anext(self._hub.pages(WORKLOADS, metadata_only=True, limit=1))
+        return version_number(decode(page, _page).metadata.resource_version)
+
     async def vanished(self, uid: str, key: Key) -> bool:
         """Whether the hub has no Workload of that UID, by its own word and not by a watch.
 
@@ -161,6 +190,19 @@ class HubWorkloads:
             with suppress(NotFound):
                 await self._patch(workload, {"metadata": {"finalizers": rest}})
 
+    def _witness(self, old: Workload | None, new: Workload | None) -> None:
+        if new is not None:
+            seen = version_number(new.metadata.resource_version) or 0
+            self.newest = max(self.newest, seen)
+        if old is None:
+            return
+        if new is None or new.uid != old.uid or _goes_back(old, new):
+            self._witnessed.discard(old.uid)
+        elif (
+            new.metadata.generation != old.metadata.generation or new.placements != old.placements
+        ):
+            self._witnessed.add(new.uid)
+
     @asynccontextmanager
     async def _latest(self, workload: Workload) -> AsyncIterator[Workload]:
         """The Workload as it is known now, and nobody else of us changing its metadata."""
@@ -194,6 +236,11 @@ class HubWorkloads:
         workload = workload_of(answer)
         self.informer.upsert(workload)
         return workload
+
+
+def _goes_back(old: Workload, new: Workload) -> bool:
+    """Whether the hub shows an older version than before: its store was restored."""
+    return order(new.metadata.resource_version, old.metadata.resource_version) == -1
 
 
 def clusters_of(workload: Workload, members: Callable[[], Iterable[str]]) -> set[str]:

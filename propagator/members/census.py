@@ -12,7 +12,7 @@ the registration, and does not hold for another member under the same name.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -55,9 +55,13 @@ _page = msgspec.json.Decoder(Page)
 
 
 class Census:
-    """Told of every member that becomes ready; works on a few of them at a time. One for a term."""
+    """Told of every member that becomes ready; works on a few of them at a time. One for a term.
 
-    def __init__(self, ground: Ground) -> None:
+    `done` is told of each member that was searched to the end.
+    """
+
+    def __init__(self, ground: Ground, *, done: Callable[[str], None]) -> None:
+        self._done = done
         self._hub = ground.hub
         self._fleet = ground.fleet
         self._clusters = ground.clusters
@@ -71,6 +75,10 @@ class Census:
         session = self._fleet.get(member)
         if session is not None and session.ready:
             self._queue.add(member)
+
+    def searched(self, link: Link) -> bool:
+        """Whether all kinds were searched over these credentials: what it has of ours is watched."""
+        return link in self._due
 
     async def run(self) -> None:
         """Search, until cancelled."""
@@ -91,6 +99,7 @@ class Census:
             LOG.info("%s: not searched for what is ours: %s", member, fault)
             return self._pauses.hold(member)
         self._pauses.over(member)
+        self._done(member)
         return LATE_SECONDS if self._due[link] < math.inf else None
 
     async def _look(self, session: MemberSession, link: Link, cluster: MemberCluster) -> None:

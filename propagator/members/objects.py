@@ -13,12 +13,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from crds.names import ANNOTATION_HUB, ANNOTATION_MEMBER, OWNER_PREFIX
+from crds.names import ANNOTATION_HUB, ANNOTATION_HUB_VERSION, ANNOTATION_MEMBER, OWNER_PREFIX
 from machinery.api.resources import Resource
 from machinery.api.responses import shaped
 from machinery.types.metadata import Key, Meta, Object
 from propagator.execution.field_digest import Entry, FieldPrint, print_of, rivals_of
 from propagator.members.sanitize import check_metadata, object_status
+
+
+_VERSION_DIGITS = 19
+"""A resourceVersion is a number of 64 bits."""
 
 
 class ManagedObject(Object, frozen=True):
@@ -115,6 +119,17 @@ def mark_of(found: ManagedObject) -> Mark:
 def hub_of(found: ManagedObject) -> str:
     """The mark of the hub that wrote it; empty for what was written before there were marks."""
     return found.metadata.annotations.get(ANNOTATION_HUB, "")
+
+
+def hub_version_of(found: ManagedObject) -> int:
+    """The resourceVersion of the hub's Workload that it was written for last; 0: not known."""
+    return version_number(found.metadata.annotations.get(ANNOTATION_HUB_VERSION, "")) or 0
+
+
+def version_number(version: str) -> int | None:
+    """A resourceVersion as it is compared; None for one that is no number of etcd's."""
+    short = len(version) <= _VERSION_DIGITS and version.isascii() and version.isdigit()
+    return int(version) if short else None
 
 
 def _bare(meta: Meta) -> Meta:

@@ -13,7 +13,7 @@ import asyncio
 import functools
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -36,6 +36,7 @@ from propagator.access.cluster_identity import Refusal
 from propagator.access.credentials import Credentials
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import Contact, Health, UnitCounts, Verdict, unreachable, verdict_of
+from propagator.members.held_sweep import HeldSweep
 from propagator.members.holders import Holders
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
 from propagator.members.pods import Main
@@ -93,6 +94,8 @@ class MemberSession:
         """The last one; None until something is known, which is not the same as bad."""
         self.generation = 0
         """Of the MemberCluster, as this session has taken it in; see `take_in`."""
+        self.held: HeldSweep | None = None
+        """What of it is not swept by itself; None until it was looked at. See `hold_sweep`."""
         self._judged = False  # by the present credentials
         self._sync = sync
         self._settings = settings
@@ -173,6 +176,17 @@ class MemberSession:
     def mark(self) -> Mark:
         """What objects that we write there carry."""
         return Mark(self.registration, self.link.cluster_id if self.link else "")
+
+    @property
+    def owners(self) -> Mapping[str, Key]:
+        """The Workloads of which it shows objects, by their UIDs."""
+        return self._owners
+
+    def hold_sweep(self, held: HeldSweep) -> None:
+        """What of it is not swept by itself; MemberCluster.status tells it."""
+        if held != self.held:
+            self.held = held
+            self._facts(self.name)
 
     def track(self, resource: Resource, namespace: str = EVERYWHERE) -> Informer[ManagedObject]:
         """The informer that sees our objects of that kind there, started by the first call.

@@ -6,6 +6,7 @@ credentials, and asks nothing about its health but whether it is ready.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from machinery.api.resources import Resource
@@ -14,6 +15,7 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key
 from propagator.members.connection import Link
+from propagator.members.held_sweep import HeldSweep
 from propagator.members.objects import ManagedObject, Mark
 from propagator.members.watches import EVERYWHERE
 
@@ -28,6 +30,18 @@ class Target(Protocol):
     """Workloads to be looked at there."""
     link: Link | None
     """Its present credentials and what they show; None while there are no usable ones."""
+
+    held: HeldSweep | None
+    """What of it is not swept by itself; None until it was looked at."""
+
+    def hold_sweep(self, held: HeldSweep) -> None:
+        """Say so, for MemberCluster.status."""
+        ...
+
+    @property
+    def owners(self) -> Mapping[str, Key]:
+        """The Workloads of which it shows objects, by their UIDs."""
+        ...
 
     @property
     def mark(self) -> Mark:

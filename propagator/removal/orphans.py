@@ -7,7 +7,8 @@ the member is listed for the first time, or when a watch shows it.
 
 Careful, as this removes what nobody asked to remove: only objects with this hub's own mark, as a
 member may serve two hubs and what carries no mark may be anybody's; only on a fresh view of the
-hub; and the hub itself is asked for that very Workload before anything goes.
+hub; the hub itself is asked for that very Workload before anything goes; and much at once waits for
+a person (`brake`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from machinery import logs
 from machinery.types.metadata import Key
 from propagator.hub.identity import HubIdentity
 from propagator.hub.workloads import HubWorkloads
-from propagator.members.objects import ManagedObject, hub_of, owners
+from propagator.members.objects import ManagedObject, owners
 from propagator.members.target import Target
+from propagator.removal.brake import SweepBrake, left_behind
 from propagator.removal.prune import Left, Pruner
 
 LOG = logs.get(__name__)
@@ -28,15 +30,24 @@ LOG = logs.get(__name__)
 class Orphans:
     """Called by the members' own workers, for one name of a Workload at a time. One for a term."""
 
-    def __init__(self, *, workloads: HubWorkloads, identity: HubIdentity, pruner: Pruner) -> None:
+    def __init__(
+        self,
+        *,
+        workloads: HubWorkloads,
+        identity: HubIdentity,
+        pruner: Pruner,
+        brake: SweepBrake,
+    ) -> None:
         self._workloads = workloads
         self._identity = identity
         self._pruner = pruner
+        self._brake = brake
 
     async def sweep(self, session: Target, key: Key) -> list[Left]:
         """Take away what Workloads of that name left that are gone; what is left all the same.
 
-        The view of the hub must be fresh. Raises TransportError.
+        What is held is no part of that: it calls for us when it may go. The view of the hub must be
+        fresh. Raises TransportError.
         """
         strangers = self._strangers(session, key)
         if not strangers:
@@ -44,10 +55,12 @@ class Orphans:
         hub = await self._identity.uid()
         left = []
         for uid in sorted(strangers):
-            ours = functools.partial(_left_behind, uid=uid, key=key, hub=hub)
-            if any(ours(found) for found in strangers[uid]) and await self._workloads.vanished(
-                uid, key
-            ):
+            ours = functools.partial(left_behind, uid=uid, hub=hub, key=key)
+            if not any(ours(found) for found in strangers[uid]):
+                continue
+            if not await self._brake.allows(session, uid):
+                continue
+            if await self._workloads.vanished(uid, key):
                 LOG.info(
                     "%s: removing what Workload %s (uid %s) left, as the hub has no such Workload",
                     session.name,
@@ -55,6 +68,7 @@ class Orphans:
                     uid,
                 )
                 left.append(await self._pruner.prune(session, uid, ended=True, only=ours))
+                self._brake.swept(session)
         return [each for each in left if each]
 
     def _strangers(self, session: Target, key: Key) -> dict[str, list[ManagedObject]]:
@@ -65,11 +79,3 @@ class Orphans:
                 if of == key and not self._workloads.known(uid):
                     found.setdefault(uid, []).append(each)
         return found
-
-
-def _left_behind(found: ManagedObject, *, uid: str, key: Key, hub: str) -> bool:
-    """Whether that hub wrote the object for that very Workload.
-
-    An annotation that names a Workload under another's name is no word of ours.
-    """
-    return bool(hub) and hub_of(found) == hub and owners(found.metadata).get(uid) == key

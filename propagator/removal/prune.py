@@ -8,6 +8,7 @@ object away; one that cannot go stops no other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,8 +24,13 @@ from propagator.hub.workload_types import Workload
 from propagator.members.kinds import resource_of
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.target import Target
-from propagator.removal.remover import Remover
-from propagator.removal.rule import Removal, removal_of
+from propagator.removal.remover import Remover, newest
+from propagator.removal.rule import Stays, granted
+
+_YOUNGER = (
+    "stays for now: it was written for a younger version of the Workload than the hub has, so the hub "
+    "was set back; an edit of the Workload decides"
+)
 
 Chosen = Callable[[ManagedObject], bool]
 
@@ -61,14 +67,15 @@ class Pruner:
         uid: str,
         *,
         ended: bool = False,
+        decided: float = math.inf,
         keep: Sequence[Piece] = (),
         also: Sequence[tuple[Resource, ManagedObject]] = (),
         only: Chosen = lambda _: True,
     ) -> Left:
         """Remove what a Workload owns on the member beside these; what is left all the same.
 
-        `ended`: it wants nothing anywhere any more. `also` are objects of it that no informer
-        shows. Raises TransportError.
+        `ended`: it wants nothing anywhere any more. `decided` as `rule.granted` has it. `also` are
+        objects of it that no informer shows. Raises TransportError.
         """
         stays = False
         kept = await _places(session, keep)
@@ -80,15 +87,25 @@ class Pruner:
         waiting: dict[Place, str] = {}
         refused: dict[Place, Refused] = {}
         for place, found in sorted(_beside(kept, there), key=lambda pair: -wave_of(pair[0].kind)):
-            removal = removal_of(found, mark=session.mark, ended=ended, registered=self._registered)
-            if removal is Removal.STAY:
-                stays = True
-                continue
             async with self._records.lock(place):
+                grant = granted(
+                    newest(session, place, found),
+                    uid,
+                    mark=session.mark,
+                    ended=ended,
+                    decided=decided,
+                    registered=self._registered,
+                )
+                if grant is Stays.YOUNGER:
+                    waiting[place] = f"{session.name}: {place} {_YOUNGER}"
+                    continue
+                if isinstance(grant, Stays):
+                    stays = True
+                    continue
+                if not grant.let_go:
+                    self._records.sent_removal(grant.object_uid)
                 try:
-                    why = await self._remover.remove(
-                        session, place, found, uid, let_go=removal is Removal.LET_GO
-                    )
+                    why = await self._remover.remove(session, place, found, grant)
                 except Refused as refusal:
                     refused[place] = refusal
                     continue

@@ -24,6 +24,7 @@ from propagator.execution.errors import Refused, says_no, undeletable
 from propagator.execution.ownership import other_owners, parting
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.target import Target
+from propagator.removal.rule import Grant
 
 KEPT = frozenset({"Namespace", "CustomResourceDefinition"})
 """Kinds that are let go instead of deleted: everything of everybody in them would go as well."""
@@ -38,9 +39,7 @@ class _Leaving:
     session: Target
     place: Place
     found: ManagedObject
-    uid: str
-    let_go: bool = False
-    """Whether it is to stay, as nobody's."""
+    grant: Grant
 
     @property
     def client(self) -> Verbs:
@@ -49,7 +48,7 @@ class _Leaving:
     @property
     def last(self) -> bool:
         """Whether nobody else owns it."""
-        return not other_owners(self.found, self.uid)
+        return not other_owners(self.found, self.grant.owner)
 
     @property
     def parts(self) -> bool:
@@ -60,7 +59,7 @@ class _Leaving:
         """
         resource = self.place.resource
         ours = resource.namespaced or takes(self.session, resource)
-        return self.let_go or not self.last or self.place.kind in KEPT or not ours
+        return self.grant.let_go or not self.last or self.place.kind in KEPT or not ours
 
 
 class Remover:
@@ -72,18 +71,16 @@ class Remover:
         )
 
     async def remove(
-        self, session: Target, place: Place, found: ManagedObject, uid: str, *, let_go: bool = False
+        self, session: Target, place: Place, found: ManagedObject, grant: Grant
     ) -> str:
         """Take that Workload's object, or its part in it, away; why it is still there, if it is.
 
-        With `let_go` never more than its part.
-
         Raises Refused, and TransportError when asking again may help.
         """
-        found = _newest(session, place, found)
-        if uid not in owners(found.metadata):
+        found = newest(session, place, found)
+        if grant.owner not in owners(found.metadata):
             return ""  # somebody took it over while its place was waited for
-        leaving = _Leaving(session, place, found, uid, let_go)
+        leaving = _Leaving(session, place, found, grant)
         doing = (found.metadata.uid, found.metadata.deleting, leaving.parts)
         if self._pauses.left(place, doing):
             return self._said(place)
@@ -115,7 +112,7 @@ class Remover:
         return str(why)
 
 
-def _newest(session: Target, place: Place, found: ManagedObject) -> ManagedObject:
+def newest(session: Target, place: Place, found: ManagedObject) -> ManagedObject:
     """The object as it is known now, which may be more than when it was decided to remove it."""
     live = session.track(place.resource, place.namespace).get(place.key)
     same = live is not None and live.metadata.uid == found.metadata.uid
@@ -128,10 +125,10 @@ async def _take(leaving: _Leaving) -> str:
         return await _part(leaving)
     if leaving.found.metadata.deleting:
         return await _look(leaving)
-    place, uid = leaving.place, leaving.found.metadata.uid
+    place = leaving.place
     try:
         answer = await leaving.client.delete(
-            place.resource, place.name, namespace=place.namespace, uid=uid
+            place.resource, place.name, namespace=place.namespace, uid=leaving.grant.object_uid
         )
     except Conflict:  # most likely the name is another object's by now
         return await _look(leaving)
@@ -146,7 +143,7 @@ async def _part(leaving: _Leaving) -> str:
     answer = await leaving.client.merge_patch(
         place.resource,
         place.name,
-        parting(leaving.uid, last=leaving.last),
+        parting(leaving.grant.owner, last=leaving.last),
         namespace=place.namespace,
     )
     if leaving.last:

@@ -101,6 +101,10 @@ class Reporter:
             self._rush.count()
         self.queue.add(key)
 
+    async def runs(self, workload: Workload) -> bool:
+        """Whether all its present shares are seen to run, and not only said to on the hub."""
+        return await self._survey.runs(workload, self._outcomes.get(workload.metadata.key, {}))
+
     def forget(self, key: Key) -> None:
         """There is no such Workload any more."""
         for notes in (self._outcomes, self._due, self._begun, self._released):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
-from crds.fields.shares import MOST_KEPT
+from crds.fields.shares import MOST_KEPT, ShareState
 from machinery.api.resources import Resource
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
@@ -25,8 +25,9 @@ from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.removal.rule import NEVER, keep_of
-from propagator.status.cluster_share import Seen
+from propagator.status.cluster_share import Seen, share_of
 from propagator.status.outcome import Outcome, Wish
+from propagator.status.readiness import completions_of
 
 Owned = Sequence[tuple[Resource, ManagedObject]]
 """The objects that a Workload owns on one member."""
@@ -61,6 +62,21 @@ class Survey:
                 yield self._look(workload, name, outcomes.get(name))
         for name, trouble in _strangers(strangers):
             yield self._away(workload, name, trouble)
+
+    async def runs(self, workload: Workload, outcomes: Mapping[str, Outcome]) -> bool:
+        """Whether this process has written each present share, and sees it run now.
+
+        What the hub's status says may be of another time: of a process before, or of a backup.
+        """
+        kind, completions = workload.template_kind, completions_of(workload)
+        async for name in in_slices(sorted(workload.placements)):
+            seen = self._look(workload, name, outcomes.get(name))
+            if seen.outcome is None or seen.outcome.reason is not None:
+                return False
+            share = share_of(seen, kind, {}, said=0, completions=completions)
+            if share.entry["state"] != ShareState.RUNNING.value:
+                return False
+        return True
 
     def kept(self, workload: Workload) -> list[dict[str, Any]]:
         """What stays on members that serve, though it is not wanted there; no more than is told.

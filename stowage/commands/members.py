@@ -1,4 +1,4 @@
-"""`stowage join` and `unjoin`: who belongs to the fleet."""
+"""`stowage join`, `unjoin` and `sweep`: who belongs to the fleet, and what may go from there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from stowage.commands.options import hub_connection, hub_options, with_hub
+from stowage.commands.options import OUTPUT, hub_connection, hub_options, with_hub
 from stowage.console.terminal import say
 
 
@@ -125,4 +125,43 @@ def unjoin(
     with_hub(
         hub_connection(kubeconfig, context),
         lambda hub: join.unjoin(hub, plan, say=say),
+    )
+
+
+@click.command()
+@click.argument("cluster")
+@hub_options
+@click.option(
+    "--confirm",
+    is_flag=False,
+    flag_value="",
+    metavar="[DIGEST]",
+    help="Let what is listed go; with the digest of what was shown, that alone.",
+)
+@OUTPUT
+def sweep(
+    cluster: str,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    confirm: str | None,
+    output: str,
+) -> None:
+    """Show what a cluster holds for Workloads that the hub does not know, or let it go.
+
+    The propagator removes such objects by itself, but not many at once, and none after the hub was
+    set back: then MemberCluster says SweepHeld. Without --confirm nothing is changed.
+    """
+    from stowage.setup import sweep  # noqa: PLC0415 - see stowage.cli
+
+    del namespace  # a MemberCluster is in none
+    if confirm is not None and output != "table":
+        raise click.UsageError("-o is for what is shown: leave it or --confirm out")
+    with_hub(
+        hub_connection(kubeconfig, context),
+        lambda hub: (
+            sweep.show(hub, cluster, output)
+            if confirm is None
+            else sweep.confirm(hub, cluster, confirm)
+        ),
     )

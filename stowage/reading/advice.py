@@ -20,6 +20,12 @@ CLUSTERS: Mapping[str, str] = {
 }
 """By the reason of Ready on a MemberCluster."""
 
+SWEEPS: Mapping[str, str] = {
+    "TooMany": "see stowage sweep NAME: restore these Workloads, or confirm that they may go",
+    "HubWentBack": "restore what was made since the backup, then see stowage sweep NAME",
+}
+"""By the reason of SweepHeld on a MemberCluster."""
+
 SCHEDULED: Mapping[str, str] = {
     "FailedToSchedule": "a cluster that its rules match, or rules that match one",
     "ReplicasReached": "more in its WorkloadPolicy or WorkloadSpread, or fewer replicas",

@@ -21,6 +21,7 @@ from stowage.reading.advice import (
     PATIENT,
     PROPAGATED,
     SCHEDULED,
+    SWEEPS,
     UNKNOWN,
     WITH_GROUP,
     incomplete,
@@ -169,6 +170,7 @@ class Report(msgspec.Struct, rename="camel"):
     workload_groups: dict[str, int] = {}
     units: dict[str, int] = {}
     clusters_not_ready: list[Matter] = []
+    sweeps_held: list[Matter] = []
     pending: list[Matter] = []
     failing: list[Matter] = []
     spreads: list[Matter] = []
@@ -183,6 +185,7 @@ class Report(msgspec.Struct, rename="camel"):
         """How many things need a person."""
         lists = (
             self.clusters_not_ready,
+            self.sweeps_held,
             self.pending,
             self.failing,
             self.spreads,
@@ -227,6 +230,18 @@ def take_clusters(report: Report, clusters: Iterable[Cluster]) -> None:
         for resource, text in each.status.capacity.get("allocatable", {}).items():
             known = report.offered.get(resource, 0)
             report.offered[resource] = known + quantities.bounded(resource, text)
+        held = condition(each.status.conditions, "SweepHeld")
+        if held is not None and held.status == "True":
+            report.sweeps_held.append(
+                Matter(
+                    each.metadata.name,
+                    held.reason,
+                    since=held.last_transition_time,
+                    message=held.message,
+                    help=SWEEPS.get(held.reason, UNKNOWN),
+                    urgent=True,
+                )
+            )
         if state in ("Ready", "Cordoned"):
             continue
         reason = ready.reason if ready else ""

@@ -121,6 +121,7 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
         parts.insert(1, _processes(report.processes))
     for title, matters in (
         ("Clusters that are not ready:", report.clusters_not_ready),
+        ("Removals from clusters that wait for a person:", report.sweeps_held),
         ("Groups that wait, were taken away or have failed:", report.groups),
         ("Pending:", report.pending),
         ("Placed, and not running as they should:", report.failing),

@@ -1,0 +1,270 @@
+"""The brake on the sweep: much at once, or after the hub went back in time, waits for a person.
+
+What no Workload stands for is swept (`orphans`), and a hub that was restored from a backup knows of
+no Workload that was made since. So before anything goes, all that would go from that member is
+counted, with what went of late. More than a tenth of the member's Workloads, and more than ten, is
+held. So is everything where the hub names an older resourceVersion than this process, or an object
+on the member, has seen: its store was set back. What is held is told in MemberCluster.status
+(`Held`); that stands over a restart, and a person ends it by naming the very Workloads that may go
+(the annotation `stowage.dev/sweep`, which `stowage sweep` sets). What has come since is not covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from crds.membercluster import MOST_HELD, MemberClusterCondition, SweepHeldReason
+from crds.names import ANNOTATION_SWEEP
+from machinery import logs
+from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.errors import NotFound
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types import conditions
+from machinery.types.metadata import Key
+from propagator.hub.cluster_types import MemberCluster
+from propagator.hub.identity import HubIdentity
+from propagator.hub.workloads import HubWorkloads
+from propagator.leadership import Ground
+from propagator.members.connection import Link
+from propagator.members.held_sweep import NOTHING_HELD, HeldSweep, HeldWorkload
+from propagator.members.objects import ManagedObject, hub_of, hub_version_of, owners
+from propagator.members.target import Target
+from propagator.removal.rule import HOLDING_DATA
+
+LOG = logs.get(__name__)
+FEW = 10
+"""Workloads: so many may go from a member at once, whatever their share of it."""
+SHARE = 10
+"""One in so many of the member's Workloads may go at once."""
+AT_ONCE_SECONDS = 600.0
+"""What was let go for so long counts with what is to go now: kinds are listed one by one."""
+FRESH_SECONDS = 1.0
+"""For so long a look at all that a member holds is believed."""
+_WORKERS = 4
+_NAMED = 5
+"""Workloads that the message of the condition names."""
+_WENT_BACK = SweepHeldReason.HUB_WENT_BACK
+
+
+def reason_to_hold(
+    *, going: int, present: int, went_back: bool, held: bool
+) -> SweepHeldReason | None:
+    """Why what no Workload stands for stays on a member. Pure.
+
+    `going`: the Workloads whose objects would go, with those that went of late, of the `present`
+    ones. `held`: it was held before, and no person has said otherwise.
+    """
+    if went_back:
+        return SweepHeldReason.HUB_WENT_BACK
+    if held or (going > FEW and going * SHARE > present):
+        return SweepHeldReason.TOO_MANY
+    return None
+
+
+class _Look(NamedTuple):
+    """What was found on one member, and when."""
+
+    at: float
+    left: Mapping[str, HeldWorkload]
+    """By UID, the Workloads unknown to the hub of which it has objects of this hub."""
+    present: int
+    """All Workloads of this hub of which it has any."""
+
+
+class SweepBrake:
+    """Asked by `orphans` before each removal. One for a term."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        *,
+        workloads: HubWorkloads,
+        identity: HubIdentity,
+        searched: Callable[[Link], bool],
+    ) -> None:
+        self._searched = searched
+        self._hub = ground.hub
+        self._fleet = ground.fleet
+        self._clusters = ground.clusters
+        self._clock = ground.clock
+        self._fresh = ground.fresh
+        self._workloads = workloads
+        self._identity = identity
+        self._went_back = False
+        """Whether this process has seen the hub go back in time."""
+        self._looks: WeakKeyDictionary[Link, _Look] = WeakKeyDictionary()
+        self._let_go: dict[str, dict[str, float]] = {}  # when, by member and Workload's UID
+        self._queue: WorkQueue[str] = WorkQueue(name="sweeps", clock=ground.clock)
+        ground.clusters.add_handler(self._cluster_changed)
+
+    async def run(self) -> None:
+        """Look at members that became ready, or that a person has spoken of, until cancelled."""
+        await work(self._queue, self._look_again, workers=_WORKERS, log=LOG)
+
+    def changed(self, member: str) -> None:
+        """That member may have become ready, or was removed."""
+        if self._fleet.get(member) is None:
+            self._let_go.pop(member, None)
+        self._queue.add(member)
+
+    async def allows(self, session: Target, uid: str) -> bool:
+        """Whether what that Workload left there may go now; it is not known on the hub.
+
+        Raises TransportError.
+        """
+        link = session.link
+        if link is None:
+            return False
+        look, now = self._looks.get(link), self._clock.monotonic()
+        if look is None or now - look.at > FRESH_SECONDS or uid not in look.left:
+            await self._look(session, link)
+        held = session.held
+        if uid not in self._confirmed(session.name) and (held is None or held.reason is not None):
+            return False
+        self._let_go.setdefault(session.name, {})[uid] = now
+        return True
+
+    def swept(self, session: Target) -> None:
+        """Something went from there: what is said of the member is looked at again."""
+        self._queue.add_after(session.name, FRESH_SECONDS)
+
+    async def _look_again(self, member: str) -> float | None:
+        session = self._fleet.get(member)
+        link = session.link if session is not None else None
+        if session is None or link is None or not session.ready:
+            return None
+        if not self._fresh() or not all(i.trusted or i.last_error for i in link.watches):
+            return FRESH_SECONDS
+        look = await self._look(session, link)
+        if self._searched(link):
+            await self._end_permission(member, look)
+        return None
+
+    async def _look(self, session: Target, link: Link) -> _Look:
+        """Count all that would go, and say of the session whether it is held."""
+        look = self._looks[link] = self._left_behind(session, link, await self._identity.uid())
+        confirmed = self._confirmed(session.name)
+        going = look.left.keys() - confirmed
+        if not going:
+            if self._searched(link):  # before, what is held may be of a kind that is not listed yet
+                session.hold_sweep(NOTHING_HELD)
+            return look
+        gone = self._recent(session.name) - look.left.keys() - confirmed
+        reason = reason_to_hold(
+            going=len(going) + len(gone),
+            present=look.present + len(gone),
+            went_back=await self._hub_went_back(link),
+            held=self._held_before(session),
+        )
+        held = [look.left[uid] for uid in going]
+        session.hold_sweep(_held(session.name, reason, held) if reason else NOTHING_HELD)
+        return look
+
+    def _left_behind(self, session: Target, link: Link, hub: str) -> _Look:
+        left, present = {}, 0
+        for uid in list(session.owners):
+            if self._workloads.known(uid):
+                present += 1
+                continue
+            theirs = [each for _, each in link.watches.owned(uid) if left_behind(each, uid, hub)]
+            if theirs:
+                namespace, name = min(owners(each.metadata)[uid] for each in theirs)
+                claims = sum(each.kind in HOLDING_DATA for each in theirs)
+                left[uid] = HeldWorkload(namespace, name, uid, len(theirs), claims)
+        return _Look(self._clock.monotonic(), left, present + len(left))
+
+    async def _hub_went_back(self, link: Link) -> bool:
+        """Whether this process, or an object there, has seen the hub at a later moment than now.
+
+        What a member says counts for that member alone.
+        """
+        if self._went_back:
+            return True
+        hub, now = await self._identity.uid(), await self._workloads.version()
+        if now is None:
+            return False
+        if self._workloads.newest > now:
+            self._went_back = True
+            LOG.warning(
+                "the hub is at resourceVersion %d, and was at %d before: it was set back, and no "
+                "sweep is done by itself",
+                now,
+                self._workloads.newest,
+            )
+            return True
+        return any(
+            hub_version_of(found) > now and hub_of(found) == hub
+            for informer in link.watches
+            for found in informer.values()
+        )
+
+    def _held_before(self, session: Target) -> bool:
+        """Whether it was held when it was looked at last, by this process or an earlier one."""
+        if session.held is not None:
+            return session.held.reason is not None
+        cluster = self._clusters.get(("", session.name))
+        if cluster is None:
+            return False
+        return conditions.holds(cluster.status, MemberClusterCondition.SWEEP_HELD)
+
+    def _recent(self, member: str) -> set[str]:
+        since = self._clock.monotonic() - AT_ONCE_SECONDS
+        recent = {u: at for u, at in self._let_go.get(member, {}).items() if at >= since}
+        self._let_go[member] = recent
+        return set(recent)
+
+    def _confirmed(self, member: str) -> frozenset[str]:
+        """The UIDs that a person has let go."""
+        cluster = self._clusters.get(("", member))
+        return _named(cluster) if cluster is not None else frozenset()
+
+    async def _end_permission(self, member: str, look: _Look) -> None:
+        """Have what a person let go removed; once nothing of it is left, that is used up."""
+        cluster = self._clusters.get(("", member))
+        if cluster is None or ANNOTATION_SWEEP not in cluster.metadata.annotations:
+            return
+        rest = [look.left[uid] for uid in self._confirmed(member) & look.left.keys()]
+        for each in rest:
+            self._fleet.wake(member, (each.namespace, each.name))
+        if not rest:
+            meta = cluster.metadata
+            named = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+            metadata = {**named, "annotations": {ANNOTATION_SWEEP: None}}
+            with suppress(NotFound):
+                await self._hub.merge_patch(MEMBER_CLUSTERS, member, {"metadata": metadata})
+
+    def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        if new is not None and _named(new) != (_named(old) if old is not None else frozenset()):
+            self._queue.add(new.name)
+
+
+def left_behind(found: ManagedObject, uid: str, hub: str, key: Key | None = None) -> bool:
+    """Whether that hub wrote the object for that very Workload.
+
+    An annotation that names a Workload under another's name is no word of ours.
+    """
+    owner = owners(found.metadata).get(uid)
+    return bool(hub) and hub_of(found) == hub and owner is not None and key in (None, owner)
+
+
+def _named(cluster: MemberCluster) -> frozenset[str]:
+    told = cluster.metadata.annotations.get(ANNOTATION_SWEEP, "")
+    return frozenset(uid.strip() for uid in told.split(",")) - {""}
+
+
+def _held(member: str, reason: SweepHeldReason, going: Sequence[HeldWorkload]) -> HeldSweep:
+    ranked = tuple(sorted(going))
+    names = ", ".join(f"{each.namespace}/{each.name}" for each in ranked[:_NAMED])
+    more = f" and {len(ranked) - _NAMED} more" if len(ranked) > _NAMED else ""
+    claims = sum(each.claims for each in ranked)
+    data = f", {claims} PersistentVolumeClaims among it" if claims else ""
+    why = "the hub was set back, as from a backup: " if reason is _WENT_BACK else ""
+    message = (
+        f"{why}the hub does not know {len(ranked)} of the Workloads that {member} runs something "
+        f"of{data}: it stays until they are restored, or a person lets it go by `stowage sweep "
+        f"{member} --confirm`: {names}{more}"
+    )
+    return HeldSweep(reason, message, len(ranked), ranked[:MOST_HELD])
