@@ -172,7 +172,7 @@ class Scene:
         self.hub, self.members = Server(), {"member-1": Server(), "member-2": Server()}
         self.hub.objects["Workload", KEY] = dict(hub)
         self.faults = SimpleNamespace(meddled=set(), spoilt=set(), away={}, acts=[])
-        self.churn = churn = SimpleNamespace(busy=set(), ended=set(), idle_at={})
+        self.churn = churn = SimpleNamespace(busy=set(), ended=set(), forgotten=set(), idle_at={})
         stage = SimpleNamespace(hub=self.hub, members=self.members)
         self.watchman = Watchman(stage, churn, self.faults)  # type: ignore[arg-type] # as much as it asks
 

@@ -50,6 +50,8 @@ class Churn:
         self.busy: set[Key] = set()
         self.edits = 0
         self.ended: set[int] = set()
+        self.forgotten: set[str] = set()
+        """UIDs of Workloads that a hub which was set back does not know, and a person let go."""
         self.idle_at: dict[Key, float] = {}
         """When each Workload was last seen to want no unit, or wished to."""
         self._lives: dict[Key, int] = {}
@@ -112,7 +114,10 @@ class Churn:
             self._going.set()
 
     async def again(self) -> None:
-        """Ask for everything again, of a hub that has forgotten some of it."""
+        """Ask for everything again, of a hub that has forgotten some of it.
+
+        Each is an edit: what is older on the hub than on a member stays until one decides.
+        """
         for found in (await _listed(self._stage)).values():
             key = (found["metadata"]["namespace"], found["metadata"]["name"])
             if not found["spec"]["replicas"]:
@@ -120,7 +125,7 @@ class Churn:
             if key not in self.wanted:
                 await self._delete(key)
         for key, wish in list(self.wanted.items()):
-            await self._apply(key, wish)
+            await self._apply(key, wishes.renewed(wish))
 
     def _idle(self, key: Key) -> None:
         self.idle_at[key] = asyncio.get_running_loop().time()

@@ -43,8 +43,11 @@ class Broken(AssertionError):
 
 
 async def settled(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
-    """Return when all is as wanted. Raises Broken with what is not, after that time."""
-    await until_held(lambda: _whole(stage, churn.wanted), seconds)
+    """Return when all is as wanted. Raises Broken with what is not, after that time.
+
+    What a hub that was set back does not know is let go once all else is as wanted.
+    """
+    await until_held(lambda: _whole(stage, churn), seconds)
 
 
 async def quiet(stage: ChaosStage) -> None:
@@ -104,7 +107,8 @@ async def cleared(stage: ChaosStage, *, seconds: float) -> None:
     await until_held(lambda: _empty(stage), seconds)
 
 
-async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
+async def _whole(stage: ChaosStage, churn: Churn) -> None:
+    wanted = churn.wanted
     if away := await not_ready(stage.hub):
         raise Broken(f"not all members are Ready: {'; '.join(away)}")
     found = {_key(w): w for w in await stage.lists("hub", "wl")}
@@ -141,6 +145,7 @@ async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
         left = there[member].keys() - expected[member]
         kept = {_claim(key) for key in wanted} & left
         if left - kept:
+            churn.forgotten |= await stage.confirm_sweep(member)
             raise Broken(f"{member}: nobody wants {sorted(left - kept)}")
         told = {
             (each["kind"], each["namespace"], each["name"])

@@ -180,6 +180,15 @@ class ChaosStage:
             await self.hub.delete(MEMBER_CLUSTERS, name)
         return True
 
+    async def confirm_sweep(self, member: str) -> set[str]:
+        """Let go what is held there, as a person does: the UIDs of its Workloads."""
+        found = await self.hub.get(MEMBER_CLUSTERS, member)
+        held = found.get("status", {}).get("sweepHeld", {}).get("workloads", [])
+        if held:
+            where = f"--kubeconfig={self.cluster('hub').kubeconfig}"
+            await asyncio.to_thread(stowage, "sweep", member, "--confirm", where)
+        return {each["uid"] for each in held}
+
     async def served(self, name: str, *, seconds: float) -> None:
         """Return when that MemberCluster is Ready, or after that time."""
         with suppress(TimeoutError):

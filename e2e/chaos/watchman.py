@@ -218,13 +218,14 @@ class Watchman:
 
     def _volume_went(self, member: str, old: Whole, new: Whole | None) -> None:
         """It goes, which is as it should be only with its Workload, and that by a user's wish."""
-        if judgement.life_of(old) in self._churn.ended:
+        owners = judgement.owners(old.metadata.annotations)
+        if judgement.life_of(old) in self._churn.ended or owners.keys() <= self._churn.forgotten:
             return
         how = "is gone, or nobody's" if new is None else "is being deleted"
         self._find(
             f"{member}: the PersistentVolumeClaim {'/'.join(old.metadata.key)} (uid "
             f"{old.metadata.uid}) {how}, and nobody has ended its Workload "
-            f"{judgement.owners(old.metadata.annotations)}"
+            f"{owners}"
         )
 
     def _find(self, finding: str) -> None:
@@ -292,7 +293,7 @@ class Watchman:
         idle = self._churn.idle_at.get(key, -_IDLE_SECONDS)
         if key in self._churn.busy or asyncio.get_running_loop().time() < idle + _IDLE_SECONDS:
             return True
-        if judgement.life_of(copy) in self._churn.ended:
+        if judgement.life_of(copy) in self._churn.ended or uid in self._churn.forgotten:
             return True
         if workload is None or workload["metadata"]["uid"] != uid:
             return False

@@ -99,6 +99,11 @@ def changed(wish: Wish, chance: random.Random) -> Wish:
             return replace(wish, secret=not wish.secret)
 
 
+def renewed(wish: Wish) -> Wish:
+    """The same Workload after an edit that changes nothing but what its units run."""
+    return replace(wish, tag=f"{wish.tag}-again" if not wish.tag.endswith("-again") else "3.1")
+
+
 def manifest(namespace: str, name: str, wish: Wish, life: int = 0) -> dict[str, Any]:
     """The Workload that the user applies."""
     lives = {LABEL_LIFE: str(life)}
