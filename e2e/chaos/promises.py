@@ -145,7 +145,9 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
         left = there[member].keys() - expected[member]
         kept = {_claim(key) for key in wanted} & left
         if left - kept:
-            churn.forgotten |= await stage.confirm_sweep(member)
+            if held := await stage.held(member):
+                churn.forgotten |= held
+                await stage.sweep(member)
             raise Broken(f"{member}: nobody wants {sorted(left - kept)}")
         told = {
             (each["kind"], each["namespace"], each["name"])

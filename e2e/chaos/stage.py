@@ -180,14 +180,16 @@ class ChaosStage:
             await self.hub.delete(MEMBER_CLUSTERS, name)
         return True
 
-    async def confirm_sweep(self, member: str) -> set[str]:
-        """Let go what is held there, as a person does: the UIDs of its Workloads."""
+    async def held(self, member: str) -> set[str]:
+        """The UIDs of the Workloads of which something is held there, as the hub knows none."""
         found = await self.hub.get(MEMBER_CLUSTERS, member)
         held = found.get("status", {}).get("sweepHeld", {}).get("workloads", [])
-        if held:
-            where = f"--kubeconfig={self.cluster('hub').kubeconfig}"
-            await asyncio.to_thread(stowage, "sweep", member, "--confirm", where)
         return {each["uid"] for each in held}
+
+    async def sweep(self, member: str) -> None:
+        """Let go what is held there, as a person does."""
+        where = f"--kubeconfig={self.cluster('hub').kubeconfig}"
+        await asyncio.to_thread(stowage, "sweep", member, "--confirm", where)
 
     async def served(self, name: str, *, seconds: float) -> None:
         """Return when that MemberCluster is Ready, or after that time."""
