@@ -6,14 +6,14 @@ hub, or on a member. All else has its own module: `shares` does what was decided
 when a Workload has left, `orphans` takes away what none stands for, `status.controller` tells the
 hub.
 
-What is taken away, and when: a share that left the placements goes when all present ones
-are seen to be ready, so that the last healthy copy stays until there is another, whatever an old
-status says; everything goes when the Workload is deleted or wants no units. Of one that wants units and is placed nowhere, what runs
-stays, as it does where a MemberCluster was made anew: it is taken up when it is placed again.
-`removal.rule` says what of it all is kept in any case. Of a Workload in a group nothing is written
-or taken away but as that group's gate says (`propagator.groups`); while its gang starts, a share
-that left goes at once, as before the quorum has run there is no last healthy copy. Never on a stale
-view of the hub.
+What is taken away, and when: a share that left the placements goes when all present ones are seen
+to be ready, so that the last healthy copy stays until there is another, whatever a status says;
+everything goes when the Workload is deleted or wants no units. Of one that wants units and is
+placed nowhere, what runs stays, as it does where a MemberCluster was made anew: it is taken up when
+it is placed again. `removal.rule` says what of it all is kept in any case. Of a Workload in a group
+nothing is written or taken away but as that group's gate says (`propagator.groups`); while its gang
+starts, a share that left goes at once, as before the quorum has run there is no last healthy copy.
+Never on a stale view of the hub.
 """
 
 from __future__ import annotations
@@ -85,13 +85,11 @@ class WorkloadPlacements:
             Remover(clock=ground.clock),
             registered=ground.fleet.identities.exists,
         )
-        self._census = Census(ground, done=lambda member: self._brake.changed(member))
+        self._census = Census(ground)
         self._brake = SweepBrake(
-            ground,
-            workloads=self._hub,
-            identity=identity,
-            searched=self._census.searched,
+            ground, workloads=self._hub, identity=identity, searched=self._census.searched
         )
+        self._census.on_searched(self._brake.changed)
         self._orphans = Orphans(
             workloads=self._hub, identity=identity, pruner=pruner, brake=self._brake
         )

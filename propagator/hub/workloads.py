@@ -198,9 +198,7 @@ class HubWorkloads:
             return
         if new is None or new.uid != old.uid or _goes_back(old, new):
             self._witnessed.discard(old.uid)
-        elif (
-            new.metadata.generation != old.metadata.generation or new.placements != old.placements
-        ):
+        elif new.metadata.generation != old.metadata.generation or new.placements != old.placements:
             self._witnessed.add(new.uid)
 
     @asynccontextmanager

@@ -55,13 +55,10 @@ _page = msgspec.json.Decoder(Page)
 
 
 class Census:
-    """Told of every member that becomes ready; works on a few of them at a time. One for a term.
+    """Told of every member that becomes ready; works on a few of them at a time. One for a term."""
 
-    `done` is told of each member that was searched to the end.
-    """
-
-    def __init__(self, ground: Ground, *, done: Callable[[str], None]) -> None:
-        self._done = done
+    def __init__(self, ground: Ground) -> None:
+        self._on_searched: list[Callable[[str], None]] = []
         self._hub = ground.hub
         self._fleet = ground.fleet
         self._clusters = ground.clusters
@@ -76,8 +73,12 @@ class Census:
         if session is not None and session.ready:
             self._queue.add(member)
 
+    def on_searched(self, listener: Callable[[str], None]) -> None:
+        """Tell `listener` of each member that was searched to the end."""
+        self._on_searched.append(listener)
+
     def searched(self, link: Link) -> bool:
-        """Whether all kinds were searched over these credentials: what it has of ours is watched."""
+        """Whether all kinds were searched over these credentials, so that ours are watched."""
         return link in self._due
 
     async def run(self) -> None:
@@ -99,7 +100,8 @@ class Census:
             LOG.info("%s: not searched for what is ours: %s", member, fault)
             return self._pauses.hold(member)
         self._pauses.over(member)
-        self._done(member)
+        for listener in self._on_searched:
+            listener(member)
         return LATE_SECONDS if self._due[link] < math.inf else None
 
     async def _look(self, session: MemberSession, link: Link, cluster: MemberCluster) -> None:

@@ -20,7 +20,6 @@ from machinery.types.metadata import Key, Meta, Object
 from propagator.execution.field_digest import Entry, FieldPrint, print_of, rivals_of
 from propagator.members.sanitize import check_metadata, object_status
 
-
 _VERSION_DIGITS = 19
 """A resourceVersion is a number of 64 bits."""
 

@@ -4,13 +4,15 @@ What no Workload stands for is swept (`orphans`), and a hub that was restored fr
 no Workload that was made since. So before anything goes, all that would go from that member is
 counted, with what went of late. More than a tenth of the member's Workloads, and more than ten, is
 held. So is everything where the hub names an older resourceVersion than this process, or an object
-on the member, has seen: its store was set back. What is held is told in MemberCluster.status
-(`Held`); that stands over a restart, and a person ends it by naming the very Workloads that may go
-(the annotation `stowage.dev/sweep`, which `stowage sweep` sets). What has come since is not covered.
+on the member, has seen: its store was set back. What is held is told in MemberCluster.status; that
+stands over a restart, and a person ends it by naming the very Workloads that may go (the annotation
+`stowage.dev/sweep`, which `stowage sweep` sets). What has come since is not covered.
 """
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -22,6 +24,7 @@ from machinery import logs
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import NotFound
 from machinery.runtime.workqueue import WorkQueue, work
+from machinery.tasks import in_slices
 from machinery.types import conditions
 from machinery.types.metadata import Key
 from propagator.hub.cluster_types import MemberCluster
@@ -43,6 +46,7 @@ AT_ONCE_SECONDS = 600.0
 """What was let go for so long counts with what is to go now: kinds are listed one by one."""
 FRESH_SECONDS = 1.0
 """For so long a look at all that a member holds is believed."""
+_OWNER = re.compile(r"[\w-]{1,128}/[a-z0-9-]{1,63}/[a-z0-9.-]{1,253}", re.ASCII)
 _WORKERS = 4
 _NAMED = 5
 """Workloads that the message of the condition names."""
@@ -95,8 +99,10 @@ class SweepBrake:
         self._identity = identity
         self._went_back = False
         """Whether this process has seen the hub go back in time."""
+        self._locks: WeakKeyDictionary[Link, asyncio.Lock] = WeakKeyDictionary()
         self._looks: WeakKeyDictionary[Link, _Look] = WeakKeyDictionary()
         self._let_go: dict[str, dict[str, float]] = {}  # when, by member and Workload's UID
+        self._declined: dict[str, set[str]] = {}  # UIDs, by member
         self._queue: WorkQueue[str] = WorkQueue(name="sweeps", clock=ground.clock)
         ground.clusters.add_handler(self._cluster_changed)
 
@@ -108,19 +114,28 @@ class SweepBrake:
         """That member may have become ready, or was removed."""
         if self._fleet.get(member) is None:
             self._let_go.pop(member, None)
+            self._declined.pop(member, None)
         self._queue.add(member)
 
     async def allows(self, session: Target, uid: str) -> bool:
         """Whether what that Workload left there may go now; it is not known on the hub.
 
-        Raises TransportError.
+        When it may that may not now, its key is woken. Raises TransportError.
         """
-        link = session.link
-        if link is None:
+        if session.link is not None and await self._lets_go(session, session.link, uid):
+            return True
+        self._declined.setdefault(session.name, set()).add(uid)
+        return False
+
+    async def _lets_go(self, session: Target, link: Link, uid: str) -> bool:
+        if not self._sees_all(link):
+            self._queue.add_after(session.name, FRESH_SECONDS)
             return False
-        look, now = self._looks.get(link), self._clock.monotonic()
-        if look is None or now - look.at > FRESH_SECONDS or uid not in look.left:
-            await self._look(session, link)
+        now = self._clock.monotonic()
+        async with self._locks.setdefault(link, asyncio.Lock()):
+            look = self._looks.get(link)
+            if look is None or now - look.at > FRESH_SECONDS or uid not in look.left:
+                await self._look(session, link)
         held = session.held
         if uid not in self._confirmed(session.name) and (held is None or held.reason is not None):
             return False
@@ -136,21 +151,36 @@ class SweepBrake:
         link = session.link if session is not None else None
         if session is None or link is None or not session.ready:
             return None
-        if not self._fresh() or not all(i.trusted or i.last_error for i in link.watches):
+        if not self._searched(link):
+            return None  # its end calls for us again
+        if not self._fresh() or not self._sees_all(link):
             return FRESH_SECONDS
-        look = await self._look(session, link)
-        if self._searched(link):
-            await self._end_permission(member, look)
+        async with self._locks.setdefault(link, asyncio.Lock()):
+            look = await self._look(session, link)
+        confirmed = self._confirmed(member)
+        free = look.left if session.held == NOTHING_HELD else look.left.keys() & confirmed
+        declined = self._declined.pop(member, set()) & look.left.keys()
+        for uid in declined.intersection(free):
+            self._fleet.wake(member, (look.left[uid].namespace, look.left[uid].name))
+        if declined.difference(free):
+            self._declined[member] = declined.difference(free)
+        if not confirmed & look.left.keys():
+            await self._end_permission(member)
         return None
+
+    def _sees_all(self, link: Link) -> bool:
+        """Whether what is seen there of ours is all there is: a part of it tells no share."""
+        listed = all(informer.trusted or informer.last_error for informer in link.watches)
+        return listed and self._searched(link)
 
     async def _look(self, session: Target, link: Link) -> _Look:
         """Count all that would go, and say of the session whether it is held."""
-        look = self._looks[link] = self._left_behind(session, link, await self._identity.uid())
+        hub = await self._identity.uid()
+        look = self._looks[link] = await self._left_behind(session, link, hub)
         confirmed = self._confirmed(session.name)
         going = look.left.keys() - confirmed
         if not going:
-            if self._searched(link):  # before, what is held may be of a kind that is not listed yet
-                session.hold_sweep(NOTHING_HELD)
+            session.hold_sweep(NOTHING_HELD)
             return look
         gone = self._recent(session.name) - look.left.keys() - confirmed
         reason = reason_to_hold(
@@ -163,9 +193,9 @@ class SweepBrake:
         session.hold_sweep(_held(session.name, reason, held) if reason else NOTHING_HELD)
         return look
 
-    def _left_behind(self, session: Target, link: Link, hub: str) -> _Look:
+    async def _left_behind(self, session: Target, link: Link, hub: str) -> _Look:
         left, present = {}, 0
-        for uid in list(session.owners):
+        async for uid in in_slices(list(session.owners)):
             if self._workloads.known(uid):
                 present += 1
                 continue
@@ -195,11 +225,11 @@ class SweepBrake:
                 self._workloads.newest,
             )
             return True
-        return any(
-            hub_version_of(found) > now and hub_of(found) == hub
-            for informer in link.watches
-            for found in informer.values()
-        )
+        for informer in link.watches:
+            async for found in in_slices(informer.values()):
+                if hub_version_of(found) > now and hub_of(found) == hub:
+                    return True
+        return False
 
     def _held_before(self, session: Target) -> bool:
         """Whether it was held when it was looked at last, by this process or an earlier one."""
@@ -221,20 +251,15 @@ class SweepBrake:
         cluster = self._clusters.get(("", member))
         return _named(cluster) if cluster is not None else frozenset()
 
-    async def _end_permission(self, member: str, look: _Look) -> None:
-        """Have what a person let go removed; once nothing of it is left, that is used up."""
+    async def _end_permission(self, member: str) -> None:
+        """Nothing is left of what a person let go: that is used up."""
         cluster = self._clusters.get(("", member))
         if cluster is None or ANNOTATION_SWEEP not in cluster.metadata.annotations:
             return
-        rest = [look.left[uid] for uid in self._confirmed(member) & look.left.keys()]
-        for each in rest:
-            self._fleet.wake(member, (each.namespace, each.name))
-        if not rest:
-            meta = cluster.metadata
-            named = {"uid": meta.uid, "resourceVersion": meta.resource_version}
-            metadata = {**named, "annotations": {ANNOTATION_SWEEP: None}}
-            with suppress(NotFound):
-                await self._hub.merge_patch(MEMBER_CLUSTERS, member, {"metadata": metadata})
+        named = {"uid": cluster.metadata.uid, "resourceVersion": cluster.metadata.resource_version}
+        metadata = {**named, "annotations": {ANNOTATION_SWEEP: None}}
+        with suppress(NotFound):
+            await self._hub.merge_patch(MEMBER_CLUSTERS, member, {"metadata": metadata})
 
     def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
         if new is not None and _named(new) != (_named(old) if old is not None else frozenset()):
@@ -244,10 +269,13 @@ class SweepBrake:
 def left_behind(found: ManagedObject, uid: str, hub: str, key: Key | None = None) -> bool:
     """Whether that hub wrote the object for that very Workload.
 
-    An annotation that names a Workload under another's name is no word of ours.
+    An annotation that names a Workload under another's name, or what can be the name of none, is no
+    word of ours.
     """
     owner = owners(found.metadata).get(uid)
-    return bool(hub) and hub_of(found) == hub and owner is not None and key in (None, owner)
+    if owner is None or key not in (None, owner) or not hub or hub_of(found) != hub:
+        return False
+    return _OWNER.fullmatch(f"{uid}/{'/'.join(owner)}") is not None
 
 
 def _named(cluster: MemberCluster) -> frozenset[str]:

@@ -28,8 +28,8 @@ from propagator.removal.remover import Remover, newest
 from propagator.removal.rule import Stays, granted
 
 _YOUNGER = (
-    "stays for now: it was written for a younger version of the Workload than the hub has, so the hub "
-    "was set back; an edit of the Workload decides"
+    "stays for now: it was written for a younger version of the Workload than the hub has, so "
+    "the hub was set back; an edit of the Workload decides"
 )
 
 Chosen = Callable[[ManagedObject], bool]

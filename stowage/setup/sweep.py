@@ -51,7 +51,8 @@ async def confirm(hub: ApiClient, name: str, shown: str) -> None:
     await hub.merge_patch(MEMBER_CLUSTERS, name, {"metadata": metadata})
     say(f"{name}: confirmed, the propagator removes what these left")
     if held["count"] > len(listed):
-        say(f"{name}: {held['count'] - len(listed)} more stay held: run it again when these are gone")
+        more = held["count"] - len(listed)
+        say(f"{name}: {more} more stay held: run it again when these are gone")
 
 
 async def _cluster(hub: ApiClient, name: str) -> dict[str, Any]:

@@ -124,6 +124,93 @@ async def test_a_fight_is_told_with_the_names_of_who_fights_until_there_is_peace
     assert book.fight(PLACE, piece) is None, "it stood for as long as the backoff"
 
 
+async def rounds(book: ApplyRecords, clock: FakeClock, number: int, *, seconds: float = 1) -> Piece:
+    """Written so many times, and each time changed back after some seconds."""
+    piece = piece_of()
+    for _ in range(number):
+        book.remember(PLACE, piece, lying(piece), "u-1")
+        await clock.advance(seconds)
+        book.backoff(PLACE, piece, lying(piece, generation=2))
+    book.remember(PLACE, piece, lying(piece), "u-1")
+    return piece
+
+
+@pytest.mark.proves("N5")
+@pytest.mark.parametrize(("seconds", "peace"), [(0.1, 5), (15, 30), (100, PEACE_SECONDS)])
+async def test_a_fight_is_over_once_the_object_has_stood_twice_as_long_as_ever(
+    book: ApplyRecords, clock: FakeClock, seconds: float, peace: float
+):
+    piece = await rounds(book, clock, 8, seconds=seconds)
+    assert kept(book.fight(PLACE, piece)) == pytest.approx(peace)
+    await clock.advance(peace - 0.1)
+    assert book.fight(PLACE, piece) is not None
+    await clock.advance(0.2)
+    assert book.fight(PLACE, piece) is None
+
+
+@pytest.mark.proves("N5")
+@pytest.mark.parametrize("uid", ["o-1", "its-owner", ""])
+async def test_what_we_removed_was_changed_back_by_nobody(
+    book: ApplyRecords, clock: FakeClock, uid: str
+):
+    """An object, and one that the garbage collector takes along with another."""
+    piece = piece_of()
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "its-owner"}
+    for number in range(5):
+        found = lying(piece, uid=f"o-{number}", ownerReferences=[reference])
+        book.remember(PLACE, piece, found, "u-1")
+        book.sent_removal(f"o-{number}" if uid == "o-1" else uid)
+        await clock.advance(1)
+        if uid:
+            assert book.backoff(PLACE, piece, None) is None
+    fight = book.fight(PLACE, piece)
+    assert (fight is None) is bool(uid)
+    if fight is not None:
+        assert "Deployment shop/web is deleted each time it is written, by somebody" in (
+            fight.sentence
+        )
+
+
+@pytest.mark.proves("N5")
+async def test_who_wrote_last_to_what_is_deleted_each_time_is_named(
+    book: ApplyRecords, clock: FakeClock
+):
+    piece = piece_of()
+    theirs = structs.replace(lying(piece, generation=2), rivals=("argocd-controller",))
+    for number in range(4):
+        book.remember(PLACE, piece, lying(piece, uid=f"o-{number}"), "u-1")
+        if number == 1:
+            book.backoff(PLACE, piece, structs.replace(theirs, metadata=theirs.metadata))
+        book.backoff(PLACE, piece, None)
+        await clock.advance(LONGEST_BACKOFF)
+    book.remember(PLACE, piece, lying(piece, uid="o-9"), "u-1")
+    fight = book.fight(PLACE, piece)
+    assert fight is not None
+    assert "deleted each time" in fight.sentence
+    assert "argocd-controller wrote to it last" in fight.sentence
+
+
+@pytest.mark.proves("N5")
+async def test_removals_are_remembered_for_as_long_as_a_round_counts(
+    book: ApplyRecords, clock: FakeClock
+):
+    for number in range(100):
+        book.sent_removal(f"o-{number}")
+        await clock.advance(PEACE_SECONDS / 10)
+    assert len(book._removals) <= 11
+
+
+@pytest.mark.proves("N5")
+def test_of_a_workload_that_left_a_member_nothing_is_remembered_there(book: ApplyRecords):
+    piece = piece_of()
+    elsewhere = Place.of("m2", DEPLOYMENTS, piece)
+    for place in (PLACE, elsewhere):
+        book.remember(place, piece, lying(piece), "u-1")
+    book.ended("u-1", "m1")
+    assert not book.stands(PLACE, piece, lying(piece), "u-1")
+    assert book.stands(elsewhere, piece, lying(piece), "u-1")
+
+
 @pytest.mark.proves("R11")
 def test_of_a_workload_that_ended_nothing_is_remembered(book: ApplyRecords):
     piece = piece_of()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import pytest
@@ -12,13 +13,15 @@ from machinery.errors import ApiError, NotFound
 from machinery.runtime.store import Cache
 from propagator.execution.apply_records import Place
 from propagator.execution.errors import Refused
-from propagator.members.objects import ManagedObject, managed
+from propagator.members.objects import ManagedObject, Mark, managed
 from propagator.members.session import MemberSession
 from propagator.removal.remover import Remover
+from propagator.removal.rule import Grant, granted
 from tests.fakeclock import FakeClock
 
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 PLACE = Place.at("m1", CONFIGMAPS, ("shop", "conf"))
+MARK = Mark("r1", "c1")
 ENDING = "2026-01-01T00:00:00Z"
 
 
@@ -77,7 +80,10 @@ class Member(Cache[ManagedObject]):
 
 async def ask(remover: Remover, member: Member, found: dict[str, Any]) -> str:
     session = cast("MemberSession", member)
-    return await remover.remove(session, PLACE, managed(CONFIGMAPS, found), "u")
+    lying = managed(CONFIGMAPS, found)
+    grant = granted(lying, "u", mark=MARK, ended=True, decided=math.inf, registered=lambda _: True)
+    assert isinstance(grant, Grant)
+    return await remover.remove(session, PLACE, lying, grant)
 
 
 @pytest.fixture

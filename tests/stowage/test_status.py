@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from crds.groups.workloadgroup import GroupScheduledReason
-from crds.membercluster import ReadyReason
+from crds.membercluster import ReadyReason, SweepHeldReason
 from crds.reservation import ReservationReadyReason
 from crds.workload import PropagatedReason, ScheduledReason
 from crds.workloadspread import SpreadReadyReason
@@ -157,6 +157,21 @@ def test_what_is_wrong_is_listed_with_what_helps(hub: tuple[Hub, Path]) -> None:
         assert words in result.output, result.output
 
 
+@pytest.mark.proves("N11")
+def test_a_held_sweep_needs_a_person(hub: tuple[Hub, Path]) -> None:
+    there, file = hub
+    there.clusters = [cluster("a"), cluster("b")]
+    said = {"type": "SweepHeld", "status": "True", "reason": "HubWentBack"}
+    told = {"message": "the hub was set back", "lastTransitionTime": LONG_AGO}
+    there.clusters[0]["status"]["conditions"].append({**said, **told})
+    result = run(file)
+    assert result.exit_code == 1
+    assert "2 of 2 clusters ready" in result.output
+    assert "a      HubWentBack   3d      the hub was set back" in result.output
+    assert "stowage sweep NAME" in result.output
+    assert json.loads(run(file, "-o", "json").output)["sweepsHeld"][0]["name"] == "a"
+
+
 @pytest.mark.parametrize(
     ("change", "urgent"),
     [
@@ -213,6 +228,7 @@ def test_every_reason_has_its_advice() -> None:
         "Propagated",
         "Propagating",
     }
+    assert {*advice.SWEEPS} == {r.value for r in SweepHeldReason}
     assert {*advice.CLUSTERS} == {r.value for r in ReadyReason} - {"Connected"}
     assert {*advice.RESERVATIONS} == {r.value for r in ReservationReadyReason} - {
         "Available",
