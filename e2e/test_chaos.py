@@ -27,7 +27,7 @@ def clusters(provider: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.proves("R1", "R2", "R5", "C32", "D3", "N1", "N2", "N3", "N3b", "N11")
+@pytest.mark.proves("R1", "R2", "R5", "C32", "D3", "N1", "N2", "N3b", "N11")
 @pytest.mark.parametrize(
     ("seed", "seconds", "most"),
     [(7, 10.0, 12), pytest.param(8, 60.0, MOST, marks=pytest.mark.long)],
