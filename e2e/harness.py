@@ -52,6 +52,7 @@ KINDS = {
     "mc": ("stowage.dev/v1alpha1", "memberclusters"),
     "nodes": ("v1", "nodes"),
     "pods": ("v1", "pods"),
+    "pvc": ("v1", "persistentvolumeclaims"),
     "quota": ("v1", "resourcequotas"),
     "replicasets": ("apps/v1", "replicasets"),
     "rsv": ("stowage.dev/v1alpha1", "reservations"),

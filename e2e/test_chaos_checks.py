@@ -171,8 +171,8 @@ class Scene:
     def __init__(self, hub: Mapping[str, Any]) -> None:
         self.hub, self.members = Server(), {"member-1": Server(), "member-2": Server()}
         self.hub.objects["Workload", KEY] = dict(hub)
-        self.faults = SimpleNamespace(meddled=set(), spoilt=set(), away={})
-        churn = SimpleNamespace(busy=set())
+        self.faults = SimpleNamespace(meddled=set(), spoilt=set(), away={}, acts=[])
+        self.churn = churn = SimpleNamespace(busy=set(), ended=set(), forgotten=set(), idle_at={})
         stage = SimpleNamespace(hub=self.hub, members=self.members)
         self.watchman = Watchman(stage, churn, self.faults)  # type: ignore[arg-type] # as much as it asks
 
@@ -245,6 +245,59 @@ async def test_a_claim_that_the_hub_took_back_meanwhile_is_none() -> None:
     scene.hub.objects["Workload", KEY]["metadata"] = {**claimed["metadata"], "resourceVersion": "6"}
     scene.watchman._compare(claimed)
     assert not await scene.found()
+
+
+def volume(*, life: int = 1, deleting: str | None = None) -> Whole:
+    return Whole(
+        metadata=Meta(
+            namespace=KEY[0],
+            name=wishes.claim_of(KEY[1]),
+            uid="v1",
+            labels={wishes.LABEL_LIFE: str(life)},
+            annotations={f"{OWNER_PREFIX}u1": "/".join(KEY)},
+            deletion_timestamp=deleting,
+        )
+    )
+
+
+@pytest.mark.parametrize("new", [None, volume(deleting="2026-11-22T00:00:00Z")])
+@pytest.mark.parametrize(
+    ("ended", "forgotten", "breach"),
+    [
+        (set(), set(), True),
+        ({1}, set(), False),  # by a user's wish
+        (set(), {"u1"}, False),  # the hub was set back, and a person let it go
+        ({2}, {"u2"}, True),  # another Workload, and another life of this one
+    ],
+)
+async def test_a_claim_that_goes_though_nobody_wished_it_is_found(
+    ended: set[int], forgotten: set[str], new: Whole | None, *, breach: bool
+) -> None:
+    scene = Scene(workload({"member-1": 1}))
+    scene.churn.ended, scene.churn.forgotten = ended, forgotten
+    changed = scene.watchman._volume_handler("member-1")
+    changed(None, volume())
+    changed(volume(), volume(life=3))
+    assert not scene.watchman.findings
+    changed(volume(), new)
+    changed(volume(deleting="2026-11-22T00:00:00Z"), None)
+    assert len(scene.watchman.findings) == breach
+
+
+async def test_a_last_copy_goes_from_a_hub_that_forgot_it_is_found() -> None:
+    scene = Scene(workload({"member-1": 1}))
+    del scene.hub.objects["Workload", KEY]
+    leaving = copy(ready=1)
+    scene.put("member-1", leaving)
+    assert await scene.removed("member-1", leaving)
+
+
+async def test_a_last_copy_that_was_idle_a_moment_ago_may_go() -> None:
+    scene = Scene(workload({"member-1": 1}))
+    scene.churn.idle_at[KEY] = asyncio.get_running_loop().time()
+    leaving = copy(ready=1)
+    scene.put("member-1", leaving)
+    assert not await scene.removed("member-1", leaving)
 
 
 async def test_a_fault_of_a_question_is_no_silence() -> None:
@@ -377,8 +430,9 @@ async def test_what_is_being_mended_at_the_end_is_mended() -> None:
         registered[member] = True
 
     stage: Any = SimpleNamespace(deregister=deregister, register=register)
-    faults = Faults(stage, seed=1, say=lambda _: None)
-    faults._choose = lambda: ("member-1", "deregister", faults._deregister)  # type: ignore[method-assign] # only that
+    faults = Faults(stage, SimpleNamespace(), seed=1, say=lambda _: None)  # type: ignore[arg-type] # never asked
+    fault = faults._registrations.deregister
+    faults._choose = lambda: ("member-1", "deregister", fault)  # type: ignore[method-assign] # only that
     faults._chance.uniform = lambda *_: 0.001  # type: ignore[method-assign] # at once
     running = asyncio.create_task(faults.run())
     await asked.wait()

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from e2e.chaos import wishes
@@ -39,13 +40,24 @@ class NotTaken(AssertionError):
 class Churn:
     """`wanted` holds the Workloads that must exist; a key that is `busy` is being edited.
 
-    Those that the run itself asked for (`want`) are left alone by the users.
+    Those that the run itself asked for (`want`) are left alone by the users. Each Workload that is
+    made has a life of its own, with a number that its objects on members carry; `ended` are those
+    that a user has ended.
     """
 
     def __init__(self, stage: ChaosStage, *, seed: int, most: int = MOST) -> None:
         self.wanted: dict[Key, Wish] = {}
         self.busy: set[Key] = set()
         self.edits = 0
+        self.ended: set[int] = set()
+        self.forgotten: set[str] = set()
+        """UIDs of Workloads that a hub which was set back does not know, and a person let go."""
+        self.idle_at: dict[Key, float] = {}
+        """When each Workload was last seen to want no unit, or wished to."""
+        self._lives: dict[Key, int] = {}
+        self._numbered = itertools.count(1)
+        self._going = asyncio.Event()
+        self._going.set()
         self._ours: set[Key] = set()
         self._begun: set[asyncio.Task[None]] = set()
         self._stage = stage
@@ -90,9 +102,38 @@ class Churn:
         for key in list(self.wanted):
             await self._delete(key)
 
+    @asynccontextmanager
+    async def still(self) -> AsyncIterator[None]:
+        """The users rest: no edit is under way, and none is begun."""
+        self._going.clear()
+        try:
+            while begun := [edit for edit in self._begun if not edit.done()]:
+                await asyncio.wait(begun)
+            yield
+        finally:
+            self._going.set()
+
+    async def again(self) -> None:
+        """Ask for everything again, of a hub that has forgotten some of it.
+
+        Each is an edit: what is older on the hub than on a member stays until one decides.
+        """
+        for found in (await _listed(self._stage)).values():
+            key = (found["metadata"]["namespace"], found["metadata"]["name"])
+            if not found["spec"]["replicas"]:
+                self._idle(key)
+            if key not in self.wanted:
+                await self._delete(key)
+        for key, wish in list(self.wanted.items()):
+            await self._apply(key, wishes.renewed(wish))
+
+    def _idle(self, key: Key) -> None:
+        self.idle_at[key] = asyncio.get_running_loop().time()
+
     async def _user(self) -> None:
         while True:
             await asyncio.sleep(self._chance.uniform(0.05, 0.8))
+            await self._going.wait()
             # Whoever is cancelled in the middle of an edit would leave it unknown.
             edit = asyncio.create_task(self._edit())
             self._begun.add(edit)
@@ -123,9 +164,13 @@ class Churn:
 
     async def _apply(self, key: Key, wish: Wish) -> None:
         self.busy.add(key)
+        before = self.wanted.get(key)
         self.wanted[key] = wish
+        if not wish.replicas or (before is not None and not before.replicas):
+            self._idle(key)
         namespace, name = key
-        body = wishes.manifest(namespace, name, wish)
+        life = self._lives.setdefault(key, next(self._numbered))
+        body = wishes.manifest(namespace, name, wish, life)
 
         async def once() -> bool:
             await self._beside(key, wish)
@@ -172,6 +217,8 @@ class Churn:
     async def _delete(self, key: Key) -> None:
         self.busy.add(key)
         self.wanted.pop(key, None)
+        if key in self._lives:
+            self.ended.add(self._lives.pop(key))
 
         async def once() -> bool:
             for kind in (WORKLOAD_SPREADS, RESERVATIONS, WORKLOADS):
@@ -216,6 +263,19 @@ class Churn:
             return True
 
         await insist(once)
+
+
+async def _listed(stage: ChaosStage) -> dict[Key, dict[str, Any]]:
+    """The hub's Workloads."""
+    found: dict[Key, dict[str, Any]] = {}
+
+    async def once() -> bool:
+        for each in (await stage.hub.list(WORKLOADS))["items"]:
+            found[each["metadata"]["namespace"], each["metadata"]["name"]] = each
+        return True
+
+    await insist(once)
+    return found
 
 
 async def insist(once: Callable[[], Awaitable[bool]]) -> None:

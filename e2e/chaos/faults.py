@@ -1,54 +1,75 @@
 """What breaks in a chaos run: each fault is made, stands for a while, and is mended again.
 
 Two faults never meet on the same thing, so that each is surely undone; any number of different ones
-may stand at the same time.
+may stand at the same time. Beside them the hub is set back in time once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import math
 import random
 import signal
-import urllib.request
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any
 
 from crds.names import LABEL_MANAGED
-from e2e.chaos.churn import insist
+from e2e.chaos.churn import Churn, insist
 from e2e.chaos.judgement import owners
+from e2e.chaos.registrations import Registrations
 from e2e.chaos.stage import INSTANCES, MEMBERS, ChaosStage
 from machinery.api.resources import Resource
 from machinery.errors import StowageError
 
 Say = Callable[[str], None]
 _DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+_Fault = Callable[[str], AbstractAsyncContextManager[float]]
 _HANDS = 3
 """Faults that stand at the same time."""
+_PAIRS = tuple(f"{one} {other}" for one in MEMBERS for other in MEMBERS if one != other)
+_HUB = "hub"
 
 
 class Faults:
-    """Breaks things until cancelled; then everything is whole again."""
+    """Breaks things until cancelled; then everything is whole again.
 
-    def __init__(self, stage: ChaosStage, *, seed: int, say: Say) -> None:
+    The hub is set back by `back` seconds, or by what is left of the run; by 0 not at all.
+    """
+
+    def __init__(
+        self, stage: ChaosStage, churn: Churn, *, seed: int, say: Say, back: float = 0.0
+    ) -> None:
         self._stage = stage
+        self._churn = churn
         self._chance = random.Random(f"faults {seed}")
-        self._say = say
+        self._tell = say
+        self._back = back
+        self._registrations = Registrations(stage, self._chance)
+        self._first = [
+            (self._chance.choice(MEMBERS), "remake", self._registrations.remake),
+            (self._chance.choice(MEMBERS), "register twice", self._registrations.double),
+            (self._chance.choice(_PAIRS), "swap the Secrets of", self._registrations.swap),
+        ]
+        self._chance.shuffle(self._first)
         self._taken: set[str] = set()
         self._over = asyncio.Event()
         self.made = 0
+        self.backs = 0
+        """How often the hub was set back."""
+        self.acts: deque[str] = deque(maxlen=8)
+        """What was done last."""
         self.meddled: set[str] = set()
         """UIDs of the objects on members that this run deleted itself."""
         self.spoilt: set[str] = set()
         """UIDs of the Workloads of which it deleted or scaled an object."""
-        self.away: dict[str, float] = {}
-        """When each member that was ever deregistered was so last; `inf` while it is."""
+        self.away = self._registrations.away
 
     async def run(self) -> None:
         """Until cancelled; and then until what is broken is mended, which nothing interrupts."""
         hands = [asyncio.create_task(self._hand()) for _ in range(_HANDS)]
+        if self._back:
+            hands.append(asyncio.create_task(self._set_back()))
         try:
             await asyncio.gather(*(asyncio.shield(hand) for hand in hands))
         finally:
@@ -59,13 +80,18 @@ class Faults:
         while not self._over.is_set():
             await self._pass(self._chance.uniform(0.2, 2.5))
             subject, name, fault = self._choose()
-            if subject in self._taken or self._over.is_set():
+            subjects = set(subject.split())
+            if subjects & self._taken or self._over.is_set():
                 continue
-            self._taken.add(subject)
+            self._taken |= subjects
             try:
                 await self._stand(f"{name} {subject}", fault(subject))
             finally:
-                self._taken.discard(subject)
+                self._taken -= subjects
+
+    def _say(self, text: str) -> None:
+        self.acts.append(text)
+        self._tell(text)
 
     async def _stand(self, title: str, fault: AbstractAsyncContextManager[float]) -> None:
         self.made += 1
@@ -80,8 +106,11 @@ class Faults:
             async with asyncio.timeout(seconds):
                 await self._over.wait()
 
-    def _choose(self) -> tuple[str, str, Callable[[str], AbstractAsyncContextManager[float]]]:
-        faults = [
+    def _choose(self) -> tuple[str, str, _Fault]:
+        if self._first:
+            return self._first.pop()
+        registrations = self._registrations
+        faults: list[tuple[int, tuple[str, ...], str, _Fault]] = [
             (12, INSTANCES, "kill", self._kill),
             (4, INSTANCES, "pause", self._pause),
             (4, INSTANCES, "skew the clock of", self._skew),
@@ -91,11 +120,14 @@ class Faults:
             (5, MEMBERS, "stall the road to", self._stall),
             (5, MEMBERS, "freeze", self._freeze),
             (5, MEMBERS, "restart", self._restart),
-            (2, ("hub",), "freeze", self._freeze),
-            (3, ("hub",), "restart", self._restart),
+            (2, (_HUB,), "freeze", self._freeze),
+            (3, (_HUB,), "restart", self._restart),
             (3, ("etcd",), "compact", self._compact),
-            (4, MEMBERS, "deregister", self._deregister),
-            (4, MEMBERS, "rotate the token of", self._rotate),
+            (4, MEMBERS, "deregister", registrations.deregister),
+            (4, MEMBERS, "rotate the token of", registrations.rotate),
+            (4, MEMBERS, "remake", registrations.remake),
+            (4, MEMBERS, "register twice", registrations.double),
+            (4, _PAIRS, "swap the Secrets of", registrations.swap),
             (5, MEMBERS, "meddle on", self._meddle),
         ]
         weights = [weight for weight, *_ in faults]
@@ -167,37 +199,11 @@ class Faults:
         """Forget all history; an API server that starts afterwards knows none of it either."""
 
         async def compacted() -> bool:
-            await asyncio.to_thread(compact, self._stage)
+            await asyncio.to_thread(self._stage.hub_etcd.compact)
             return True
 
         await insist(compacted)
         yield 0
-
-    @asynccontextmanager
-    async def _deregister(self, member: str) -> AsyncIterator[float]:
-        async def away() -> bool:
-            await self._stage.deregister(member)
-            return True
-
-        self.away[member] = math.inf
-        try:
-            await insist(away)
-            yield self._chance.uniform(1, 15)
-        finally:
-            await self._registered(member)
-            self.away[member] = asyncio.get_running_loop().time()
-
-    @asynccontextmanager
-    async def _rotate(self, member: str) -> AsyncIterator[float]:
-        await self._registered(member)
-        yield 0
-
-    async def _registered(self, member: str) -> None:
-        async def there() -> bool:
-            await self._stage.register(member)
-            return True
-
-        await insist(there)
 
     @asynccontextmanager
     async def _meddle(self, member: str) -> AsyncIterator[float]:
@@ -221,19 +227,38 @@ class Faults:
             scale = {"spec": {"replicas": self._chance.randint(0, 9)}}
             await client.merge_patch(_DEPLOYMENTS, meta["name"], scale, **where)
 
+    async def _set_back(self) -> None:
+        """Once: all that the hub took meanwhile is forgotten; the users ask for it again later.
 
-def compact(stage: ChaosStage) -> None:
-    """Have etcd forget every revision but the present one."""
-    revision = _etcd(stage, "maintenance/status", {})["header"]["revision"]
-    _etcd(stage, "kv/compaction", {"revision": revision})
+        What people have to do then is done: tokens are rotated, and double names taken out.
+        """
+        await self._pass(self._chance.uniform(1, 0.2 * self._back))
+        copy = await asyncio.to_thread(self._stage.hub_etcd.copy)
+        self._say(f"the hub was copied, for {self._back:.1f} s")
+        await self._pass(self._back)
+        subjects = {_HUB, "etcd", *MEMBERS}
+        await self._hold(subjects)
+        async with self._churn.still(), self._registrations.gone(*MEMBERS):
 
+            async def back() -> bool:
+                await asyncio.to_thread(self._stage.hub_etcd.put_back, copy)
+                return True
 
-def _etcd(stage: ChaosStage, what: str, body: dict[str, Any]) -> Any:
-    request = urllib.request.Request(
-        f"{stage.planes.endpoint}/v3/{what}",
-        data=json.dumps(body).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    context = stage.planes.etcd_client()
-    with urllib.request.urlopen(request, timeout=10, context=context) as answer:
-        return json.load(answer)
+            await insist(back)
+            self._say("the hub was set back")
+            for member in MEMBERS:
+                await self._registrations.anew(member)
+            await asyncio.sleep(self._chance.uniform(1, 5))
+            await self._churn.again()
+        self.backs += 1
+        self._say("all that the hub had forgotten is asked for again")
+        self._taken -= subjects
+
+    async def _hold(self, subjects: set[str]) -> None:
+        """Return when nothing of ours stands on any of these, and nothing comes."""
+        held: set[str] = set()
+        while held != subjects:
+            free = subjects - held - self._taken
+            self._taken |= free
+            held |= free
+            await asyncio.sleep(0.1)

@@ -17,6 +17,8 @@ from e2e.chaos import wishes
 from machinery.types.metadata import Object
 
 Body = Mapping[str, Any]
+AGAIN = "-again"
+"""Ends the name under which a member is registered once more."""
 
 
 class Whole(Object, frozen=True):
@@ -49,6 +51,18 @@ def owners(annotations: Mapping[str, str]) -> dict[str, tuple[str, str]]:
             namespace, _, name = owner.partition("/")
             found[annotation.removeprefix(OWNER_PREFIX)] = (namespace, name)
     return found
+
+
+def member_of(cluster: str) -> str:
+    """The member that a MemberCluster leads to."""
+    return cluster.removesuffix(AGAIN)
+
+
+def life_of(found: Body | Whole) -> int:
+    """Which life of its Workload wrote an object last: each that was made has another number."""
+    body = found.body() if isinstance(found, Whole) else found
+    labels = body["metadata"].get("labels", {})
+    return int(labels.get(wishes.LABEL_LIFE, 0))
 
 
 def placed(workload: Body) -> dict[str, int]:
@@ -89,7 +103,7 @@ def over_quota(workloads: Iterable[Body]) -> Iterator[str]:
         leaving = "deletionTimestamp" in workload["metadata"]
         if wishes.mode_of(workload) == "Strict" and not leaving:
             for cluster, units in placed({"status": {}, **workload}).items():
-                held[workload["metadata"]["namespace"], cluster] += units
+                held[workload["metadata"]["namespace"], member_of(cluster)] += units
     for (namespace, cluster), units in held.items():
         if units > wishes.QUOTA:
             yield f"{namespace}: {units} units on {cluster}, the policy lets {wishes.QUOTA} in"
@@ -104,8 +118,8 @@ def moved(before: Body, after: Body, *, excused: Collection[str]) -> Iterator[st
         return
     old, new = placed(before), placed(after)
     scaled = after["status"].get("desired", 0) < before["status"].get("desired", 0)
-    for cluster in sorted(old.keys() - new.keys() - set(excused)):
-        if not scaled and old[cluster]:
+    for cluster in sorted(old.keys() - new.keys()):
+        if not scaled and old[cluster] and member_of(cluster) not in excused:
             name = f"{after['metadata']['namespace']}/{after['metadata']['name']}"
             yield f"{name}: moved from {cluster}, which never went: {old} became {new}"
 

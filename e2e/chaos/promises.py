@@ -27,7 +27,7 @@ from machinery.types import quantities
 from machinery.types.metadata import Key
 
 PROBE = ("default", "after-the-restart")
-_ALL = ("deploy", "statefulsets", "configmaps", "secret", "services")
+_ALL = ("deploy", "statefulsets", "configmaps", "secret", "services", "pvc")
 _OURS = ("wl", "wlp", "ws", "rsv")
 _QUIET_SECONDS = 12.0
 """Longer than a round in which the reasons of those that wait are looked at."""
@@ -43,8 +43,11 @@ class Broken(AssertionError):
 
 
 async def settled(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
-    """Return when all is as wanted. Raises Broken with what is not, after that time."""
-    await until_held(lambda: _whole(stage, churn.wanted), seconds)
+    """Return when all is as wanted. Raises Broken with what is not, after that time.
+
+    What a hub that was set back does not know is let go once all else is as wanted.
+    """
+    await until_held(lambda: _whole(stage, churn), seconds)
 
 
 async def quiet(stage: ChaosStage) -> None:
@@ -104,7 +107,8 @@ async def cleared(stage: ChaosStage, *, seconds: float) -> None:
     await until_held(lambda: _empty(stage), seconds)
 
 
-async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
+async def _whole(stage: ChaosStage, churn: Churn) -> None:
+    wanted = churn.wanted
     if away := await not_ready(stage.hub):
         raise Broken(f"not all members are Ready: {'; '.join(away)}")
     found = {_key(w): w for w in await stage.lists("hub", "wl")}
@@ -139,8 +143,20 @@ async def _whole(stage: ChaosStage, wanted: Mapping[Key, Wish]) -> None:
             expected[share["cluster"]] |= _objects(key, wish)
     for member in MEMBERS:
         left = there[member].keys() - expected[member]
-        if left:
-            raise Broken(f"{member}: nobody wants {sorted(left)}")
+        kept = {_claim(key) for key in wanted} & left
+        if left - kept:
+            if held := await stage.held(member):
+                churn.forgotten |= held
+                await stage.sweep(member)
+            raise Broken(f"{member}: nobody wants {sorted(left - kept)}")
+        told = {
+            (each["kind"], each["namespace"], each["name"])
+            for workload in found.values()
+            for each in workload["status"].get("kept", ())
+            if each["cluster"] == member
+        }
+        if told != kept:
+            raise Broken(f"{member}: {sorted(kept)} stay, and {sorted(told)} are said to")
 
 
 def _true(workload: Mapping[str, Any], wish: Wish) -> None:
@@ -294,7 +310,13 @@ def _objects(key: Key, wish: Wish) -> set[tuple[str, str, str]]:
         objects.add(("ConfigMap", namespace, f"{name}-config"))
     if wish.secret:
         objects.add(("Secret", namespace, wishes.SECRET))
+    if wish.claim:
+        objects.add(_claim(key))
     return objects
+
+
+def _claim(key: Key) -> tuple[str, str, str]:
+    return "PersistentVolumeClaim", key[0], wishes.claim_of(key[1])
 
 
 async def _empty(stage: ChaosStage) -> None:

@@ -16,6 +16,7 @@ from e2e.chaos.watchman import Watchman
 
 _SETTLE_SECONDS = 300.0
 """Patience costs nothing: whatever is checked is there sooner, or never."""
+_BACK_SECONDS = 120.0
 
 
 class Found(AssertionError):
@@ -33,12 +34,15 @@ class Made:
     states: int
     claims: int
     removals: int
+    volumes: int
+    backs: int
 
     def __str__(self) -> str:
         return (
             f"{self.edits} edits, {self.faults} faults, {self.workloads} Workloads at the end, "
             f"checked: {self.looks} looks at all statuses, {self.states} states of Workloads, "
-            f"{self.claims} claims of what runs where, {self.removals} removals on members"
+            f"{self.claims} claims of what runs where, {self.removals} removals on members, "
+            f"{self.volumes} PersistentVolumeClaims; the hub was set back {self.backs} times"
         )
 
 
@@ -51,11 +55,13 @@ async def run(
     say: Callable[[str], object],
     least: int = 0,
     most: int = MOST,
+    back: float | None = None,
 ) -> Made:
     """Break, settle, rest, clear, on the clusters of that folder. Raises Found.
 
     Things break for that many seconds, and until so many faults and edits were made at `least`;
-    there are so many Workloads at `most`.
+    there are so many Workloads at `most`. The hub is set back by `back` seconds; where none are
+    said, by two minutes, as far as the run is long enough.
     """
     started = time.monotonic()
 
@@ -64,20 +70,21 @@ async def run(
 
     async with at_work(clusters, logs) as stage:
         tell("two of each process are at work")
-        return await _run(stage, seed=seed, seconds=seconds, tell=tell, least=least, most=most)
+        churn = Churn(stage, seed=seed, most=most)
+        back = min(0.8 * seconds, _BACK_SECONDS) if back is None else back
+        faults = Faults(stage, churn, seed=seed, say=tell, back=back)
+        return await _run(stage, churn, faults, seconds=seconds, tell=tell, least=least)
 
 
 async def _run(
     stage: ChaosStage,
+    churn: Churn,
+    faults: Faults,
     *,
-    seed: int,
     seconds: float,
     tell: Callable[[str], None],
     least: int,
-    most: int,
 ) -> Made:
-    churn = Churn(stage, seed=seed, most=most)
-    faults = Faults(stage, seed=seed, say=tell)
     watchman = Watchman(stage, churn, faults)
     await churn.prepare()
     await watchman.prepare()
@@ -126,6 +133,8 @@ async def _run(
         states=watchman.states,
         claims=watchman.claims,
         removals=watchman.removals,
+        volumes=len(watchman.volumes),
+        backs=faults.backs,
     )
 
 

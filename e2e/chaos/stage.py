@@ -12,18 +12,19 @@ import itertools
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from crds.names import LABEL_REGISTER, SYSTEM_NAMESPACE
 from e2e.chaos import judgement
+from e2e.chaos.hub_etcd import HubEtcd
 from e2e.harness import Kubectl, stowage
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, PODS, SECRETS
 from machinery.config.member_kubeconfig import parse_kubeconfig
-from machinery.errors import NotFound, TransportError
+from machinery.errors import AlreadyExists, ConfigurationError, NotFound, TransportError
 from stowage.playground.cluster import Cluster
 from stowage.playground.controlplanes import ControlPlanes
 from stowage.playground.local import load_planes
@@ -48,6 +49,7 @@ class ChaosStage:
     def __init__(self, directory: Path, planes: ControlPlanes) -> None:
         self.directory = directory
         self.planes = planes
+        self.hub_etcd = HubEtcd(planes)
         kubectl = binaries.path("kubectl")
         self._readers = {
             name: Kubectl(kubectl, self.cluster(name).kubeconfig) for name in ("hub", *MEMBERS)
@@ -60,6 +62,7 @@ class ChaosStage:
         }
         self.processes: dict[str, Process] = {}
         self._accounts: dict[str, str] = {}
+        self._secrets: dict[str, dict[str, str]] = {}
 
     def cluster(self, name: str) -> Cluster:
         """The control plane of the hub or of a member."""
@@ -132,23 +135,68 @@ class ChaosStage:
             "clusterCA": cluster.ca.decode(),
             "token": token,
         }
-        body = {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": {
-                "name": member,
-                "namespace": SYSTEM_NAMESPACE,
-                "labels": {LABEL_REGISTER: "true", ZONE: f"zone-{member[-1]}"},
-            },
-            "data": {key: base64.b64encode(text.encode()).decode() for key, text in data.items()},
+        self._secrets[member] = {
+            key: base64.b64encode(text.encode()).decode() for key, text in data.items()
         }
-        await self.hub.apply(
-            SECRETS, body, name=member, namespace=SYSTEM_NAMESPACE, field_manager="chaos"
-        )
+        await self.put_secret(member)
         if before is not None:
             await asyncio.to_thread(
                 cluster.kubectl, "delete", "serviceaccount", before, check=False
             )
+
+    async def put_secret(self, member: str, name: str = "", *, data_of: str = "") -> bool:
+        """The Secret that registers a member, by its own name or another one; with its own data."""
+        name = name or member
+        body = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": name,
+                "namespace": SYSTEM_NAMESPACE,
+                "labels": {LABEL_REGISTER: "true", **_zone(member)},
+            },
+            "data": self._secrets[data_of or member],
+        }
+        await self.hub.apply(
+            SECRETS, body, name=name, namespace=SYSTEM_NAMESPACE, field_manager="chaos"
+        )
+        return True
+
+    async def make_cluster(self, member: str) -> bool:
+        """The MemberCluster made by hand, as from a file."""
+        body = {
+            "apiVersion": "stowage.dev/v1alpha1",
+            "kind": "MemberCluster",
+            "metadata": {"name": member, "labels": _zone(member)},
+            "spec": {"secretRef": {"namespace": SYSTEM_NAMESPACE, "name": member}},
+        }
+        with suppress(AlreadyExists):
+            await self.hub.create(MEMBER_CLUSTERS, body)
+        return True
+
+    async def delete_cluster(self, name: str) -> bool:
+        """The MemberCluster goes, its Secret stays."""
+        with suppress(NotFound):
+            await self.hub.delete(MEMBER_CLUSTERS, name)
+        return True
+
+    async def held(self, member: str) -> set[str]:
+        """The UIDs of the Workloads of which something is held there, as the hub knows none."""
+        found = await self.hub.get(MEMBER_CLUSTERS, member)
+        held = found.get("status", {}).get("sweepHeld", {}).get("workloads", [])
+        return {each["uid"] for each in held}
+
+    async def sweep(self, member: str) -> None:
+        """Let go what is held there, as a person does."""
+        where = f"--kubeconfig={self.cluster('hub').kubeconfig}"
+        await asyncio.to_thread(stowage, "sweep", member, "--confirm", where)
+
+    async def served(self, name: str, *, seconds: float) -> None:
+        """Return when that MemberCluster is Ready, or after that time."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while await not_ready(self.hub, (name,)):  # noqa: ASYNC110 - a server's state
+                    await asyncio.sleep(0.3)
 
     async def deregister(self, member: str) -> None:
         """Take the Secret and the MemberCluster away; nothing on the member is touched."""
@@ -206,7 +254,7 @@ class ChaosStage:
 
     async def record(self) -> None:
         """Write down what lies where, beside the logs: what was found is looked into with it."""
-        kinds = "deployments,statefulsets,replicasets,pods,configmaps,nodes"
+        kinds = "deployments,statefulsets,replicasets,pods,configmaps,persistentvolumeclaims,nodes"
         for name in ("hub", *MEMBERS):
             what = (
                 "workloads,memberclusters,workloadpolicies,workloadspreads,reservations,workloadgroups"
@@ -231,6 +279,8 @@ def chaos_clusters(directory: Path) -> Iterator[Path]:
         )
         yield directory
     finally:
+        with suppress(ConfigurationError):  # it did not come up
+            HubEtcd(load_planes(directory)).end()
         stowage("playground", "down", f"--dir={directory}")
 
 
@@ -247,6 +297,7 @@ async def at_work(clusters: Path, logs: Path) -> AsyncIterator[ChaosStage]:
         for member in MEMBERS:  # nor find one Ready that nobody has looked at since
             with suppress(TransportError):
                 await stage.deregister(member)
+                await stage.deregister(second_name(member))
         for road in stage.roads.values():
             await road.stop()
         for client in (stage.hub, *stage.members.values()):
@@ -274,15 +325,24 @@ async def all_ready(hub: ApiClient) -> bool:
     return not await not_ready(hub)
 
 
-async def not_ready(hub: ApiClient) -> list[str]:
+async def not_ready(hub: ApiClient, members: Sequence[str] = MEMBERS) -> list[str]:
     """The members that are not registered or not Ready, each with what is said of it."""
     try:
         listed = (await hub.list(MEMBER_CLUSTERS))["items"]
     except TransportError as e:
         return [f"the hub: {e}"]
     said = {c["metadata"]["name"]: _ready(c) for c in listed}
-    words = {name: said.get(name, "not registered") for name in MEMBERS}
+    words = {name: said.get(name, "not registered") for name in members}
     return [f"{name}: {text}" for name, text in words.items() if text]
+
+
+def second_name(member: str) -> str:
+    """The name that a member is registered under once more."""
+    return f"{member}{judgement.AGAIN}"
+
+
+def _zone(member: str) -> dict[str, str]:
+    return {ZONE: f"zone-{member[-1]}"}
 
 
 def _ready(cluster: Mapping[str, Any]) -> str:

@@ -1,9 +1,10 @@
 """Who looks on while everything breaks: watches on the hub and on each member, by direct roads.
 
 Every state of a Workload that the hub shows is judged, alone and beside the one before it; each
-object that leaves a member is asked about; and every second it is looked whether the hub says of a
-member what is not so. What may be explained by a fault of the run's own is asked once more of the
-servers themselves before it is a finding.
+object that leaves a member is asked about; no PersistentVolumeClaim may leave one whose Workload no
+user has ended; and every second it is looked whether the hub says of a member what is not so. What
+may be explained by a fault of the run's own is asked once more of the servers themselves before it
+is a finding.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ KINDS = {
     "Deployment": Resource("apps", "v1", "deployments", "Deployment"),
     "StatefulSet": Resource("apps", "v1", "statefulsets", "StatefulSet"),
 }
+_CLAIMS = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 _RECENT_SECONDS = 60.0
 """A copy that was ready so shortly ago was one to rely on: roads stall for a third of that."""
 _AWAY_SECONDS = 120.0
@@ -38,6 +40,8 @@ _AWAY_SECONDS = 120.0
 _RETURN_SECONDS = 30.0
 """So long after it was registered again a member is spoken of as it was before, at the most."""
 _ASK_SECONDS = 60.0
+_IDLE_SECONDS = 60.0
+"""So long after it wanted no unit a copy may still go for that."""
 Place = tuple[str, str, Key]
 """(member, kind, key)."""
 
@@ -51,6 +55,8 @@ class Watchman:
         self.states = 0
         self.removals = 0
         self.claims = 0
+        self.volumes: set[str] = set()
+        """The UIDs of all PersistentVolumeClaims that were ever there."""
         self._stage = stage
         self._churn = churn
         self._faults = faults
@@ -62,6 +68,10 @@ class Watchman:
             )
             for member, client in stage.members.items()
             for kind, resource in KINDS.items()
+        }
+        self._volumes = {
+            member: Informer(client, _CLAIMS, Whole, label_selector=f"{LABEL_MANAGED}=true")
+            for member, client in stage.members.items()
         }
         self._was_ready: dict[Place, float] = {}
         self._questions: set[asyncio.Task[None]] = set()
@@ -88,6 +98,9 @@ class Watchman:
             for place, informer in self._copies.items():
                 informer.add_handler(self._handler(*place))
                 tasks.create_task(informer.run())
+            for member, volumes in self._volumes.items():
+                volumes.add_handler(self._volume_handler(member))
+                tasks.create_task(volumes.run())
             tasks.create_task(self._look())
 
     async def judged(self) -> None:
@@ -162,7 +175,8 @@ class Watchman:
             return
         kind, image = judgement.main_of(workload)
         returning = self._away(_RETURN_SECONDS)
-        for member in judgement.claims(workload):
+        for cluster in judgement.claims(workload):
+            member = judgement.member_of(cluster)
             if member in returning:
                 continue
             self.claims += 1
@@ -188,6 +202,34 @@ class Watchman:
                 f"{key}: says that generation {meta['generation']} ({image}) runs on {member}, "
                 f"where it {there}"
             )
+
+    # --- the claims -------------------------------------------------------------------------------
+
+    def _volume_handler(self, member: str) -> Any:
+        def changed(old: Whole | None, new: Whole | None) -> None:
+            if new is not None:
+                self.volumes.add(new.metadata.uid)
+            if old is None or old.metadata.deleting:
+                return
+            if new is None or new.metadata.deleting:
+                self._volume_went(member, old, new)
+
+        return changed
+
+    def _volume_went(self, member: str, old: Whole, new: Whole | None) -> None:
+        """It goes, which is as it should be only with its Workload, and that by a user's wish."""
+        owners = judgement.owners(old.metadata.annotations)
+        if judgement.life_of(old) in self._churn.ended or owners.keys() <= self._churn.forgotten:
+            return
+        how = "is gone, or nobody's" if new is None else "is being deleted"
+        self._find(
+            f"{member}: the PersistentVolumeClaim {'/'.join(old.metadata.key)} (uid "
+            f"{old.metadata.uid}) {how}, and nobody has ended its Workload "
+            f"{owners}"
+        )
+
+    def _find(self, finding: str) -> None:
+        self.findings.append(f"{finding}; before that: {', '.join(self._faults.acts)}")
 
     # --- the last copy ----------------------------------------------------------------------------
 
@@ -223,16 +265,9 @@ class Watchman:
         copy = gone[1]
         if others or key in self._churn.busy:
             return
-        held = await self._holders(uid, gone)
+        held = await self._holders(gone)
         workload = await _patiently(self._stage.hub, WORKLOADS, key)
-        if workload is None or workload["metadata"]["uid"] != uid:
-            return
-        status = workload.get("status", {})
-        placed = status.get("placements", [])
-        # Placed nowhere, as when its only cluster was unregistered, it goes from everywhere.
-        nowhere = any(not change.get("assigned") for change in status.get("history", [])[-2:])
-        unwanted = workload["metadata"].get("deletionTimestamp") or not placed or nowhere
-        if unwanted or workload["spec"]["replicas"] == 0 or key in self._churn.busy:
+        if self._unwanted(workload, uid, key, copy):
             return
         if copy.metadata.uid in self._faults.meddled or uid in self._faults.spoilt:
             return
@@ -240,18 +275,39 @@ class Watchman:
         if any(held.values()) or (held and not healthy):
             return
         what = "healthy copy" if healthy else "copy"
-        self.findings.append(
-            f"{key}: its last {what} was removed from {member}; it is placed on {placed}, "
-            f"and lies on {sorted(held)}"
+        placed = "nowhere, as the hub has forgotten it"
+        if workload is not None:
+            placed = f"on {workload.get('status', {}).get('placements', [])}"
+        self._find(
+            f"{key}: its last {what} (uid {copy.metadata.uid}) was removed from {member}; it is "
+            f"placed {placed}, and lies on {sorted(held)}"
         )
 
-    async def _holders(self, uid: str, gone: tuple[str, Whole]) -> dict[str, bool]:
+    def _unwanted(
+        self, workload: Mapping[str, Any] | None, uid: str, key: Key, copy: Whole
+    ) -> bool:
+        """Whether a user wants no unit of it, or did so a moment ago.
+
+        A hub that was set back may know nothing of it: then its life tells.
+        """
+        idle = self._churn.idle_at.get(key, -_IDLE_SECONDS)
+        if key in self._churn.busy or asyncio.get_running_loop().time() < idle + _IDLE_SECONDS:
+            return True
+        if judgement.life_of(copy) in self._churn.ended or uid in self._churn.forgotten:
+            return True
+        if workload is None or workload["metadata"]["uid"] != uid:
+            return False
+        return bool(
+            workload["metadata"].get("deletionTimestamp") or not workload["spec"]["replicas"]
+        )
+
+    async def _holders(self, gone: tuple[str, Whole]) -> dict[str, bool]:
         """The members that have a copy of it, and whether that is ready."""
         kind, copy = gone
         held = {}
         for member, client in self._stage.members.items():
             found = await _patiently(client, KINDS[kind], copy.metadata.key)
-            if found and uid in judgement.owners(found["metadata"].get("annotations", {})):
+            if found and judgement.life_of(found) == judgement.life_of(copy):
                 held[member] = judgement.ready(found)
         return held
 

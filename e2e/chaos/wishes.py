@@ -27,6 +27,8 @@ SCHEDULER = "chaos"
 MODES = ("Single", "Divided", "Duplicated", "Policy", "Strict", "Placed", "Spread", "Reserved")
 LABEL_SPREAD = "spread"
 """On a Workload that a WorkloadSpread of its name targets."""
+LABEL_LIFE = "life"
+"""On what a Workload has made of each of its lives: one that was deleted and made again has two."""
 LABEL_RESERVED = "reserved"
 """On a Workload whose room a Reservation of its name keeps, spread over the members."""
 RESERVED = 3
@@ -48,7 +50,8 @@ FOREIGN = (NAMESPACES[0], "somebody-elses")
 class Wish:
     """One Workload as its user wants it now. `config` is the ConfigMap's value, None: none.
 
-    `cap` is that of its first subset, where a WorkloadSpread of its name targets it.
+    `claim`: a PersistentVolumeClaim among its manifests. `cap` is that of its first subset, where a
+    WorkloadSpread of its name targets it.
     """
 
     mode: str
@@ -58,6 +61,7 @@ class Wish:
     config: int | None
     secret: bool
     cap: int = 0
+    claim: bool = False
 
 
 TAKEN = Wish("Taken", "Deployment", 1, "3.1", config=None, secret=False)
@@ -74,14 +78,17 @@ def made(chance: random.Random) -> Wish:
         config=chance.choice((None, chance.randint(0, 9))),
         secret=chance.random() < 0.3,
         cap=chance.randint(0, 3),
+        claim=chance.random() < 0.6,
     )
 
 
 def changed(wish: Wish, chance: random.Random) -> Wish:
     """The same Workload after an edit of its user."""
-    match chance.randrange(5 if wish.mode == "Spread" else 4):
-        case 4:
+    match chance.randrange(6 if wish.mode == "Spread" else 5):
+        case 5:
             return replace(wish, cap=chance.randint(0, 3))
+        case 4:
+            return replace(wish, claim=not wish.claim)
         case 0:
             return replace(wish, replicas=chance.randint(0, _MOST_UNITS))
         case 1:
@@ -92,9 +99,15 @@ def changed(wish: Wish, chance: random.Random) -> Wish:
             return replace(wish, secret=not wish.secret)
 
 
-def manifest(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
+def renewed(wish: Wish) -> Wish:
+    """The same Workload after an edit that changes nothing but what its units run."""
+    return replace(wish, tag=f"{wish.tag}-again" if not wish.tag.endswith("-again") else "3.1")
+
+
+def manifest(namespace: str, name: str, wish: Wish, life: int = 0) -> dict[str, Any]:
     """The Workload that the user applies."""
-    spec: dict[str, Any] = {"replicas": wish.replicas, **_template(name, wish)}
+    lives = {LABEL_LIFE: str(life)}
+    spec: dict[str, Any] = {"replicas": wish.replicas, **_template(name, wish, lives)}
     labels = {"app": name}
     if wish.mode == "Placed":
         spec["schedulerName"] = SCHEDULER
@@ -107,12 +120,15 @@ def manifest(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
         spec["distribution"] = "Divided"
     else:
         spec["distribution"] = "Duplicated" if wish.mode == "Taken" else wish.mode
+    manifests: list[dict[str, Any]] = []
     if wish.config is not None:
         data = {"value": str(wish.config)}
         meta = {"name": f"{name}-config"}
-        spec["manifests"] = [
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data}
-        ]
+        manifests.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+    if wish.claim:
+        manifests.append(_claim(claim_of(name), lives))
+    if manifests:
+        spec["manifests"] = manifests
     if wish.secret:
         spec["resources"] = [{"name": SECRET}]
     return {
@@ -120,6 +136,24 @@ def manifest(namespace: str, name: str, wish: Wish) -> dict[str, Any]:
         "kind": "Workload",
         "metadata": {"name": name, "namespace": namespace, "labels": labels},
         "spec": spec,
+    }
+
+
+def claim_of(name: str) -> str:
+    """The name of a Workload's PersistentVolumeClaim."""
+    return f"{name}-data"
+
+
+def _claim(name: str, lives: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "labels": dict(lives)},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Mi"}},
+            "storageClassName": "",
+        },
     }
 
 
@@ -221,10 +255,11 @@ def _tag(chance: random.Random) -> str:
     return f"3.{chance.randint(1, 10)}"
 
 
-def _template(name: str, wish: Wish) -> dict[str, Any]:
+def _template(name: str, wish: Wish, lives: Mapping[str, str]) -> dict[str, Any]:
     pods = pod_template(name, cpu=f"{CPU}m", image=image(wish))
     pods["metadata"]["labels"]["part"] = _PARTS.get(wish.mode, "unit")
     body = deployment(name)
+    body["metadata"]["labels"] = dict(lives)
     body["spec"] = {"selector": {"matchLabels": {"app": name}}, "template": pods}
     if wish.kind == "Deployment":
         return {"targetDeployment": body}

@@ -64,6 +64,11 @@ def shaped(answer: Mapping[str, Any], type_: type[T]) -> T:
         raise Unreadable(f"the answer is not what was asked for: {clean(str(e), 256)}") from e
 
 
+def version_of(page: bytes) -> str:
+    """The resourceVersion of the list that the page is of. Raises Unreadable."""
+    return str(decode(page, _head).metadata.resource_version)
+
+
 def onward(page: bytes) -> str:
     """The token that the next page is asked for with; empty after the last. Raises Unreadable.
 

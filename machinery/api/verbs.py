@@ -16,7 +16,7 @@ import msgspec
 
 from machinery.api.lanes import DISCOVERY, FACT, LIST, OBJECT, Errand
 from machinery.api.resources import Resource
-from machinery.api.responses import decode, joined, onward
+from machinery.api.responses import decode, joined, onward, version_of
 from machinery.clock import Clock
 from machinery.discovery.kinds import Catalogue
 from machinery.discovery.server_time import ServerTime
@@ -198,6 +198,22 @@ class Verbs(ABC):
                 if not limit:
                     raise
         raise AssertionError("the second round returns or raises")
+
+    async def latest(
+        self,
+        res: Resource,
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = True,
+    ) -> str:
+        """The resourceVersion that a list would have now, by one of a single object."""
+        params = {**selection(label_selector, field_selector), "limit": "1"}
+        accept = METADATA_LIST if metadata_only else JSON
+        path = res.path(namespace)
+        page = await self.request("GET", path, params=params, accept=accept, errand=LIST)
+        return version_of(page)
 
     async def create(
         self,

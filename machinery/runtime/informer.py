@@ -11,6 +11,8 @@
   we heard before, and would bring deleted objects back. Servers since 1.31 answer the consistent
   read from their cache too, so it costs one round trip to etcd and not a scan.
   When even a consistent list is older than what was seen, etcd was restored: the list is the truth.
+  A server takes a watch from a moment that has not come yet, and shows nothing until it comes. So
+  after a watch that ended before its time one object is listed, for the version of that list.
 - It never spins: attempts are spaced by a back-off with jitter that only a healthy time resets.
 - Memory stays bounded: lists come in pages, each object is decoded alone into the typed struct, and
   what `transform` answers None for is not kept. A server that shows more than is kept of it
@@ -132,6 +134,7 @@ class Informer(Cache[T]):
         self._synced = asyncio.Event()
         self._failures = 0
         self._listed = False  # or `version` is too old to watch from
+        self._cut = False  # the server may be another one since, or have been restored
         self._whole = False  # the next list is asked for in one piece
 
     @property
@@ -186,6 +189,8 @@ class Informer(Cache[T]):
         started = self._clock.monotonic()
         fault: TransportError | None = None
         try:
+            if self._cut and self._listed and await self._restored():
+                self._listed = False
             if not self._listed:
                 await self._list()
             await self._watch()
@@ -225,6 +230,11 @@ class Informer(Cache[T]):
             self._whole = limit > 0
             raise
 
+    async def _restored(self) -> bool:
+        """Whether the server is at an earlier moment than the one that was seen."""
+        now = await self._client.latest(self.resource, **self._selection)
+        return order(now, self.version) == -1
+
     async def _take_pages(self, pages: AsyncIterator[bytes]) -> None:
         seen: set[Key] = set()
         version, restored = "", False
@@ -259,6 +269,7 @@ class Informer(Cache[T]):
     async def _watch(self) -> None:
         """Follow the changes until the stream ends. Raises what it ended with."""
         seconds = round(WATCH_SECONDS * (1 + self._jitter() / 2))
+        began, self._cut = self._clock.monotonic(), True
         async with self._client.watch(
             self.resource,
             resource_version=self.version,
@@ -270,6 +281,7 @@ class Informer(Cache[T]):
             async for line in lines:
                 self._heard()
                 self._follow(event_of(line))
+        self._cut = self._clock.monotonic() - began < seconds
 
     def _follow(self, event: Event) -> None:
         match event.type:

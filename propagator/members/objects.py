@@ -62,8 +62,8 @@ def slim(resource: Resource, found: Wire | ManagedObject) -> ManagedObject:
     entries = found.metadata.managed_fields
     return ManagedObject(
         metadata=_bare(found.metadata),
-        kind=found.kind,
-        api_version=found.api_version,
+        kind=resource.kind,  # objects of a list do not tell theirs
+        api_version=resource.api_version,
         status=object_status(found.status if isinstance(found.status, dict) else {}),
         applied=print_of(entries, resource.kind),
         rivals=rivals_of(entries),

@@ -93,7 +93,7 @@ class Survey:
                 found += [
                     {
                         "cluster": name,
-                        "kind": each.kind or resource.kind,
+                        "kind": each.kind,
                         "namespace": each.metadata.namespace,
                         "name": each.metadata.name,
                     }

@@ -40,7 +40,10 @@ class Parts:
 
 
 class Cluster:
-    """One control plane. Its processes are in `processes`, by the name of their program."""
+    """One control plane. Its processes are in `processes`, by the name of their program.
+
+    `etcd` is the address of what its API server stands on, from its next start on.
+    """
 
     def __init__(
         self, name: str, directory: Path, *, etcd: str, parts: Parts, detached: bool
@@ -51,7 +54,7 @@ class Cluster:
         self.port = 0
         self._held: probes.HeldPort | None = None
         self.processes: dict[str, Process] = {}
-        self._etcd = etcd
+        self.etcd = etcd
         self._detached = detached
 
     @property
@@ -109,7 +112,7 @@ class Cluster:
         keys = self.directory / "pki"
         etcd_keys = self.directory.parent / ETCD_KEYS
         arguments = flags.apiserver(
-            self.name, port=self.port, etcd=self._etcd, etcd_keys=etcd_keys, keys=keys
+            self.name, port=self.port, etcd=self.etcd, etcd_keys=etcd_keys, keys=keys
         )
         self._start("kube-apiserver", [*arguments, *self.parts.server_flags])
 
@@ -240,7 +243,7 @@ class Cluster:
             "name": self.name,
             "directory": str(self.directory),
             "port": self.port,
-            "etcd": self._etcd,
+            "etcd": self.etcd,
             "parts": asdict(self.parts),
             "processes": {name: process.to_json() for name, process in self.processes.items()},
         }

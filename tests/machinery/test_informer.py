@@ -57,6 +57,7 @@ class Server:
         self.forgotten = 0  # watches from before are refused with 410
         self.page = 1000
         self.lists: list[dict[str, Any]] = []
+        self.looks = 0  # how often it was asked for its version
         self.watches: list[dict[str, Any]] = []
         self.list_faults: list[Exception] = []
         self.watch_faults: list[Exception] = []
@@ -107,6 +108,10 @@ class Server:
 
     def compact(self) -> None:
         self.forgotten = self.version
+
+    async def latest(self, resource, **selection) -> str:
+        self.looks += 1
+        return str(self.version)
 
     async def pages(self, resource, *, limit, **selection) -> AsyncIterator[bytes]:
         self.lists.append({"limit": limit, **selection})
@@ -430,6 +435,35 @@ async def test_etcd_restored_from_an_older_day(server, informer, clock, story, c
     server.put("a", size=2)
     await settle()
     assert story.take() == ["~a2"]
+
+
+@pytest.mark.proves("N11")
+@pytest.mark.parametrize("fault", [Unreachable("reset"), None], ids=["reset", "ended politely"])
+async def test_a_server_that_comes_back_restored_is_listed(server, informer, clock, story, fault):
+    """It takes a watch from the moment that was seen, and shows nothing until that comes."""
+    server.put("a", size=9)
+    await informer.wait_synced()
+    await settle()
+    story.take()
+    server.say(fault)
+    server.version = 50
+    server.history.clear()
+    server.objects.clear()
+    server.put("d", size=1)
+    await clock.advance(1)
+    assert sorted(story.take()) == ["+d1", "-a"]
+    assert server.watches[-1]["from"] == "51"
+
+
+async def test_a_server_is_asked_for_its_moment_only_after_a_cut(server, informer, clock):
+    await informer.wait_synced()
+    await clock.advance(WATCH_SECONDS)
+    server.say(None)
+    await clock.advance(1)
+    assert (len(server.watches), server.looks) == (2, 0)
+    server.say(Unreachable("reset"))
+    await clock.advance(1)
+    assert (len(server.watches), server.looks) == (3, 1)
 
 
 async def test_write_through_is_told_once_and_never_goes_back(server, informer, story):

@@ -16,6 +16,8 @@ from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLO
 from machinery.api.verbs import Verbs
 from machinery.errors import ApiError, Unreachable
 from propagator.execution.errors import outcome_of
+from propagator.members.objects import managed
+from propagator.removal.rule import keep_of
 from propagator.status.outcome import Wish
 from stowage.playground.controlplanes import Cluster
 from tests.relay import Relay
@@ -549,11 +551,16 @@ async def test_a_claim_stays_when_its_workload_moves_and_goes_with_it(stage_on: 
             return [s["name"] for s in (await stage.status("demo"))["clusters"]] == ["m2"]
 
         await until(gone)
+        await stage.restart()  # an object of a list tells no kind of its own
+        await stage.ready()
+        await settled(stage)
+        await until(kept)
         await stage.place("demo", m1=1)
         await stage.appears("m1")
         found = await stage.on("m1", "data", kind=claims)
         assert found is not None
         assert found["metadata"]["uid"] == claim["metadata"]["uid"]
+        assert "deletionTimestamp" not in found["metadata"], "a finalizer would hold it"
         await stage.delete("demo")
 
         async def ends() -> bool:
@@ -572,6 +579,14 @@ async def test_a_claim_stays_when_its_workload_moves_and_goes_with_it(stage_on: 
         assert always is not None
         ours = {*always["metadata"].get("annotations", {}), *always["metadata"].get("labels", {})}
         assert not [each for each in ours if each.startswith(("owner.", "stowage.dev/managed"))]
+
+
+@pytest.mark.proves("N2")
+def test_a_claim_that_was_listed_is_one() -> None:
+    """The objects of a list do not tell their kind: what lists them knows it."""
+    claims = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+    listed = managed(claims, {"metadata": {"name": "data", "uid": "u1"}})
+    assert keep_of(listed) == "Move"
 
 
 @pytest.mark.proves("C30", "Y11")
