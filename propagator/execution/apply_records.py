@@ -88,7 +88,7 @@ class Backoff:
 
 
 class ApplyRecords:
-    """The last write at each place, and who is at work there now. One for a term."""
+    """The last write at each place, and who is at work there now."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -161,6 +161,11 @@ class ApplyRecords:
         """There is no Workload of that UID any more; what was written for it is of no interest."""
         for place in self._places.pop(uid, ()):
             self._written.pop(place, None)
+
+    def clear(self) -> None:
+        """Another process has written since: what it wrote stands by its digest, as after a start."""
+        self._written.clear()
+        self._places.clear()
 
     def forget(self, member: str) -> None:
         """The member is gone, or another one: nothing is known of it any more."""

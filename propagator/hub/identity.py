@@ -15,11 +15,15 @@ LOG = logs.get(__name__)
 
 
 class HubIdentity:
-    """Asked once, when it is needed first. One for a term."""
+    """Asked once in a term, when it is needed first."""
 
     def __init__(self, hub: ApiClient) -> None:
         self._hub = hub
         self._uid: str | None = None
+
+    def forget(self) -> None:
+        """Ask again: another hub may answer at the address by now."""
+        self._uid = None
 
     async def uid(self) -> str:
         """The mark of this hub; empty when we may not know it. Raises TransportError.

@@ -8,13 +8,14 @@ of the hub is ever asked for, and none that nobody refers to is ever read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import SECRETS
 from machinery.clock import Clock
 from machinery.runtime.informer import Informer
+from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.hub.cluster_types import Secret, bounded
 
@@ -22,8 +23,9 @@ from propagator.hub.cluster_types import Secret, bounded
 @dataclass
 class _Watch:
     informer: Informer[Secret]
-    tasks: tuple[asyncio.Task[None], asyncio.Task[None]]
+    key: Key
     users: set[str] = field(default_factory=set)
+    tasks: Sequence[asyncio.Task[None]] = ()
 
 
 class SecretBook:
@@ -43,6 +45,7 @@ class SecretBook:
         self._changed = changed
         self._references: dict[str, Key] = {}
         self._watches: dict[Key, _Watch] = {}
+        self._running = False
         labelled.add_handler(self._labelled_changed)
 
     def refer(self, cluster: str, key: Key | None) -> None:
@@ -65,13 +68,16 @@ class SecretBook:
         watch = self._watches.get(key)
         return self._labelled.get(key) or (watch.informer.get(key) if watch else None)
 
-    async def close(self) -> None:
-        """Stop every watch."""
-        tasks = [task for watch in self._watches.values() for task in watch.tasks]
-        self._watches.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def run(self) -> None:
+        """Watch, until cancelled; run again, the watches go on where they stood."""
+        self._running = True
+        for watch in self._watches.values():
+            self._begin(watch)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._running = False
+            await end([task for watch in self._watches.values() for task in watch.tasks])
 
     def _need(self, key: Key, cluster: str) -> None:
         if self._labelled.get(key) is not None:
@@ -91,6 +97,11 @@ class SecretBook:
             for task in watch.tasks:
                 task.cancel()
 
+    def _begin(self, watch: _Watch) -> None:
+        watch.informer.mistrust()
+        loops = watch.informer.run(), self._announce(watch)
+        watch.tasks = [asyncio.create_task(loop) for loop in loops]
+
     def _watch(self, key: Key) -> _Watch:
         namespace, name = key
         informer = Informer(
@@ -103,12 +114,14 @@ class SecretBook:
             clock=self._clock,
         )
         informer.add_handler(lambda old, new: self._tell(key))
-        running = asyncio.create_task(informer.run(), name=f"secret {namespace}/{name}")
-        return _Watch(informer, (running, asyncio.create_task(self._announce(informer, key))))
+        watch = _Watch(informer, key)
+        if self._running:
+            self._begin(watch)
+        return watch
 
-    async def _announce(self, informer: Informer[Secret], key: Key) -> None:
-        await informer.wait_synced()
-        self._tell(key)
+    async def _announce(self, watch: _Watch) -> None:
+        await watch.informer.wait_synced()
+        self._tell(watch.key)
 
     def _tell(self, key: Key) -> None:
         for cluster in [name for name, used in self._references.items() if used == key]:

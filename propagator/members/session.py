@@ -1,6 +1,6 @@
 """One session per member: everything that this process has to do with one MemberCluster.
 
-A session lives as long as its MemberCluster. What it stands on may change underneath: each set of
+A session lives as long as its MemberCluster; its workers, as long as a term of leadership. What it stands on may change underneath: each set of
 credentials is a `Link`, replaced when the Secret changes, absent while there is no usable one. Its
 queue of Workloads belongs to it alone and is served by its own workers over its own connections, so
 that a slow or dead member delays nobody. Keys that come while the member is not ready are kept, and
@@ -250,13 +250,14 @@ class MemberSession:
         self._take(verdict)
 
     async def run(self) -> None:
-        """Work until cancelled. Called by the fleet, once at a time."""
+        """Read until cancelled. Called by the fleet, once at a time."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                work(self.queue, self._sync_ready, workers=self._settings.workers, log=LOG)
-            )
             tasks.create_task(self._wakes.run())
             tasks.create_task(self._follow())
+
+    async def work(self) -> None:
+        """Sync Workloads until cancelled. Called by the fleet, once at a time, and in a term."""
+        await work(self.queue, self._sync_ready, workers=self._settings.workers, log=LOG)
 
     def failed(self) -> None:
         """A fault of ours ended `run`, which is tried again; until then the member is away."""

@@ -45,7 +45,7 @@ class Left:
 
 
 class Pruner:
-    """Removes objects from members. `records` are those of the writer. One for a term."""
+    """Removes objects from members. `records` are those of the writer."""
 
     def __init__(
         self, records: ApplyRecords, remover: Remover, *, registered: Callable[[str], bool]

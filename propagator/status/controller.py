@@ -101,6 +101,12 @@ class Reporter:
             self._rush.count()
         self.queue.add(key)
 
+    def clear(self) -> None:
+        """Another process has worked since: what came of our own syncs says nothing any more."""
+        self._outcomes.clear()
+        for notes in (self._due, self._begun, self._released):
+            notes.clear()
+
     def forget(self, key: Key) -> None:
         """There is no such Workload any more."""
         for notes in (self._outcomes, self._due, self._begun, self._released):

@@ -214,7 +214,7 @@ async def running(
             recorder=recorder,
             clock=clock,
         )
-        loops = (clusters.run(), secrets.run(), registrar.run(), publisher.run())
+        loops = (clusters.run(), secrets.run(), registrar.run(), publisher.run(), fleet.work())
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             yield rig

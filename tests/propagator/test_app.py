@@ -37,10 +37,19 @@ class Watching:
         self.ground = ground
         self.workloads = Informer(ground.hub, WORKLOADS, Object, clock=ground.clock)
         self.running = False
+        self.begun: list[bool] = []
+        """Of each term, whether nobody else led before it since the last one."""
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
         return [self.workloads]
+
+    @property
+    def optional(self) -> Sequence[Informer[Any]]:
+        return []
+
+    def begin(self, *, alone: bool) -> None:
+        self.begun.append(alone)
 
     async def sync(self, session: MemberSession, key: Key) -> float | None:
         return None
