@@ -53,7 +53,6 @@ from machinery.errors import NotFound
 from machinery.http_server import HttpServer
 from machinery.release import release
 from machinery.runtime.consistent_read import caught_up
-from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector

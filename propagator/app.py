@@ -129,6 +129,7 @@ class Propagator:
                 recorder=self._recorder,
                 clock=self._clock,
                 before_write=self._elector.check,
+                term=lambda: self._elector.term,
             )
         self._leads = True
         LEADER.set(1)

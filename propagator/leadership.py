@@ -26,9 +26,11 @@ from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 from propagator.access.cluster_identity import Identities
+from propagator.access.hub_lease import HubHolder, place_of
 from propagator.access.token_renewal import Renewer
 from propagator.hub.cluster_status_writer import Publisher
 from propagator.hub.cluster_types import MemberCluster, Secret, bounded
+from propagator.hub.identity import HubIdentity
 from propagator.hub.registration import Registrar
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
@@ -100,11 +102,14 @@ class Manager:
         recorder: EventRecorder,
         clock: Clock,
         before_write: Callable[[], None],
+        term: Callable[[], int],
     ) -> None:
         self._hub = hub
         self._settings = settings
         self._clock = clock
         self._led = False
+        self._identity = HubIdentity(hub)
+        self._term = term
         self._clusters: Informer[MemberCluster] = Informer(
             hub, MEMBER_CLUSTERS, MemberCluster, clock=clock
         )
@@ -123,6 +128,7 @@ class Manager:
             clock=clock,
             before_write=before_write,
             identities=Identities(self._clusters),
+            holder=self._holder,
         )
         ground = Ground(
             hub=hub,
@@ -176,6 +182,7 @@ class Manager:
                 tasks.create_task(informer.run())
             if again:
                 await self._catch_up(reading, alone=alone)
+            self._identity.forget()
             self._placements.begin(alone=alone)
             tasks.create_task(self._registrar.run())
             tasks.create_task(self._renewer.run())
@@ -187,6 +194,10 @@ class Manager:
         """End every session, and forget what was read; after the last term."""
         await self.fleet.close()
         await self._hub.close()
+
+    async def _holder(self) -> HubHolder:
+        """What the Leases on members say of us. Raises TransportError, of the hub."""
+        return HubHolder(await self._identity.uid(), place_of(self._hub.connection), self._term())
 
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:
         """Return once the hub is seen as it is, with all that another instance wrote."""

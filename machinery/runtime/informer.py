@@ -217,9 +217,7 @@ class Informer(Cache[T]):
         """
         limit, self._whole = (0, False) if self._whole else (LIST_PAGE, False)
         try:
-            await self._take_pages(
-                self._client.pages(self.resource, limit=limit, **self.selection)
-            )
+            await self._take_pages(self._client.pages(self.resource, limit=limit, **self.selection))
         except Gone:
             self._whole = limit > 0
             raise

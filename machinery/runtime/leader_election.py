@@ -132,6 +132,11 @@ class LeaderElector:
         return self._alone
 
     @property
+    def term(self) -> int:
+        """The number of the present term, or of the last one that was seen."""
+        return 0 if self._seen is None else self._seen.transitions
+
+    @property
     def leader(self) -> str | None:
         """The identity of who leads as far as we know; None when nobody does, or nobody knows."""
         if self.leading:

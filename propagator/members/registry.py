@@ -18,6 +18,7 @@ from machinery.clock import Clock
 from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.access.cluster_identity import Identities
+from propagator.access.hub_lease import Holder, nobody
 from propagator.members.holders import Holders
 from propagator.members.session import MemberSession, Sync
 from propagator.settings import SessionSettings
@@ -36,7 +37,8 @@ class MemberFleet:
     """Every member session of this process.
 
     `sync` is called by each session's workers, only while that member is ready. `before_write` is
-    called right before each attempt of a write to any member, and raises LeaseLost.
+    called right before each attempt of a write to any member, and raises LeaseLost. `holder` is the
+    hub that members are held for.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class MemberFleet:
         clock: Clock,
         before_write: Callable[[], None],
         identities: Identities,
+        holder: Holder = nobody,
     ) -> None:
         self._sync = sync
         self.identities = identities
         """Which member is served through which MemberCluster."""
         self._before_write = before_write
+        self._holder = holder
         self._settings = settings
         self._clock = clock
         self._sessions: dict[str, MemberSession] = {}
@@ -106,6 +110,7 @@ class MemberFleet:
                 changed=self._changed,
                 facts=self._facts,
                 before_write=self._before_write,
+                holder=self._holder,
                 holders=self._holders,
                 refusal=self.identities.refusal,
             )

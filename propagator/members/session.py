@@ -34,6 +34,7 @@ from machinery.tasks import Gradually
 from machinery.types.metadata import Key
 from propagator.access.cluster_identity import Refusal
 from propagator.access.credentials import Credentials
+from propagator.access.hub_lease import Holder, nobody
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import Contact, Health, UnitCounts, Verdict, unreachable, verdict_of
 from propagator.members.holders import Holders
@@ -73,6 +74,7 @@ class MemberSession:
         changed: Callable[[str, Key | None], None],
         facts: Callable[[str], None],
         before_write: Callable[[], None],
+        holder: Holder = nobody,
         holders: Holders,
         refusal: Refusal,
     ) -> None:
@@ -101,6 +103,7 @@ class MemberSession:
         self._changed = changed
         self._facts = facts
         self._before_write = before_write
+        self._holder = holder
         self._holders = holders
         self._refusal = refusal
         self._offer: Credentials | Verdict | None = None
@@ -304,6 +307,7 @@ class MemberSession:
                 listener=self._listener(),
                 health=self.health,
                 before_write=self._before_write,
+                holder=self._holder,
                 refusal=functools.partial(self._refusal, self.name),
             )
             await self.link.run()

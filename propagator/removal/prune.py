@@ -78,11 +78,17 @@ class Pruner:
             if only(found)
         ]
         waiting: dict[Place, str] = {}
+        unheld: str | None = None  # not asked yet
         refused: dict[Place, Refused] = {}
         for place, found in sorted(_beside(kept, there), key=lambda pair: -wave_of(pair[0].kind)):
             removal = removal_of(found, mark=session.mark, ended=ended, registered=self._registered)
             if removal is Removal.STAY:
                 stays = True
+                continue
+            if unheld is None:
+                unheld = await session.link.unheld() if session.link else ""
+            if unheld:
+                waiting[place] = f"{session.name}: {unheld}"
                 continue
             async with self._records.lock(place):
                 try:

@@ -27,6 +27,7 @@ from crds.names import (
     SYSTEM_NAMESPACE,
 )
 from machinery.api.acting import account
+from machinery.api.resources import LEASES
 from propagator.access.accounts import (
     ACTING_BINDING,
     ACTING_ROLE,
@@ -42,6 +43,7 @@ from propagator.access.accounts import (
     tenancy,
 )
 from propagator.access.credentials import PodSecurity
+from propagator.access.hub_lease import HUB_LEASE
 
 Manifest = dict[str, Any]
 Rule = Mapping[str, Any]
@@ -237,7 +239,8 @@ def cluster_policy(home: str) -> list[Manifest]:
             (
                 "!has(request.namespace) || request.namespace == '' || "
                 f"!({where} || request.namespace in ['{home}', '{SYSTEM_NAMESPACE}']) || "
-                "(has(request.subResource) && request.subResource == 'token')"
+                "(has(request.subResource) && request.subResource == 'token') || "
+                f"(request.resource.resource == 'leases' && request.name == '{HUB_LEASE}')"
             ),
             "this namespace is never a target",
         ),
@@ -308,10 +311,12 @@ def _policy(
 
 
 def _member(home: str, *more: Rule) -> list[Manifest]:
-    """The propagator's own account: its role, the right to its own tokens, and to the maker."""
+    """The propagator's own account: its role, its own tokens, the maker, and the hub's Lease."""
     rules = [
         _may("create", "serviceaccounts/token", MEMBER_ACCOUNT),
         _may("impersonate", "serviceaccounts", NAMESPACES_ACCOUNT),
+        # A name can be asked for here, because the Lease is made by server-side apply.
+        _may("create", "leases", HUB_LEASE, "get", "patch", group=LEASES.group),
         *more,
     ]
     who = (home, MEMBER_ACCOUNT)

@@ -629,9 +629,7 @@ async def test_a_leader_whose_machine_slept_knows_that_its_term_is_over(leases, 
         return read(which) + (slept if which == time.CLOCK_BOOTTIME else 0.0)
 
     monkeypatch.setattr(time, "clock_gettime", awake)
-    elector = LeaderElector(
-        leases, namespace="ns", name="lease", identity="a", clock=SystemClock()
-    )
+    elector = LeaderElector(leases, namespace="ns", name="lease", identity="a", clock=SystemClock())
     leads = asyncio.Event()
 
     async def lead() -> None:

@@ -35,6 +35,7 @@ from propagator.hub.cluster_status_writer import Publisher
 from propagator.hub.cluster_types import MemberCluster, Secret, bounded
 from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
 from propagator.members import connection
+from propagator.members.health import Health
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
@@ -148,6 +149,17 @@ def secret(
         },
         "data": {key: base64.b64encode(each).decode() for key, each in values.items()},
     }
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members answer as fast each time: how fast they do on this host is no matter here."""
+    record = Health.record
+
+    def steadily(self: Health, *, answered: bool, seconds: float, cold: bool = False) -> None:
+        record(self, answered=answered, seconds=0.005 if answered else seconds, cold=cold)
+
+    monkeypatch.setattr(Health, "record", steadily)
 
 
 @pytest.fixture

@@ -44,9 +44,10 @@ class Outside:
         """Whoever held the lease is dead: nobody need wait until it falls free."""
         with suppress(NotFound):
             await self._client.delete(LEASES, LEASE, namespace=SYSTEM_NAMESPACE)
-        self._spawn()
+        self.spawn()
 
-    def _spawn(self) -> None:
+    def spawn(self) -> None:
+        """Beside whoever holds the lease."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._args, stdout=log, stderr=log)
 
@@ -65,6 +66,11 @@ class Outside:
                 self._process.wait(60)
             finally:
                 self.kill()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def cpu(self) -> float:
         """Seconds that it has computed."""
