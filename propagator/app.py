@@ -128,8 +128,7 @@ class Propagator:
                 settings=self._settings,
                 recorder=self._recorder,
                 clock=self._clock,
-                before_write=self._elector.check,
-                term=lambda: self._elector.term,
+                elector=self._elector,
             )
         self._leads = True
         LEADER.set(1)

@@ -1,4 +1,4 @@
-"""What a propagator knows and does: reading needs no lease, everything that acts ends with the term.
+"""What a propagator knows and does: reading needs no lease, all that acts ends with the term.
 
 Made when the lease is won for the first time, so that an instance that never led has no session, no
 watch and no secret in memory. `lead` is one term. Between two terms the sessions go on: members are
@@ -24,9 +24,10 @@ from machinery.clock import Clock
 from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
+from machinery.runtime.leader_election import LeaderElector
 from machinery.types.metadata import Key
 from propagator.access.cluster_identity import Identities
-from propagator.access.hub_lease import HubHolder, place_of
+from propagator.access.hub_lease import HubHolder
 from propagator.access.token_renewal import Renewer
 from propagator.hub.cluster_status_writer import Publisher
 from propagator.hub.cluster_types import MemberCluster, Secret, bounded
@@ -90,7 +91,7 @@ MakePlacements: TypeAlias = Callable[[Ground], Placements]
 class Manager:
     """Make it when the lease is won first, `lead` in each term, `close` it at last.
 
-    `hub` and every client of a member ask `before_write` before each attempt of a change.
+    `hub` and every client of a member ask `elector` before each attempt of a change.
     """
 
     def __init__(
@@ -101,15 +102,14 @@ class Manager:
         settings: PropagatorSettings,
         recorder: EventRecorder,
         clock: Clock,
-        before_write: Callable[[], None],
-        term: Callable[[], int],
+        elector: LeaderElector,
     ) -> None:
         self._hub = hub
         self._settings = settings
         self._clock = clock
         self._led = False
         self._identity = HubIdentity(hub)
-        self._term = term
+        self._elector = elector
         self._clusters: Informer[MemberCluster] = Informer(
             hub, MEMBER_CLUSTERS, MemberCluster, clock=clock
         )
@@ -126,7 +126,7 @@ class Manager:
             self._sync,
             settings=settings.sessions,
             clock=clock,
-            before_write=before_write,
+            before_write=elector.check,
             identities=Identities(self._clusters),
             holder=self._holder,
         )
@@ -197,7 +197,14 @@ class Manager:
 
     async def _holder(self) -> HubHolder:
         """What the Leases on members say of us. Raises TransportError, of the hub."""
-        return HubHolder(await self._identity.uid(), place_of(self._hub.connection), self._term())
+        elector = self._elector
+        return HubHolder(
+            uid=await self._identity.uid(),
+            address=self._hub.connection.server,
+            instance=elector.identity,
+            moment=elector.moment,
+            before=elector.before,
+        )
 
     async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:
         """Return once the hub is seen as it is, with all that another instance wrote."""

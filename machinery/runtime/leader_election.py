@@ -29,7 +29,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES
@@ -68,9 +68,23 @@ class _Record:
             renewed=spec.get("renewTime") or "",
         )
 
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.transitions, self.renewed)
+
     def same_term(self, other: _Record) -> bool:
         """Held by the same holder without a break."""
         return (self.holder, self.transitions) == (other.holder, other.transitions)
+
+
+class Moment(NamedTuple):
+    """Where a Lease stands: the number of its term, and its last renewal by the holder's clock."""
+
+    term: int
+    renewed: str
+
+
+NEVER = Moment(0, "")
 
 
 class LeaderElector:
@@ -117,7 +131,10 @@ class LeaderElector:
         self._blind_seconds = renew_deadline - retry_seconds
         self._sent: deque[str] = deque(maxlen=_KNOWN_RENEWALS)
         self._alone = False
-        self._last_term: int | None = None  # its number, as `leaseTransitions` has it
+        self.before = NEVER
+        """Where the lease stood when the present term began."""
+        self.moment = NEVER
+        """Where the present term of ours stands, or the last one; as far as it was answered."""
         self._until = -math.inf  # we lead until then
         self._trouble = ""
 
@@ -130,11 +147,6 @@ class LeaderElector:
     def alone(self) -> bool:
         """Whether it is certain that nobody has led between our last term and the present one."""
         return self._alone
-
-    @property
-    def term(self) -> int:
-        """The number of the present term, or of the last one that was seen."""
-        return 0 if self._seen is None else self._seen.transitions
 
     @property
     def leader(self) -> str | None:
@@ -234,7 +246,7 @@ class LeaderElector:
         spec = self._spec(self.identity)
         spec |= {"acquireTime": now, "leaseTransitions": free.transitions + 1 if free else 1}
         # Not so where a write of ours arrived unheard: it may have followed another's term.
-        alone = free is not None and self._mine(free) and free.transitions == self._last_term
+        alone = free is not None and self._mine(free) and free.transitions == self.moment.term
         if free is not None:
             await self._write(free, spec, self._annotations)
         else:
@@ -243,7 +255,9 @@ class LeaderElector:
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta}
             creating = self._client.create(LEASES, {**lease, "spec": spec})
             self._see(await self._within(creating))
-        self._alone, self._last_term = alone, self._held().transitions
+        self._alone = alone
+        self.before = free.moment if free is not None else NEVER
+        self.moment = self._held().moment
         self._until = started + self._renew_deadline
         log.info("%s leads now, term %d", self.identity, self._held().transitions)
 
@@ -318,6 +332,7 @@ class LeaderElector:
             await self._write(record, self._spec(self.identity))
         except NotFound as e:
             raise LeaseLost(f"the lease {self._name} was deleted") from e
+        self.moment = self._held().moment
         if self.leading:  # not after the watchdog: what it ended stays ended
             self._until = started + self._renew_deadline
 

@@ -2,25 +2,26 @@
 
 A hub that was restored beside the original believes itself to be the original: its kube-system has
 the same UID, and so its marks are on all that lies on the members, though it knows nothing of what
-came since. What tells the two apart is where they are: the Lease names the hub's UID, its address
-and the CA of its API server. Who finds it held by the same hub at another place serves nothing
-there until the other has not renewed it for `HELD_SECONDS`, by our own clock since we saw it. A hub
-that really moved goes on by itself after that time.
+came since. Addresses do not tell the two apart, as copies often have the same one and replicas may
+take different roads. Their history does: while a term lasts, the Lease on each member says which
+term it is and when the hub's own Lease was renewed last. Who finds a later moment there than its
+hub has ever seen is a copy, or was followed by another leader: it serves nothing there until the
+Lease has not changed for `HELD_SECONDS`, by our own clock since we saw it.
 
 Another UID is another hub, whose objects carry its own mark: it has the member beside us, and the
 Lease stays with whoever has it.
 
-While a term lasts the Lease is renewed every `RENEW_SECONDS`. Before something is removed the
-member is asked whether the last renewal is still the last: a leader that was stopped together with
-all its clocks so learns of its successor. A member that does not let us have a Lease, as one that
-an older release joined or one without our namespace, is served without.
+The Lease is renewed every `RENEW_SECONDS`. Before something is removed the member is asked whether
+the last renewal is still the last: a leader that was stopped together with all its clocks so learns
+of its successor. A member that does not let us have a Lease, as one that an older release joined or
+one without our namespace, is served without.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import msgspec
@@ -31,9 +32,9 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES
 from machinery.api.responses import shaped
 from machinery.api.verbs import OF_NO_OBJECT
-from machinery.clock import Clock, microtime
-from machinery.config.member_kubeconfig import Connection
+from machinery.clock import Clock
 from machinery.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound
+from machinery.runtime.leader_election import NEVER, Moment
 from machinery.types.bounds import NAME, clean
 from machinery.types.metadata import Object
 from propagator.members.health import Verdict
@@ -49,16 +50,21 @@ AGAIN_SECONDS = 600.0
 """A member that does not let us have the Lease is asked for it again."""
 
 
-class HubHolder(msgspec.Struct, frozen=True):
-    """Who holds a member: a hub, where it is, and the number of its leader's term."""
+@dataclass(frozen=True, slots=True)
+class HubHolder:
+    """Who holds a member: a hub, and where its own Lease stands."""
 
     uid: str = ""
     """Of the hub's kube-system; empty where it may not be known: then there is no Lease."""
-    place: str = ""
-    term: int = 0
+    address: str = ""
+    instance: str = ""
+    moment: Moment = NEVER
+    """Our term, and its last renewal that was answered."""
+    before: Moment = NEVER
+    """The same of the term before, as it ended."""
 
     def __str__(self) -> str:
-        return clean(f"{self.uid} {self.place}", NAME)
+        return clean(f"{self.uid} {self.address} {self.instance}", NAME)
 
 
 Holder: TypeAlias = Callable[[], Awaitable[HubHolder]]
@@ -67,12 +73,6 @@ Holder: TypeAlias = Callable[[], Awaitable[HubHolder]]
 async def nobody() -> HubHolder:
     """For sessions that hold nothing."""
     return HubHolder()
-
-
-def place_of(hub: Connection) -> str:
-    """The address of a hub, and a digest of its CA: copies often have the same address."""
-    ca = hashlib.blake2b(hub.ca or b"", digest_size=6).hexdigest()
-    return f"{hub.server} {ca}"
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -91,6 +91,19 @@ class _Lease(Object, frozen=True):
     @property
     def version(self) -> str:
         return self.metadata.resource_version
+
+
+def _later(found: _Lease, ours: HubHolder) -> bool:
+    """Whether the Lease tells of a moment that our hub has not seen.
+
+    One term is one process, whose renewals are in the order of its own clock.
+    """
+    term, renewed = found.spec.lease_transitions or 0, found.spec.renew_time or ""
+    if term == ours.moment.term:
+        return found.holder != str(ours)
+    if term == ours.before.term:
+        return renewed > ours.before.renewed
+    return term > ours.moment.term
 
 
 class HubLease:
@@ -114,7 +127,7 @@ class HubLease:
         self._due = -math.inf
         self._until = -math.inf  # something may be removed, as far as we know
         self._version = ""  # of our last renewal
-        self._seen: tuple[str, str | None] = ("", None)
+        self._seen = ("", "")
         self._seen_at = -math.inf
         self._refusal: Verdict | None = None
 
@@ -167,37 +180,33 @@ class HubLease:
             return True
         found = await self._read()
         self._refusal = None if found is None else self._judge(found, ours)
-        if found is not None and (self._refusal or self._anothers(found, ours)):
+        if self._refusal is not None:
             self._until = -math.inf
-            return self._refusal is None and not self._same_hub(found, ours)
+            return False
+        if found is not None and not self._same_hub(found, ours) and not self._free(found):
+            return True
         written = await self._write(found, ours)
         self._version, self._until = written.version, started + VALID_SECONDS
         return False
 
     def _judge(self, found: _Lease, ours: HubHolder) -> Verdict | None:
         """Why the member is another's; None when it is not."""
-        if found.holder == str(ours) or not self._same_hub(found, ours) or self._free(found):
+        if not self._same_hub(found, ours) or self._free(found) or not _later(found, ours):
             return None
-        _, _, place = found.holder.partition(" ")
+        at = "".join(found.holder.split(" ")[1:2])
         return Verdict(
             ReadyReason.HELD_BY_ANOTHER_HUB,
-            f"a copy of this hub at {place.partition(' ')[0]} serves this cluster: nothing is done "
-            f"there by this one, at {ours.place.partition(' ')[0]}. Stop the propagator of the hub "
-            f"that is not to serve it; {HELD_SECONDS} s later this one goes on by itself",
+            f"a copy of this hub, at {at}, serves this cluster: nothing is done there "
+            f"by this one, at {ours.address}. Stop the propagator of the hub that is not to serve "
+            f"it; {HELD_SECONDS} s later this one goes on by itself",
         )
-
-    def _anothers(self, found: _Lease, ours: HubHolder) -> bool:
-        """Whether another hub has it, or a later term of ours."""
-        if self._free(found):
-            return False
-        return not self._same_hub(found, ours) or (found.spec.lease_transitions or 0) > ours.term
 
     def _same_hub(self, found: _Lease, ours: HubHolder) -> bool:
         return found.holder.partition(" ")[0] == ours.uid
 
     def _free(self, found: _Lease) -> bool:
         """Whether nobody has it: it has not changed for its time since we saw it so."""
-        seen = found.holder, found.spec.renew_time
+        seen = found.holder, found.version
         if seen != self._seen:
             self._seen, self._seen_at = seen, self._clock.monotonic()
         return not found.holder or self._clock.monotonic() - self._seen_at >= HELD_SECONDS
@@ -211,12 +220,11 @@ class HubLease:
 
     async def _write(self, on: _Lease | None, ours: HubHolder) -> _Lease:
         """Raises Conflict when it is another by now."""
-        now = microtime(self._clock.now())
         spec: dict[str, Any] = {
             "holderIdentity": str(ours),
             "leaseDurationSeconds": HELD_SECONDS,
-            "leaseTransitions": ours.term,
-            "renewTime": now,
+            "leaseTransitions": ours.moment.term,
+            "renewTime": ours.moment.renewed,
         }
         version = OF_NO_OBJECT if on is None else on.version
         metadata = {"name": HUB_LEASE, "namespace": self._home, "resourceVersion": version}

@@ -163,7 +163,7 @@ class ApplyRecords:
             self._written.pop(place, None)
 
     def clear(self) -> None:
-        """Another process has written since: what it wrote stands by its digest, as after a start."""
+        """Another process has written since: all stands by its digest alone, as after a start."""
         self._written.clear()
         self._places.clear()
 

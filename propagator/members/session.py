@@ -1,10 +1,10 @@
 """One session per member: everything that this process has to do with one MemberCluster.
 
-A session lives as long as its MemberCluster; its workers, as long as a term of leadership. What it stands on may change underneath: each set of
-credentials is a `Link`, replaced when the Secret changes, absent while there is no usable one. Its
-queue of Workloads belongs to it alone and is served by its own workers over its own connections, so
-that a slow or dead member delays nobody. Keys that come while the member is not ready are kept, and
-worked on when it is.
+A session lives as long as its MemberCluster; its workers, as long as a term of leadership. What it
+stands on may change underneath: each set of credentials is a `Link`, replaced when the Secret
+changes, absent while there is no usable one. Its queue of Workloads belongs to it alone and is
+served by its own workers over its own connections, so that a slow or dead member delays nobody.
+Keys that come while the member is not ready are kept, and worked on when it is.
 """
 
 from __future__ import annotations

@@ -42,8 +42,9 @@ class Outside:
 
     async def start(self) -> None:
         """Whoever held the lease is dead: nobody need wait until it falls free."""
+        free = {"spec": {"holderIdentity": ""}}
         with suppress(NotFound):
-            await self._client.delete(LEASES, LEASE, namespace=SYSTEM_NAMESPACE)
+            await self._client.merge_patch(LEASES, LEASE, free, namespace=SYSTEM_NAMESPACE)
         self.spawn()
 
     def spawn(self) -> None:

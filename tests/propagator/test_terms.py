@@ -23,7 +23,7 @@ from stowage.playground.controlplanes import Cluster, ControlPlanes
 from tests.machinery.test_informer_apiserver import compact, restart
 from tests.relay import Relay
 
-from .stage import MakeStage, Stage, counted, deployment, settled
+from .stage import CONFIGMAPS, MakeStage, Stage, configmap, counted, deployment, settled
 from .test_kills import Outside, outside
 from .test_restart import all_changes, stored
 from .waits import until
@@ -94,6 +94,8 @@ async def test_a_hub_that_forgot_meanwhile_is_listed_anew_and_members_are_not(
     caplog.set_level(logging.INFO)
     async with stage_on(terms=SHORT_TERMS) as stage:
         await two_workloads(stage)
+        for number in range(3):  # something that no watch of ours shows
+            await stage.hub.create(CONFIGMAPS, configmap(f"c{number}"), namespace=stage.namespace)
         there, before = await stored(stage.hub), await seen(stage)
         hub.kill()
         await until(lambda: stage.process.term is None)
