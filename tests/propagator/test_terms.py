@@ -59,6 +59,11 @@ async def seen(stage: Stage) -> dict[str, Any]:
     return {"read": await read(stage), "written": await all_changes(stage)}
 
 
+async def acts(process: Propagator) -> None:
+    """Wait until it leads, and sees the hub."""
+    await until(lambda: process.term is not None and not process.term.stale())
+
+
 @pytest.mark.proves("N6")
 @pytest.mark.parametrize("seconds", [3.0, pytest.param(15.0, marks=pytest.mark.long)])
 async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
@@ -74,7 +79,7 @@ async def test_a_hub_that_is_away_for_a_while_costs_no_list_and_no_write(
             await asyncio.sleep(seconds)
         finally:
             hub.thaw()
-        await until(lambda: stage.process.term is not None)
+        await acts(stage.process)
         await settled(stage, told=True)
         assert [stage.process.manager.fleet.get(name).link for name in stage.members] == links
         assert await seen(stage) == before
@@ -102,7 +107,7 @@ async def test_a_hub_that_forgot_meanwhile_is_listed_anew_and_members_are_not(
         revision = await asyncio.to_thread(newest, control_planes)
         await asyncio.to_thread(compact, control_planes, revision)
         await restart(hub)
-        await until(lambda: stage.process.term is not None)
+        await acts(stage.process)
         await settled(stage, told=True)
         after = await seen(stage)
         assert after["read"]["m1"] == before["read"]["m1"]
@@ -144,7 +149,7 @@ async def test_what_another_leader_wrote_in_between_is_taken_as_it_is(
             await stage.stop()
             there, before = await stored(stage.hub), await seen(stage)
             relay.flow()
-            await until(lambda: first.term is not None)
+            await acts(first)
             await settled(Stage(**{**vars(stage), "process": first}), told=True)
             after = await seen(stage)
             assert after["written"] == before["written"]
