@@ -1,11 +1,11 @@
 """What `stowage join` makes on a member: accounts, roles, and the policy that bounds one of them.
 
 `narrow` is the default. The propagator's own account reads: nodes, pods, accounts and the managed
-kinds in all namespaces, never a Secret or a ConfigMap, and it writes nothing. In a namespace that
-was given to it, it may act as that namespace's account, which may write the managed kinds there and
-nowhere else. One more account makes namespaces, and that account in them; an admission policy of
-the member allows it nothing else, so that `kube-*`, and whatever existed before, stays out of reach
-even for somebody who stole the kubeconfig.
+kinds in all namespaces, never a Secret or a ConfigMap, and it writes nothing but the hub's Lease.
+In a namespace that was given to it, it may act as that namespace's account, which may write the
+managed kinds there and nowhere else. One more account makes namespaces, and that account in them;
+an admission policy of the member allows it nothing else, so that `kube-*`, and whatever existed
+before, stays out of reach even for somebody who stole the kubeconfig.
 
 `cluster` is for who wants a member that is Stowage's alone: the account writes in all namespaces
 but `kube-*`. That is an administrator's power over everything else there.
