@@ -31,6 +31,7 @@ from machinery.clock import SystemClock
 from machinery.config.member_kubeconfig import Connection
 from machinery.pace import Pace
 from machinery.runtime.informer import Informer
+from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.access.cluster_identity import Identities
 from propagator.access.credentials import Credentials
@@ -118,6 +119,7 @@ async def measure_sessions(connection: Connection, count: int) -> None:
         before_write=lambda: None,
         identities=identities,
     )
+    working = asyncio.create_task(fleet.work())
     await connect(fleet, connection, ["first"])
     before, handshakes = resident(), Handshakes()
     names = [f"member-{number}" for number in range(count)]
@@ -138,6 +140,7 @@ async def measure_sessions(connection: Connection, count: int) -> None:
     print(f"  per session            {(bare + more) / count / 1024:8.1f} KiB")
     print(f"  handshakes per session {handshakes.number / count:8.1f}")
     print(f"  per watch stream       {kib:8.1f} KiB  (aim {AIM_KIB:g}, ratio {kib / AIM_KIB:.2f})")
+    await end([working])
     await fleet.close()
 
 

@@ -14,7 +14,7 @@ import itertools
 import json
 import socket
 import ssl
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -40,7 +40,10 @@ class Member:
         """What is stored now; None where the object must not exist and does, or is another one."""
         meta, held = body["metadata"], self.objects[plural].get(key)
         wanted = meta.pop("resourceVersion", None), meta.get("uid")
-        if held is not None and (wanted[0] or wanted[1] not in (None, held["metadata"]["uid"])):
+        if held is not None and (
+            wanted[0] not in (None, held["metadata"]["resourceVersion"])
+            or wanted[1] not in (None, held["metadata"]["uid"])
+        ):
             return None
         uid = held["metadata"]["uid"] if held else str(uuid4())
         generation = held["metadata"]["generation"] + 1 if held else 1
@@ -91,10 +94,14 @@ class Fleet:
 
     def __init__(self) -> None:
         self.members: defaultdict[str, Member] = defaultdict(Member)
+        self.asked: Counter[str] = Counter()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Whatever is asked, of the member that the path begins with."""
         name, _, path = request.path.lstrip("/").partition("/")
+        if not path:  # a path below `/` that no member has: what all were asked so far
+            return web.json_response(self.asked)
+        self.asked[_of(request, path)] += 1
         member = self.members[name]
         match path.split("/"):
             case ["readyz"]:
@@ -137,6 +144,20 @@ class Fleet:
         if request.method == "GET" and held is not None:
             return web.json_response(held)
         return web.json_response(MISSING, status=404)
+
+
+def _of(request: web.Request, path: str) -> str:
+    """`VERB what`, such as `LIST pods`; a write of an object is a WRITE, all else a GET."""
+    parts = path.split("/")
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    what = parts[0] if parts else path
+    if request.method != "GET":
+        return f"WRITE {what}"
+    if request.query.get("watch"):
+        return f"WATCH {what}"
+    return f"LIST {what}" if len(parts) == 1 else f"GET {what}"
 
 
 async def _watch(request: web.Request, member: Member, plural: str) -> web.StreamResponse:

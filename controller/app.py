@@ -24,7 +24,6 @@ from controller.admission import Admission
 from controller.admission_review import Reviewer
 from controller.binding.publisher import Publisher
 from controller.cache.cache import World, known
-from controller.consistent_read import caught_up
 from controller.explain.record import record
 from controller.framework import runtime
 from controller.framework.profile import SchedulerConfiguration
@@ -53,6 +52,7 @@ from machinery.discovery.schema import Schema
 from machinery.errors import NotFound
 from machinery.http_server import HttpServer
 from machinery.release import release
+from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector

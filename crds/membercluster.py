@@ -53,6 +53,7 @@ class ReadyReason(StrEnum):
     UNREACHABLE = "Unreachable"
     CLUSTER_CHANGED = "ClusterChanged"
     ALREADY_REGISTERED = "AlreadyRegistered"
+    HELD_BY_ANOTHER_HUB = "HeldByAnotherHub"
 
 
 class SweepHeldReason(StrEnum):

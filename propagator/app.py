@@ -1,8 +1,9 @@
 """The propagator process: a client of the hub, the lease, and an HTTP face for health and metrics.
 
-Only the leader works (see `term`); a standby holds no member's credential, and takes over when the
-lease falls free. A hub that is away costs the lease and with it the term: nothing on any member
-changes until it is back, and then a new term begins by itself.
+Only the leader works (see `leadership`); one that never led holds no member's credential, and takes
+over when the lease falls free. A hub that is away costs the lease and with it the term: nothing on
+any member changes until it is back, and then a new term begins by itself. The sessions with members
+outlive the term, until another instance has been seen to lead for `kept_sessions` seconds.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from machinery.release import release
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.leader_election import LeaderElector
 from propagator.execution.reconciler import WorkloadPlacements
-from propagator.leadership import MakePlacements, Term
+from propagator.leadership import MakePlacements, Manager
 from propagator.settings import PropagatorSettings
 
 LOG = logs.get(__name__)
 LEASE = "stowage-propagator"
+LOOK_SECONDS = 1.0
+"""Between two looks at who leads now."""
 
 LEADER = metrics.gauge("stowage_propagator_leader", "1 while this instance propagates")
 MEMBERS = metrics.gauge("stowage_member_sessions", "Sessions with members", ("ready",))
@@ -71,12 +74,18 @@ class Propagator:
         )
         kinds = (WORKLOADS, MEMBER_CLUSTERS, WORKLOAD_GROUPS)
         self._schema = Schema(hub, kinds, clock=self._clock)
-        self.term: Term | None = None
-        """The present term; None on a standby."""
+        self.manager: Manager | None = None
+        """What is known and done; None before the first term, and once another leads for long."""
+        self._leads = False
         self.port = 0
         """Where the HTTP face listens, once it does."""
         MEMBERS.labels("true").set_function(functools.partial(self._members, ready=True))
         MEMBERS.labels("false").set_function(functools.partial(self._members, ready=False))
+
+    @property
+    def term(self) -> Manager | None:
+        """The same while this instance leads; None on a standby."""
+        return self.manager if self._leads else None
 
     def unready(self) -> str:
         """Why this instance is of no use now; empty when it is. A standby is of use."""
@@ -99,7 +108,9 @@ class Propagator:
                 tasks.create_task(self._recorder.run())
                 tasks.create_task(self._schema.run())
                 tasks.create_task(self._serve())
+                tasks.create_task(self._watch_successor())
         finally:
+            await self._let_go()
             await server.stop()
 
     async def _serve(self) -> None:
@@ -110,21 +121,44 @@ class Propagator:
     async def _lead(self) -> None:
         """One term, over connections of its own: a renewal never stands in line behind its work."""
         LOG.info("propagating as %s", self._identity)
-        async with self._client() as hub:
-            self.term = Term(
-                hub,
+        if self.manager is None:
+            self.manager = Manager(
+                self._client(),
                 self._make,
                 settings=self._settings,
                 recorder=self._recorder,
                 clock=self._clock,
-                before_write=self._elector.check,
+                elector=self._elector,
             )
-            LEADER.set(1)
-            try:
-                await self.term.run()
-            finally:
-                self.term = None
-                LEADER.set(0)
+        self._leads = True
+        LEADER.set(1)
+        try:
+            await self.manager.lead(alone=self._elector.alone)
+        finally:
+            self._leads = False
+            LEADER.set(0)
+
+    async def _watch_successor(self) -> None:
+        """End the sessions of a former leader once another has led for long enough.
+
+        While nobody is seen to lead, as while the hub is away, they stay.
+        """
+        since: float | None = None
+        while True:
+            await self._clock.sleep(LOOK_SECONDS)
+            if self.manager is None or self._leads or self._elector.leader is None:
+                since = None
+                continue
+            now = self._clock.monotonic()
+            since = now if since is None else since
+            if now - since >= self._settings.kept_sessions:
+                LOG.info("%s leads: the sessions with members end", self._elector.leader)
+                await self._let_go()
+
+    async def _let_go(self) -> None:
+        manager, self.manager = self.manager, None
+        if manager is not None:
+            await manager.close()
 
     def _client(self) -> ApiClient:
         """Of the hub; it sends no change once the lease is lost."""
@@ -137,7 +171,7 @@ class Propagator:
         )
 
     def _members(self, *, ready: bool) -> int:
-        fleet = self.term.fleet if self.term else None
+        fleet = self.manager.fleet if self.manager else None
         sessions = [fleet.get(name) for name in fleet.names()] if fleet else []
         return sum(session is not None and session.ready is ready for session in sessions)
 

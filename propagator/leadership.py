@@ -1,32 +1,44 @@
-"""One term of leadership: everything that a propagator does, from winning the lease to losing it.
+"""What a propagator knows and does: reading needs no lease, all that acts ends with the term.
 
-All of it is made anew for each term and thrown away at its end, so that nothing learnt in an
-earlier term is acted on in a later one. A standby has none of it: no session, no watch, no secret
-in memory.
+Made when the lease is won for the first time, so that an instance that never led has no session, no
+watch and no secret in memory. `lead` is one term. Between two terms the sessions go on: members are
+probed and watched, and what changes waits in the queues. A hub that is away for a while so costs no
+member a list. Nothing of the hub is read meanwhile; the next term resumes its watches where they
+stood, and acts once they have spoken. Where another instance has led in between, all that it wrote
+is awaited first, and what this one remembers of its own writes counts for nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from crds.names import LABEL_REGISTER
+from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
 from machinery.clock import Clock
+from machinery.runtime.consistent_read import caught_up
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
+from machinery.runtime.leader_election import LeaderElector
 from machinery.types.metadata import Key
 from propagator.access.cluster_identity import Identities
+from propagator.access.hub_lease import HubHolder
 from propagator.access.token_renewal import Renewer
 from propagator.hub.cluster_status_writer import Publisher
 from propagator.hub.cluster_types import MemberCluster, Secret, bounded
+from propagator.hub.identity import HubIdentity
 from propagator.hub.registration import Registrar
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
+
+LOG = logs.get(__name__)
+LOOK_SECONDS = 0.05
 
 
 class Placements(Protocol):
@@ -37,7 +49,16 @@ class Placements(Protocol):
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """What it reads of the hub; run by the term, and part of `Ground.fresh`."""
+        """What it reads of the hub; run by each term, and part of `Ground.fresh`."""
+        ...
+
+    @property
+    def optional(self) -> Sequence[Informer[Any]]:
+        """The same of kinds that the hub may lack, and no part of that."""
+        ...
+
+    def begin(self, *, alone: bool) -> None:
+        """A term begins; `alone`: no other instance has led since the last one of this."""
         ...
 
     async def sync(self, session: MemberSession, key: Key) -> float | None:
@@ -45,13 +66,13 @@ class Placements(Protocol):
         ...
 
     async def run(self) -> None:
-        """Whatever else it does, until cancelled."""
+        """Whatever else it does in a term, until cancelled."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    """What a term gives to its placements. A write by `hub` or to a member may raise LeaseLost."""
+    """What the placements stand on. A write by `hub` or to a member may raise LeaseLost."""
 
     hub: ApiClient
     fleet: MemberFleet
@@ -67,10 +88,10 @@ class Ground:
 MakePlacements: TypeAlias = Callable[[Ground], Placements]
 
 
-class Term:
-    """Make it when the lease is won, `run` it once, throw it away.
+class Manager:
+    """Make it when the lease is won first, `lead` in each term, `close` it at last.
 
-    `hub` and every client of a member ask `before_write` before each attempt of a change.
+    `hub` and every client of a member ask `elector` before each attempt of a change.
     """
 
     def __init__(
@@ -81,9 +102,14 @@ class Term:
         settings: PropagatorSettings,
         recorder: EventRecorder,
         clock: Clock,
-        before_write: Callable[[], None],
+        elector: LeaderElector,
     ) -> None:
+        self._hub = hub
         self._settings = settings
+        self._clock = clock
+        self._led = False
+        self._identity = HubIdentity(hub)
+        self._elector = elector
         self._clusters: Informer[MemberCluster] = Informer(
             hub, MEMBER_CLUSTERS, MemberCluster, clock=clock
         )
@@ -100,8 +126,9 @@ class Term:
             self._sync,
             settings=settings.sessions,
             clock=clock,
-            before_write=before_write,
+            before_write=elector.check,
             identities=Identities(self._clusters),
+            holder=self._holder,
         )
         ground = Ground(
             hub=hub,
@@ -132,6 +159,8 @@ class Term:
             plural, silence = informer.resource.plural, informer.staleness()
             if not informer.synced:
                 return f"{plural} are not listed yet"
+            if math.isinf(silence):
+                return f"the watch of {plural} has not been resumed yet"
             if silence > self._settings.hub_staleness:
                 return f"nothing heard of {plural} for {silence:.0f} s"
         return ""
@@ -140,18 +169,51 @@ class Term:
         """Whether a Workload or MemberCluster that is not there may be taken for deleted."""
         return not self.stale()
 
-    async def run(self) -> None:
-        """Register members, keep sessions, and let the placements work, until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                for informer in self._informers:
-                    tasks.create_task(informer.run())
-                tasks.create_task(self._registrar.run())
-                tasks.create_task(self._renewer.run())
-                tasks.create_task(self._publisher.run())
-                tasks.create_task(self._placements.run())
-        finally:
-            await self.fleet.close()
+    async def lead(self, *, alone: bool) -> None:
+        """Register members, and let sessions and placements work, until cancelled.
+
+        `alone`: no other instance has led since the last term of this one.
+        """
+        again, self._led = self._led, True
+        reading = (*self._informers, *self._placements.optional)
+        async with asyncio.TaskGroup() as tasks:
+            for informer in reading:
+                informer.mistrust()
+                tasks.create_task(informer.run())
+            if again:
+                await self._catch_up(reading, alone=alone)
+            self._identity.forget()
+            self._placements.begin(alone=alone)
+            tasks.create_task(self._registrar.run())
+            tasks.create_task(self._renewer.run())
+            tasks.create_task(self._publisher.run())
+            tasks.create_task(self._placements.run())
+            tasks.create_task(self.fleet.work())
+
+    async def close(self) -> None:
+        """End every session, and forget what was read; after the last term."""
+        await self.fleet.close()
+        await self._hub.close()
+
+    async def _holder(self) -> HubHolder:
+        """What the Leases on members say of us. Raises TransportError, of the hub."""
+        elector = self._elector
+        return HubHolder(
+            uid=await self._identity.uid(),
+            address=self._hub.connection.server,
+            instance=elector.identity,
+            moment=elector.moment,
+            before=elector.before,
+        )
+
+    async def _catch_up(self, reading: Sequence[Informer[Any]], *, alone: bool) -> None:
+        """Return once the hub is seen as it is, with all that another instance wrote."""
+        while self.stale():
+            await self._clock.sleep(LOOK_SECONDS)
+        if not alone:
+            LOG.info("another instance has led meanwhile: what it wrote is awaited")
+            known = [informer for informer in reading if informer.synced]
+            await caught_up(self._hub, known, clock=self._clock, within=math.inf)
 
     async def _sync(self, session: MemberSession, key: Key) -> float | None:
         return await self._placements.sync(session, key)

@@ -68,5 +68,7 @@ class PropagatorSettings:
     hub_connections: int = 64
     hub_staleness: float = 150.0
     """The hub sends a bookmark a minute: silent for longer than this, its view is not acted on."""
+    kept_sessions: float = 300.0
+    """For so long another instance may lead before the sessions of one that led before end."""
     sessions: SessionSettings = field(default_factory=SessionSettings)
     renewal: RenewalSettings = field(default_factory=RenewalSettings)

@@ -60,6 +60,14 @@ def selection(
     return {key: value for key, value in params.items() if value}
 
 
+OF_NO_OBJECT = "1"
+"""A resourceVersion that no object has: etcd is at 1 while it is empty, and the first write makes
+it 2. An apply that names a version makes a missing object, and changes one of that version only:
+with this one, the server itself sees to it that nothing of anybody is overwritten, in one request,
+and the fields are ours as those of any apply. (A POST would own the server's defaults as well, and
+by another operation, which an apply must first be made to take over.)"""
+
+
 class Verbs(ABC):
     """The verbs of the Kubernetes API over one `request` method, and the watch beside them."""
 

@@ -31,7 +31,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -117,7 +117,7 @@ class Informer(Cache[T]):
         self._kept_bytes = kept_bytes
         self._sizes: dict[Key, int] = {}
         self._complained = -math.inf
-        self._selection: dict[str, Any] = {
+        self.selection: Mapping[str, Any] = {
             "namespace": namespace,
             "label_selector": label_selector,
             "field_selector": field_selector,
@@ -156,6 +156,10 @@ class Informer(Cache[T]):
     async def wait_synced(self) -> None:
         """Return once `synced`."""
         await self._synced.wait()
+
+    def mistrust(self) -> None:
+        """Nobody has run it for a while: it is stale until the server speaks again."""
+        self._spoke = -math.inf
 
     def staleness(self) -> float:
         """Seconds since the server last spoke: a page, a watch that began, an event, a bookmark.
@@ -203,6 +207,8 @@ class Informer(Cache[T]):
         """Draw the lesson of an attempt: what to ask for next, and how patient to be."""
         self._failures = 1 if lived >= HEALTHY_SECONDS else self._failures + 1
         if isinstance(fault, Gone | Unreadable):  # resuming would bring the same line again
+            if isinstance(fault, Gone) and self._listed:
+                log.info("%s are listed anew: %s", self.resource.plural, fault)
             self._listed = False
         news = fault is not None and str(fault) != str(self.last_error)
         if news and not isinstance(fault, Gone):
@@ -223,9 +229,7 @@ class Informer(Cache[T]):
         """
         limit, self._whole = (0, False) if self._whole else (LIST_PAGE, False)
         try:
-            await self._take_pages(
-                self._client.pages(self.resource, limit=limit, **self._selection)
-            )
+            await self._take_pages(self._client.pages(self.resource, limit=limit, **self.selection))
         except Gone:
             self._whole = limit > 0
             raise
@@ -274,7 +278,7 @@ class Informer(Cache[T]):
             self.resource,
             resource_version=self.version,
             timeout_seconds=seconds,
-            **self._selection,
+            **self.selection,
         ) as lines:
             self._heard()
             self.last_error = None

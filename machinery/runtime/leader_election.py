@@ -13,7 +13,10 @@ What makes it safe, for clocks that disagree and requests that hang:
   arrives.
 
 A lease that names us while we do not lead is another's: an earlier life of ours, or a namesake. It
-is waited for like any other.
+is waited for like any other. The one exception is the very record that this elector wrote last:
+nobody has held the lease since, so that it is taken again at once. After an outage of the server
+the others therefore wait the whole duration from their first look on: a leader that only lost its
+term goes on with what it knows, instead of another that would have to learn it all.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ import asyncio
 import logging
 import math
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES
@@ -37,6 +41,8 @@ from machinery.tasks import end, within
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+_KNOWN_RENEWALS = 16
+"""Renewals of ours that are known again when they arrive without an answer."""
 _RELEASES = 3
 """Tries to give a lease up that somebody writes to."""
 
@@ -62,9 +68,23 @@ class _Record:
             renewed=spec.get("renewTime") or "",
         )
 
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.transitions, self.renewed)
+
     def same_term(self, other: _Record) -> bool:
         """Held by the same holder without a break."""
         return (self.holder, self.transitions) == (other.holder, other.transitions)
+
+
+class Moment(NamedTuple):
+    """Where a Lease stands: the number of its term, and its last renewal by the holder's clock."""
+
+    term: int
+    renewed: str
+
+
+NEVER = Moment(0, "")
 
 
 class LeaderElector:
@@ -107,6 +127,14 @@ class LeaderElector:
         self._annotations = dict(annotations or {})
         self._seen: _Record | None = None
         self._seen_at = -math.inf  # when `_seen` last changed, as far as we could see
+        self._looked_at = -math.inf  # when the server last showed the lease
+        self._blind_seconds = renew_deadline - retry_seconds
+        self._sent: deque[str] = deque(maxlen=_KNOWN_RENEWALS)
+        self._alone = False
+        self.before = NEVER
+        """Where the lease stood when the present term began."""
+        self.moment = NEVER
+        """Where the present term of ours stands, or the last one; as far as it was answered."""
         self._until = -math.inf  # we lead until then
         self._trouble = ""
 
@@ -114,6 +142,11 @@ class LeaderElector:
     def leading(self) -> bool:
         """Whether we may act, now."""
         return self._clock.monotonic() < self._until
+
+    @property
+    def alone(self) -> bool:
+        """Whether it is certain that nobody has led between our last term and the present one."""
+        return self._alone
 
     @property
     def leader(self) -> str | None:
@@ -168,12 +201,20 @@ class LeaderElector:
     def _patience(self) -> float:
         """Until it makes sense to look again: no later than the lease can run out."""
         wait = self._retry_seconds * (0.8 + 0.4 * self._jitter())
+        if self._seen is not None and self._mine(self._seen):
+            return wait / 4
         if self._seen is None or self._free(self._seen):
             return wait
         return min(wait, self._ends(self._seen) - self._clock.monotonic())
 
     def _free(self, record: _Record) -> bool:
-        return not record.holder or self._clock.monotonic() >= self._ends(record)
+        if not record.holder or self._mine(record):
+            return True
+        return self._clock.monotonic() >= self._ends(record)
+
+    def _mine(self, record: _Record) -> bool:
+        """Whether this very elector wrote it, so that nobody has held the lease since."""
+        return record.holder == self.identity and record.renewed in self._sent
 
     def _ends(self, record: _Record) -> float:
         return self._seen_at + max(record.seconds, self._lease_seconds)
@@ -189,9 +230,14 @@ class LeaderElector:
     def _see(self, lease: dict[str, Any]) -> _Record:
         record = _Record.of(lease)
         before, self._seen = self._seen, record
+        now = self._clock.monotonic()
+        # While we could not look the holder could not renew either, most likely.
+        blind = now - self._looked_at > self._blind_seconds
+        self._looked_at = now
         # Only a renewal or another holder counts: a label that somebody sets prolongs nothing.
-        if before is None or not record.same_term(before) or record.renewed != before.renewed:
-            self._seen_at = self._clock.monotonic()
+        news = before is None or not record.same_term(before) or record.renewed != before.renewed
+        if news or blind:
+            self._seen_at = now
         return record
 
     async def _take(self, free: _Record | None) -> None:
@@ -199,6 +245,8 @@ class LeaderElector:
         started, now = self._clock.monotonic(), microtime(self._clock.now())
         spec = self._spec(self.identity)
         spec |= {"acquireTime": now, "leaseTransitions": free.transitions + 1 if free else 1}
+        # Not so where a write of ours arrived unheard: it may have followed another's term.
+        alone = free is not None and self._mine(free) and free.transitions == self.moment.term
         if free is not None:
             await self._write(free, spec, self._annotations)
         else:
@@ -207,14 +255,19 @@ class LeaderElector:
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta}
             creating = self._client.create(LEASES, {**lease, "spec": spec})
             self._see(await self._within(creating))
+        self._alone = alone
+        self.before = free.moment if free is not None else NEVER
+        self.moment = self._held().moment
         self._until = started + self._renew_deadline
         log.info("%s leads now, term %d", self.identity, self._held().transitions)
 
     def _spec(self, holder: str) -> dict[str, Any]:
+        renewed = microtime(self._clock.now())
+        self._sent.append(renewed)
         return {
             "holderIdentity": holder,
             "leaseDurationSeconds": self._lease_seconds,
-            "renewTime": microtime(self._clock.now()),
+            "renewTime": renewed,
         }
 
     async def _write(
@@ -279,6 +332,7 @@ class LeaderElector:
             await self._write(record, self._spec(self.identity))
         except NotFound as e:
             raise LeaseLost(f"the lease {self._name} was deleted") from e
+        self.moment = self._held().moment
         if self.leading:  # not after the watchdog: what it ended stays ended
             self._until = started + self._renew_deadline
 

@@ -52,7 +52,7 @@ def not_taken(session: Target, resource: Resource, field: str = "") -> Refused:
 
 
 class Gate:
-    """Asked before anything of a Workload is written to a member. One for a term.
+    """Asked before anything of a Workload is written to a member.
 
     `judged` says whether the hub lets no wrong Workload in; where it does not, the controller's
     review of the very edit is waited for.

@@ -37,7 +37,7 @@ _MANAGER = "stowage-namespaces"
 
 
 class Namespaces:
-    """One for a term."""
+    """Those of all members."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock

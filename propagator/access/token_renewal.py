@@ -55,7 +55,7 @@ class _Ours:
 
 
 class Renewer:
-    """One for a term. `secrets` are those with the label of a registration, in our namespace."""
+    """`secrets` are those with the label of a registration, in our namespace."""
 
     def __init__(
         self,

@@ -100,7 +100,7 @@ class Backoff:
 
 
 class ApplyRecords:
-    """The last write at each place, and who is at work there now. One for a term."""
+    """The last write at each place, and who is at work there now."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -208,6 +208,11 @@ class ApplyRecords:
             self._written.pop(place, None)
         if places - left:
             self._places[uid] = places - left
+
+    def clear(self) -> None:
+        """Another process has written since: all stands by its digest alone, as after a start."""
+        self._written.clear()
+        self._places.clear()
 
     def forget(self, member: str) -> None:
         """The member is gone, or another one: nothing is known of it any more."""

@@ -32,7 +32,7 @@ Pair = tuple[str, str]
 
 
 class IdleKinds:
-    """Runs beside the syncs of one term."""
+    """Runs beside the syncs."""
 
     def __init__(self, ground: Ground, *, workloads: HubWorkloads, inventory: Inventory) -> None:
         self._clock = ground.clock
@@ -41,6 +41,10 @@ class IdleKinds:
         self._workloads = workloads
         self._inventory = inventory
         self._seen_idle: dict[str, set[Pair]] = {}
+
+    def clear(self) -> None:
+        """Another process has written since: what was idle at our last look need not be so."""
+        self._seen_idle.clear()
 
     async def run(self) -> None:
         """Look around now and then, until cancelled."""

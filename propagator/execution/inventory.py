@@ -53,7 +53,7 @@ async def listed(
 
 
 class Inventory:
-    """Asked by all who take something away or say that it is gone. One for a term."""
+    """Asked by all who take something away or say that it is gone."""
 
     def __init__(self, ground: Ground) -> None:
         self._fleet = ground.fleet

@@ -88,7 +88,7 @@ class Site:
 
 
 class PieceWriter:
-    """Writes pieces on members, each place by one worker at a time. One for a term."""
+    """Writes pieces on members, each place by one worker at a time."""
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ from crds.names import (
 )
 from crds.workload import Adoption, PropagatedReason
 from machinery.api.resources import Resource
+from machinery.api.verbs import OF_NO_OBJECT
 from machinery.types.metadata import Key
 from propagator.execution.errors import Refused
 from propagator.execution.render import Piece
@@ -32,13 +33,6 @@ from propagator.members.objects import (
     owners,
     version_number,
 )
-
-OF_NO_OBJECT = "1"
-"""A resourceVersion that no object has: etcd is at 1 while it is empty, and the first write makes
-it 2. An apply that names a version makes a missing object, and changes one of that version only:
-with this one, the server itself sees to it that nothing of anybody is overwritten, in one request,
-and the fields are ours as those of any apply. (A POST would own the server's defaults as well, and
-by another operation, which an apply must first be made to take over.)"""
 
 
 def other_owners(found: ManagedObject, uid: str) -> dict[str, Key]:

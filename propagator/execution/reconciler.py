@@ -60,7 +60,7 @@ STALE_SECONDS = 0.5
 
 
 class WorkloadPlacements:
-    """See the module. Made for one term of leadership."""
+    """See the module. It outlives a term; `begin` and `run` are one."""
 
     def __init__(self, ground: Ground) -> None:
         self._fresh = ground.fresh
@@ -77,7 +77,7 @@ class WorkloadPlacements:
         self._inventory = Inventory(ground)
         self._gates = Gates(ground, workloads=self._hub, wake=self._gate_changed)
         self._idle = IdleKinds(ground, workloads=self._hub, inventory=self._inventory)
-        identity = HubIdentity(ground.hub)
+        self._identity = identity = HubIdentity(ground.hub)
         doubts = Doubts(clock=ground.clock)
         namespaces = Namespaces(clock=ground.clock)
         pruner = Pruner(
@@ -138,6 +138,21 @@ class WorkloadPlacements:
     def informers(self) -> Sequence[Informer[Any]]:
         """Workloads."""
         return (self._hub.informer,)
+
+    @property
+    def optional(self) -> Sequence[Informer[Any]]:
+        """WorkloadGroups, which an older hub lacks."""
+        return (self._gates.informer,)
+
+    def begin(self, *, alone: bool) -> None:
+        """Forget what another term may have made untrue."""
+        self._identity.forget()
+        self._gates.begin()
+        if not alone:
+            self._records.clear()
+            self._finalizer.clear()
+            self._reporter.clear()
+            self._idle.clear()
 
     async def run(self) -> None:
         """Report and release, until cancelled."""

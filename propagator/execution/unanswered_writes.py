@@ -28,7 +28,7 @@ _UNDER_WAY = float("inf")
 
 
 class Doubts:
-    """By member and UID of the Workload. One for a term."""
+    """By member and UID of the Workload."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock

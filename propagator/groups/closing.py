@@ -16,7 +16,7 @@ from propagator.hub.workload_types import Workload
 
 
 class Closing:
-    """Groups that were closed and not opened since. For one term."""
+    """Groups that were closed and not opened since."""
 
     def __init__(self) -> None:
         self._groups: dict[Key, dict[str, set[str]]] = {}

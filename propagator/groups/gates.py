@@ -47,7 +47,7 @@ _REVIEWERS = 4
 
 
 class Gates:
-    """See the module. Made for one term; `wake` has a Workload looked at on all of its clusters."""
+    """See the module. `wake` has a Workload looked at on all of its clusters."""
 
     def __init__(
         self, ground: Ground, *, workloads: HubWorkloads, wake: Callable[[Workload], None]
@@ -80,10 +80,15 @@ class Gates:
         ground.fleet.on_change(self._member_changed)
         ground.fleet.on_facts(self._member_answered)
 
+    def begin(self) -> None:
+        """A term begins: no gang starts by what its clusters and the hub answered in another."""
+        for key in self._starting:
+            self._mark(key)
+        self._starting.clear()
+
     async def run(self) -> None:
-        """Follow the groups, and wake who waits for them, until cancelled."""
+        """Wake who waits for the groups, until cancelled; whoever made this runs `informer`."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.informer.run())
             tasks.create_task(self._look())
             tasks.create_task(self._recheck.run())
             tasks.create_task(self._work())

@@ -73,7 +73,7 @@ class Starting:
 
 
 class Contacts:
-    """How clusters can be reached, by the sessions of this process. One for a term."""
+    """How clusters can be reached, by the sessions of this process."""
 
     def __init__(self, ground: Ground) -> None:
         self._fleet: MemberFleet = ground.fleet

@@ -6,6 +6,8 @@ moment, nobody can choose it, and it stays for as long as the cluster's data doe
 
 from __future__ import annotations
 
+import asyncio
+
 from machinery import logs
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES
@@ -15,11 +17,16 @@ LOG = logs.get(__name__)
 
 
 class HubIdentity:
-    """Asked once, when it is needed first. One for a term."""
+    """Asked once in a term, when it is needed first."""
 
     def __init__(self, hub: ApiClient) -> None:
         self._hub = hub
         self._uid: str | None = None
+        self._asking = asyncio.Lock()
+
+    def forget(self) -> None:
+        """Ask again: another hub may answer at the address by now."""
+        self._uid = None
 
     async def uid(self) -> str:
         """The mark of this hub; empty when we may not know it. Raises TransportError.
@@ -27,16 +34,20 @@ class HubIdentity:
         Without the mark Workloads are propagated as ever, but nothing is removed that has lost its
         Workload, as it could be another hub's.
         """
-        if self._uid is None:
-            try:
-                found = await self._hub.get(NAMESPACES, "kube-system")
-                self._uid = str(found["metadata"]["uid"])
-            except Forbidden as e:
-                LOG.warning(
-                    "objects on members cannot be marked as this hub's, and what is left of "
-                    "Workloads that are gone stays there: grant get on the namespace kube-system, "
-                    "as deploy/rbac.yaml does (%s)",
-                    e,
-                )
-                self._uid = ""
-        return self._uid
+        async with self._asking:
+            if self._uid is None:
+                self._uid = await self._ask()
+            return self._uid
+
+    async def _ask(self) -> str:
+        try:
+            found = await self._hub.get(NAMESPACES, "kube-system")
+            return str(found["metadata"]["uid"])
+        except Forbidden as e:
+            LOG.warning(
+                "objects on members cannot be marked as this hub's, and what is left of Workloads "
+                "that are gone stays there: grant get on the namespace kube-system, as "
+                "deploy/rbac.yaml does (%s)",
+                e,
+            )
+            return ""

@@ -9,13 +9,14 @@ namespace the propagator may do so in tenants alone (`stowage tenant add`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from machinery.api.client import ApiClient
 from machinery.api.resources import SECRETS
 from machinery.clock import Clock
 from machinery.runtime.informer import Informer
+from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.hub.cluster_types import Secret, bounded
 
@@ -23,8 +24,9 @@ from propagator.hub.cluster_types import Secret, bounded
 @dataclass
 class _Watch:
     informer: Informer[Secret]
-    tasks: tuple[asyncio.Task[None], asyncio.Task[None]]
+    key: Key
     users: set[str] = field(default_factory=set)
+    tasks: Sequence[asyncio.Task[None]] = ()
 
 
 class SecretBook:
@@ -44,6 +46,7 @@ class SecretBook:
         self._changed = changed
         self._references: dict[str, Key] = {}
         self._watches: dict[Key, _Watch] = {}
+        self._running = False
         labelled.add_handler(self._labelled_changed)
 
     def refer(self, cluster: str, key: Key | None) -> None:
@@ -71,13 +74,16 @@ class SecretBook:
         watch = self._watches.get(key)
         return self._labelled.get(key) or (watch.informer.get(key) if watch else None)
 
-    async def close(self) -> None:
-        """Stop every watch."""
-        tasks = [task for watch in self._watches.values() for task in watch.tasks]
-        self._watches.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def run(self) -> None:
+        """Watch, until cancelled; run again, the watches go on where they stood."""
+        self._running = True
+        for watch in self._watches.values():
+            self._begin(watch)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._running = False
+            await end([task for watch in self._watches.values() for task in watch.tasks])
 
     def _need(self, key: Key, cluster: str) -> None:
         if self._labelled.get(key) is not None:
@@ -97,6 +103,11 @@ class SecretBook:
             for task in watch.tasks:
                 task.cancel()
 
+    def _begin(self, watch: _Watch) -> None:
+        watch.informer.mistrust()
+        loops = self._follow(watch), self._announce(watch)
+        watch.tasks = [asyncio.create_task(loop) for loop in loops]
+
     def _watch(self, key: Key) -> _Watch:
         namespace, name = key
         informer = Informer(
@@ -109,22 +120,22 @@ class SecretBook:
             clock=self._clock,
         )
         informer.add_handler(lambda old, new: self._tell(key))
-        running = asyncio.create_task(
-            self._follow(informer, key), name=f"secret {namespace}/{name}"
-        )
-        return _Watch(informer, (running, asyncio.create_task(self._announce(informer, key))))
+        watch = _Watch(informer, key)
+        if self._running:
+            self._begin(watch)
+        return watch
 
-    async def _follow(self, informer: Informer[Secret], key: Key) -> None:
+    async def _follow(self, watch: _Watch) -> None:
         refused = False
         while True:
-            await informer.step()
-            before, refused = refused, informer.refused is not None
+            await watch.informer.step()
+            before, refused = refused, watch.informer.refused is not None
             if refused != before:
-                self._tell(key)
+                self._tell(watch.key)
 
-    async def _announce(self, informer: Informer[Secret], key: Key) -> None:
-        await informer.wait_synced()
-        self._tell(key)
+    async def _announce(self, watch: _Watch) -> None:
+        await watch.informer.wait_synced()
+        self._tell(watch.key)
 
     def _tell(self, key: Key) -> None:
         for cluster in [name for name, used in self._references.items() if used == key]:

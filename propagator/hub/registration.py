@@ -82,12 +82,11 @@ class Registrar:
 
     async def run(self) -> None:
         """Work until cancelled; nothing is decided before both informers have listed."""
-        try:
-            await self._secrets.wait_synced()
-            await self._clusters.wait_synced()
-            await work(self._queue, self._reconcile, workers=_WORKERS, log=LOG)
-        finally:
-            await self._records.close()
+        await self._secrets.wait_synced()
+        await self._clusters.wait_synced()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._records.run())
+            tasks.create_task(work(self._queue, self._reconcile, workers=_WORKERS, log=LOG))
 
     def _secret_changed(self, old: Secret | None, new: Secret | None) -> None:
         secret = new or old

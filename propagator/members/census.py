@@ -55,7 +55,7 @@ _page = msgspec.json.Decoder(Page)
 
 
 class Census:
-    """Told of every member that becomes ready; works on a few of them at a time. One for a term."""
+    """Told of every member that becomes ready; works on a few of them at a time."""
 
     def __init__(self, ground: Ground) -> None:
         self._on_searched: list[Callable[[str], None]] = []

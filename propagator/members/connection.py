@@ -32,6 +32,7 @@ from machinery.types.metadata import Object
 from propagator.access.accounts import TENANT_ACCOUNT
 from propagator.access.cluster_identity import cluster_id
 from propagator.access.credentials import Credentials, HeldToken, Rights
+from propagator.access.hub_lease import Holder, HubLease, nobody
 from propagator.access.tenants import Tenants
 from propagator.members.capacity.kept import (
     NODE_BYTES,
@@ -97,6 +98,7 @@ class Link:
         listener: LinkListener,
         health: Health,
         before_write: Callable[[], None],
+        holder: Holder = nobody,
         refusal: Callable[[str], Verdict | None],
     ) -> None:
         self._before_write = before_write
@@ -119,6 +121,9 @@ class Link:
             connection = replace(connection, token=None, token_source=self._token)
         self.client = self._client(connection, settings.connections)
         self.serving = False
+        self._lease = HubLease(
+            self.client, home=self.home, holder=holder, before_write=before_write, clock=clock
+        )
         self.probe = Probe(
             self.client, settings=settings, clock=clock, health=health, seen=listener.facts
         )
@@ -271,23 +276,44 @@ class Link:
         Read when it is connected to, and now and then: a road may come to lead elsewhere.
         """
         if self._looks % IDENTITY_EVERY == 0:
-            fault = await self._identify()
+            fault = await self._asked(self._identify(), "which cluster it is")
             if fault is not None and not self.serving:  # one that serves is what it was, so far
                 return fault
         self._looks += 1
-        return self._refusal(self.cluster_id)
+        return self._refusal(self.cluster_id) or await self._held()
 
-    async def _identify(self) -> Verdict | None:
-        """Read which cluster it is; why that is not known, as a member may hang or say anything."""
+    async def _identify(self) -> None:
+        self.cluster_id = await cluster_id(self.client)
+
+    async def _held(self) -> Verdict | None:
+        """Why nothing is done there, as a copy of our hub has it. One that serves goes on."""
+        held: list[Verdict | None] = []
+
+        async def look() -> None:
+            held.append(await self._lease.look())
+
+        fault = await self._asked(look(), "which hub has it")
+        return held[0] if held else None if self.serving else fault
+
+    async def unheld(self) -> str:
+        """Right before something is removed: why that has to wait; empty when it need not.
+
+        Raises TransportError.
+        """
+        why = await self._lease.unheld()
+        if why:
+            self.probe.ask_now()
+        return why
+
+    async def _asked(self, question: Coroutine[Any, Any, None], what: str) -> Verdict | None:
+        """Why it did not answer to that, as a member may hang or say anything; None when it did."""
         seconds = self._settings.probe_timeout
         try:
             async with asyncio.timeout(seconds):
-                self.cluster_id = await cluster_id(self.client)
+                await question
         except TimeoutError:
             server = self.client.connection.server
-            return unreachable(
-                f"{server}: it does not say which cluster it is within {seconds:g} s"
-            )
+            return unreachable(f"{server}: it does not say {what} within {seconds:g} s")
         except TransportError as fault:
             verdict = verdict_of(fault)  # which takes some for a sign of life, such as 429
             return unreachable(str(fault)) if verdict.ready else verdict

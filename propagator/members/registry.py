@@ -2,20 +2,23 @@
 
 The registrar admits and drops members; the apply side and the Workload status look them up and
 listen. Each session runs in a task of its own, and a fault in one ends only that one, which is
-started again after a pause: one member never delays another.
+started again after a pause: one member never delays another. Sessions read as long as they are
+there; their workers run within `work`, which is a term of leadership.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from machinery import logs
 from machinery.clock import Clock
+from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.access.cluster_identity import Identities
+from propagator.access.hub_lease import Holder, nobody
 from propagator.members.holders import Holders
 from propagator.members.session import MemberSession, Sync
 from propagator.settings import SessionSettings
@@ -34,7 +37,8 @@ class MemberFleet:
     """Every member session of this process.
 
     `sync` is called by each session's workers, only while that member is ready. `before_write` is
-    called right before each attempt of a write to any member, and raises LeaseLost.
+    called right before each attempt of a write to any member, and raises LeaseLost. `holder` is the
+    hub that members are held for.
     """
 
     def __init__(
@@ -45,16 +49,20 @@ class MemberFleet:
         clock: Clock,
         before_write: Callable[[], None],
         identities: Identities,
+        holder: Holder = nobody,
     ) -> None:
         self._sync = sync
         self.identities = identities
         """Which member is served through which MemberCluster."""
         self._before_write = before_write
+        self._holder = holder
         self._settings = settings
         self._clock = clock
         self._sessions: dict[str, MemberSession] = {}
         self._holders = Holders()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._workers: dict[str, asyncio.Task[None]] = {}
+        self._working = False
         self._on_change: list[ChangeListener] = []
         self._on_facts: list[Callable[[str], None]] = []
 
@@ -102,10 +110,15 @@ class MemberFleet:
                 changed=self._changed,
                 facts=self._facts,
                 before_write=self._before_write,
+                holder=self._holder,
                 holders=self._holders,
                 refusal=self.identities.refusal,
             )
-            self._tasks[name] = asyncio.create_task(self._keep(session), name=f"member {name}")
+            self._tasks[name] = asyncio.create_task(
+                self._keep(session, session.run), name=f"member {name}"
+            )
+            if self._working:
+                self._employ(session)
             self._changed(name, None)
         return session
 
@@ -113,9 +126,7 @@ class MemberFleet:
         """End that member's session; nothing on the member is touched."""
         if self._sessions.pop(name, None) is None:
             return
-        task = self._tasks.pop(name)
-        task.cancel()
-        await asyncio.wait([task])
+        await end([self._tasks.pop(name), *self._workers_of(name)])
         self.identities.forget(name)
         self._changed(name, None)
 
@@ -124,19 +135,38 @@ class MemberFleet:
         tasks = list(self._tasks.values())
         self._sessions.clear()
         self._tasks.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await end(tasks)
 
-    async def _keep(self, session: MemberSession) -> None:
+    async def work(self) -> None:
+        """Have the sessions' Workloads synced, until cancelled; returns when no worker runs."""
+        self._working = True
+        for session in self._sessions.values():
+            self._employ(session)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._working = False
+            workers = list(self._workers.values())
+            self._workers.clear()
+            await end(workers)
+
+    def _employ(self, session: MemberSession) -> None:
+        self._workers[session.name] = asyncio.create_task(
+            self._keep(session, session.work), name=f"workers of {session.name}"
+        )
+
+    def _workers_of(self, name: str) -> list[asyncio.Task[None]]:
+        workers = self._workers.pop(name, None)
+        return [] if workers is None else [workers]
+
+    async def _keep(self, session: MemberSession, doing: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await self._attempt(session)
+            await self._attempt(session, doing)
             await self._clock.sleep(_RESTART_PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
 
-    async def _attempt(self, session: MemberSession) -> None:
+    async def _attempt(self, session: MemberSession, doing: Callable[[], Awaitable[None]]) -> None:
         try:
-            await session.run()
+            await doing()
         except Exception:  # a bug met on one member must not stop the others
             LOG.exception(
                 "member session failed, starting it again", extra={"object": session.name}

@@ -1,10 +1,10 @@
 """One session per member: everything that this process has to do with one MemberCluster.
 
-A session lives as long as its MemberCluster. What it stands on may change underneath: each set of
-credentials is a `Link`, replaced when the Secret changes, absent while there is no usable one. Its
-queue of Workloads belongs to it alone and is served by its own workers over its own connections, so
-that a slow or dead member delays nobody. Keys that come while the member is not ready are kept, and
-worked on when it is.
+A session lives as long as its MemberCluster; its workers, as long as a term of leadership. What it
+stands on may change underneath: each set of credentials is a `Link`, replaced when the Secret
+changes, absent while there is no usable one. Its queue of Workloads belongs to it alone and is
+served by its own workers over its own connections, so that a slow or dead member delays nobody.
+Keys that come while the member is not ready are kept, and worked on when it is.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from machinery.tasks import Gradually
 from machinery.types.metadata import Key
 from propagator.access.cluster_identity import Refusal
 from propagator.access.credentials import Credentials
+from propagator.access.hub_lease import Holder, nobody
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import Contact, Health, UnitCounts, Verdict, unreachable, verdict_of
 from propagator.members.held_sweep import HeldSweep
@@ -74,6 +75,7 @@ class MemberSession:
         changed: Callable[[str, Key | None], None],
         facts: Callable[[str], None],
         before_write: Callable[[], None],
+        holder: Holder = nobody,
         holders: Holders,
         refusal: Refusal,
     ) -> None:
@@ -104,6 +106,7 @@ class MemberSession:
         self._changed = changed
         self._facts = facts
         self._before_write = before_write
+        self._holder = holder
         self._holders = holders
         self._refusal = refusal
         self._offer: Credentials | Verdict | None = None
@@ -264,13 +267,14 @@ class MemberSession:
         self._take(verdict)
 
     async def run(self) -> None:
-        """Work until cancelled. Called by the fleet, once at a time."""
+        """Read until cancelled. Called by the fleet, once at a time."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(
-                work(self.queue, self._sync_ready, workers=self._settings.workers, log=LOG)
-            )
             tasks.create_task(self._wakes.run())
             tasks.create_task(self._follow())
+
+    async def work(self) -> None:
+        """Sync Workloads until cancelled. Called by the fleet, once at a time, and in a term."""
+        await work(self.queue, self._sync_ready, workers=self._settings.workers, log=LOG)
 
     def failed(self) -> None:
         """A fault of ours ended `run`, which is tried again; until then the member is away."""
@@ -317,6 +321,7 @@ class MemberSession:
                 listener=self._listener(),
                 health=self.health,
                 before_write=self._before_write,
+                holder=self._holder,
                 refusal=functools.partial(self._refusal, self.name),
             )
             await self.link.run()

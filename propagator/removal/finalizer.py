@@ -15,7 +15,7 @@ from propagator.leadership import Ground
 
 
 class Finalizer:
-    """Asked before a deleted Workload is let go. One for a term: a new one is told all anew."""
+    """Asked before a deleted Workload is let go."""
 
     def __init__(self, ground: Ground, *, inventory: Inventory) -> None:
         self._fleet = ground.fleet
@@ -40,6 +40,10 @@ class Finalizer:
         """The member was removed: should it come back, it is asked again."""
         for members in self._acknowledged.values():
             members.discard(member)
+
+    def clear(self) -> None:
+        """Another process has written to members since: each is asked again."""
+        self._acknowledged.clear()
 
     def awaited(self, workload: Workload) -> set[str]:
         """The members whose word is missing. Only a fresh view of the hub tells the removed."""

@@ -28,7 +28,7 @@ LOG = logs.get(__name__)
 
 
 class Orphans:
-    """Called by the members' own workers, for one name of a Workload at a time. One for a term."""
+    """Called by the members' own workers, for one name of a Workload at a time."""
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from machinery.api.resources import Resource
 from machinery.errors import Forbidden, NotFound
@@ -51,7 +52,7 @@ class Left:
 
 
 class Pruner:
-    """Removes objects from members. `records` are those of the writer. One for a term."""
+    """Removes objects from members. `records` are those of the writer."""
 
     def __init__(
         self, records: ApplyRecords, remover: Remover, *, registered: Callable[[str], bool]
@@ -85,17 +86,25 @@ class Pruner:
             if only(found)
         ]
         waiting: dict[Place, str] = {}
+        unheld: str | None = None  # not asked yet
         refused: dict[Place, Refused] = {}
         for place, found in sorted(_beside(kept, there), key=lambda pair: -wave_of(pair[0].kind)):
+            rule = partial(
+                granted,
+                owner=uid,
+                mark=session.mark,
+                ended=ended,
+                decided=decided,
+                registered=self._registered,
+            )
+            if not isinstance(rule(found), Stays):
+                if unheld is None:
+                    unheld = await session.link.unheld() if session.link else ""
+                if unheld:
+                    waiting[place] = f"{session.name}: {unheld}"
+                    continue
             async with self._records.lock(place):
-                grant = granted(
-                    newest(session, place, found),
-                    uid,
-                    mark=session.mark,
-                    ended=ended,
-                    decided=decided,
-                    registered=self._registered,
-                )
+                grant = rule(newest(session, place, found))
                 if grant is Stays.YOUNGER:
                     waiting[place] = f"{session.name}: {place} {_YOUNGER}"
                     continue

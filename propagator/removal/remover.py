@@ -63,7 +63,7 @@ class _Leaving:
 
 
 class Remover:
-    """Removes single objects. One for a term; one at a time in each place."""
+    """Removes single objects, one at a time in each place."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._pauses: Pauses[Place] = Pauses(

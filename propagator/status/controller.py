@@ -105,6 +105,12 @@ class Reporter:
         """Whether all its present shares are seen to run, and not only said to on the hub."""
         return await self._survey.runs(workload, self._outcomes.get(workload.metadata.key, {}))
 
+    def clear(self) -> None:
+        """Another process has worked since: what came of our own syncs says nothing any more."""
+        self._outcomes.clear()
+        for notes in (self._due, self._begun, self._released):
+            notes.clear()
+
     def forget(self, key: Key) -> None:
         """There is no such Workload any more."""
         for notes in (self._outcomes, self._due, self._begun, self._released):

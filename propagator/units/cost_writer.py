@@ -18,7 +18,7 @@ import functools
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from crds.names import ANNOTATION_DELETION_COST, POD_DELETION_COST
 from machinery import logs, metrics
@@ -75,7 +75,7 @@ class _Which(NamedTuple):
 
 
 class CostWriter:
-    """See the module. Made for one term of leadership; it listens from then on, and `run` works."""
+    """See the module. It listens from when it is made, and `run` works."""
 
     def __init__(self, ground: Ground, *, workloads: HubWorkloads, gates: Gates) -> None:
         self._fleet = ground.fleet
@@ -86,7 +86,7 @@ class CostWriter:
         self._followed: WeakKeyDictionary[Link, FollowedPods] = WeakKeyDictionary()
         self._marks: dict[str, set[str]] = {}  # members that may have marked pods, by UID
         self._queues: dict[str, WorkQueue[Key]] = {}
-        self._begun: asyncio.Queue[tuple[str, WorkQueue[Key]]] = asyncio.Queue()
+        self._begun = asyncio.Event()
         self._shut: Pauses[tuple[str, str]] = Pauses(
             clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
         )
@@ -99,11 +99,16 @@ class CostWriter:
 
     async def run(self) -> None:
         """Write, until cancelled."""
+        served: WeakSet[WorkQueue[Key]] = WeakSet()
         async with asyncio.TaskGroup() as tasks:
             while True:
-                member, queue = await self._begun.get()
-                tend = functools.partial(self._tend, member)
-                tasks.create_task(work(queue, tend, workers=1, log=LOG))
+                self._begun.clear()
+                for member, queue in self._queues.items():
+                    if queue not in served:
+                        served.add(queue)
+                        tend = functools.partial(self._tend, member)
+                        tasks.create_task(work(queue, tend, workers=1, log=LOG))
+                await self._begun.wait()
 
     def look_at(self, workload: Workload) -> None:
         """Its group's gate says something else of it now."""
@@ -141,7 +146,7 @@ class CostWriter:
             queue = self._queues[member] = WorkQueue(
                 name="deletion-costs", clock=self._clock, base_delay=_BASE_DELAY, flow=namespace_of
             )
-            self._begun.put_nowait((member, queue))
+            self._begun.set()
         queue.add_after(workload.metadata.key, after)
 
     def _member_changed(self, member: str, key: Key | None) -> None:

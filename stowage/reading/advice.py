@@ -16,6 +16,7 @@ CLUSTERS: Mapping[str, str] = {
     "TLSVerificationFailed": "put the CA of its API server into its Secret",
     "ClusterChanged": "put its own kubeconfig into its Secret, or stowage join --replace",
     "AlreadyRegistered": "stowage unjoin it, as another name serves the same cluster",
+    "HeldByAnotherHub": "stop the propagator of the copy of this hub, or this one",
     "Unreachable": "look at its API server and the network to it; what it runs is kept",
 }
 """By the reason of Ready on a MemberCluster."""

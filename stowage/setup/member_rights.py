@@ -1,11 +1,11 @@
 """What `stowage join` makes on a member: accounts, roles, and the policy that bounds one of them.
 
 `narrow` is the default. The propagator's own account reads: nodes, pods, accounts and the managed
-kinds in all namespaces, never a Secret or a ConfigMap, and it writes nothing. In a namespace that
-was given to it, it may act as that namespace's account, which may write the managed kinds there and
-nowhere else. One more account makes namespaces, and that account in them; an admission policy of
-the member allows it nothing else, so that `kube-*`, and whatever existed before, stays out of reach
-even for somebody who stole the kubeconfig.
+kinds in all namespaces, never a Secret or a ConfigMap, and it writes nothing but the hub's Lease.
+In a namespace that was given to it, it may act as that namespace's account, which may write the
+managed kinds there and nowhere else. One more account makes namespaces, and that account in them;
+an admission policy of the member allows it nothing else, so that `kube-*`, and whatever existed
+before, stays out of reach even for somebody who stole the kubeconfig.
 
 `cluster` is for who wants a member that is Stowage's alone: the account writes in all namespaces
 but `kube-*`. That is an administrator's power over everything else there.
@@ -27,6 +27,7 @@ from crds.names import (
     SYSTEM_NAMESPACE,
 )
 from machinery.api.acting import account
+from machinery.api.resources import LEASES
 from propagator.access.accounts import (
     ACTING_BINDING,
     ACTING_ROLE,
@@ -42,6 +43,7 @@ from propagator.access.accounts import (
     tenancy,
 )
 from propagator.access.credentials import PodSecurity
+from propagator.access.hub_lease import HUB_LEASE
 
 Manifest = dict[str, Any]
 Rule = Mapping[str, Any]
@@ -238,7 +240,8 @@ def cluster_policy(home: str) -> list[Manifest]:
             (
                 "!has(request.namespace) || request.namespace == '' || "
                 f"!({where} || request.namespace in ['{home}', '{SYSTEM_NAMESPACE}']) || "
-                "(has(request.subResource) && request.subResource == 'token')"
+                "(has(request.subResource) && request.subResource == 'token') || "
+                f"(request.resource.resource == 'leases' && request.name == '{HUB_LEASE}')"
             ),
             "this namespace is never a target",
         ),
@@ -309,10 +312,12 @@ def _policy(
 
 
 def _member(home: str, *more: Rule) -> list[Manifest]:
-    """The propagator's own account: its role, the right to its own tokens, and to the maker."""
+    """The propagator's own account: its role, its own tokens, the maker, and the hub's Lease."""
     rules = [
         _may("create", "serviceaccounts/token", MEMBER_ACCOUNT),
         _may("impersonate", "serviceaccounts", NAMESPACES_ACCOUNT),
+        # A name can be asked for here, because the Lease is made by server-side apply.
+        _may("create", "leases", HUB_LEASE, "get", "patch", group=LEASES.group),
         *more,
     ]
     who = (home, MEMBER_ACCOUNT)

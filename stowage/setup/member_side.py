@@ -21,6 +21,7 @@ from machinery.api.acting import Acting, account
 from machinery.api.client import ApiClient
 from machinery.api.resources import (
     CONFIG_MAPS,
+    LEASES,
     NAMESPACES,
     ROLE_BINDINGS,
     SERVICE_ACCOUNTS,
@@ -50,6 +51,7 @@ from propagator.access.accounts import (
     tenancy,
 )
 from propagator.access.credentials import PodSecurity, Rights
+from propagator.access.hub_lease import HUB_LEASE
 from propagator.access.tokens import life_of, request_token
 from stowage.setup import member_rights
 from stowage.setup.install import apply_one, ensure_namespace
@@ -179,6 +181,7 @@ async def remove_all(member: ApiClient, home: str, say: Say) -> None:
     known = await _priority_class(member)
     if known is not None and _ours(known):
         await _unmake(member, [member_rights.placeholder_class()], say)
+    await remove(member, LEASES, HUB_LEASE, namespace=home, say=say)
     whole = [*member_rights.cluster_policy(home), *_maker(home), *member_rights.narrow(home)]
     await _unmake(member, whole, say)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from machinery.clock import SystemClock
 from machinery.errors import AlreadyExists, Conflict, LeaseLost, NotFound, Unreachable
 from machinery.runtime.leader_election import LeaderElector
 from tests.fakeclock import FakeClock
@@ -307,7 +309,10 @@ class Way(Leases):
 
     async def merge_patch(self, *args: Any, **how: Any) -> Any:
         await self._travel()
-        return await self.target.merge_patch(*args, **how)
+        answer = await self.target.merge_patch(*args, **how)
+        if self.losing_answers:
+            raise Unreachable("the answer was lost")
+        return answer
 
 
 async def test_check_does_not_wait_for_the_watchdog(clock, contend):
@@ -567,3 +572,75 @@ def test_durations_that_promise_nothing_are_refused(leases, clock, durations):
     how = {"identity": "a"} | durations
     with pytest.raises(ValueError, match=r"must hold|identity"):
         LeaderElector(leases, namespace="ns", name="lease", clock=clock, **how)
+
+
+@pytest.mark.proves("N6")
+async def test_after_an_outage_of_the_server_the_one_that_led_goes_on_at_once(
+    leases, clock, contend
+):
+    a = contend("a")
+    await clock.advance(1)
+    b = contend("b")
+    await clock.advance(20)
+    for seconds in (15, 60):
+        leases.down = True
+        await clock.advance(seconds)
+        assert not a.at_work
+        assert a.elector.leader is None
+        leases.down = False
+        await clock.advance(2.5)
+        assert a.at_work
+        assert a.elector.alone
+    assert b.terms == []
+    leases.down = True
+    await clock.advance(15)
+    a.kill()
+    leases.down = False
+    await clock.advance(13)
+    assert b.at_work, "it waits for the other once, and not for ever"
+    assert not b.elector.alone
+
+
+@pytest.mark.proves("N6")
+@pytest.mark.parametrize("answered", [True, False])
+async def test_it_knows_that_another_led_in_between(leases, clock, contend, answered):
+    a = contend("a", leases=(way := Way(leases)))
+    await clock.advance(1)
+    b = contend("b")
+    way.down = True
+    await clock.advance(30)
+    assert b.at_work
+    b.kill()
+    way.down = False
+    way.losing_answers = not answered
+    await clock.advance(15)
+    way.losing_answers = False
+    await clock.advance(15)
+    assert a.at_work
+    assert not a.elector.alone
+
+
+@pytest.mark.proves("N12")
+async def test_a_leader_whose_machine_slept_knows_that_its_term_is_over(leases, monkeypatch):
+    """CLOCK_MONOTONIC stands still meanwhile; no test can put this machine to sleep."""
+    slept, read = 0.0, time.clock_gettime
+
+    def awake(which: int) -> float:
+        return read(which) + (slept if which == time.CLOCK_BOOTTIME else 0.0)
+
+    monkeypatch.setattr(time, "clock_gettime", awake)
+    elector = LeaderElector(leases, namespace="ns", name="lease", identity="a", clock=SystemClock())
+    leads = asyncio.Event()
+
+    async def lead() -> None:
+        leads.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(elector.run(lead))
+    await leads.wait()
+    elector.check()
+    slept = 60.0
+    with pytest.raises(LeaseLost):
+        elector.check()
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

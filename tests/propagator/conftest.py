@@ -35,6 +35,7 @@ from propagator.hub.cluster_status_writer import Publisher
 from propagator.hub.cluster_types import MemberCluster, Secret, bounded
 from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
 from propagator.members import connection
+from propagator.members.health import Health
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
@@ -151,6 +152,17 @@ def secret(
 
 
 @pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Members answer as fast each time: how fast they do on this host is no matter here."""
+    record = Health.record
+
+    def steadily(self: Health, *, answered: bool, seconds: float, cold: bool = False) -> None:
+        record(self, answered=answered, seconds=0.005 if answered else seconds, cold=cold)
+
+    monkeypatch.setattr(Health, "record", steadily)
+
+
+@pytest.fixture
 def unknown_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """No member tells which cluster it is: a test may register one of them under several names."""
 
@@ -214,7 +226,7 @@ async def running(
             recorder=recorder,
             clock=clock,
         )
-        loops = (clusters.run(), secrets.run(), registrar.run(), publisher.run())
+        loops = (clusters.run(), secrets.run(), registrar.run(), publisher.run(), fleet.work())
         tasks = [asyncio.create_task(loop) for loop in loops]
         try:
             yield rig

@@ -7,7 +7,7 @@ import itertools
 import re
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -15,7 +15,7 @@ from contextlib import (
     contextmanager,
     suppress,
 )
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from machinery.api.client import ApiClient
@@ -35,6 +35,12 @@ DEPLOYMENTS, SERVICES, CONFIGMAPS = KINDS["Deployment"], KINDS["Service"], KINDS
 AUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 MakeStage = Callable[..., AbstractAsyncContextManager["Stage"]]
 """What the fixture `stage_on` is."""
+LONG_TERMS: Mapping[str, float] = {
+    "lease_seconds": 60.0,
+    "renew_deadline": 50.0,
+    "lease_retry": 0.3,
+}
+"""No test loses its term because the machine stood still for a while."""
 _numbers = itertools.count(1)
 
 
@@ -83,6 +89,7 @@ class Stage:
     task: asyncio.Task[None]
     namespace: str
     sessions: SessionSettings = CALM
+    terms: Mapping[str, float] = field(default_factory=lambda: LONG_TERMS)
 
     async def create(self, name: str, **spec: Any) -> dict[str, Any]:
         """A Workload that another scheduler than ours places."""
@@ -180,7 +187,14 @@ class Stage:
         return found
 
     async def becomes(
-        self, member: str, name: str, value: object, field: str, **where: Any
+        self,
+        member: str,
+        name: str,
+        value: object,
+        field: str,
+        *,
+        within: float = 30.0,
+        **where: Any,
     ) -> dict[str, Any]:
         """Wait until that field of the object's spec has that value; the object."""
         found: dict[str, Any] = {}
@@ -189,7 +203,7 @@ class Stage:
             found.update(await self.on(member, name, **where) or {})
             return found.get("spec", {}).get(field) == value
 
-        await until(there)
+        await until(there, seconds=within)
         return found
 
     async def goes(self, member: str, name: str = "web", **where: Any) -> None:
@@ -264,10 +278,7 @@ class Stage:
         settings = PropagatorSettings(
             http_port=0,
             sessions=self.sessions,
-            # No test loses its term because the machine stood still for a while.
-            lease_seconds=60.0,
-            renew_deadline=50.0,
-            lease_retry=0.3,
+            **self.terms,
         )
         self.process = Propagator(self.hub, WorkloadPlacements, settings=settings)
         self.task = asyncio.create_task(self.process.run())
@@ -285,6 +296,7 @@ async def staged(
     *,
     kubeconfigs: Mapping[str, str] | None = None,
     sessions: SessionSettings = CALM,
+    terms: Mapping[str, float] = LONG_TERMS,
 ) -> AsyncIterator[Stage]:
     """Everything, with these members registered and ready; by the administrator's kubeconfig."""
     async with AsyncExitStack() as stack:
@@ -302,7 +314,7 @@ async def staged(
             given = (kubeconfigs or {}).get(name, each.admin_kubeconfig)
             await client.create(SECRETS, secret(name, {"kubeconfig": given}))
         idle = asyncio.create_task(asyncio.sleep(0))
-        stage = Stage(client, clients, members, None, idle, namespace, sessions)  # type: ignore[arg-type] # start sets it
+        stage = Stage(client, clients, members, None, idle, namespace, sessions, terms)  # type: ignore[arg-type] # start sets it
         stage.start()
         try:
             await stage.ready()
@@ -382,8 +394,8 @@ _REQUESTS = re.compile(r"^apiserver_request_total\{(.*)\} (\d+)$", re.MULTILINE)
 _LABELS = re.compile(r'(\w+)="([^"]*)"')
 
 
-async def counted(client: ApiClient) -> Counter[tuple[str, str]]:
-    """The requests about our resources so far, (verb, resource), as that API server counted them.
+async def counted(client: ApiClient, resources: Collection[str] = OURS) -> Counter[tuple[str, str]]:
+    """The requests about these resources so far, (verb, resource), as that API server counted them.
 
     An apply is counted as such, and not as the PATCH that carries it. What is only tried, as
     whether the admission policies hold is, changes nothing and is left out.
@@ -392,7 +404,7 @@ async def counted(client: ApiClient) -> Counter[tuple[str, str]]:
     asked: Counter[tuple[str, str]] = Counter()
     for labels, number in _REQUESTS.findall(text):
         of = dict(_LABELS.findall(labels))
-        if of["resource"] in OURS and not of["dry_run"]:
+        if of["resource"] in resources and not of["dry_run"]:
             asked[of["verb"], of["resource"]] += int(number)
     return asked
 

@@ -22,12 +22,16 @@ from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster
 from tests.examples import window
+from tests.relay import Relay
 
 from .conftest import CALM, clean, secret
 from .waits import until
 
 LONG: dict[str, Any] = {"lease_seconds": 60.0, "renew_deadline": 50.0}
 """A term that no busy machine ends; who gives it up has nobody wait for so long."""
+
+SHORT: dict[str, Any] = {"lease_seconds": 5.0, "renew_deadline": 3.5}
+"""One that another may be waited for."""
 
 
 class Watching:
@@ -37,10 +41,19 @@ class Watching:
         self.ground = ground
         self.workloads = Informer(ground.hub, WORKLOADS, Object, clock=ground.clock)
         self.running = False
+        self.begun: list[bool] = []
+        """Of each term, whether nobody else led before it since the last one."""
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
         return [self.workloads]
+
+    @property
+    def optional(self) -> Sequence[Informer[Any]]:
+        return []
+
+    def begin(self, *, alone: bool) -> None:
+        self.begun.append(alone)
 
     async def sync(self, session: MemberSession, key: Key) -> float | None:
         return None
@@ -146,17 +159,19 @@ async def test_one_leads_and_the_other_takes_over(bare_hub: Cluster, m1: Cluster
             await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
 
 
-async def test_an_outage_of_the_hub_ends_the_term_and_a_new_one_begins(
+@pytest.mark.proves("N6")
+async def test_an_outage_of_the_hub_ends_the_term_and_keeps_the_sessions(
     bare_hub: Cluster, m1: Cluster
 ):
     async with started(bare_hub) as instance, ApiClient(bare_hub.connection()) as client:
         await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
         await until(lambda: instance.leads)
-        first = instance.process.term
-        await until(lambda: first.fleet.get("m1") is not None and first.fleet.get("m1").ready)
+        fleet = instance.process.term.fleet
+        await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
+        link = fleet.get("m1").link
         bare_hub.freeze()
         try:
-            await until(lambda: not instance.leads and not first.fleet.names(), seconds=15)
+            await until(lambda: not instance.leads and instance.process.term is None, seconds=15)
             assert (await instance.get("/healthz"))[0] == 200
             with pytest.raises(LeaseLost):
                 await late_write(instance.terms[0].ground)
@@ -164,10 +179,41 @@ async def test_an_outage_of_the_hub_ends_the_term_and_a_new_one_begins(
         finally:
             bare_hub.thaw()
         await until(lambda: instance.leads, seconds=30)
-        fleet = instance.process.term.fleet
-        assert fleet is not first.fleet
-        await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
-        await until(instance.terms[-1].ground.fresh)
+        assert instance.process.term.fleet is fleet
+        assert fleet.get("m1").ready
+        assert fleet.get("m1").link is link
+        assert instance.terms[0].ground.fresh()
+        assert [each.begun for each in instance.terms] == [[False, True]]
+
+
+@pytest.mark.proves("N6")
+async def test_the_sessions_of_a_former_leader_end_once_another_leads_for_long(
+    bare_hub: Cluster, m1: Cluster
+):
+    async with (
+        Relay(bare_hub.port) as relay,
+        ApiClient(relay.through(bare_hub.connection())) as far,
+        ApiClient(bare_hub.connection()) as client,
+    ):
+        await client.create(SECRETS, secret("m1", {"kubeconfig": m1.admin_kubeconfig}))
+        former = Instance(far, kept_sessions=3.0, **SHORT)
+        former.task = asyncio.create_task(former.process.run())
+        try:
+            await until(lambda: former.leads)
+            fleet = former.process.term.fleet
+            await until(lambda: fleet.get("m1") is not None and fleet.get("m1").ready)
+            relay.stall()
+            async with started(bare_hub, **SHORT) as second:
+                await until(lambda: second.leads, seconds=60)
+                assert not former.leads
+                assert fleet.names() == ["m1"], "nobody is seen to lead"
+                relay.flow()
+                await until(lambda: former.process.manager is None)
+                assert fleet.names() == []
+            await until(lambda: former.leads, seconds=60)
+            assert [each.begun for each in former.terms] == [[False], [False]]
+        finally:
+            await former.stop()
 
 
 async def test_a_silent_hub_is_not_taken_for_an_empty_one(bare_hub: Cluster):

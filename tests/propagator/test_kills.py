@@ -43,11 +43,13 @@ class Outside:
 
     async def start(self) -> None:
         """Whoever held the lease is dead: nobody need wait until it falls free."""
+        free = {"spec": {"holderIdentity": ""}}
         with suppress(NotFound):
-            await self._client.delete(LEASES, LEASE, namespace=SYSTEM_NAMESPACE)
-        self._spawn()
+            await self._client.merge_patch(LEASES, LEASE, free, namespace=SYSTEM_NAMESPACE)
+        self.spawn()
 
-    def _spawn(self) -> None:
+    def spawn(self) -> None:
+        """Beside whoever holds the lease."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._args, stdout=log, stderr=log)
 
@@ -66,6 +68,11 @@ class Outside:
                 self._process.wait(60 * PATIENCE)
             finally:
                 self.kill()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def cpu(self) -> float:
         """Seconds that it has computed."""

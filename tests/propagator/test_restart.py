@@ -74,17 +74,6 @@ Rigs = Callable[..., Any]
 
 
 @pytest.fixture
-def steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Members answer as fast each time: how fast they do on this host is no matter here."""
-    record = Health.record
-
-    def steadily(self: Health, *, answered: bool, seconds: float, cold: bool = False) -> None:
-        record(self, answered=answered, seconds=0.005 if answered else seconds, cold=cold)
-
-    monkeypatch.setattr(Health, "record", steadily)
-
-
-@pytest.fixture
 def held_up(monkeypatch: pytest.MonkeyPatch) -> defaultdict[Health, int]:
     """A process that connects to many members at once: they seem slow, but for an answer each round.
 

@@ -1,9 +1,9 @@
-"""What a new leader makes sure of before it decides: that it sees all that was written before.
+"""What a new leader makes sure of before it acts: that it sees all that was written before.
 
 A watch may be seconds behind and look as healthy as any. Our own writes are safe all the same, as
 each is a compare-and-swap on the version that was read; but a decision stands on the quota, the
 room and the claims of other objects too. So once the lease is ours the names and versions of each
-kind are listed, which is a consistent read, and nothing is decided before the watches have brought
+kind are listed, which is a consistent read, and nothing is done before the watches have brought
 as much. What the predecessor wrote until it lost the lease is among that.
 """
 
@@ -70,7 +70,9 @@ async def _stored(client: Verbs, informer: Informer[Any]) -> _Stored | None:
     """What the hub holds of the kind; None where it cannot be asked now. Raises NotFound."""
     found = _Stored()
     try:
-        async for answer in client.pages(informer.resource, metadata_only=True):
+        async for answer in client.pages(
+            informer.resource, **{**informer.selection, "metadata_only": True}
+        ):
             page = taken_apart(answer)
             found.version = page.metadata.resource_version
             for raw in page.items or ():

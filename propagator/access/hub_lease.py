@@ -1,0 +1,239 @@
+"""This hub's Lease on a member: of a hub and a copy of it, one is served there.
+
+A hub that was restored beside the original believes itself to be the original: its kube-system has
+the same UID, and so its marks are on all that lies on the members, though it knows nothing of what
+came since. Addresses do not tell the two apart, as copies often have the same one and replicas may
+take different roads. Their history does: while a term lasts, the Lease on each member says which
+term it is and when the hub's own Lease was renewed last. Who finds a later moment there than its
+hub has ever seen is a copy, or was followed by another leader: it serves nothing there until the
+Lease has not changed for `HELD_SECONDS`, by our own clock since we saw it.
+
+Another UID is another hub, whose objects carry its own mark: it has the member beside us, and the
+Lease stays with whoever has it.
+
+The Lease is renewed every `RENEW_SECONDS`. Before something is removed the member is asked whether
+the last renewal is still the last: a leader that was stopped together with all its clocks so learns
+of its successor. A member that does not let us have a Lease, as one that an older release joined or
+one without our namespace, is served without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from crds.membercluster import ReadyReason
+from machinery import logs
+from machinery.api.client import ApiClient
+from machinery.api.resources import LEASES
+from machinery.api.responses import shaped
+from machinery.api.verbs import OF_NO_OBJECT
+from machinery.clock import Clock
+from machinery.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound
+from machinery.runtime.leader_election import NEVER, Moment
+from machinery.types.bounds import NAME, clean
+from machinery.types.metadata import Object
+from propagator.members.health import Verdict
+
+LOG = logs.get(__name__)
+HUB_LEASE = "stowage-hub"
+RENEW_SECONDS = 30.0
+HELD_SECONDS = 300
+"""Others leave the member alone for so long after a renewal."""
+VALID_SECONDS = 240.0
+"""Something is removed for so long after a renewal began: less, so that clocks may differ."""
+AGAIN_SECONDS = 600.0
+"""A member that does not let us have the Lease is asked for it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubHolder:
+    """Who holds a member: a hub, and where its own Lease stands."""
+
+    uid: str = ""
+    """Of the hub's kube-system; empty where it may not be known: then there is no Lease."""
+    address: str = ""
+    instance: str = ""
+    moment: Moment = NEVER
+    """Our term, and its last renewal that was answered."""
+    before: Moment = NEVER
+    """The same of the term before, as it ended."""
+
+    def __str__(self) -> str:
+        return clean(f"{self.uid} {self.address} {self.instance}", NAME)
+
+
+Holder: TypeAlias = Callable[[], Awaitable[HubHolder]]
+
+
+async def nobody() -> HubHolder:
+    """For sessions that hold nothing."""
+    return HubHolder()
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    holder_identity: str | None = ""
+    renew_time: str | None = ""
+    lease_transitions: int | None = 0
+
+
+class _Lease(Object, frozen=True):
+    spec: _Spec = _Spec()
+
+    @property
+    def holder(self) -> str:
+        return clean(self.spec.holder_identity or "", NAME)
+
+    @property
+    def version(self) -> str:
+        return self.metadata.resource_version
+
+
+def _later(found: _Lease, ours: HubHolder) -> bool:
+    """Whether the Lease tells of a moment that our hub has not seen.
+
+    One term is one process, whose renewals are in the order of its own clock.
+    """
+    term, renewed = found.spec.lease_transitions or 0, found.spec.renew_time or ""
+    if term == ours.moment.term:
+        return found.holder != str(ours)
+    if term == ours.before.term:
+        return renewed > ours.before.renewed
+    return term > ours.moment.term
+
+
+class HubLease:
+    """The Lease of one link. `before_write` raises LeaseLost outside of a term."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        home: str,
+        holder: Holder,
+        before_write: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self._client = client
+        self._home = home
+        self._holder = holder
+        self._before_write = before_write
+        self._clock = clock
+        self._without = False
+        self._due = -math.inf
+        self._until = -math.inf  # something may be removed, as far as we know
+        self._version = ""  # of our last renewal
+        self._seen = ("", "")
+        self._seen_at = -math.inf
+        self._refusal: Verdict | None = None
+
+    async def look(self) -> Verdict | None:
+        """Renew it where it is time, and in a term; why the member is not served, None when it is.
+
+        Raises TransportError when the member does not answer.
+        """
+        now = self._clock.monotonic()
+        try:
+            self._before_write()
+        except LeaseLost:
+            return self._refusal
+        if now < self._due:
+            return self._refusal
+        self._due = now + RENEW_SECONDS
+        try:
+            self._without = await self._renew()
+        except (Forbidden, Invalid, NotFound) as e:
+            if not self._without:
+                LOG.info("%s: no Lease %s there: %s", self._client.name, HUB_LEASE, e)
+            self._without = True
+        except Conflict:
+            self._due = -math.inf  # somebody wrote at the same time
+        except LeaseLost:
+            return self._refusal
+        if self._without:
+            self._refusal, self._due = None, now + AGAIN_SECONDS
+        return self._refusal
+
+    async def unheld(self) -> str:
+        """Right before something is removed: why that has to wait; empty when it need not.
+
+        Raises TransportError.
+        """
+        if self._without:
+            return ""
+        if self._clock.monotonic() < self._until:
+            found = await self._read()
+            if found is not None and found.version == self._version:
+                return ""
+        self._due = -math.inf
+        return f"the Lease {self._home}/{HUB_LEASE} there is renewed before anything is removed"
+
+    async def _renew(self) -> bool:
+        """Take it, or see who has it; True where there shall be none."""
+        started = self._clock.monotonic()
+        ours = await self._holder()
+        if not ours.uid:
+            return True
+        found = await self._read()
+        self._refusal = None if found is None else self._judge(found, ours)
+        if self._refusal is not None:
+            self._until = -math.inf
+            return False
+        if found is not None and not self._same_hub(found, ours) and not self._free(found):
+            return True
+        written = await self._write(found, ours)
+        self._version, self._until = written.version, started + VALID_SECONDS
+        return False
+
+    def _judge(self, found: _Lease, ours: HubHolder) -> Verdict | None:
+        """Why the member is another's; None when it is not."""
+        if not self._same_hub(found, ours) or self._free(found) or not _later(found, ours):
+            return None
+        at = "".join(found.holder.split(" ")[1:2])
+        return Verdict(
+            ReadyReason.HELD_BY_ANOTHER_HUB,
+            f"a copy of this hub, at {at}, serves this cluster: nothing is done there "
+            f"by this one, at {ours.address}. Stop the propagator of the hub that is not to serve "
+            f"it; {HELD_SECONDS} s later this one goes on by itself",
+        )
+
+    def _same_hub(self, found: _Lease, ours: HubHolder) -> bool:
+        return found.holder.partition(" ")[0] == ours.uid
+
+    def _free(self, found: _Lease) -> bool:
+        """Whether nobody has it: it has not changed for its time since we saw it so."""
+        seen = found.holder, found.version
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, self._clock.monotonic()
+        return not found.holder or self._clock.monotonic() - self._seen_at >= HELD_SECONDS
+
+    async def _read(self) -> _Lease | None:
+        try:
+            answer = await self._client.get(LEASES, HUB_LEASE, namespace=self._home)
+        except NotFound:
+            return None
+        return shaped(answer, _Lease)
+
+    async def _write(self, on: _Lease | None, ours: HubHolder) -> _Lease:
+        """Raises Conflict when it is another by now."""
+        spec: dict[str, Any] = {
+            "holderIdentity": str(ours),
+            "leaseDurationSeconds": HELD_SECONDS,
+            "leaseTransitions": ours.moment.term,
+            "renewTime": ours.moment.renewed,
+        }
+        version = OF_NO_OBJECT if on is None else on.version
+        metadata = {"name": HUB_LEASE, "namespace": self._home, "resourceVersion": version}
+        kind = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
+        answer = await self._client.apply(
+            LEASES,
+            {**kind, "metadata": metadata, "spec": spec},
+            name=HUB_LEASE,
+            namespace=self._home,
+            force=True,
+        )
+        return shaped(answer, _Lease)
