@@ -89,7 +89,7 @@ async def test_secrets_are_read_and_workloads_made_in_tenants_alone(
                 "tenant": False,
                 "workloads": 1,
                 "reservations": 1,
-                "clusters": 0,
+                "clusters": 1,
             }
         ]
 
