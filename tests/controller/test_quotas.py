@@ -60,7 +60,7 @@ def asking(name: str, units: int, cpu: str = "1", **spec: Any) -> Unit:
     return make.unit(name, replicas=units, pod=pod, **spec)
 
 
-@pytest.mark.proves("N4", "N10")
+@pytest.mark.proves("N4", "N10b")
 @pytest.mark.parametrize(
     ("distribution", "placed"), [("Divided", 3), ("Single", 0), ("Duplicated", 0)]
 )
@@ -86,7 +86,7 @@ def test_the_words_are_those_of_the_contract() -> None:
     assert (found.reason, found.state) == (EXCEEDED, WorkloadState.PENDING)
 
 
-@pytest.mark.proves("N10")
+@pytest.mark.proves("N10b")
 def test_units_bound_a_workload_that_asks_for_next_to_nothing() -> None:
     bound = holding(quota(units=50))
     found = tried(asking("tiny", 2**31 - 1, cpu="1m", distribution="Divided"), bound)
@@ -298,7 +298,7 @@ STEPS = st.lists(
 )
 
 
-@pytest.mark.proves("N4", "N10")
+@pytest.mark.proves("N4", "N10b")
 @settings(max_examples=60, deadline=None)
 @given(STEPS)
 def test_nothing_placed_ever_exceeds_a_quota_and_freed_room_is_given_at_once(steps: Any) -> None:

@@ -40,6 +40,7 @@ RARE = {
     ): "the mutating policy's canary: the same",
     ("controller", "stowage.dev", "workloads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
+    ("controller", "stowage.dev", "workloadquotas", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadgroups", "get"): "after a lost race",
     ("controller", "stowage.dev", "reservations", "get"): "after a lost race",
