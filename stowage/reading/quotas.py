@@ -1,4 +1,4 @@
-"""What `stowage status` tells of WorkloadQuotas: those that are full, and those that keep units out.
+"""What `stowage status` tells of WorkloadQuotas: those that are full, and that keep units out.
 
 As with all that it tells, nothing is computed that the controller has not written: what is used
 stands in the quota's status, what it keeps out in the condition of each Workload and Reservation.
