@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import catalogue, config
@@ -16,6 +16,7 @@ from controller.cache.placements import Index
 from controller.explain.record import record
 from controller.features.reservation.compiled import compile_reservation
 from controller.features.reservation.ledger import Reservations
+from controller.features.workloadquota.answers import Answers
 from controller.features.workloadquota.compiled import compile_quota
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadquota.usage import Usage
@@ -26,7 +27,9 @@ from controller.scheduling.decision import Decision
 from crds.names import API_VERSION, PLACEHOLDER_CLASS, PLACEHOLDER_SCHEDULER
 from crds.workload import ScheduledReason, WorkloadState
 from machinery.errors import ConfigurationError
+from machinery.http_messages import Request
 from machinery.types.metadata import OwnerReference
+from tests.examples import examples
 
 from . import make
 from .quotas import holding, quota, used
@@ -299,7 +302,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.proves("N4", "N10b")
-@settings(max_examples=60, deadline=None)
+@examples(200)
 @given(STEPS)
 def test_nothing_placed_ever_exceeds_a_quota_and_freed_room_is_given_at_once(steps: Any) -> None:
     """Decided again and again until nothing changes, nobody is pending whom the quotas would let in.
@@ -348,3 +351,36 @@ def test_nothing_placed_ever_exceeds_a_quota_and_freed_room_is_given_at_once(ste
     for name, unit in wanted.items():
         counted.put(unit, placed[name])
     assert used(bound) == used(counted), "the sums are those of what is placed"
+
+
+async def asked(bound: Index, path: str, query: dict[str, str], **params: str) -> Any:
+    routes = {route.path: route.answer for route in Answers(lambda: bound).routes()}
+    return await routes[path](
+        Request(method="GET", path="/", query=query, params=params, headers={}, body=b"")
+    )
+
+
+@pytest.mark.proves("N4")
+async def test_the_endpoints_tell_what_the_next_decision_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("controller.features.workloadquota.answers.PAGE", 2)
+    bound = holding(*(quota(f"q{n}", units=5, memory="2Gi") for n in range(3)))
+    bound.put(make.unit("demo"), {"a": 1})
+    first = await asked(bound, "/quotas", {})
+    assert [each["name"] for each in first["quotas"]] == ["q0", "q1"]
+    rest = await asked(bound, "/quotas", {"continue": first["continue"]})
+    assert rest == {
+        "quotas": [
+            {
+                "namespace": "shop",
+                "name": "q2",
+                "hard": {"units": "5", "requests.memory": "2Gi"},
+                "used": {"units": "1", "requests.memory": "1Gi"},
+            }
+        ]
+    }
+    one = await asked(bound, "/quotas/:namespace/:name", {}, namespace="shop", name="q2")
+    assert one == rest["quotas"][0]
+    none = await asked(bound, "/quotas/:namespace/:name", {}, namespace="shop", name="none")
+    assert none.status == 404
