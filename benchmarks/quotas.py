@@ -6,11 +6,11 @@ A thousand clusters. The first lines are one decision each, the median and the 9
 milliseconds: without any quota, beside a thousand quotas of other namespaces, in a namespace with
 one that lets it in, with ten, and with one that keeps it out. The ratio is that to the first line.
 
-Then a whole controller on a hub in memory: 10,000 Workloads of one namespace wait for its quota
-while 1,000 of another wait for theirs. The first quota is raised for one more Workload, and then
-for all of them. Told are the seconds until these have clusters, how many of the other namespace
-were decided meanwhile, and the longest step of the event loop, in processor time: those of the hub
-in memory are left out, which shares the loop here and nowhere else.
+Then the queue, the ledgers and the plugins of a controller, with 100 clusters and without a hub:
+10,000 Workloads of one namespace wait for its quota while 1,000 of another wait for theirs. The
+first quota is raised for one Workload, and then for all of them. Told are the processor time until
+these have clusters, how many of the other namespace were decided meanwhile, and the longest step of
+the event loop.
 """
 
 from __future__ import annotations
@@ -18,12 +18,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import msgspec
@@ -31,30 +28,31 @@ import msgspec
 from benchmarks.decide import times
 from benchmarks.fleets import clusters
 from benchmarks.reservations import workload
-from controller.app import Controller, ControllerSettings
+from controller import catalogue
+from controller.cache.builder import FleetBuilder
+from controller.cache.cache import known
+from controller.cache.placements import Index
 from controller.config import default_profile
+from controller.features.reservation.ledger import Reservations
+from controller.features.workloadquota.compiled import compile_quota
+from controller.features.workloadquota.feature import WorkloadQuotas
 from controller.features.workloadquota.objects import WorkloadQuota
-from controller.features.workloadquota.plugin import WorkloadQuota as Plugin
+from controller.framework.events import Action
+from controller.model.objects import Workload
+from controller.queue.hints import Hints
+from controller.queue.scheduling_queue import Rank, SchedulingQueue
+from controller.scheduling.cycle import decide
 from crds.names import DEFAULT_SCHEDULER
 from machinery import loopwatch
-from machinery.api.client import ApiClient
-from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_QUOTAS, WORKLOADS
 from machinery.clock import SystemClock
-from machinery.config.member_kubeconfig import Connection
+from machinery.types.metadata import Key
 from stowage.planning.simulator import Rehearsal
-from tests.memoryhub import MemoryHub
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SIZE, ROUNDS = 1000, 300
 WAITING = {"shop": 10_000, "apart": 1_000}
 MANY = WAITING["shop"]
-STEP_SECONDS = 0.05
-CONFIGURATION = """
-apiVersion: stowage.dev/v1alpha1
-kind: SchedulerConfiguration
-leaderElection: {leaderElect: false}
-"""
-"""Without a lease: the hub in memory may hold the loop for longer than one lasts."""
+FLEET = clusters(100)
 
 
 def quota(name: str, namespace: str, **hard: int) -> WorkloadQuota:
@@ -93,135 +91,113 @@ def decisions() -> None:
 
 
 class Ground:
-    """A hub in memory with a fleet, and Workloads that wait for the quotas of two namespaces."""
+    """The queue, the ledgers and the plugins of a controller, without a hub to write to.
 
-    def __init__(self, folder: Path) -> None:
-        (folder / "scheduler.yaml").write_text(CONFIGURATION)
-        self.hub = MemoryHub(clock=SystemClock())
-        for each in clusters(SIZE):
-            self.hub.put(MEMBER_CLUSTERS, msgspec.to_builtins(each))
+    Its Workloads are refused by the quotas of two namespaces, and parked.
+    """
+
+    holder, clock = "one", SystemClock()
+
+    def __init__(self) -> None:
+        self.feature = WorkloadQuotas()
+        self.queue = SchedulingQueue(clock=self.clock)
+        self._index = Index([Reservations(), self.feature.usage])
+        builder = FleetBuilder()
+        for each in FLEET:
+            builder.upsert(each)
+        self._fleet = builder.snapshot()
+        self.profile = default_profile(catalogue.registry([self.feature]), cast("Any", self))
+        self.plugins = self.profile.plugins.values()
+        self.feature.attach(cast("Any", self))
+        self.hints = Hints(self.profile)
+        self.units = {each.unit.key: each.unit for each in _waiting()}
+        self.placed, self.apart, self.longest = 0, 0, 0.0
         for namespace in WAITING:
-            self.hub.put(WORKLOAD_QUOTAS, _document(quota("team", namespace, units=0)))
-        settings = ControllerSettings(
-            connection=Connection(server="http://memory"),
-            config_file=folder / "scheduler.yaml",
-            http_port=0,
-            identity="one",
-        )
-        self.controller = Controller(settings, cast("ApiClient", self.hub))
-        self.apart = 0
-        self.longest: tuple[float, str] = (0.0, "")
+            self.feature.usage.put_quota(compile_quota(quota("team", namespace, units=0)))
+        for unit in self.units.values():
+            self._index.put(unit, {})
+            self.decide(unit.key)
 
-    def placed(self) -> int:
-        """The Workloads of the first namespace that have a cluster, as stored."""
-        return sum(bool(each.placements) for each in self.controller.workloads.values())
+    def index(self) -> Index:
+        """See `Handle`."""
+        return self._index
 
-    def said(self) -> int:
-        """The Workloads whose refusal is stored."""
-        return sum(bool(each.status.conditions) for each in self.controller.workloads.values())
+    def announce(self, kind: str, key: Key, action: Action, old: Any, new: Any) -> None:
+        """See `Handle`."""
+        self.queue.announce(kind, key, action, old, new)
 
-    async def fill(self) -> None:
-        """Create the Workloads, by and by: the hub in memory has no pages to list them by."""
-        for namespace, waiting in WAITING.items():
-            for number in range(waiting):
-                self.hub.put(WORKLOADS, _workload(f"w-{number}", namespace))
-                if number % 50 == 0:
-                    self.hub.bookmark()
-                    await asyncio.sleep(0.01)
+    def controls(self, _plugin: str) -> bool:
+        """See `Handle`."""
+        return True
 
-    async def until(self, holds: Callable[[], bool]) -> float:
-        """Seconds until it holds."""
-        began = time.perf_counter()
-        while not holds():  # noqa: ASYNC110 - what it waits for is many objects' doing
-            await asyncio.sleep(0.25)
-            self.hub.bookmark()
-        return time.perf_counter() - began
+    def decide(self, key: Key) -> None:
+        """What a worker does of one, but for the write."""
+        unit = self.units[key]
+        self.apart += key[0] == "apart"
+        rank = Rank((unit.created, key), key, 0)
+        found = decide(self._fleet, unit, self._index, self.profile, NOW)
+        if found.placements:
+            self.units[key] = unit.with_present(found.placements)
+            self._index.put(unit, found.placements)
+            self.queue.forget(key)
+            self.placed += 1
+        else:
+            awaits = self.hints.of(found.kept_out_by(), changed=False)
+            self.queue.park(rank, unit, awaits)
 
-    @contextmanager
-    def watched(self) -> Iterator[None]:
-        """Note the longest step of the controller, and decisions of the other namespace."""
-        self.longest, self.apart = (0.0, ""), 0
-        real = Plugin.pre_filter
+    async def work(self) -> None:
+        """One decision a step, as workers take turns."""
+        while True:
+            key = await self.queue.active.get()
+            self.decide(key)
+            self.queue.active.done(key)
+            await asyncio.sleep(0)
 
-        def counted(plugin: Plugin, state: Any, unit: Any, fleet: Any, bound: Any) -> Any:
-            self.apart += unit.namespace == "apart"
-            return real(plugin, state, unit, fleet, bound)
+    async def raised(self, units: int) -> None:
+        """The quota lets in so many: the line of what follows, until so many are placed."""
+        self.apart, self.longest = 0, 0.0
 
-        def told(handle: asyncio.Handle, seconds: float) -> None:
-            name = loopwatch.name(handle)
-            if "benchmarks" not in name and "memoryhub" not in name:
-                self.longest = max(self.longest, (seconds, name))
+        def told(_handle: asyncio.Handle, seconds: float) -> None:
+            self.longest = max(self.longest, seconds)
 
-        setattr(Plugin, "pre_filter", counted)  # noqa: B010 - a method for the time of a measure
-        try:
-            with loopwatch.steps(told, now=time.thread_time):
-                yield
-        finally:
-            setattr(Plugin, "pre_filter", real)  # noqa: B010 - as above
-
-    async def raised(self, units: int, many: int) -> None:
-        """The quota lets in so many units: the line of what follows, until so many are placed."""
-        with self.watched():
-            self.hub.edit(WORKLOAD_QUOTAS, "team", {"spec": {"hard": {"units": str(units)}}})
-            took = await self.until(lambda: self.placed() >= many)
-            await asyncio.sleep(2)
-        seconds, name = self.longest
+        began = time.thread_time()
+        with loopwatch.steps(told, now=time.thread_time):
+            self.feature.usage.put_quota(compile_quota(quota("team", "shop", units=units)))
+            while self.placed < units:  # noqa: ASYNC110 - what it waits for are many decisions
+                await asyncio.sleep(0.05)
         print(
-            f"{MANY:6} wait, the quota lets in {many:6}: placed after {took:6.2f} s, "
-            f"{self.apart} decisions of the other namespace, "
-            f"longest step {seconds * 1000:5.1f} ms ({name[:80]})"
+            f"{len(FLEET):5} clusters, {MANY} Workloads wait, the quota lets in {units:6}: placed "
+            f"in {time.thread_time() - began:6.2f} s of processor time, {self.apart} decisions of "
+            f"the other namespace, longest step {self.longest * 1000:5.1f} ms"
         )
-        if seconds > STEP_SECONDS:
-            print(f"longer than {STEP_SECONDS * 1000:.0f} ms")
 
 
-async def giving_way(folder: Path) -> None:
+async def giving_way() -> None:
     """The lines of a quota that gives way."""
-    ground = Ground(folder)
+    ground = Ground()
     gc.collect()
     gc.freeze()
-    running = asyncio.create_task(ground.controller.run())
-    try:
-        await ground.until(lambda: running.done() or ground.controller.leading)
-        await ground.fill()
-        took = await ground.until(lambda: running.done() or ground.said() >= sum(WAITING.values()))
-        print(f"{MANY:6} Workloads are refused {took:6.2f} s after the last of them came")
-        await asyncio.sleep(12)
-        await ground.raised(1, 1)
-        await ground.raised(MANY, MANY)
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
+    tasks = [asyncio.create_task(ground.queue.run()), asyncio.create_task(ground.work())]
+    await asyncio.sleep(0.5)
+    await ground.raised(1)
+    await ground.raised(MANY)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _document(stored: WorkloadQuota) -> dict[str, Any]:
-    meta = stored.metadata
-    return {
-        "metadata": {"name": meta.name, "namespace": meta.namespace},
-        "spec": stored.spec,
-    }
-
-
-def _workload(name: str, namespace: str) -> dict[str, Any]:
-    container = {"name": "main", "resources": {"requests": {"cpu": "10m", "memory": "1Mi"}}}
-    pods = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
-    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}}
-    return {
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "schedulerName": DEFAULT_SCHEDULER,
-            "replicas": 1,
-            "targetDeployment": {**body, "spec": {"template": pods}},
-        },
-    }
+def _waiting() -> Iterator[Workload]:
+    for namespace, waiting in WAITING.items():
+        for number in range(waiting):
+            made = workload(f"w-{number}", 1)
+            meta = msgspec.structs.replace(made.metadata, namespace=namespace)
+            yield known(msgspec.structs.replace(made, metadata=meta, unit=None))
 
 
 def main() -> None:
     """Print the lines."""
     decisions()
-    with TemporaryDirectory() as folder:
-        asyncio.run(giving_way(Path(folder)))
+    asyncio.run(giving_way())
 
 
 if __name__ == "__main__":

@@ -72,3 +72,13 @@ def one_more(quotas: Iterable[Quota], used: Used) -> Short | None:
     """What keeps one more Reservation out, if any quota does."""
     found = spare(quotas, used, {RESERVATIONS: 1})
     return found.short if found.units == 0 else None
+
+
+def left(quotas: Iterable[Quota], used: Used) -> dict[str, int]:
+    """What is left of each amount, by the quota that leaves the least of it."""
+    found: dict[str, int] = {}
+    for quota in quotas:
+        for name, hard in quota.hard.items():
+            more = -1 if used.unknown else hard - used.amounts.get(name, 0)
+            found[name] = min(found.get(name, more), more)
+    return found

@@ -27,8 +27,15 @@ from controller.cache.snapshot import Fleet
 from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.split import fitting
 from controller.features.workloadquota.answers import Answers
-from controller.features.workloadquota.compiled import Quota, asked, default_quota, held, of_unit
-from controller.features.workloadquota.limits import ANY, Short, Spare, one_more, spare
+from controller.features.workloadquota.compiled import (
+    Quota,
+    asked,
+    default_quota,
+    held,
+    of_unit,
+    resource_of,
+)
+from controller.features.workloadquota.limits import ANY, Short, Spare, left, one_more, spare
 from controller.features.workloadquota.usage import Usage, Used
 from controller.framework.events import Action, EventHint, namespace_of, on
 from controller.framework.explains import Kind, Note, Shortage, Stop
@@ -40,7 +47,7 @@ from controller.hosting.handle import Handle
 from controller.hosting.services import Route
 from controller.model.unit import Unit
 from crds.workload import ScheduledReason
-from crds.workloadquota import WorkloadQuotaSpec
+from crds.workloadquota import RESERVATIONS, UNITS, WorkloadQuotaSpec
 from machinery.types.bounds import MOST_UNITS
 
 NAME = "WorkloadQuota"
@@ -92,6 +99,7 @@ class WorkloadQuota:
         self._default = {} if args.default_quota is None else dict(args.default_quota.hard)
         self._handle = handle
         self.claims: Claims | None = None
+        self._known: tuple[tuple[str, int, int], Sequence[tuple[str, int]]] = (("", -1, -1), ())
 
     @property
     def has_default(self) -> bool:
@@ -196,12 +204,33 @@ class WorkloadQuota:
         return spare(quotas, used, held(unit.request))
 
     def _may_help(self, unit: Unit, _old: Any, _new: Any) -> bool:
-        """Whether one more unit would be let in now."""
+        """Whether one more unit would be let in now; asked for thousands at once."""
         index = self._handle.index()
-        quotas, books = self.quotas(index, unit.namespace), index.ledger(Reservations)
-        used = index.ledger(Usage).used(unit.namespace, books)
-        found = self._spare(CycleState(), unit, quotas, used)
-        return found.units != 0 or bool(not unit.booked and _inside(unit, quotas, books))
+        books = index.ledger(Reservations)
+        for resource, more in self._left(index, unit.namespace, books):
+            if more < (unit.request.get(resource, 0) if resource else 1):
+                room = books.unused_in(unit.namespace)
+                quotas = self.quotas(index, unit.namespace)
+                return bool(room and not unit.booked and _inside(unit, quotas, books))
+        return True
+
+    def _left(self, index: Index, namespace: str, books: Reservations) -> Sequence[tuple[str, int]]:
+        """What the quotas leave of each resource, and of units by no name; kept until it changes.
+
+        What Reservations hold changes with the index as well, before anybody is woken for it.
+        """
+        usage = index.ledger(Usage)
+        about = (namespace, index.version, usage.version)
+        if self._known[0] != about:
+            quotas = self.quotas(index, namespace)
+            amounts = left(quotas, usage.used(namespace, books))
+            found = [
+                ("" if name == UNITS else resource_of(name), n)
+                for name, n in amounts.items()
+                if name != RESERVATIONS
+            ]
+            self._known = (about, found)
+        return self._known[1]
 
 
 def _patched(state: CycleState, unit: Unit, quotas: Sequence[Quota], used: Used) -> Short | None:
@@ -228,8 +257,8 @@ def _inside(unit: Unit, quotas: Sequence[Quota], books: Reservations) -> dict[st
     for reserved in books.of(unit):
         for cluster in books.reserved(reserved.key) if reserved.namespace == unit.namespace else ():
             unused = books.unused(reserved.key, cluster)
-            left = held(unused)
-            fits = min((left.get(name, 0) // n for name, n in each.items()), default=0)
+            rest = held(unused)
+            fits = min((rest.get(name, 0) // n for name, n in each.items()), default=0)
             if units := min(fits, fitting(unused, unit.request)):
                 found[cluster] = found.get(cluster, 0) + units
     return found

@@ -81,11 +81,14 @@ class Usage:
 
     def __init__(self, told: Told = lambda _namespace, _eased: None) -> None:
         self._told = told
+        self.version = 0
+        """Another one after each change of a quota, or of what is claimed of one."""
         self._namespaces: dict[str, _Namespace] = {}
 
     def put_quota(self, quota: Quota) -> None:
         """Take a quota, new or changed."""
         self._own(quota.key[0]).quotas[quota.key] = quota
+        self.version += 1
         self._told(quota.key[0], True)
 
     def drop_quota(self, key: Key) -> None:
@@ -93,6 +96,7 @@ class Usage:
         own = self._own(key[0])
         own.quotas.pop(key, None)
         own.ghosts.pop(key, None)
+        self.version += 1
         self._tidy(key[0])
         self._told(key[0], True)
 
@@ -160,6 +164,7 @@ class Usage:
         if key not in own.quotas or own.ghosts.get(key, {}) == ghosts:
             return
         own.ghosts[key] = dict(ghosts)
+        self.version += 1
         self._told(key[0], True)
 
     def _of(self, namespace: str) -> _Namespace:
