@@ -173,40 +173,51 @@ async def test_one_workload_of_a_gang_comes_as_far_as_the_quota_lets(tmp_path: P
 
 
 @pytest.mark.proves("N4")
-@pytest.mark.parametrize("kind", ["Workload", "Reservation"])
-async def test_schedulers_of_two_names_hold_one_quota(kind: str) -> None:
+async def test_schedulers_of_two_names_hold_one_quota() -> None:
     """Both decide at the same moment, again and again; each claims before it writes."""
     stage = arranged(units=3)
     async with both(stage):
         for number in range(4):
             for scheduler in ("stowage", "second"):
-                name = f"{scheduler}-{number}"
-                if kind == "Workload" or scheduler == "stowage":
-                    stage.workload(name, replicas=2, schedulerName=scheduler)
-                else:
-                    stage.hub.put(
-                        RESERVATIONS,
-                        reservation(
-                            name,
-                            requests={"cpu": "1"},
-                            owners=[owner("nobody")],
-                            replicas=2,
-                            schedulerName=scheduler,
-                            distribution="Single",
-                        ),
-                    )
+                stage.workload(f"{scheduler}-{number}", replicas=2, schedulerName=scheduler)
         most = 0
         for _ in range(20):
             await stage.calm(0.5)
             most = max(most, taken(stage))
         assert most == 2
-        first = next(
-            each["metadata"]["name"]
-            for each in stage.hub.all(WORKLOADS)
-            if stage.placed(each["metadata"]["name"])
-        )
-        stage.hub.remove(WORKLOADS, first)
+        names = [each["metadata"]["name"] for each in stage.hub.all(WORKLOADS)]
+        stage.hub.remove(WORKLOADS, next(name for name in names if stage.placed(name)))
         await stage.until(lambda: taken(stage) == 2, seconds=30)
+
+
+@pytest.mark.proves("N4")
+@pytest.mark.parametrize("slow", ["workloads", "reservations"])
+async def test_a_reservation_and_a_workload_of_two_schedulers_hold_one_quota(slow: str) -> None:
+    """The write of one is under way when the other is decided, which knows of it by its claim."""
+    stage = arranged(units=3)
+
+    async def late(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and f"/{slow}/" in path and "placements" in str(body):
+            await stage.clock.sleep(5)
+
+    def reserve() -> None:
+        spec = {"replicas": 2, "schedulerName": "second", "distribution": "Single"}
+        stage.hub.put(RESERVATIONS, reservation(owners=[owner("nobody")], **spec))
+
+    def run() -> None:
+        stage.workload("demo", replicas=2)
+
+    stage.hub.faults.append(late)
+    async with both(stage):
+        first, then = (run, reserve) if slow == "workloads" else (reserve, run)
+        first()
+        await stage.calm(2)
+        then()
+        most = 0
+        for _ in range(30):
+            await stage.calm(0.5)
+            most = max(most, taken(stage))
+        assert most == 2
 
 
 def taken(stage: Stage) -> int:
