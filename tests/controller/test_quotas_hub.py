@@ -212,6 +212,8 @@ async def test_a_reservation_and_a_workload_of_two_schedulers_hold_one_quota(slo
         first, then = (run, reserve) if slow == "workloads" else (reserve, run)
         first()
         await stage.calm(2)
+        claims = [each["workload"] for each in status(stage).get("claims", [])]
+        assert claims == ["shop/demo" if slow == "workloads" else "shop/reservations/room"]
         then()
         most = 0
         for _ in range(30):
