@@ -247,6 +247,12 @@ def _rules_and_workloads():
         "metadata": {"name": "gang", "namespace": "rights"},
         "spec": {"minMember": 1},
     }
+    quota = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadQuota",
+        "metadata": {"name": "team", "namespace": "rights"},
+        "spec": {"hard": {"units": "20"}},
+    }
     kept = copy.deepcopy(reservation) | {"metadata": {"name": "kept", "namespace": "rights"}}
     kept["spec"] |= {"hold": "Member", "owners": [{"object": {"name": "nobody"}}]}
     return [
@@ -254,6 +260,7 @@ def _rules_and_workloads():
         spread,
         reservation,
         gang,
+        quota,
         kept,
         _workload("web", {}),
         _workload("ganged", {"stowage.dev/workload-group": "gang"}),
