@@ -12,6 +12,8 @@ from importlib.metadata import entry_points
 from controller.features.reservation.feature import Reservations
 from controller.features.workloadgroup.feature import WorkloadGroups
 from controller.features.workloadpolicy.feature import WorkloadPolicies
+from controller.features.workloadquota.feature import WorkloadQuotas
+from controller.features.workloadquota.plugin import NAME as QUOTA
 from controller.features.workloadspread.feature import WorkloadSpreads
 from controller.hosting.feature import Feature
 from controller.hosting.registry import Registry, loaded
@@ -22,7 +24,10 @@ FEATURES: Sequence[Callable[[], Feature]] = (
     WorkloadSpreads,
     Reservations,
     WorkloadGroups,
+    WorkloadQuotas,
 )
+DEFAULT_QUOTA = QUOTA
+"""The plugin that `defaultQuota` of the configuration is for."""
 ENTRY_POINTS = "stowage.features"
 
 

@@ -21,6 +21,7 @@ from controller.hosting.arguments import WrongArgs
 from controller.hosting.handle import Handle, Rehearsed
 from controller.hosting.registry import Registry
 from crds.names import DEFAULT_SCHEDULER
+from crds.workloadquota import WorkloadQuotaSpec
 from machinery.errors import ConfigurationError
 
 ALL = "*"
@@ -67,6 +68,7 @@ class _File(_Strict):
     api_version: Literal["stowage.dev/v1alpha1"]
     kind: Literal["SchedulerConfiguration"]
     leader_election: _LeaderElection = _LeaderElection()
+    default_quota: WorkloadQuotaSpec | None = None
     profiles: list[_Profile] = Field(default=[_Profile()], min_length=1)
 
 
@@ -116,6 +118,11 @@ def parse(
     except ValidationError as e:
         first = e.errors()[0]
         raise places.error(first["loc"], first["msg"]) from e
+    if found.default_quota is not None:
+        told = found.default_quota.model_dump(by_alias=True, mode="json")
+        for each in found.profiles:
+            args = {"defaultQuota": told}
+            each.plugin_config.append(_PluginConfig(name=catalogue.DEFAULT_QUOTA, args=args))
     profiles: dict[str, Profile] = {}
     for index, each in enumerate(found.profiles):
         if each.scheduler_name in profiles:

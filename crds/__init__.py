@@ -19,6 +19,7 @@ FILES = (
     "workloadspread.yaml",
     "reservation.yaml",
     "workloadgroup.yaml",
+    "workloadquota.yaml",
     "admission.yaml",
 )
 """The generated manifests, in the order in which they are applied."""

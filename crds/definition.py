@@ -16,6 +16,7 @@ from crds.reservation import Reservation
 from crds.schema import structural
 from crds.workload import Workload
 from crds.workloadpolicy import WorkloadPolicy
+from crds.workloadquota import WorkloadQuota
 from crds.workloadspread import WorkloadSpread
 
 Manifest = dict[str, Any]
@@ -82,6 +83,13 @@ WORKLOAD_GROUP_COLUMNS = (
     ("Scheduled", "integer", ".status.scheduled", 1),
     ("Waiting", "integer", ".status.waiting", 1),
     ("Gate", "string", ".status.gate", 1),
+)
+
+WORKLOAD_QUOTA_COLUMNS = (
+    ("Hard", "string", ".spec.hard", 0),
+    ("Used", "string", ".status.used", 0),
+    ("Age", "date", ".metadata.creationTimestamp", 0),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 1),
 )
 
 WORKLOAD_SCALE = {
@@ -160,6 +168,18 @@ def workloadgroup() -> Manifest:
         short="wg",
         scope="Namespaced",
         columns=WORKLOAD_GROUP_COLUMNS,
+        subresources={"status": {}},
+    )
+
+
+def workloadquota() -> Manifest:
+    """The CRD of WorkloadQuota."""
+    return _definition(
+        WorkloadQuota,
+        plural="workloadquotas",
+        short="wq",
+        scope="Namespaced",
+        columns=WORKLOAD_QUOTA_COLUMNS,
         subresources={"status": {}},
     )
 

@@ -30,6 +30,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         "workloadspread.yaml": [definition.workloadspread()],
         "reservation.yaml": [definition.reservation()],
         "workloadgroup.yaml": [definition.workloadgroup()],
+        "workloadquota.yaml": [definition.workloadquota()],
         "admission.yaml": policies.manifests(),
     }
 

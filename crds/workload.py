@@ -80,6 +80,8 @@ class ScheduledReason(StrEnum):
     FAILED_TO_SCHEDULE = "FailedToSchedule"
     REPLICAS_REACHED = "ReplicasReached"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    """A WorkloadQuota of its namespace is used up; the message names it and the amount."""
     POLICY_NOT_FOUND = "PolicyNotFound"
     INVALID_POLICY = "InvalidPolicy"
     AMBIGUOUS_POLICY = "AmbiguousPolicy"

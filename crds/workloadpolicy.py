@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from crds.base import (
-    ATOMIC,
     Condition,
     Count,
     Int64,
@@ -22,14 +21,13 @@ from crds.base import (
     LabelValue,
     Model,
     Rule,
-    Timestamp,
     atomic,
     listmap,
 )
+from crds.fields.claims import MOST_CLAIMS, Claim
 from crds.fields.labels import LabelSelector
 
 MOST_DOMAINS = 256
-MOST_CLAIMS = 4096
 
 
 class AllocationType(StrEnum):
@@ -121,32 +119,6 @@ class Allocated(Model):
     """Units placed there, claimed ones included."""
     desired: Count
     """Its number."""
-
-
-class ClaimedShare(Model):
-    """A share of a claim."""
-
-    cluster: Annotated[str, Field(max_length=253)]
-    """The MemberCluster."""
-    replicas: Count
-    """Units."""
-
-
-class Claim(Model):
-    """Quota that a scheduler has taken for placements that it is about to write."""
-
-    workload: Annotated[str, Field(max_length=512)]
-    """namespace/name."""
-    uid: Annotated[str, Field(max_length=64)]
-    """The Workload's UID."""
-    placements: Annotated[list[ClaimedShare], Field(max_length=8192, json_schema_extra=ATOMIC)] = (
-        Field(default_factory=list)
-    )
-    """Its shares, all of them."""
-    holder: Annotated[str, Field(max_length=512)]
-    """The process that took it."""
-    time: Timestamp
-    """When; only told apart by it, never compared with a clock."""
 
 
 class WorkloadPolicyStatus(Model):

@@ -113,6 +113,20 @@ def test_a_scheduler_of_your_own(demo: Playground, tmp_path: Path) -> None:
         mine.kill()
 
 
+@pytest.mark.proves("N4", "N10b")
+def test_a_namespace_with_a_quota(demo: Playground) -> None:
+    apply(demo, "23-workload-quota.yaml")
+    wait("three units", lambda: sum(demo.placements("demo-team", "within").values()) == 3)
+    try:
+        status = demo.status("demo-team", "within")
+        said = next(c for c in status["conditions"] if c["type"] == "Scheduled")
+        assert said["reason"] == "QuotaExceeded"
+        assert "WorkloadQuota team: units 3 of 3 used, a unit asks for 1" in said["message"]
+    finally:
+        demo.hub("-n", "demo-team", "delete", "wl", "--all", timeout=120)
+        demo.hub("delete", "namespace", "demo-team", "--wait=false")
+
+
 def test_every_example_is_tried_here() -> None:
     tried = Path(__file__).read_text()
     for path in sorted(EXAMPLES.glob("*.yaml")):

@@ -2,7 +2,8 @@
 
 A unit need not be alike everywhere: a plugin at PreFilter may say what it asks for, and what it
 tolerates, on some of the clusters (`vary`). Whoever counts room or looks at taints reads that. A
-plugin that lets a cluster hold fewer units than fit says so with `cap`.
+plugin that lets a cluster hold fewer units than fit says so with `cap`, one that lets all clusters
+together hold fewer than are wanted with `limit`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from controller.cache.snapshot import Fleet
 from controller.framework.interface import CycleState
 from controller.model.objects import Toleration
 from controller.model.unit import Unit
+from crds.workload import ScheduledReason
 
+_LIMIT = "limit"
 _ROOM = "room"
 _VARIANTS = "variants"
 _CAPS = "caps"
@@ -38,6 +41,40 @@ class Variant:
     node_selector: Mapping[str, str]
     pod_tolerations: tuple[Toleration, ...]
     tolerations: tuple[Toleration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The units of a Workload that may have clusters, all of them together, present ones included.
+
+    `plugin` says so, and `reason` is that of the condition where fewer are placed than are wanted.
+    """
+
+    units: int
+    plugin: str
+    reason: ScheduledReason
+
+
+def limit(state: CycleState, most: Limit) -> None:
+    """No more units than these have a cluster. Of several limits the least holds.
+
+    It takes nothing away: whoever says so counts the present units in.
+    """
+    known = limit_of(state)
+    if known is None or most.units < known.units:
+        state.data[_LIMIT] = most
+
+
+def limit_of(state: CycleState) -> Limit | None:
+    """What was said with `limit` in this pass."""
+    said: Limit | None = state.data.get(_LIMIT)
+    return said
+
+
+def within(state: CycleState, units: int) -> int:
+    """So many units, or as many as the limit lets."""
+    said = limit_of(state)
+    return units if said is None else min(units, said.units)
 
 
 def vary(state: CycleState, variants: Sequence[Variant]) -> None:

@@ -6,11 +6,13 @@ What is placed stays where it may stay. Each share carries what made it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.interface import Assignment, Candidates
+from controller.framework.room import within
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.planner.choice import Choice, Field, choose
@@ -40,8 +42,18 @@ class Single:
         return unit.distribution == "Single" and not unit.everywhere
 
     def assign(self, unit: Unit, field: Candidates) -> Assignment:
-        """One share of all units, or none; the old share where no cluster takes the new number."""
+        """One share of all units, or none; the old share where no cluster takes the new number.
+
+        Where a limit does not let all of them in, it is no more than there are.
+        """
         want = unit.replicas
+        if within(field.state, want) == want:
+            return self._assign(unit, field, want)
+        placed = min(want, sum(unit.present.values()))
+        found = self._assign(unit, field, placed) if placed else Assignment({}, want, no_reasons)
+        return replace(found, desired=want)
+
+    def _assign(self, unit: Unit, field: Candidates, want: int) -> Assignment:
         if not unit.edited and int((field.keeps & (field.present > 0)).sum()) > 1:
             return _as_it_is(field, want)
         home = self._home(unit, field)
@@ -95,19 +107,33 @@ class Duplicated:
         held = field.keeps & field.held
         choice = _choice(unit, field)
         rows = np.flatnonzero((field.feasible & choice.open) | held)
-        shares = {int(row): unit.replicas for row in rows}
+        chosen = {int(row): unit.replicas for row in rows}
+        desired = unit.replicas * max(len(chosen), 1)
+        shares = _limited(chosen, field, within(field.state, desired))
         why = (Reason(Why.EVERYWHERE, unit.replicas),)
-        desired = unit.replicas * max(len(shares), 1)
+        kept = {row: (Reason(Why.KEPT, n),) for row, n in shares.items() if n != chosen[row]}
         return Assignment(
             shares,
             desired,
-            lambda row: why if row in shares else (),
+            lambda row: kept.get(row, why) if row in shares else (),
             notes=choice.lacks,
             choosing=choice.lacks,
             short=ScheduledReason.FAILED_TO_SCHEDULE
             if choice.lacks
             else ScheduledReason.INSUFFICIENT_CAPACITY,
         )
+
+
+def _limited(chosen: dict[int, int], field: Candidates, most: int) -> dict[int, int]:
+    """The full number on as many clusters as the limit lets, the best first; others as they are."""
+    shares = {r: min(int(field.present[r]), n) for r, n in chosen.items() if field.held[r]}
+    left = most - sum(shares.values())
+    for row in map(int, field.line):
+        more = chosen[row] - shares.get(row, 0) if row in chosen else 0
+        if 0 < more <= left:
+            shares[row] = chosen[row]
+            left -= more
+    return {row: shares[row] for row in chosen if row in shares}
 
 
 def _is_home(unit: Unit, old: MemberCluster, _new: MemberCluster | None) -> bool:

@@ -23,6 +23,7 @@ from controller.framework.events import THE_PLAN
 from controller.framework.explains import TellsShortfall, clusters, full
 from controller.framework.interface import Assignment, Bounds, Candidates
 from controller.framework.profile import Profile
+from controller.framework.room import limit_of, within
 from controller.model.unit import Unit
 from controller.planner.plan import UNBOUNDED, Plan, Problem, apportion
 from controller.planner.reasons import Obstacle, Reason
@@ -32,7 +33,17 @@ from crds.workload import ScheduledReason
 
 
 def assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | None:
-    """The shares; None where no plugin of the profile serves the distribution."""
+    """The shares; None where no plugin of the profile serves the distribution.
+
+    Where a limit on all units together keeps some out, its plugin says why they are pending.
+    """
+    found, most = _assigned(profile, unit, field), limit_of(field.state)
+    if found is None or most is None or most.units >= found.desired:
+        return found
+    return replace(found, short=most.reason, shared_by=(*found.shared_by, most.plugin))
+
+
+def _assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | None:
     for plugin in profile.bounds:
         if ask(plugin, "Assign", answers.a_bool, plugin.divides, unit, field.state):
             return divided(profile.bounds, unit, field)
@@ -93,7 +104,7 @@ def asked(unit: Unit, field: Candidates) -> Problem:
     order[field.line] = np.arange(size)
     unbounded = np.full(size, UNBOUNDED, dtype=np.int64)
     return Problem(
-        total=unit.replicas,
+        total=within(field.state, unit.replicas),
         weight=np.where(field.able, np.minimum(room, MAX_WEIGHT), 0),
         lower=np.zeros(size, dtype=np.int64),
         upper=unbounded,

@@ -32,7 +32,7 @@ from controller.framework.gathering import (
     Withdrawn,
 )
 from controller.framework.profile import Profile
-from controller.framework.room import room_of
+from controller.framework.room import room_of, within
 from controller.framework.status import Status
 from controller.model.unit import Unit
 from controller.planner.reasons import no_reasons
@@ -311,13 +311,14 @@ class _Course:
         return decide(self.fleet, unit, self.view, profile, self.work.now, self.data)
 
     def _fewer(self, found: Decision, profile: Profile) -> Decision:
-        """As many as one cluster has room for, where none has room for all of it.
+        """As many as one cluster has room for, and a limit lets, where none takes all of it.
 
         Alone it would have none; here the plugin says how many units are enough.
         """
         unit, able = found.unit, _feasible(found) | _crowded(found)
         room = room_of(found.cycle_state, found.seen, found.fleet)
         most = int(room[able].max(initial=0)) if len(able) == len(room) else 0
+        most = within(found.cycle_state, most)
         if not 0 < most < unit.replicas:
             return found
         less = self._decide(replace(unit, replicas=most), profile)

@@ -45,6 +45,7 @@ from crds.names import (
 from crds.reservation import Reservation
 from crds.workload import Workload
 from crds.workloadpolicy import AllocationMethod, WorkloadPolicy
+from crds.workloadquota import WorkloadQuota
 from crds.workloadspread import WorkloadSpread
 
 Json = Mapping[str, Any]
@@ -147,6 +148,11 @@ def _manifest_namespaces(spec: Json) -> Iterator[str]:
 def policy_violations(policy: Json) -> list[str]:
     """Everything that is wrong with a WorkloadPolicy, as `violations` says it of a Workload."""
     return _wrong_form(policy, WorkloadPolicy)
+
+
+def quota_violations(quota: Json) -> list[str]:
+    """Everything that is wrong with a WorkloadQuota, as `violations` says it of a Workload."""
+    return _wrong_form(quota, WorkloadQuota)
 
 
 def spread_violations(spread: Json, before: Json | None = None) -> list[str]:

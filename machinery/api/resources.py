@@ -100,6 +100,7 @@ def _stowage(plural: str, kind: str, *, namespaced: bool = True) -> Resource:
 
 WORKLOADS = _stowage("workloads", "Workload")
 WORKLOAD_POLICIES = _stowage("workloadpolicies", "WorkloadPolicy")
+WORKLOAD_QUOTAS = _stowage("workloadquotas", "WorkloadQuota")
 WORKLOAD_SPREADS = _stowage("workloadspreads", "WorkloadSpread")
 WORKLOAD_GROUPS = _stowage("workloadgroups", "WorkloadGroup")
 RESERVATIONS = _stowage("reservations", "Reservation")

@@ -1,4 +1,4 @@
-"""`stowage join`, `unjoin`, `rename` and `sweep`: who belongs to the fleet, by which name, and what may go."""
+"""`stowage join`, `unjoin`, `rename` and `sweep`: what belongs to the fleet, and what may go."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from typing import Any
 from controller.cache.cache import known
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.model.objects import Workload
 from controller.model.placed import PlacedKind
@@ -26,6 +27,7 @@ from crds.admission.validation import (
     normalised,
     normalised_policy,
     policy_violations,
+    quota_violations,
     reservation_violations,
     spread_violations,
     violations,
@@ -36,6 +38,7 @@ from machinery.api.resources import (
     RESERVATIONS,
     WORKLOAD_GROUPS,
     WORKLOAD_POLICIES,
+    WORKLOAD_QUOTAS,
     WORKLOAD_SPREADS,
     Resource,
 )
@@ -83,6 +86,7 @@ _OURS: Mapping[Resource, Kind] = {
     WORKLOAD_POLICIES: Kind(
         WorkloadPolicy, lambda body, _before: policy_violations(body), normalised_policy
     ),
+    WORKLOAD_QUOTAS: Kind(WorkloadQuota, lambda body, _before: quota_violations(body)),
     WORKLOAD_SPREADS: Kind(WorkloadSpread, _spread_violations),
     WORKLOAD_GROUPS: Kind(WorkloadGroup, lambda body, _before: group_violations(body)),
 }

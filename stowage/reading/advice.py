@@ -31,6 +31,7 @@ SCHEDULED: Mapping[str, str] = {
     "FailedToSchedule": "a cluster that its rules match, or rules that match one",
     "ReplicasReached": "more in its WorkloadPolicy or WorkloadSpread, or fewer replicas",
     "InsufficientCapacity": "room on a cluster that it matches, smaller requests, fewer replicas",
+    "QuotaExceeded": "more in the WorkloadQuota that is named, fewer replicas or smaller requests",
     "PolicyNotFound": "apply the WorkloadPolicy that its label names",
     "InvalidPolicy": "mend its WorkloadPolicy",
     "AmbiguousPolicy": "leave one of its labels that name a WorkloadPolicy",

@@ -176,6 +176,7 @@ class Report(msgspec.Struct, rename="camel"):
     spreads: list[Matter] = []
     groups: list[Matter] = []
     reserved: list[Matter] = []
+    quotas: list[Matter] = []
     moving: list[Matter] = []
     removing: list[Matter] = []
     not_shown: list[str] = []
@@ -191,6 +192,7 @@ class Report(msgspec.Struct, rename="camel"):
             self.spreads,
             self.groups,
             self.reserved,
+            self.quotas,
             self.removing,
         )
         listed = sum(each.urgent for some in lists for each in some)

@@ -1,7 +1,7 @@
 """`stowage status`: the fleet, and what is wrong in it, at one look.
 
 Only what stands on the hub is read, page by page: the leases, the MemberClusters, the Workloads,
-their spreads, their groups and the Reservations.
+their spreads, their groups, the Reservations and the WorkloadQuotas.
 Its caller makes an exit code of what needs a person, so that a script can ask as well.
 """
 
@@ -19,6 +19,7 @@ from machinery.api.resources import (
     MEMBER_CLUSTERS,
     RESERVATIONS,
     WORKLOAD_GROUPS,
+    WORKLOAD_QUOTAS,
     WORKLOAD_SPREADS,
     WORKLOADS,
 )
@@ -29,7 +30,7 @@ from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
 from stowage.planning.words import count
-from stowage.reading import fleet, groups, reservations, spreads, words
+from stowage.reading import fleet, groups, quotas, reservations, spreads, words
 from stowage.reading.fleet import Matter, Process, Report
 
 SHOWN = 10
@@ -81,7 +82,7 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
 
     Raises ConfigurationError where it does not know our kinds, or shows no Workloads.
     """
-    report = Report()
+    report, bounding = Report(), list[quotas.Quota]()
     parts: Mapping[str, Callable[[], None]] = {
         f"Leases of {system}": lambda: fleet.take_leases(
             report, api.each(LEASES, fleet.Lease, system), now
@@ -98,6 +99,9 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
         "Reservations": lambda: reservations.take_reservations(
             report, api.each(RESERVATIONS, reservations.Reservation, namespace), now
         ),
+        "WorkloadQuotas": lambda: bounding.extend(
+            api.each(WORKLOAD_QUOTAS, quotas.Quota, namespace)
+        ),
     }
     try:
         for what, take in parts.items():
@@ -106,6 +110,7 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
             except Forbidden:
                 report.not_shown.append(what)
         fleet.take_workloads(report, api.each(WORKLOADS, fleet.Workload, namespace), now)
+        quotas.take_quotas(report, bounding)
     except NotFound as e:
         raise ConfigurationError("the hub does not know our kinds: run stowage install") from e
     except Forbidden as e:
@@ -127,6 +132,7 @@ def text(report: Report, now: datetime, *, everything: bool) -> str:
         ("Placed, and not running as they should:", report.failing),
         ("Spreads that are not followed, and subsets that take no unit:", report.spreads),
         ("Reservations that wait, lack room or end soon:", report.reserved),
+        ("Quotas that are full or keep units out:", report.quotas),
         ("Being moved:", report.moving),
         ("Being removed:", report.removing),
     ):

@@ -31,6 +31,7 @@ from machinery.api.resources import (
     RESERVATIONS,
     WORKLOAD_GROUPS,
     WORKLOAD_POLICIES,
+    WORKLOAD_QUOTAS,
     WORKLOAD_SPREADS,
     WORKLOADS,
     Resource,
@@ -279,7 +280,7 @@ class World:
             async with gate:
                 await self._delete(res, meta)
 
-        beside = (WORKLOAD_POLICIES, WORKLOAD_SPREADS, WORKLOAD_GROUPS)
+        beside = (WORKLOAD_POLICIES, WORKLOAD_SPREADS, WORKLOAD_GROUPS, WORKLOAD_QUOTAS)
         for res in (RESERVATIONS, WORKLOADS, MEMBER_CLUSTERS, *beside):
             items = (await self.client.list(res, metadata_only=True))["items"]
             kept = ({"finalizers": [], **each["metadata"]} for each in items)
@@ -343,8 +344,8 @@ async def install(cluster: Any, *, policies: bool) -> None:
     async with ApiClient(cluster.connection(), name="install", timeout=120) as client:
         await installer.apply(client, kinds, say=lambda _: None)
         await installer.ensure_namespace(client, names.SYSTEM_NAMESPACE)
-        kinds_of_ours = (WORKLOAD_POLICIES, WORKLOAD_SPREADS, RESERVATIONS, WORKLOAD_GROUPS)
-        await inforce.served(client, WORKLOADS, MEMBER_CLUSTERS, *kinds_of_ours)
+        beside = (WORKLOAD_POLICIES, WORKLOAD_SPREADS, WORKLOAD_GROUPS, WORKLOAD_QUOTAS)
+        await inforce.served(client, WORKLOADS, MEMBER_CLUSTERS, RESERVATIONS, *beside)
         found = {each.kind for each in await client.discover(installer.ADMISSION)}
         if policies and "MutatingAdmissionPolicy" in found:
             await inforce.completed(client)

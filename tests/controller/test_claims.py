@@ -13,19 +13,20 @@ import pytest
 
 from controller.cache.cache import World, known
 from controller.cache.snapshot import Fleet
-from controller.config import default_profile
-from controller.features.workloadpolicy.claims import (
+from controller.claims.claims import (
     CLAIM_SECONDS,
     LANDED_SECONDS,
     WRITE_SECONDS,
+    Claim,
     Ledger,
     Shares,
     Taken,
     admitted,
 )
-from controller.features.workloadpolicy.controller import MOST_CLAIMING, MOST_WAITING
+from controller.claims.desk import MOST_CLAIMING, MOST_WAITING
+from controller.config import default_profile
 from controller.features.workloadpolicy.feature import WorkloadPolicies
-from controller.features.workloadpolicy.objects import Claim, PolicyStatus, WorkloadPolicy
+from controller.features.workloadpolicy.objects import PolicyStatus, WorkloadPolicy
 from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
 from controller.framework.interface import CycleState
 from controller.hosting.feature import Term
@@ -159,17 +160,17 @@ class TestRoom:
         wanted: list[int],
         chosen: set[str],
     ) -> None:
-        monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_BYTES", 1000)
+        monkeypatch.setattr("controller.claims.claims.CLAIM_BYTES", 1000)
         claims = self.claims(*known, *wanted)
         assert admitted(claims[: len(known)], claims[len(known) :]) == chosen
 
     def test_who_claims_anew_needs_no_room_twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_BYTES", 1000)
+        monkeypatch.setattr("controller.claims.claims.CLAIM_BYTES", 1000)
         before, other = self.claims(600, 300)
         assert admitted([before, other], [before]) == {"u0"}
 
     def test_no_more_than_the_kind_allows(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("controller.features.workloadpolicy.claims.MOST_CLAIMS", 3)
+        monkeypatch.setattr("controller.claims.claims.MOST_CLAIMS", 3)
         assert admitted(self.claims(200, 200), self.claims(*[200] * 5)[2:]) == {"u2"}
 
 
@@ -283,7 +284,7 @@ async def test_a_claim_is_told_until_its_write_has_landed_however_slow_that_is()
 
 @pytest.mark.proves("K24")
 async def test_who_finds_no_room_for_long_is_told_to_decide_anew(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_BYTES", 600)
+    monkeypatch.setattr("controller.claims.claims.CLAIM_BYTES", 600)
     process, wide = Process(), {f"cluster-{n}": 1 for n in range(10)}
     process.policies.observe(bounding("one"))
     writing = asyncio.create_task(process.quotas.run())

@@ -295,6 +295,7 @@ async def test_they_are_chosen_by_name(
         "the controller WorkloadSpread runs",
         "the controller Reservation runs",
         "the controller Coscheduling runs",
+        "the controller WorkloadQuota runs",
     }
 
 
@@ -302,10 +303,10 @@ async def test_they_are_chosen_by_name(
 @pytest.mark.parametrize(
     ("chosen", "runs"),
     [
-        ("*", ["WorkloadPolicy", "WorkloadSpread", "Reservation", "Coscheduling"]),
-        ("*,-WorkloadSpread", ["WorkloadPolicy", "Reservation", "Coscheduling"]),
+        ("*", ["WorkloadPolicy", "WorkloadSpread", "Reservation", "Coscheduling", "WorkloadQuota"]),
+        ("*,-WorkloadSpread", ["WorkloadPolicy", "Reservation", "Coscheduling", "WorkloadQuota"]),
         (" WorkloadSpread ", ["WorkloadSpread"]),
-        ("-WorkloadSpread,*,-Reservation", ["WorkloadPolicy", "Coscheduling"]),
+        ("-WorkloadSpread,*,-Reservation", ["WorkloadPolicy", "Coscheduling", "WorkloadQuota"]),
     ],
 )
 def test_what_features_run_is_chosen_in_the_same_way(chosen: str, runs: list[str]) -> None:
@@ -319,4 +320,5 @@ def test_a_name_without_controllers_is_an_error(chosen: str) -> None:
     text = f"--controller-plugins {chosen}: no plugin "
     with pytest.raises(ConfigurationError, match=re.escape(text)) as fault:
         Controllers(catalogue.features(), [], chosen, clock=FakeClock())
-    assert "known: Coscheduling, Reservation, WorkloadPolicy, WorkloadSpread" in str(fault.value)
+    known = "known: Coscheduling, Reservation, WorkloadPolicy, WorkloadQuota, WorkloadSpread"
+    assert known in str(fault.value)

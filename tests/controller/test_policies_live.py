@@ -140,7 +140,7 @@ async def test_schedulers_of_two_names_never_exceed_a_quota(
     zones: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes share one quota; one is killed in the middle; what it left is taken over."""
-    monkeypatch.setattr("controller.features.workloadpolicy.claims.CLAIM_SECONDS", 8.0)
+    monkeypatch.setattr("controller.claims.claims.CLAIM_SECONDS", 8.0)
     await policy(zones, host=QUOTA)
     units: dict[str, int] = {}
     most = 0

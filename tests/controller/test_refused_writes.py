@@ -15,8 +15,8 @@ import pytest
 from controller.binding.statuspatch import patch_of, short_patch
 from controller.cache.cache import known
 from controller.cache.placements import Index
+from controller.claims import claims
 from controller.config import default_profile
-from controller.features.workloadpolicy import claims
 from controller.framework import runtime
 from controller.framework.statuswriter import for_good
 from controller.model.objects import Footprint, Workload

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller.features.workloadpolicy.claims import CLAIM_SECONDS
+from controller.claims.claims import CLAIM_SECONDS
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
 from machinery.errors import Conflict, Unreachable
 

@@ -188,6 +188,7 @@ def test_short_names_and_category(hub):
         ["reservations", "rsv"],
         ["workloadgroups", "wg"],
         ["workloadpolicies", "wlp"],
+        ["workloadquotas", "wq"],
         ["workloads", "wl"],
         ["workloadspreads", "ws"],
     ]

@@ -40,6 +40,7 @@ RARE = {
     ): "the mutating policy's canary: the same",
     ("controller", "stowage.dev", "workloads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadpolicies", "get"): "after a lost race",
+    ("controller", "stowage.dev", "workloadquotas", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadspreads", "get"): "after a lost race",
     ("controller", "stowage.dev", "workloadgroups", "get"): "after a lost race",
     ("controller", "stowage.dev", "reservations", "get"): "after a lost race",
@@ -248,6 +249,12 @@ def _rules_and_workloads():
         "metadata": {"name": "gang", "namespace": "rights"},
         "spec": {"minMember": 1},
     }
+    quota = {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "WorkloadQuota",
+        "metadata": {"name": "team", "namespace": "rights"},
+        "spec": {"hard": {"units": "20"}},
+    }
     kept = copy.deepcopy(reservation) | {"metadata": {"name": "kept", "namespace": "rights"}}
     kept["spec"] |= {"hold": "Member", "owners": [{"object": {"name": "nobody"}}]}
     return [
@@ -255,6 +262,7 @@ def _rules_and_workloads():
         spread,
         reservation,
         gang,
+        quota,
         kept,
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "rights"}},
         _workload("web", {}, resources=[{"name": "db"}]),

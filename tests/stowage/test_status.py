@@ -38,6 +38,7 @@ class Hub:
         self.reservations: list[dict[str, Any]] = []
         self.groups: list[dict[str, Any]] = []
         self.asked: list[str] = []
+        self.quotas: list[dict[str, Any]] = []
         self.forbidden = ""
         self.broken = False
 
@@ -55,6 +56,7 @@ class Hub:
             "workloadspreads": self.spreads,
             "reservations": self.reservations,
             "workloadgroups": self.groups,
+            "workloadquotas": self.quotas,
         }
         items = lists[kind]
         start, size = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
@@ -436,6 +438,9 @@ def test_one_namespace_is_enough_for_who_may_see_no_other(hub: tuple[Hub, Path])
     there.forbidden = "workloadgroups"
     result = run(file, "-n", "shop")
     assert result.output.endswith("Not shown, as you may not read them: WorkloadGroups\n")
+    there.forbidden = "workloadquotas"
+    result = run(file, "-n", "shop")
+    assert result.output.endswith("Not shown, as you may not read them: WorkloadQuotas\n")
     there.forbidden = "workloads"
     result = run(file)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -41,6 +41,8 @@ class Reservations(Books):
         self._waiting = Waiting()
         self._spoken: dict[Key, dict[str, Amounts]] = {}
         self._held: dict[Key, dict[str, dict[Load, int]]] = {}
+        self._left: dict[tuple[Key, str], Amounts] = {}
+        self._left_in: dict[str, dict[str, int]] = {}
 
     def keep(self, room: Room) -> None:
         """See `HoldsRoom.keep`."""
@@ -100,6 +102,10 @@ class Reservations(Books):
         """All that is held, by cluster."""
         return added(self._held.values())
 
+    def unused_in(self, namespace: str) -> Amounts:
+        """What the reservations of a namespace hold that nobody inside has taken."""
+        return self._left_in.get(namespace, NOTHING)
+
     # --- the room ---------------------------------------------------------------------------------
 
     def _put_place(self, key: Key, place: tuple[str, Units] | None) -> None:
@@ -123,6 +129,7 @@ class Reservations(Books):
         freed = []
         for cluster in {*held, *spoken, *self.reserved(key)} if clusters is None else clusters:
             loads, now = self._wanted(key, cluster)
+            self._leave_over(key, cluster, self.unused(key, cluster))
             self._hold(cluster, held.get(cluster, {}), loads)
             if any(now.get(r, 0) < n for r, n in spoken.get(cluster, NOTHING).items()):
                 freed.append(cluster)
@@ -134,6 +141,16 @@ class Reservations(Books):
         if self._room is not None:
             for cluster in sorted(freed):
                 self._room.freed(cluster)
+
+    def _leave_over(self, key: Key, cluster: str, now: Amounts) -> None:
+        before = self._left.pop((key, cluster), NOTHING)
+        if now:
+            self._left[key, cluster] = now
+        total = self._left_in.setdefault(key[0], {})
+        for resource in {*before, *now}:
+            left = total.get(resource, 0) + now.get(resource, 0) - before.get(resource, 0)
+            _set(total, resource, left)
+        _set(self._left_in, key[0], total)
 
     def _wanted(self, key: Key, cluster: str) -> tuple[dict[Load, int], Amounts]:
         """What is to be held, and what of the reserved room others cannot have.
@@ -165,6 +182,7 @@ class _Overlay(Reservations):
         self._base = base
         self._index, self._reserved = base._index, base._reserved  # noqa: SLF001 - its own kind
         self._held, self._waiting = base._held, base._waiting  # noqa: SLF001 - as above
+        self._touched: set[Key] = set()
         for booked in (True, False):  # who is inside is told by what holds room
             for unit, placements in placed.values():
                 if unit.booked == booked:
@@ -174,8 +192,20 @@ class _Overlay(Reservations):
         """See `TakesMore.place`."""
         if unit.booked:
             self._places[_own(unit.key)] = (unit.uid, _some(placements))
+            self._touched.add(_own(unit.key))
         else:
-            self._put_inside(unit, placements)
+            self._touched |= self._put_inside(unit, placements).keys()
+
+    def unused_in(self, namespace: str) -> Amounts:
+        """That of the base, but for the reservations that are otherwise here."""
+        total = dict(self._base.unused_in(namespace))
+        for key in self._touched:
+            if key[0] == namespace:
+                for sign, books in ((-1, self._base), (1, self)):
+                    for cluster in books.reserved(key):
+                        for resource, n in books.unused(key, cluster).items():
+                            total[resource] = total.get(resource, 0) + sign * n
+        return total
 
     def _place(self, key: Key) -> tuple[str, Units]:
         return self._places[key] if key in self._places else self._base._place(key)  # noqa: SLF001

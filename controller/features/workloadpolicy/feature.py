@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from controller.claims.books import HOLDER_LIMIT, Books
 from controller.features.workloadpolicy.answers import Answers
-from controller.features.workloadpolicy.books import Books
 from controller.features.workloadpolicy.compiled import compile_policy
 from controller.features.workloadpolicy.controller import Quotas
 from controller.features.workloadpolicy.counts import Tally
@@ -25,8 +25,6 @@ from controller.model.unit import Unit
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
 from machinery.clock import SystemClock
 from machinery.types.metadata import Key
-
-HOLDER_LIMIT = 512
 
 
 class WorkloadPolicies:
@@ -54,7 +52,7 @@ class WorkloadPolicies:
         )
         self.quotas: Quotas | None = None
         self._handle: Handle | None = None
-        self._books = Books(self.counts, holder="", clock=SystemClock())
+        self._books = Books(self.counts.haunt, holder="", clock=SystemClock())
 
     def attach(self, handle: Handle) -> None:
         """Begin to claim under the name of the process, for the plugins of its profiles."""
@@ -63,7 +61,9 @@ class WorkloadPolicies:
             if isinstance(plugin, Plugin):
                 plugin.claims = self
                 plugin.endpoints = Answers(self.counts, handle.fleet).routes()
-        self._books = Books(self.counts, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock)
+        self._books = Books(
+            self.counts.haunt, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock
+        )
 
     def lead(self, term: Term) -> Quotas:
         """Write statuses, and claim."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from controller.model.objects import Placement
+from controller.claims.claims import Claim
 from machinery.types.metadata import Object
 from machinery.types.selectors import LabelSelector
 
@@ -35,16 +35,6 @@ class Allocated(msgspec.Struct, frozen=True):
     name: str
     replicas: int
     desired: int
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """Quota that a scheduler has taken."""
-
-    workload: str
-    uid: str
-    holder: str
-    time: str
-    placements: list[Placement] = []
 
 
 class PolicyStatus(msgspec.Struct, frozen=True, rename="camel"):

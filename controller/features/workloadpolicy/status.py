@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from controller.cache.snapshot import Fleet
-from controller.features.workloadpolicy.claims import Taken
+from controller.claims.claims import Taken
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy

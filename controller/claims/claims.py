@@ -2,14 +2,15 @@
 
 Inside one process a decision counts for the next one in the same breath. A scheduler of another
 name, in a process of its own, learns of it only when the placements have been written and read. So
-quota is taken first: a claim goes into the policy's status, and only then are the placements
-written. A claim of somebody else counts as far as its Workload does not show those units yet,
-and for `CLAIM_SECONDS` at most, so that nothing is lost for ever to a scheduler that died between
-the two writes. That time runs from when we first saw it: no two clocks are compared.
+quota is taken first: a claim goes into the status of the object that bounds (a WorkloadPolicy, a
+WorkloadQuota), and only then are the placements written. A claim of somebody else counts as far as
+its Workload does not show those units yet, and for `CLAIM_SECONDS` at most, so that nothing is lost
+for ever to a scheduler that died between the two writes. That time runs from when we first saw it:
+no two clocks are compared.
 
 A decision stands on the claims that were known when it was made. `epoch` changes with whatever
-makes it stand no longer: a claim of somebody else, or another policy. No two ledgers ever say the
-same one, so that a policy made anew under the name of another does not pass for it.
+makes it stand no longer: a claim of somebody else, or another spec. No two ledgers ever say the
+same one, so that an object made anew under the name of another does not pass for it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-from controller.features.workloadpolicy.objects import Claim, WorkloadPolicy
-from crds.workloadpolicy import MOST_CLAIMS
+from controller.model.objects import Placement
+from crds.fields.claims import MOST_CLAIMS
 from machinery.types.bounds import MOST_UNITS, between
-from machinery.types.metadata import Key
+from machinery.types.metadata import Key, Meta
 
 CLAIM_SECONDS = 60.0
 """A claim whose units do not show up for so long is void."""
@@ -33,11 +34,41 @@ LANDED_SECONDS = 15.0
 WRITE_SECONDS = 20.0
 """Placements are written so soon after their claim, or not at all: well before it may be void."""
 CLAIM_BYTES = 2**20
-"""What the claims on one policy may take: etcd keeps objects of 1.5 MiB, rules and history too."""
+"""What the claims on one object may take: etcd keeps objects of 1.5 MiB, rules and history too."""
 
 Shares: TypeAlias = Mapping[str, int]
 Seen: TypeAlias = Callable[[Key, str], Shares | None]
 """The placements of the Workload of that key and uid; None where it is known to be gone."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """Quota that a scheduler has taken, as the hub stores it."""
+
+    workload: str
+    uid: str
+    holder: str
+    time: str
+    placements: list[Placement] = []
+
+
+class ClaimedStatus(Protocol):
+    """The status of an object on whose quota there are claims."""
+
+    @property
+    def claims(self) -> list[Claim]:
+        """They."""
+
+
+class Claimed(Protocol):
+    """An object on whose quota there are claims."""
+
+    @property
+    def metadata(self) -> Meta:
+        """Its metadata."""
+
+    @property
+    def status(self) -> ClaimedStatus:
+        """Its status."""
 
 
 @dataclass(slots=True)
@@ -90,9 +121,9 @@ class Taken:
 
 @dataclass(slots=True)
 class Ledger:
-    """The claims on one policy, those of others and our own, by the Workload's uid.
+    """The claims on one object, those of others and our own, by the Workload's uid.
 
-    `epochs` are shared with the ledgers of all other policies, those that went included.
+    `epochs` are shared with the ledgers of all other objects, those that went included.
     """
 
     holder: str
@@ -106,12 +137,12 @@ class Ledger:
         """Begin apart from all others."""
         self.epoch = next(self.epochs)
 
-    def learn(self, policy: WorkloadPolicy, now: float) -> bool:
-        """Take what the policy says now; whether a decision made before stands no longer."""
-        told = {c.uid: c for c in policy.status.claims if c.holder != self.holder}
+    def learn(self, stored: Claimed, now: float) -> bool:
+        """Take what the object says now; whether a decision made before stands no longer."""
+        told = {c.uid: c for c in stored.status.claims if c.holder != self.holder}
         fresh = {uid for uid, claim in told.items() if not self._knows(claim)}
-        edited = policy.metadata.generation != self.generation
-        self.generation = policy.metadata.generation
+        edited = stored.metadata.generation != self.generation
+        self.generation = stored.metadata.generation
         self.others = {
             uid: _taken(claim, now) if uid in fresh else self.others[uid]
             for uid, claim in told.items()

@@ -1,4 +1,4 @@
-"""The claims on every policy beside what Workloads show as written.
+"""The claims on every object of a kind beside what Workloads show as written.
 
 Kept by every instance, leading or not. A claim counts until its Workload shows the units. Shown is
 what the hub has stored, and never what was decided only: a write may be slow, or come to nothing,
@@ -7,25 +7,29 @@ and as long as it has not landed other schedulers know of its units by the claim
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
+from typing import TypeAlias
 
-from controller.features.workloadpolicy.claims import Ledger, Shares, Taken
-from controller.features.workloadpolicy.counts import Tally
-from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.claims.claims import Claimed, Ledger, Shares, Taken
 from controller.model.objects import Workload
 from machinery.clock import Clock
 from machinery.types.metadata import Key
 
 REMEMBERED = 4096
 """Workloads that went and whose claims on quota may still be read."""
+HOLDER_LIMIT = 512
+"""Characters of a holder's name, as the schema has it."""
+
+Haunt: TypeAlias = Callable[[Key, Mapping[Key, Shares]], object]
+"""Counts of an object from now on what others have claimed of it, by Workload and cluster."""
 
 
 class Books:
-    """Claims by policy; what others have claimed haunts the counts. `holder` is this process."""
+    """Claims by object; what others have claimed haunts the counts. `holder` is this process."""
 
-    def __init__(self, counts: Tally, *, holder: str, clock: Clock) -> None:
-        self._counts = counts
+    def __init__(self, haunt: Haunt, *, holder: str, clock: Clock) -> None:
+        self._haunt = haunt
         self.holder = holder
         self._clock = clock
         self._epochs = count(1)
@@ -33,28 +37,28 @@ class Books:
         self._shown: dict[Key, tuple[str, Shares]] = {}
         self._gone: dict[str, None] = {}
 
-    def ledger(self, policy: Key) -> Ledger:
-        """The claims on a policy."""
-        there = self._ledgers.setdefault(policy[0], {})
-        if policy not in there:
-            there[policy] = Ledger(self.holder, self._epochs)
-        return there[policy]
+    def ledger(self, key: Key) -> Ledger:
+        """The claims on an object."""
+        there = self._ledgers.setdefault(key[0], {})
+        if key not in there:
+            there[key] = Ledger(self.holder, self._epochs)
+        return there[key]
 
-    def learn(self, policy: WorkloadPolicy) -> None:
-        """Take what a policy says."""
-        key = policy.metadata.key
-        if self.ledger(key).learn(policy, self._clock.monotonic()):
+    def learn(self, stored: Claimed) -> None:
+        """Take what an object says."""
+        key = stored.metadata.key
+        if self.ledger(key).learn(stored, self._clock.monotonic()):
             self.haunt(key)
 
-    def forget(self, policy: Key) -> None:
-        """A policy is gone, and with it whatever was claimed of it."""
-        there = self._ledgers.get(policy[0], {})
-        there.pop(policy, None)
+    def forget(self, key: Key) -> None:
+        """An object is gone, and with it whatever was claimed of it."""
+        there = self._ledgers.get(key[0], {})
+        there.pop(key, None)
         if not there:
-            self._ledgers.pop(policy[0], None)
+            self._ledgers.pop(key[0], None)
 
     def show(self, old: Workload | None, new: Workload | None) -> list[Key]:
-        """Take what a Workload shows; the policies on which it has a claim."""
+        """Take what a Workload shows; the objects on which it has a claim."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         meta = known.metadata
@@ -68,15 +72,15 @@ class Books:
         self.haunt(*claimed)
         return claimed
 
-    def haunt(self, *policies: Key) -> None:
+    def haunt(self, *keys: Key) -> None:
         """Count what others have claimed of these from the next decision on."""
-        for key in policies:
+        for key in keys:
             ghosts = self.ledger(key).ghosts(self.seen, self._clock.monotonic())
-            self._counts.haunt(key, ghosts)
+            self._haunt(key, ghosts)
 
-    def told(self, policy: Key) -> list[Taken]:
+    def told(self, key: Key) -> list[Taken]:
         """The claims that still have to be told."""
-        return self.ledger(policy).told(self.seen, self._clock.monotonic())
+        return self.ledger(key).told(self.seen, self._clock.monotonic())
 
     def seen(self, key: Key, uid: str) -> Shares | None:
         """The shares that a Workload shows; None for one that is known to be gone.
@@ -88,12 +92,10 @@ class Books:
             return None
         return shown[1] if shown is not None else {}
 
-    def claimed(self, policies: Iterable[Key]) -> list[Key]:
-        """Those of these policies on which others have claims."""
+    def claimed(self, keys: Iterable[Key]) -> list[Key]:
+        """Those of these objects on which others have claims."""
         return [
-            key
-            for key in policies
-            if (each := self._ledgers.get(key[0], {}).get(key)) and each.others
+            key for key in keys if (each := self._ledgers.get(key[0], {}).get(key)) and each.others
         ]
 
     def _bury(self, uid: str) -> None:

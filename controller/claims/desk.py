@@ -1,0 +1,264 @@
+"""The desk at which decisions take their quota: it writes a kind's statuses, claims among them.
+
+A burst of decisions costs a handful of writes (`controller.framework.statuswriter`). A write that
+is refused means that somebody else was faster, and all decisions in it are made anew on what he
+took. What an object has no room for waits until claims before it have landed.
+
+What a status shows is the sum over all placements, recomputed each time, so a lost write or a dead
+scheduler leaves nothing wrong for long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from controller.claims.books import Books
+from controller.claims.claims import (
+    LANDED_SECONDS,
+    WRITE_SECONDS,
+    Shares,
+    Taken,
+    admitted,
+)
+from controller.framework.statuswriter import StatusWriter
+from controller.hosting.feature import Term
+from controller.model.unit import Unit
+from machinery import metrics
+from machinery.api.resources import Resource
+from machinery.clock import microtime
+from machinery.errors import TransportError
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Key, Object
+
+CALM_SECONDS = 1.0
+"""So long a status may lag behind placements when nobody claims."""
+ROOM_SECONDS = 1.0
+"""So often it is asked whether there is room for those that wait."""
+MOST_CLAIMING = 16
+"""Decisions that wait for one object's write: each holds a worker, and others need some too."""
+MOST_WAITING = 8
+"""Decisions that wait for room: each holds a worker. More of them are made anew later."""
+
+CLAIMS = metrics.counter(
+    "stowage_quota_claims",
+    "Claims on quota",
+    ("outcome",),
+    zero=[("written",), ("stale",), ("busy",)],
+)
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(slots=True)
+class _Wish:
+    """A decision that waits for its quota, and the epoch that it was made in."""
+
+    taken: Taken
+    epoch: int
+    done: asyncio.Future[bool]
+
+    def answer(self, granted: bool | TransportError) -> None:
+        """Say so to whoever still waits."""
+        if self.done.done():
+            return
+        if isinstance(granted, bool):
+            self.done.set_result(granted)
+        else:
+            self.done.set_exception(granted)
+
+
+class Desk(Generic[T]):
+    """The objects of a kind, for one term of leadership: the book of their status writer.
+
+    Whoever has one says which object a Workload takes quota of (`quota_of`), and what stands in its
+    status (`fields`).
+    """
+
+    def __init__(self, term: Term, resource: Resource, type_: type[T], *, books: Books) -> None:
+        self._client = term.client
+        self._store: Informer[T] = term.informer(resource)
+        self._books = books
+        self._clock = term.clock
+        self._check = term.check
+        self._wishes: dict[Key, dict[Key, _Wish]] = {}
+        self._drafted: dict[Key, dict[Key, _Wish]] = {}
+        self._singly: set[Key] = set()
+        self._writer = StatusWriter(
+            term.client,
+            resource,
+            type_,
+            self,
+            store=self._store,
+            clock=term.clock,
+            check=term.check,
+        )
+        for each in self._store.values():
+            self.look(each.metadata.key)
+
+    def quota_of(self, unit: Unit) -> Key | None:
+        """The object whose quota the unit's decisions take; None where they take none."""
+        raise NotImplementedError
+
+    def fields(
+        self, stored: T, claims: Sequence[Taken], *, anyway: bool
+    ) -> Mapping[str, Any] | None:
+        """The status with these claims; None where the object says all of it, but for `anyway`."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Write, until cancelled."""
+        try:
+            await self._writer.run()
+        finally:
+            for wishes in self._wishes.values():
+                _answer(wishes, False)
+
+    def look(self, key: Key) -> None:
+        """An object came or changed."""
+        self._writer.add(key)
+
+    def forget(self, key: Key) -> None:
+        """An object is gone."""
+        _answer(self._wishes.pop(key, {}), False)
+
+    def touched(self, keys: Collection[Key]) -> None:
+        """What these objects count has changed: tell it soon, and see which claims it answers."""
+        for key in keys:
+            self._writer.add(key, after=CALM_SECONDS)
+
+    def epoch(self, unit: Unit) -> int | None:
+        """The claims that a decision of this moment stands on; None where it takes no quota."""
+        key = self.quota_of(unit)
+        return None if key is None else self._books.ledger(key).epoch
+
+    async def claim(self, unit: Unit, placements: Shares, epoch: int | None) -> bool:
+        """Take the quota of a decision of that epoch; False when it must be decided anew.
+
+        Raises TransportError when the hub cannot be asked.
+        """
+        key = self.quota_of(unit)
+        if key is None or not _grows(unit.present, placements):
+            return True
+        if epoch is None or epoch != self._books.ledger(key).epoch:
+            CLAIMS.labels("stale").inc()
+            return False
+        if self._waiting(key) >= MOST_CLAIMING:
+            CLAIMS.labels("busy").inc()
+            return False
+        now = self._clock.monotonic()
+        time = microtime(self._clock.now())
+        taken = Taken(unit.key, unit.uid, dict(placements), self._books.holder, time, now)
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._wishes.setdefault(key, {})[unit.key] = _Wish(taken, epoch, done)
+        self._writer.add(key)
+        granted = await done and self._clock.monotonic() - now < WRITE_SECONDS
+        CLAIMS.labels("written" if granted else "stale").inc()
+        return granted
+
+    def withdraw(self, unit: Unit) -> None:
+        """The decision was not written: its quota is free again."""
+        key = self.quota_of(unit)
+        if key is None:
+            return
+        wish = self._wishes.get(key, {}).pop(unit.key, None)
+        own = self._books.ledger(key).own.pop(unit.uid, None)
+        if wish or own:
+            self._writer.add(key, after=CALM_SECONDS)
+
+    async def prepare(self, stored: T) -> None:
+        """See `StatusBook`: nothing."""
+
+    def draft(self, stored: T) -> Mapping[str, Any] | None:
+        """The status with the claims that it has room for."""
+        key = stored.metadata.key
+        self._books.haunt(key)  # what nobody shows is void after a while
+        wishes = self._fresh(key)
+        self._drafted[key] = wishes = self._admit(key, wishes)
+        claims = [*self._books.told(key), *(wish.taken for wish in wishes.values())]
+        return self.fields(stored, claims, anyway=bool(wishes))
+
+    def landed(self, key: Key) -> float | None:
+        """The claims are ours; those that were withdrawn meanwhile go with the next write."""
+        wishes = self._drafted.pop(key, {})
+        for wish in wishes.values():
+            if wish.done.done():
+                self._writer.add(key, after=CALM_SECONDS)
+            else:
+                self._books.ledger(key).add(wish.taken)
+        _answer(wishes, True)
+        if self._wishes.get(key):
+            return ROOM_SECONDS
+        return LANDED_SECONDS + CALM_SECONDS if self._books.told(key) else None
+
+    def missed(self, key: Key) -> None:
+        """Who is not up to date by now is told so; the others may try the new version at once."""
+        again = self._wishes.setdefault(key, {})
+        for workload, wish in self._drafted.pop(key, {}).items():
+            if not wish.done.done():
+                again.setdefault(workload, wish)
+
+    def shorter(self, key: Key, error: TransportError) -> bool:
+        """Find out whose claim the hub does not take, one by one, and tell him why."""
+        wishes = self._drafted.pop(key, {})
+        self._writer.add(key, after=CALM_SECONDS)
+        if len(wishes) > 1:
+            self._wishes[key] = {**wishes, **self._wishes.get(key, {})}
+            self._singly.add(key)
+            return True
+        _answer(wishes, error)
+        return bool(self._wishes.get(key))
+
+    def given_up(self, key: Key, error: TransportError | None) -> None:
+        """Nobody may wait for ever, whatever went wrong, be it before there was a draft."""
+        wishes = self._drafted.pop(key, None)
+        if wishes is None and error is not None:
+            wishes = self._wishes.pop(key, {})
+        _answer(wishes or {}, False if error is None else error)
+
+    def _fresh(self, key: Key) -> dict[Key, _Wish]:
+        """Those who wait and stand on the claims of now; the others are told to decide anew."""
+        wishes, epoch = self._wishes.pop(key, {}), self._books.ledger(key).epoch
+        _answer({k: wish for k, wish in wishes.items() if wish.epoch != epoch}, False)
+        fresh = {k: wish for k, wish in wishes.items() if not wish.done.done()}
+        if key not in self._singly:
+            return fresh
+        first = dict(list(fresh.items())[:1])
+        rest = {k: wish for k, wish in fresh.items() if k not in first}
+        if rest:
+            self._wishes[key] = rest
+            self._writer.add(key)
+        else:
+            self._singly.discard(key)
+        return first
+
+    def _admit(self, key: Key, wishes: Mapping[Key, _Wish]) -> dict[Key, _Wish]:
+        """Those that the status has room for; the others wait, a few of them, and not for long.
+
+        Who may not wait any longer is told to decide anew.
+        """
+        now = self._clock.monotonic()
+        known = self._books.told(key)
+        chosen = admitted(known, (wish.taken for wish in wishes.values()))
+        waiting = self._wishes.setdefault(key, {})
+        for workload, wish in wishes.items():
+            if wish.taken.uid in chosen:
+                continue
+            if now - wish.taken.since < WRITE_SECONDS and len(waiting) < MOST_WAITING:
+                waiting[workload] = wish
+            else:
+                wish.answer(False)
+        return {k: wish for k, wish in wishes.items() if wish.taken.uid in chosen}
+
+    def _waiting(self, key: Key) -> int:
+        return len(self._wishes.get(key, ())) + len(self._drafted.get(key, ()))
+
+
+def _answer(wishes: Mapping[Key, _Wish], granted: bool | TransportError) -> None:
+    for wish in wishes.values():
+        wish.answer(granted)
+
+
+def _grows(before: Shares, after: Shares) -> bool:
+    return any(units > before.get(cluster, 0) for cluster, units in after.items())

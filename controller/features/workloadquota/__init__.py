@@ -1,0 +1,1 @@
+"""WorkloadQuota: what a namespace may take over all clusters, wholly in this folder."""

@@ -1,0 +1,69 @@
+"""The endpoints of quotas: what a namespace may take over all clusters, and takes.
+
+The numbers are those of the next decision: a decision that is being written counts, and so does
+what other schedulers have claimed. Very many are answered page by page, as lists of Kubernetes are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any
+
+from controller.cache.placements import Index
+from controller.features.reservation.ledger import Reservations
+from controller.features.workloadquota.compiled import Quota, rendered
+from controller.features.workloadquota.usage import Usage
+from controller.hosting.services import Route, failure
+from machinery.http_messages import Request, Response
+from machinery.types.metadata import Key
+
+PAGE = 200
+"""Quotas of one answer."""
+
+
+class Answers:
+    """What `index` knows at that moment, for who asks."""
+
+    def __init__(self, index: Callable[[], Index]) -> None:
+        self._index = index
+
+    def routes(self) -> Sequence[Route]:
+        """All of them."""
+        return (
+            Route("GET", "/quotas", self._page),
+            Route("GET", "/quotas/:namespace/:name", self._one),
+        )
+
+    async def _page(self, request: Request) -> Mapping[str, Any]:
+        index, after = self._index(), _after(request.query.get("continue", ""))
+        later = (each for each in index.ledger(Usage).every() if each.key > after)
+        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
+        items = [_told(index, each) for each in found[:PAGE]]
+        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
+        return {"quotas": items, **more}
+
+    async def _one(self, request: Request) -> Mapping[str, Any] | Response:
+        namespace, name = request.params["namespace"], request.params["name"]
+        index = self._index()
+        quota = index.ledger(Usage).quota((namespace, name))
+        if quota is None:
+            return failure(404, f"cannot find workloadquota {namespace}/{name}")
+        return _told(index, quota)
+
+
+def _after(text: str) -> Key:
+    namespace, _, name = text.partition("/")
+    return (namespace, name)
+
+
+def _told(index: Index, quota: Quota) -> dict[str, Any]:
+    """A quota as JSON values."""
+    used = index.ledger(Usage).used(quota.key[0], index.ledger(Reservations)).amounts
+    return {
+        "namespace": quota.key[0],
+        "name": quota.key[1],
+        "hard": {name: rendered(name, n) for name, n in quota.hard.items()},
+        "used": {name: rendered(name, used.get(name, 0)) for name in quota.hard},
+        **({"fault": quota.fault} if quota.fault else {}),
+    }

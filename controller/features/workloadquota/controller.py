@@ -1,0 +1,89 @@
+"""The status of every WorkloadQuota: what is used of it, and the claims on it.
+
+Schedulers of several names decide in one namespace. All of them take what they place from the
+oldest quota there, so that each claim is a compare-and-swap on the same object, however many hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from controller.claims.books import Books
+from controller.claims.claims import Taken
+from controller.claims.desk import Desk
+from controller.features.reservation.ledger import Reservations
+from controller.features.workloadquota.compiled import Quota, rendered
+from controller.features.workloadquota.objects import WorkloadQuota
+from controller.features.workloadquota.usage import Usage
+from controller.hosting.feature import Term
+from controller.hosting.handle import Handle
+from controller.model.unit import Unit
+from crds.workloadquota import QuotaCondition, QuotaReadyReason
+from machinery.api.resources import WORKLOAD_QUOTAS
+from machinery.types import conditions
+from machinery.types.metadata import Key
+
+MESSAGE_LIMIT = 4096
+_READY = QuotaCondition.READY.value
+
+
+class Quotas(Desk[WorkloadQuota]):
+    """The quotas of a hub, for one term of leadership."""
+
+    def __init__(self, term: Term, *, usage: Usage, books: Books, handle: Handle) -> None:
+        self._usage = usage
+        self._handle = handle
+        super().__init__(term, WORKLOAD_QUOTAS, WorkloadQuota, books=books)
+
+    def quota_of(self, unit: Unit) -> Key | None:
+        """The oldest of its namespace."""
+        first = next(iter(self._usage.quotas(unit.namespace)), None)
+        return None if first is None else first.key
+
+    def fields(
+        self, stored: WorkloadQuota, claims: Sequence[Taken], *, anyway: bool
+    ) -> Mapping[str, Any] | None:
+        """See `Desk.fields`."""
+        quota = self._usage.quota(stored.metadata.key)
+        if quota is None:
+            return None
+        status = self._status(stored, quota, claims)
+        said = msgspec.to_builtins(stored.status)
+        differs = any(said.get(name) != value for name, value in status.items())
+        return status if anyway or differs else None
+
+    def _status(
+        self, stored: WorkloadQuota, quota: Quota, claims: Sequence[Taken]
+    ) -> dict[str, Any]:
+        """The whole status; of two claims for one Workload the later one counts."""
+        room = self._handle.index().ledger(Reservations)
+        used = self._usage.used(stored.metadata.namespace, room).amounts
+        latest = {claim.uid: claim for claim in claims}
+        reason = QuotaReadyReason.INVALID_QUOTA if quota.fault else QuotaReadyReason.VALID
+        ready = conditions.renewed(
+            conditions.among(stored.status.conditions, _READY),
+            type_=_READY,
+            true=not quota.fault,
+            reason=reason.value,
+            message=quota.fault[:MESSAGE_LIMIT],
+            now=self._clock.now(),
+            generation=stored.metadata.generation,
+        )
+        amounts = sorted(quota.hard.items())
+        return {
+            "observedGeneration": stored.metadata.generation,
+            "hard": _laid_over(stored.status.hard, {r: rendered(r, n) for r, n in amounts}),
+            "used": _laid_over(
+                stored.status.used, {r: rendered(r, used.get(r, 0)) for r, _ in amounts}
+            ),
+            "claims": [claim.to_dict() for claim in latest.values()],
+            "conditions": [ready],
+        }
+
+
+def _laid_over(before: Mapping[str, Any], after: Mapping[str, str]) -> dict[str, Any]:
+    """As a merge patch replaces a map: names that are gone are taken away."""
+    return {**dict.fromkeys(before.keys() - after.keys()), **after}

@@ -1,0 +1,84 @@
+"""How many more units a namespace's quotas let in, and which amount it is that they lack. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from controller.features.workloadquota.compiled import Amounts, Quota, rendered
+from controller.features.workloadquota.usage import Used
+from crds.workloadquota import RESERVATIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """The amount of a quota that is used up: `asks` is what a unit asks for of it.
+
+    None of it can be had while a claim of another scheduler is `unknown`. A unit that asks for more
+    on some cluster than its template does has `patched` for True.
+    """
+
+    quota: Quota
+    name: str
+    used: int
+    hard: int
+    asks: int
+    unknown: bool = False
+    patched: bool = False
+
+    def words(self, units: int = 1) -> str:
+        """`WorkloadQuota team: requests.cpu 198 of 200 used, a unit asks for 4`."""
+        used, hard = (rendered(self.name, n) for n in (self.used, self.hard))
+        text = f"{self.quota.named}: {self.name} {used} of {hard} used"
+        if self.patched:
+            return (
+                f"{text}, and the patch of a WorkloadSpread asks for more of it than the template, "
+                "which is what counts: ask for the most in the template"
+            )
+        if self.name != RESERVATIONS:
+            who = "a unit asks for" if units == 1 else f"{units} units ask for"
+            text = f"{text}, {who} {rendered(self.name, self.asks * units)}"
+        if self.unknown:
+            text += ", and another scheduler has claimed some for a Workload that is not seen yet"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """The units that the quotas let in; None for any number. `short` is what lets in the fewest."""
+
+    units: int | None
+    short: Short | None = None
+
+
+ANY = Spare(None)
+
+
+def spare(quotas: Iterable[Quota], used: Used, each: Amounts) -> Spare:
+    """How many units that count `each` are let in beside what is used."""
+    least, short = None, None
+    for quota in quotas:
+        for name, hard in sorted(quota.hard.items()):
+            asks, there = each.get(name, 0), used.amounts.get(name, 0)
+            if not asks:
+                continue
+            units = 0 if used.unknown else max(hard - there, 0) // asks
+            if least is None or units < least:
+                least, short = units, Short(quota, name, there, hard, asks, used.unknown)
+    return Spare(least, short)
+
+
+def one_more(quotas: Iterable[Quota], used: Used) -> Short | None:
+    """What keeps one more Reservation out, if any quota does."""
+    found = spare(quotas, used, {RESERVATIONS: 1})
+    return found.short if found.units == 0 else None
+
+
+def left(quotas: Iterable[Quota], used: Used) -> dict[str, int]:
+    """What is left of each amount, by the quota that leaves the least of it."""
+    found: dict[str, int] = {}
+    for quota in quotas:
+        for name, hard in quota.hard.items():
+            more = -1 if used.unknown else hard - used.amounts.get(name, 0)
+            found[name] = min(found.get(name, more), more)
+    return found

@@ -1,0 +1,296 @@
+"""WorkloadQuota: new units of a namespace's Workloads and Reservations, as far as its quotas let.
+
+PreFilter limits the units that the pass may place over all clusters (`controller.framework.room`):
+those that have one, and as many as the quotas let in beside them. So nothing placed is taken away,
+a move costs nothing, and `distribution: Single` gets all of its units or none of the new ones.
+Units that go into room which a Reservation of the namespace holds count there already, and are let
+in beyond that, on the clusters where that room lies.
+
+With Reserve and PreBind the decision is claimed in the status of the oldest quota, for schedulers
+of other names (`controller.claims`). The default quota of the configuration has no object: each
+scheduler holds it by what it sees.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from controller.cache.columns import Ints
+from controller.cache.placements import Index
+from controller.cache.snapshot import Fleet
+from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.split import fitting
+from controller.features.workloadquota.answers import Answers
+from controller.features.workloadquota.compiled import (
+    Quota,
+    asked,
+    default_quota,
+    held,
+    of_unit,
+    resource_of,
+)
+from controller.features.workloadquota.limits import ANY, Short, Spare, left, one_more, spare
+from controller.features.workloadquota.usage import Usage, Used
+from controller.framework.events import Action, EventHint, namespace_of, on
+from controller.framework.explains import Kind, Note, Shortage, Stop
+from controller.framework.interface import CycleState, Unplaced
+from controller.framework.room import Limit, cap, limit, variants_of
+from controller.framework.status import SUCCESS, Status, unschedulable
+from controller.hosting.arguments import Args
+from controller.hosting.handle import Handle
+from controller.hosting.services import Route
+from controller.model.unit import Unit
+from crds.workload import ScheduledReason
+from crds.workloadquota import RESERVATIONS, UNITS, WorkloadQuotaSpec
+from machinery.types.bounds import MOST_UNITS
+
+NAME = "WorkloadQuota"
+KIND = "WorkloadQuota"
+_EPOCH = "WorkloadQuota/epoch"
+_REASON = ScheduledReason.QUOTA_EXCEEDED
+_SAID = re.compile(r"(?:WorkloadQuota (?P<quota>\S+)|defaultQuota): (?P<name>\S+) \S+ of \S+ used")
+
+
+class WorkloadQuotaArgs(Args):
+    """`defaultQuota` of the configuration: it holds in namespaces without a WorkloadQuota."""
+
+    default_quota: WorkloadQuotaSpec | None = None
+
+
+class Claims(Protocol):
+    """Takes quota for a decision before it is written."""
+
+    def closed(self) -> str:
+        """Why no quota can be had here at all, in words; empty where it can."""
+
+    def epoch(self, unit: Unit) -> int | None:
+        """The claims that a decision of this moment stands on; None where it takes no quota."""
+
+    async def claim(self, unit: Unit, placements: Mapping[str, int], epoch: int | None) -> bool:
+        """Take the quota of a decision of that epoch; False when it must be decided anew."""
+
+    def withdraw(self, unit: Unit) -> None:
+        """The decision was not written: its quota is free again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a pass knows: the limit on all units, and the amount that makes it."""
+
+    units: int
+    short: Short
+
+
+class WorkloadQuota:
+    """Quotas at PreFilter, PostFilter, Reserve and PreBind.
+
+    Nothing is claimed without `claims`: in a plan, and by whoever only explains.
+    """
+
+    name = NAME
+
+    def __init__(self, args: WorkloadQuotaArgs, handle: Handle) -> None:
+        self._default = {} if args.default_quota is None else dict(args.default_quota.hard)
+        self._handle = handle
+        self.claims: Claims | None = None
+        self._known: tuple[tuple[str, int, int], Sequence[tuple[str, int]]] = (("", -1, -1), ())
+
+    @property
+    def has_default(self) -> bool:
+        """Whether it bounds namespaces without a quota."""
+        return bool(self._default)
+
+    def events_to_register(self) -> Sequence[EventHint]:
+        """A quota of its namespace that may let in more, or that is edited."""
+        return (on(KIND, Action.every(), self._may_help, namespace_of),)
+
+    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, bound: Index) -> Status:
+        """Limit the units, or say why there can be none."""
+        quotas = self.quotas(bound, unit.namespace)
+        if not quotas:
+            return SUCCESS
+        if self.claims is not None and (closed := self.claims.closed()):
+            text = f"{quotas[0].named} lets in no units: {closed}"
+            return unschedulable(NAME, text, reason=_REASON)
+        there = sum(unit.present.values())
+        books = bound.ledger(Reservations)
+        used = bound.ledger(Usage).used(unit.namespace, books)
+        found = self._spare(state, unit, quotas, used)
+        wanted = unit.replicas if not unit.everywhere else MOST_UNITS
+        if found.short is None or found.units is None or there + found.units >= wanted:
+            return SUCCESS
+        inside = {} if unit.booked else _inside(unit, quotas, books)
+        units = there + found.units + _most(unit, inside)
+        state.data[NAME] = Bound(units, found.short)
+        if inside:
+            cap(state, partial(_capped, unit, inside, found.units))
+        least = unit.replicas if unit.everywhere else 1
+        if not unit.present and units < least:
+            return unschedulable(NAME, found.short.words(least), reason=_REASON)
+        limit(state, Limit(units, NAME, _REASON))
+        return SUCCESS
+
+    def post_filter(
+        self, state: CycleState, unit: Unit, _fleet: Fleet, unplaced: Unplaced
+    ) -> Status:
+        """Which amount keeps units out."""
+        known: Bound | None = state.data.get(NAME)
+        if known is None or known.units >= unplaced.desired:
+            return SUCCESS
+        new = unit.replicas - sum(unit.present.values()) if unit.whole else 1
+        return unschedulable(NAME, known.short.words(max(new, 1)), reason=_REASON)
+
+    def cure(self, _shortage: Shortage, text: str, _rows: Any) -> str:
+        """The amount of the quota that is named."""
+        return _more(text)
+
+    def remedies(self, shortage: Shortage) -> Sequence[Note]:
+        """More of the amount that makes the limit."""
+        known: Bound | None = shortage.state.data.get(NAME)
+        if known is None or shortage.reason is not _REASON:
+            return ()
+        text = _more(known.short.words())
+        return (Note(Kind.QUOTA, shortage.pending, known.short.quota.key[1], text),)
+
+    def stops(self, shortage: Shortage) -> Sequence[Stop]:
+        """No cluster takes more than the quotas let in over all of them."""
+        known: Bound | None = shortage.state.data.get(NAME)
+        if known is None or shortage.reason is not _REASON:
+            return ()
+        rows = np.ones(len(shortage.fleet), dtype=np.bool_)
+        return (Stop(Kind.QUOTA, rows, f"as many as {known.short.quota.named} lets in"),)
+
+    def reserve(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
+        """Note on which claims the decision stands: with newer ones it is made anew."""
+        state.data[_EPOCH] = self.claims.epoch(unit) if self.claims is not None else None
+        return SUCCESS
+
+    async def pre_bind(
+        self, state: CycleState, unit: Unit, placements: Mapping[str, int]
+    ) -> Status:
+        """Take the quota; where somebody else was faster the Workload is decided anew."""
+        if self.claims is None or await self.claims.claim(unit, placements, state.data.get(_EPOCH)):
+            return SUCCESS
+        return unschedulable(NAME)
+
+    def unreserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
+        """Give the quota back."""
+        if self.claims is not None:
+            self.claims.withdraw(unit)
+
+    def routes(self) -> Sequence[Route]:
+        """What each namespace may take, and takes."""
+        return Answers(self._handle.index).routes()
+
+    def quotas(self, bound: Index, namespace: str) -> Sequence[Quota]:
+        """Those that hold in a namespace."""
+        found = bound.ledger(Usage).quotas(namespace)
+        return found or ([default_quota(namespace, self._default)] if self._default else [])
+
+    def _spare(self, state: CycleState, unit: Unit, quotas: Sequence[Quota], used: Used) -> Spare:
+        if not unit.booked:
+            each = of_unit(unit)
+            if each and (wrong := _patched(state, unit, quotas, used)) is not None:
+                return Spare(0, wrong)
+            return spare(quotas, used, each) if each else ANY
+        if not any(unit.present.values()) and (short := one_more(quotas, used)) is not None:
+            return Spare(0, short)
+        return spare(quotas, used, held(unit.request))
+
+    def _may_help(self, unit: Unit, _old: Any, _new: Any) -> bool:
+        """Whether one more unit would be let in now; asked for thousands at once."""
+        index = self._handle.index()
+        books = index.ledger(Reservations)
+        for resource, more in self._left(index, unit.namespace, books):
+            if more < (unit.request.get(resource, 0) if resource else 1):
+                room = books.unused_in(unit.namespace)
+                quotas = self.quotas(index, unit.namespace)
+                return bool(room and not unit.booked and _inside(unit, quotas, books))
+        return True
+
+    def _left(self, index: Index, namespace: str, books: Reservations) -> Sequence[tuple[str, int]]:
+        """What the quotas leave of each resource, and of units by no name; kept until it changes.
+
+        What Reservations hold changes with the index as well, before anybody is woken for it.
+        """
+        usage = index.ledger(Usage)
+        about = (namespace, index.version, usage.version)
+        if self._known[0] != about:
+            quotas = self.quotas(index, namespace)
+            amounts = left(quotas, usage.used(namespace, books))
+            found = [
+                ("" if name == UNITS else resource_of(name), n)
+                for name, n in amounts.items()
+                if name != RESERVATIONS
+            ]
+            self._known = (about, found)
+        return self._known[1]
+
+
+def _patched(state: CycleState, unit: Unit, quotas: Sequence[Quota], used: Used) -> Short | None:
+    """An amount of which a unit asks for more on some cluster than its template does."""
+    base = asked(unit.request)
+    for variant in variants_of(state):
+        for name, n in asked(variant.request).items():
+            for quota in quotas:
+                if name in quota.hard and n > base.get(name, 0):
+                    return Short(
+                        quota, name, used.amounts.get(name, 0), quota.hard[name], n, patched=True
+                    )
+    return None
+
+
+def _inside(unit: Unit, quotas: Sequence[Quota], books: Reservations) -> dict[str, int]:
+    """How many more of its units go, by cluster, into room that counts already.
+
+    Only where all that the quotas count of them is reserved there.
+    """
+    counts = {name for quota in quotas for name in quota.hard}
+    each = {name: n for name, n in of_unit(unit).items() if n and name in counts}
+    found: dict[str, int] = {}
+    for reserved in books.of(unit):
+        for cluster in books.reserved(reserved.key) if reserved.namespace == unit.namespace else ():
+            unused = books.unused(reserved.key, cluster)
+            rest = held(unused)
+            fits = min((rest.get(name, 0) // n for name, n in each.items()), default=0)
+            if units := min(fits, fitting(unused, unit.request)):
+                found[cluster] = found.get(cluster, 0) + units
+    return found
+
+
+def _most(unit: Unit, inside: Mapping[str, int]) -> int:
+    """How many units go inside: those of one cluster, where all go to one."""
+    return max(inside.values(), default=0) if unit.whole else sum(inside.values())
+
+
+def _capped(unit: Unit, inside: Mapping[str, int], spare: int, fleet: Fleet) -> Ints:
+    """What each cluster takes at most: what it has, what goes inside there, and on one the spare.
+
+    The spare units go where the most go inside, so that they are not let in on several clusters.
+    Where all go to one cluster, each of them may have the spare.
+    """
+    there = {name: n for name, n in inside.items() if name in fleet.row}
+    first = max(sorted(there), key=there.__getitem__, default="")
+    column = np.full(len(fleet), spare if unit.whole else 0, dtype=np.int64)
+    for name, n in there.items():
+        column[fleet.row[name]] = n + (spare if unit.whole or name == first else 0)
+    for name, n in unit.present.items():
+        if name in fleet.row:
+            column[fleet.row[name]] += n
+    return column
+
+
+def _more(text: str) -> str:
+    """What to do about a text that names an amount: `more of hard.requests.cpu in …`."""
+    said = _SAID.search(text)
+    if said is None:
+        return "the controller of WorkloadQuota, switched on"
+    if said["quota"] is None:
+        return f"more of hard.{said['name']} in defaultQuota of the configuration"
+    return f"more of hard.{said['name']} in WorkloadQuota {said['quota']}"

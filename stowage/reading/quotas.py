@@ -1,0 +1,101 @@
+"""What `stowage status` tells of WorkloadQuotas: those that are full, and that keep units out.
+
+As with all that it tells, nothing is computed that the controller has not written: what is used
+stands in the quota's status, what it keeps out in the condition of each Workload and Reservation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from crds.workloadquota import REQUESTS
+from machinery.types import quantities
+from machinery.types.metadata import Meta
+from stowage.planning.words import count
+from stowage.reading.fleet import Condition, Matter, Report, condition
+
+_EXCEEDED = "QuotaExceeded"
+
+
+class Spec(msgspec.Struct):
+    """What it lets."""
+
+    hard: dict[str, str | int] = {}
+
+
+class Status(msgspec.Struct):
+    """What is used of it."""
+
+    used: dict[str, str | int] = {}
+    conditions: list[Condition] = []
+
+
+class Quota(msgspec.Struct):
+    """A WorkloadQuota."""
+
+    metadata: Meta
+    spec: Spec = msgspec.field(default_factory=Spec)
+    status: Status = msgspec.field(default_factory=Status)
+
+    @property
+    def name(self) -> str:
+        """`shop/team`."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    def full(self) -> list[str]:
+        """`requests.cpu 200 of 200`: the amounts that are used up."""
+        found = []
+        for name, hard in sorted(self.spec.hard.items()):
+            resource, used = name.removeprefix(REQUESTS), self.status.used.get(name)
+            if used is not None and quantities.bounded(resource, used) >= quantities.bounded(
+                resource, hard
+            ):
+                found.append(f"{name} {used} of {hard}")
+        return found
+
+
+def take_quotas(report: Report, quotas: Sequence[Quota]) -> None:
+    """List those that are full or keep units out, once all that may be pending is listed.
+
+    What waits for one of them needs nobody by itself then.
+    """
+    waiting = [each for each in (*report.pending, *report.reserved) if each.state == _EXCEEDED]
+    for quota in quotas:
+        ready = condition(quota.status.conditions, "Ready")
+        kept = list(_kept_by(quota, waiting))
+        for each in kept:
+            each.help, each.urgent = "", False
+        full = quota.full()
+        if ready is not None and ready.status == "False":
+            text, helping = ready.message, "mend the field that is named: it bounds nobody"
+            report.quotas.append(
+                Matter(quota.name, ready.reason, message=text, help=helping, urgent=True)
+            )
+        elif full or kept:
+            units = sum(int(each.units.partition(" ")[0]) for each in kept if each.units)
+            state = "KeepsOut" if kept else "Full"
+            told = [f"{', '.join(full)} used"] if full else []
+            told += [f"{count(len(kept), 'object')} waits for it"] if len(kept) == 1 else []
+            told += [f"{len(kept)} objects wait for it"] if len(kept) > 1 else []
+            report.quotas.append(
+                Matter(
+                    quota.name,
+                    state,
+                    units=f"{units} pending" if units else "",
+                    message="; ".join(told),
+                    help="more in its spec.hard, fewer replicas, or fewer Reservations"
+                    if kept
+                    else "",
+                    urgent=bool(kept),
+                )
+            )
+
+
+def _kept_by(quota: Quota, waiting: Iterable[Matter]) -> Iterable[Matter]:
+    """Those of its namespace whose condition names it."""
+    named = f"WorkloadQuota {quota.metadata.name}:"
+    for each in waiting:
+        if each.name.startswith(f"{quota.metadata.namespace}/") and named in each.message:
+            yield each

@@ -1,0 +1,128 @@
+"""Quotas as the commands tell them: a plan of files, and status from what stands on the hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from machinery.types.metadata import Meta
+from stowage.cli import cli
+from stowage.reading.fleet import Matter, Report
+from stowage.reading.quotas import Quota, Spec, Status, take_quotas
+
+pytestmark = pytest.mark.proves("N4")
+
+QUOTA = {
+    "apiVersion": "stowage.dev/v1alpha1",
+    "kind": "WorkloadQuota",
+    "metadata": {"name": "team", "namespace": "shop"},
+    "spec": {"hard": {"units": "3", "requests.cpu": "2"}},
+}
+
+
+def demo(**spec: Any) -> dict[str, Any]:
+    pods = {"containers": [{"name": "m", "resources": {"requests": {"cpu": "500m"}}}]}
+    template = {"metadata": {"labels": {"app": "demo"}}, "spec": pods}
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "demo"}}
+    return {
+        "apiVersion": "stowage.dev/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "demo", "namespace": "shop"},
+        "spec": {
+            "replicas": 5,
+            "targetDeployment": {**body, "spec": {"template": template}},
+            **spec,
+        },
+    }
+
+
+FLEET = {
+    "apiVersion": "stowage.dev/v1alpha1",
+    "kind": "MemberCluster",
+    "metadata": {"name": "a"},
+    "status": {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "nodeGroups": [{"count": 1, "free": {"cpu": "16", "memory": "64Gi", "pods": "110"}}],
+    },
+}
+
+
+def run(tmp_path: Path, command: str, *objects: Any, more: tuple[str, ...] = ()) -> Any:
+    fleet, files = tmp_path / "fleet.yaml", tmp_path / "objects.yaml"
+    fleet.write_text(yaml.safe_dump(FLEET))
+    files.write_text(yaml.safe_dump_all(objects))
+    where = ("-f", str(files), "--fleet", str(fleet), "-n", "shop")
+    return CliRunner().invoke(cli, [command, *more, *where])
+
+
+def test_a_plan_of_files_honours_the_quotas_among_them(tmp_path: Path) -> None:
+    found = run(tmp_path, "plan", demo(distribution="Divided"), QUOTA, more=("-o", "json"))
+    [planned] = json.loads(found.stdout)["workloads"]
+    assert (planned["placements"][0]["replicas"], planned["pending"]) == (3, 2)
+    said = run(tmp_path, "plan", demo(), QUOTA).stdout
+    assert "WorkloadQuota team: units 0 of 3 used, 5 units ask for 5" in said
+    free = run(tmp_path, "plan", demo(), more=("-o", "json"))
+    assert json.loads(free.stdout)["workloads"][0]["pending"] == 0
+
+
+def test_explain_advises_more_of_the_amount(tmp_path: Path) -> None:
+    told = run(tmp_path, "explain", demo(distribution="Divided"), QUOTA, more=("wl/demo",)).stdout
+    assert "more of hard.units in WorkloadQuota team" in told
+
+
+def test_a_wrong_quota_in_a_file_is_refused_with_its_field(tmp_path: Path) -> None:
+    wrong = {**QUOTA, "spec": {"hard": {"cpu": "4"}}}
+    found = run(tmp_path, "plan", demo(), wrong)
+    assert found.exit_code != 0
+    assert "hard: names are units, reservations and requests.<resource>" in str(found.exception)
+
+
+def test_a_default_quota_of_the_configuration_is_planned_with(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text(
+        "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
+        "defaultQuota: {hard: {units: 2}}\n"
+    )
+    more = ("-o", "json", "--config", str(config))
+    found = run(tmp_path, "plan", demo(distribution="Divided"), more=more)
+    assert json.loads(found.stdout)["workloads"][0]["pending"] == 3
+
+
+def quota(name: str = "team", namespace: str = "shop", used: str = "3") -> Quota:
+    meta = Meta(name=name, namespace=namespace)
+    return Quota(meta, Spec({"units": "3", "requests.cpu": "2"}), Status({"units": used}))
+
+
+def waiting(name: str = "shop/demo", quota: str = "team") -> Matter:
+    text = f"0/1 clusters: WorkloadQuota {quota}: units 3 of 3 used, a unit asks for 1"
+    return Matter(name, "QuotaExceeded", units="2 of 5", message=text, help="more", urgent=True)
+
+
+def test_status_names_quotas_that_are_full_and_those_that_keep_units_out() -> None:
+    other = waiting("other/demo")
+    report = Report(pending=[waiting(), waiting("shop/second"), other, waiting(quota="team-2")])
+    take_quotas(report, [quota(), quota("spare", used="1"), quota("full")])
+    kept, full = report.quotas
+    assert (kept.name, kept.state, kept.units, kept.urgent) == (
+        "shop/team",
+        "KeepsOut",
+        "4 pending",
+        True,
+    )
+    assert kept.message == "units 3 of 3 used; 2 objects wait for it"
+    assert (full.name, full.state, full.urgent) == ("shop/full", "Full", False)
+    assert [each.urgent for each in report.pending] == [False, False, True, True]
+    assert report.urgent == 3, "the quota, once, and those whose quota is not listed"
+
+
+def test_units_that_wait_for_a_quota_that_is_not_full_are_told_with_it() -> None:
+    report = Report(reserved=[waiting("shop/room")])
+    take_quotas(report, [quota(used="2")])
+    assert [(each.state, each.message) for each in report.quotas] == [
+        ("KeepsOut", "1 object waits for it")
+    ]
