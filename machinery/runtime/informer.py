@@ -236,7 +236,7 @@ class Informer(Cache[T]):
 
     async def _restored(self) -> bool:
         """Whether the server is at an earlier moment than the one that was seen."""
-        now = await self._client.latest(self.resource, **self._selection)
+        now = await self._client.latest(self.resource, **self.selection)
         return order(now, self.version) == -1
 
     async def _take_pages(self, pages: AsyncIterator[bytes]) -> None:
