@@ -190,14 +190,18 @@ class WorkloadGroupStatus(Model):
     """
     decisions: Annotated[dict[str, Digest], Field(max_length=MOST_WORKLOADS)] = whole_map()
     """By the UID of each Workload that the gate has released, a digest of the placements. While the
-    gate is Open it may go to members at these, while it is Closed it leaves them. Writer:
-    controller."""
+    gate is Open it may go to members at these, while it is Closed it leaves them.
+
+    Writer: controller.
+    """
     retained: Annotated[dict[str, Shares], Field(max_length=MOST_WORKLOADS)] = whole_map()
     """By UID, the units on each cluster that ran before the gate released their Workload: a gate
     that closes leaves them. Writer: controller."""
     released: list[Released] = atomic(MOST_WORKLOADS)
-    """`decisions` as an earlier release wrote it: read, and replaced by the next write. Writer:
-    controller."""
+    """`decisions` as an earlier release wrote it: read, and replaced by the next write.
+
+    Writer: controller.
+    """
     failures: Count | None = None
     """How often in a row it was taken away from members before it ran. Writer: controller."""
     retry_time: Timestamp | None = None

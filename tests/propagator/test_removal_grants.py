@@ -83,4 +83,4 @@ def test_the_one_deletion_names_the_object_that_was_granted() -> None:
 
 def test_the_remover_is_asked_with_what_the_rule_said() -> None:
     source = inspect.getsource(prune.Pruner.prune)
-    assert source.index("granted(") < source.index("self._remover.remove(")
+    assert source.index("granted,") < source.index("self._remover.remove(")
