@@ -53,7 +53,7 @@ def test_room_for_four_of_six_runs_four(yard: Yard) -> None:
     wait("the new controller to answer", lambda: yard.gang()["assigned"] == 4)
     steady("nothing moves", lambda: yard.uids("worker") == uids, seconds=2)
     assert yard.told()["scheduled"] == 4
-    assert yard.told()["released"] == before["released"]
+    assert yard.told()["decisions"] == before["decisions"]
     assert yard.gang()["waiting"] == 0
 
 

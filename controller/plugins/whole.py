@@ -129,8 +129,7 @@ def _limited(chosen: dict[int, int], field: Candidates, most: int) -> dict[int, 
     shares = {r: min(int(field.present[r]), n) for r, n in chosen.items() if field.held[r]}
     left = most - sum(shares.values())
     for row in map(int, field.line):
-        more = chosen[row] - shares.get(row, 0) if row in chosen else 0
-        if 0 < more <= left:
+        if row in chosen and (more := chosen[row] - shares.get(row, 0)) <= left:
             shares[row] = chosen[row]
             left -= more
     return {row: shares[row] for row in chosen if row in shares}

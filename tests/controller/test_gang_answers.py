@@ -90,6 +90,7 @@ async def test_what_is_held_counts_as_assigned_and_is_told_as_waiting() -> None:
     ]
     assert told == {
         "namespace": "shop",
+        "retained": 0,
         "name": "batch",
         "min": 10,
         "assigned": 9,
