@@ -165,9 +165,11 @@ class LeaderElector:
     def forsake(self) -> None:
         """Lead no more, and leave the lease to run out instead of giving it up.
 
-        For whoever cannot say that nothing of this term is being written any more.
+        For whoever cannot say that nothing of this term is being written any more. This elector
+        waits for the end of the lease as well.
         """
         self._until = -math.inf
+        self._sent.clear()
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Contend for the lease, and run `lead()` each time we hold it, until cancelled.
