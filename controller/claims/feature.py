@@ -1,0 +1,78 @@
+"""What the features have in common whose kinds are claimed: who claims, and under which name.
+
+Every instance counts, so that a standby decides at once when its turn comes. Only the leader writes
+the objects' statuses and claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controller.claims.books import HOLDER_LIMIT, Books, Haunt
+from controller.claims.claims import Claimed
+from controller.claims.desk import Desk
+from controller.hosting.handle import Handle, switched_off
+from controller.model.objects import Workload
+from controller.model.unit import Unit
+from machinery.clock import SystemClock
+from machinery.types.metadata import Key
+
+
+class ClaimedKind:
+    """The base of such a feature; `quotas` is what this term runs, if we lead.
+
+    `plugin` is the name by which `--controller-plugins` knows it.
+    """
+
+    def __init__(self, plugin: str, haunt: Haunt) -> None:
+        self._plugin = plugin
+        self._haunt = haunt
+        self.quotas: Desk[Any] | None = None
+        self._handle: Handle | None = None
+        self._books = Books(haunt, holder="", clock=SystemClock())
+
+    def attach(self, handle: Handle) -> None:
+        """Claim under the name of the process."""
+        self._handle = handle
+        self._books = Books(self._haunt, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock)
+
+    def rest(self) -> None:
+        """Write and claim no more."""
+        self.quotas = None
+
+    def closed(self) -> str:
+        """Why no quota can be had here at all."""
+        running = self._handle is None or self._handle.controls(self._plugin)
+        return "" if running else switched_off(self._plugin)
+
+    def epoch(self, unit: Unit) -> int | None:
+        """See `Desk.epoch`."""
+        return self.quotas.epoch(unit) if self.quotas is not None else None
+
+    async def claim(self, unit: Unit, placements: Mapping[str, int], epoch: int | None) -> bool:
+        """See `Desk.claim`; nothing is granted to who does not lead."""
+        return self.quotas is not None and await self.quotas.claim(unit, placements, epoch)
+
+    def withdraw(self, unit: Unit) -> None:
+        """See `Desk.withdraw`."""
+        if self.quotas is not None:
+            self.quotas.withdraw(unit)
+
+    def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        """An informer's handler: what a Workload shows answers its claims."""
+        claimed = self._books.show(old, new)
+        if self.quotas is not None:
+            self.quotas.touched(claimed)
+
+    def _look(self, stored: Claimed) -> None:
+        """An object came or changed."""
+        self._books.learn(stored)
+        if self.quotas is not None:
+            self.quotas.look(stored.metadata.key)
+
+    def _forget(self, key: Key) -> None:
+        """An object is gone."""
+        self._books.forget(key)
+        if self.quotas is not None:
+            self.quotas.forget(key)
