@@ -156,17 +156,15 @@ class WorkloadPlacements:
 
     async def run(self) -> None:
         """Report and release, until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._judged.run())
-                tasks.create_task(self._wakes.run())
-                tasks.create_task(self._reports.run())
-                tasks.create_task(self._gates.run())
-                tasks.create_task(self._idle.run())
-                tasks.create_task(self._costs.run())
-                tasks.create_task(self._report())
-        finally:
-            await self._secrets.close()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._judged.run())
+            tasks.create_task(self._secrets.run())
+            tasks.create_task(self._wakes.run())
+            tasks.create_task(self._reports.run())
+            tasks.create_task(self._gates.run())
+            tasks.create_task(self._idle.run())
+            tasks.create_task(self._costs.run())
+            tasks.create_task(self._report())
 
     async def _report(self) -> None:
         for informer in (*self.informers, self._clusters):

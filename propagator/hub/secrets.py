@@ -20,6 +20,7 @@ from machinery.api.resources import SECRETS
 from machinery.clock import Clock
 from machinery.errors import Forbidden, NotFound, StowageError
 from machinery.runtime.informer import Informer
+from machinery.tasks import end
 from machinery.types.metadata import Key, Object
 from propagator.hub.workload_types import HubSecret
 
@@ -58,6 +59,18 @@ class HubSecrets:
         self._changed = changed
         self._watches: dict[str, _Watch] = {}
         self._held: dict[Key, HubSecret] = {}
+        self._running = False
+
+    async def run(self) -> None:
+        """Watch, until cancelled; run again, the watches go on where they stood."""
+        self._running = True
+        for namespace, watch in self._watches.items():
+            self._begin(namespace, watch)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._running = False
+            await end([task for watch in self._watches.values() for task in watch.tasks])
 
     def need(self, key: Key) -> None:
         """A Workload names that Secret."""
@@ -102,25 +115,22 @@ class HubSecrets:
             held = self._held[key] = msgspec.convert(found, HubSecret)
         return held
 
-    async def close(self) -> None:
-        """Stop every watch."""
-        watches = list(self._watches.values())
-        self._watches.clear()
-        for watch in watches:
-            _stop(watch)
-        await asyncio.gather(*(t for w in watches for t in w.tasks), return_exceptions=True)
-
     def _watch(self, namespace: str) -> _Watch:
         informer = Informer(
             self._hub, SECRETS, Object, namespace=namespace, metadata_only=True, clock=self._clock
         )
         informer.add_handler(self._tell)
         watch = _Watch(informer)
+        if self._running:
+            self._begin(namespace, watch)
+        return watch
+
+    def _begin(self, namespace: str, watch: _Watch) -> None:
+        watch.informer.mistrust()
         watch.tasks = (
             asyncio.create_task(self._follow(namespace, watch), name=f"secrets of {namespace}"),
             asyncio.create_task(_announce(watch)),
         )
-        return watch
 
     async def _follow(self, namespace: str, watch: _Watch) -> None:
         while True:

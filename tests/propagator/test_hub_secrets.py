@@ -12,6 +12,7 @@ import pytest
 
 from machinery.errors import Forbidden, Unreachable
 from machinery.pace import Pace
+from machinery.tasks import end
 from machinery.types.memory_budget import Holding
 from propagator.hub.secrets import HubSecrets, NoTenant
 from tests.fakeclock import FakeClock, settle
@@ -42,6 +43,10 @@ class Hub:
         self._ask(namespace)
         listed = {"metadata": {"resourceVersion": "7"}, "items": [_secret(namespace)]}
         yield msgspec.json.encode(listed)
+
+    async def latest(self, resource: Any, *, namespace: str, **_: Any) -> str:
+        self._ask(namespace)
+        return "7"
 
     @asynccontextmanager
     async def watch(self, resource: Any, *, namespace: str, **_: Any) -> AsyncIterator[Any]:
@@ -75,8 +80,10 @@ def _secret(namespace: str) -> dict[str, Any]:
 async def parts() -> AsyncIterator[tuple[Hub, HubSecrets, FakeClock, list[Any]]]:
     hub, clock, changed = Hub(), FakeClock(), []
     secrets = HubSecrets(hub, clock=clock, changed=changed.append)  # type: ignore[arg-type]  # a fake
+    running = asyncio.create_task(secrets.run())
+    await settle()
     yield hub, secrets, clock, changed
-    await secrets.close()
+    await end([running])
 
 
 @pytest.mark.proves("C27", "N15")

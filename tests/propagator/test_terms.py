@@ -14,7 +14,7 @@ import pytest
 
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
-from machinery.api.resources import LEASES
+from machinery.api.resources import LEASES, SECRETS
 from propagator.app import LEASE, Propagator
 from propagator.execution.reconciler import WorkloadPlacements
 from propagator.members.kinds import USUAL
@@ -62,6 +62,32 @@ async def seen(stage: Stage) -> dict[str, Any]:
 async def acts(process: Propagator) -> None:
     """Wait until it leads, and sees the hub."""
     await until(lambda: process.term is not None and not process.term.stale())
+
+
+@pytest.mark.proves("N6", "C27")
+async def test_secrets_travel_in_the_next_term_as_well(stage_on: MakeStage, hub: Cluster):
+    def creds(value: str) -> dict[str, Any]:
+        meta = {"name": "creds", "namespace": stage.namespace}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": {"k": value}}
+
+    async def arrived(value: str) -> bool:
+        copy = await stage.on("m1", "creds", kind=SECRETS)
+        return copy is not None and copy["data"] == {"k": value}
+
+    async with stage_on(terms=SHORT_TERMS) as stage:
+        await stage.hub.create(SECRETS, creds("b25l"))
+        await stage.create("one", targetDeployment=deployment("one"), resources=[{"name": "creds"}])
+        await stage.place("one", m1=1)
+        await stage.propagated("one")
+        hub.freeze()
+        try:
+            await until(lambda: stage.process.term is None)
+        finally:
+            hub.thaw()
+        await acts(stage.process)
+        await stage.hub.apply(SECRETS, creds("dHdv"), name="creds", force=True)
+        await until(lambda: arrived("dHdv"))
+        assert (await stage.condition("one", "Propagated"))["status"] == "True"
 
 
 @pytest.mark.proves("N6")
