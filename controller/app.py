@@ -223,6 +223,8 @@ class Controller:
                 return f"{plural} are not listed yet"
             if silence > (TROUBLE_SECONDS if informer.last_error else STALENESS_SECONDS):
                 return f"nothing heard of {plural} for {silence:.0f} s"
+        if not self.world.settled_names:
+            return "the shares of a cluster that was renamed are not read yet"
         if self._normalises.known and self._refuses.known:
             return self._schema.obstacle
         return "admission policies are not listed yet"
@@ -253,6 +255,7 @@ class Controller:
                 for known in (self._normalises, self._refuses, self._schema):
                     group.create_task(known.run())
                 group.create_task(self._recorder.run())
+                group.create_task(self.world.run())
                 group.create_task(self._serve())
         finally:
             await server.stop()

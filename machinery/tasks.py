@@ -106,6 +106,11 @@ class Gradually(Generic[T]):
             self._groups.setdefault(group, set()).update(items)
             self._more.set()
 
+    @property
+    def waiting(self) -> bool:
+        """Whether some items have not been acted on yet."""
+        return bool(self._groups)
+
     async def run(self) -> None:
         """Act on what waits, until cancelled."""
         while True:

@@ -31,6 +31,7 @@ from controller.queue.scheduling_queue import Rank, SchedulingQueue
 from crds.workload import WorkloadCondition
 from machinery import logs
 from machinery.clock import Clock
+from machinery.tasks import Gradually
 from machinery.types.metadata import Key, Meta
 
 LOG = logs.get(__name__)
@@ -78,6 +79,7 @@ class World:
         self._builder = FleetBuilder()
         self._holdings = Holdings(self.index, self._builder)
         self._renames = Renames()
+        self._renamed: Gradually[Key] = Gradually(self._read_renamed)
         self._stored: Callable[[Key], Workload | None] = lambda _: None
         self._feed = Feed(sort)
         self._owed: dict[Key, Workload] = {}  # decisions that a conflict undid, as they were made
@@ -267,16 +269,27 @@ class World:
         self._holdings.drop(key)
         self._feed.forget(key)
 
-    def _read_anew(self, clusters: Collection[str]) -> None:
-        """These names mean other clusters now: whoever has shares there, all in one breath.
+    @property
+    def settled_names(self) -> bool:
+        """Whether every share is read by the name that its cluster has now.
 
-        A decision in between would find the quota or the reserved room of some of them free.
+        A decision before that could find the quota or the reserved room of some of them free.
         """
-        held = {each.unit.key: each for name in clusters for each in self._holdings.on(name)}
-        for key in held:
-            if (stored := self._stored(key)) is not None:
-                self._holdings.take(self.named(stored))
-        self._offer_ours(held)
+        return not self._renamed.waiting
+
+    async def run(self) -> None:
+        """Read the shares of renamed clusters, few at a time, until cancelled."""
+        await self._renamed.run()
+
+    def _read_anew(self, clusters: Collection[str]) -> None:
+        """These names mean other clusters now: read all that have shares there once more."""
+        held = {each.unit.key for name in clusters for each in self._holdings.on(name)}
+        self._renamed.add(self._renames, held)
+
+    def _read_renamed(self, key: Key) -> None:
+        if (stored := self._stored(key)) is not None:
+            self._holdings.take(self.named(stored))
+        self._offer_ours([key])
 
     def _lost(self, cluster: str) -> None:
         """Whoever held units on a cluster that is gone needs another one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from controller.cache.cache import known
 from controller.cache.renames import Renames
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS
+from machinery.tasks import SLICE, end
 
 from .live import World, deciding, placements, policy
 from .make import cluster, workload
@@ -103,6 +105,34 @@ class TestRenames:
         assert (world.shares("new"), world.shares("old")) == ({}, {stored.metadata.key: 3})
         world.cluster_changed(cluster("old"), None)
         assert (world.shares("new"), world.shares("old")) == ({stored.metadata.key: 3}, {})
+
+    async def test_shares_of_a_large_cluster_are_read_in_steps_and_nothing_is_decided_meanwhile(
+        self,
+    ) -> None:
+        first = placed(old=3)
+        many = {
+            (first.metadata.namespace, f"w{n}"): msgspec.structs.replace(
+                first, metadata=msgspec.structs.replace(first.metadata, name=f"w{n}")
+            )
+            for n in range(2 * SLICE + 1)
+        }
+        many = {key: known(each) for key, each in many.items()}
+        world = Cache({"stowage"}, sort=_by_name, reviewed=lambda _: True)
+        world.reads(many.get)
+        world.cluster_changed(None, renamed("new", "old"))
+        world.cluster_changed(None, cluster("old"))
+        for each in many.values():
+            world.workload_changed(None, each)
+        running = asyncio.create_task(world.run())
+        world.cluster_changed(cluster("old"), None)
+        steps = 0
+        while not world.settled_names:
+            assert len(world.shares("new")) == SLICE * steps
+            await asyncio.sleep(0)
+            steps += 1
+        assert steps >= 3
+        assert world.shares("new") == dict.fromkeys(many, 3)
+        await end([running])
 
 
 def _by_name(unit: Any) -> Any:
