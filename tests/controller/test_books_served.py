@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.features.workloadpolicy import answers as policies
-from controller.features.workloadspread import answers as spreads
+from controller.hosting.services import PAGE
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOAD_SPREADS
 
 from .make import ZONE
@@ -118,7 +117,7 @@ async def test_very_many_are_told_in_pages_that_hold_nobody_up(config: Path, sta
     async with stage.configured(config) as controller:
         for path, kind, first in ((POLICIES, "policies", "p000"), (SPREADS, "spreads", "w000")):
             _, page = await ask(controller, path)
-            assert len(page[kind]) == policies.PAGE == spreads.PAGE == 200
+            assert len(page[kind]) == PAGE == 200
             assert page[kind][0]["name"] == first
             _, rest = await ask(controller, f"{path}?continue={page['continue']}")
             assert [each["name"] for each in rest[kind]] == [f"{first[0]}200"]

@@ -12,7 +12,6 @@ import pytest
 from controller.features.workloadgroup.answers import (
     NAMED_CLUSTERS,
     NAMED_WORKLOADS,
-    PAGE,
     Answers,
 )
 from controller.features.workloadgroup.compiled import Group
@@ -20,6 +19,7 @@ from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.memory import Denial, Memory, Seen
 from controller.framework.interface import CycleState
 from controller.framework.waiting import Waiting
+from controller.hosting.services import PAGE
 from controller.model.unit import Unit
 from crds.groups.gate import decision_of
 from machinery.http_messages import Request, Response

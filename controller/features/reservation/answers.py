@@ -13,12 +13,9 @@ from typing import Any
 from controller.cache.amounts import rendered
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import Reservations
-from controller.hosting.services import Route, failure
+from controller.hosting.services import Route, failure, page
 from machinery.http_messages import Request, Response
-from machinery.types.metadata import Key
 
-PAGE = 200
-"""Reservations of one answer: each takes some tens of microseconds."""
 NAMED_OWNERS = NAMED_CLUSTERS = 100
 """Of one reservation; `owners` is the number of all."""
 
@@ -37,12 +34,8 @@ class Answers:
         )
 
     async def _page(self, request: Request) -> Mapping[str, Any]:
-        ledger, after = self._ledger(), _after(request.query.get("continue", ""))
-        later = (each for each in ledger.values() if each.key > after)
-        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
-        items = [_told(ledger, each) for each in found[:PAGE]]
-        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
-        return {"reservations": items, **more}
+        ledger = self._ledger()
+        return page(request, "reservations", ledger.values(), lambda each: _told(ledger, each))
 
     async def _one(self, request: Request) -> Mapping[str, Any] | Response:
         namespace, name = request.params["namespace"], request.params["name"]
@@ -51,11 +44,6 @@ class Answers:
         if reserved is None:
             return failure(404, f"cannot find reservation {namespace}/{name}")
         return _told(ledger, reserved)
-
-
-def _after(text: str) -> Key:
-    namespace, _, name = text.partition("/")
-    return (namespace, name)
 
 
 def _told(ledger: Reservations, reserved: Reserved) -> dict[str, Any]:

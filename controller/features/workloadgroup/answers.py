@@ -18,15 +18,13 @@ from controller.features.workloadgroup.compiled import Group, in_words, named
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import Memory
 from controller.framework.waiting import Waiting
-from controller.hosting.services import Route, failure
+from controller.hosting.services import Route, failure, page
 from controller.model.unit import Unit
 from crds.groups.gate import GateState, decision_of
 from machinery.clock import timestamp
 from machinery.http_messages import Request, Response
 from machinery.types.metadata import Key
 
-PAGE = 200
-"""Gangs of one answer: each takes some tens of microseconds."""
 NAMED_WORKLOADS = NAMED_CLUSTERS = 100
 """Of one gang, those that lack units first; `members` is the number of all."""
 
@@ -55,16 +53,14 @@ class Answers:
         )
 
     async def _page(self, request: Request) -> Mapping[str, Any]:
-        ledger, after = self.ledger(), _after(request.query.get("continue", ""))
-        later = (each for each in ledger.values() if each.key > after)
-        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
+        ledger = self.ledger()
         held: Counter[Key] = Counter()
         for each in self.held():
             if (key := ledger.group_of(each.unit)) is not None:
                 held[key] += _new(each)
-        items = [self._summary(ledger, each, held[each.key]) for each in found[:PAGE]]
-        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
-        return {"gangs": items, **more}
+        return page(
+            request, "gangs", ledger.values(), lambda e: self._summary(ledger, e, held[e.key])
+        )
 
     async def _one(self, request: Request) -> Mapping[str, Any] | Response:
         key = request.params["namespace"], request.params["name"]
@@ -107,11 +103,6 @@ class Answers:
             "lastFailureTime": memory.last_failure(key) or group.last_failure or None,
             "message": group.fault or memory.why(key),
         }
-
-
-def _after(text: str) -> Key:
-    namespace, _, name = text.partition("/")
-    return (namespace, name)
 
 
 def _new(waiting: Waiting) -> int:

@@ -15,12 +15,9 @@ from controller.cache.snapshot import Fleet
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.status import allocated
-from controller.hosting.services import Route, failure
+from controller.hosting.services import Route, failure, page
 from machinery.http_messages import Request, Response
-from machinery.types.metadata import Key
 
-PAGE = 200
-"""Policies of one answer."""
 NAMED_CLUSTERS = 100
 """Of one policy, those with the most units first; `holding` is the number of all."""
 
@@ -40,12 +37,7 @@ class Answers:
         )
 
     async def _page(self, request: Request) -> Mapping[str, Any]:
-        namespace, _, name = request.query.get("continue", "").partition("/")
-        after: Key = (namespace, name)
-        later = (each for each in self._counts.policies() if each.key > after)
-        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
-        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
-        return {"policies": [self._summary(each) for each in found[:PAGE]], **more}
+        return page(request, "policies", self._counts.policies(), self._summary)
 
     async def _one(self, request: Request) -> Mapping[str, Any] | Response:
         namespace, name = request.params["namespace"], request.params["name"]

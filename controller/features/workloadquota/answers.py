@@ -7,19 +7,14 @@ what other schedulers have claimed. Very many are answered page by page, as list
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from heapq import nsmallest
 from typing import Any
 
 from controller.cache.placements import Index
 from controller.features.reservation.ledger import Reservations
 from controller.features.workloadquota.compiled import Quota, rendered
 from controller.features.workloadquota.usage import Usage
-from controller.hosting.services import Route, failure
+from controller.hosting.services import Route, failure, page
 from machinery.http_messages import Request, Response
-from machinery.types.metadata import Key
-
-PAGE = 200
-"""Quotas of one answer."""
 
 
 class Answers:
@@ -36,12 +31,9 @@ class Answers:
         )
 
     async def _page(self, request: Request) -> Mapping[str, Any]:
-        index, after = self._index(), _after(request.query.get("continue", ""))
-        later = (each for each in index.ledger(Usage).every() if each.key > after)
-        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
-        items = [_told(index, each) for each in found[:PAGE]]
-        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
-        return {"quotas": items, **more}
+        index = self._index()
+        quotas = index.ledger(Usage).every()
+        return page(request, "quotas", quotas, lambda each: _told(index, each))
 
     async def _one(self, request: Request) -> Mapping[str, Any] | Response:
         namespace, name = request.params["namespace"], request.params["name"]
@@ -50,11 +42,6 @@ class Answers:
         if quota is None:
             return failure(404, f"cannot find workloadquota {namespace}/{name}")
         return _told(index, quota)
-
-
-def _after(text: str) -> Key:
-    namespace, _, name = text.partition("/")
-    return (namespace, name)
 
 
 def _told(index: Index, quota: Quota) -> dict[str, Any]:

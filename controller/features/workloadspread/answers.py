@@ -7,17 +7,12 @@ answered page by page, as lists of Kubernetes are, and without their subsets.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from heapq import nsmallest
 from typing import Any, Protocol
 
 from controller.features.workloadspread.compiled import Spread
 from controller.features.workloadspread.ledger import Spreads
-from controller.hosting.services import Route, failure
+from controller.hosting.services import Route, failure, page
 from machinery.http_messages import Request, Response
-from machinery.types.metadata import Key
-
-PAGE = 200
-"""Spreads of one answer."""
 
 
 class Told(Protocol):
@@ -43,12 +38,7 @@ class Answers:
         )
 
     async def _page(self, request: Request) -> Mapping[str, Any]:
-        namespace, _, name = request.query.get("continue", "").partition("/")
-        after: Key = (namespace, name)
-        later = (each for each in self._spreads.values() if each.key > after)
-        found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
-        more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
-        return {"spreads": [self._summary(each) for each in found[:PAGE]], **more}
+        return page(request, "spreads", self._spreads.values(), self._summary)
 
     async def _one(self, request: Request) -> Mapping[str, Any] | Response:
         namespace, name = request.params["namespace"], request.params["name"]
