@@ -169,3 +169,6 @@ LABEL_RESERVATION = f"{GROUP}/reservation"
 """On the Workload whose pods only keep the room of a Reservation: that one's name, cut if long."""
 PLACEHOLDER_SCHEDULER = f"reservation.{GROUP}"
 """The spec.schedulerName of that Workload: who keeps the reservation says where it runs."""
+
+REQUESTS = "requests."
+"""Begins the names of resources in WorkloadQuota.spec.hard."""

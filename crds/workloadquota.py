@@ -18,7 +18,6 @@ from crds.fields.claims import MOST_CLAIMS, Claim
 
 UNITS = "units"
 RESERVATIONS = "reservations"
-REQUESTS = "requests."
 MOST_HARD = 32
 HARD_NAME = (
     r"^(units|reservations|requests\."

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from stowage.commands.options import hub_connection, hub_options, with_hub
+from stowage.console.output import manifests
 from stowage.console.terminal import say
 
 
@@ -63,7 +64,7 @@ def install(
         all_namespaces=bool(all_namespaces),
     )
     if dry_run:
-        click.echo(parts.as_yaml(objects), nl=False)
+        manifests(objects)
         return
 
     async def whole(client: Any) -> None:

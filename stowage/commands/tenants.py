@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from stowage.commands.options import OUTPUT, hub_connection, hub_options, with_hub
+from stowage.console.output import manifests
 from stowage.console.terminal import say
 
 
@@ -25,13 +26,13 @@ def add(
     dry_run: bool,
 ) -> None:
     """Let Workloads there bring Secrets along, and Reservations hold: Member."""
-    from stowage.setup import install, tenants  # noqa: PLC0415 - see stowage.cli
+    from stowage.setup import tenants  # noqa: PLC0415 - see stowage.cli
 
     if dry_run:
         for each in namespaces:
             tenants.refuse(each)
         made = [made for each in namespaces for made in tenants.bindings(each, home=namespace)]
-        click.echo(install.as_yaml(made), nl=False)
+        manifests(made)
         return
     with_hub(
         hub_connection(kubeconfig, context),

@@ -10,7 +10,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -32,6 +32,13 @@ def show(data: Any, output: str, *, text: str) -> None:
         click.echo(yaml.safe_dump(data, sort_keys=False), nl=False)
     else:
         say(text)
+
+
+def manifests(objects: Iterable[Mapping[str, Any]]) -> None:
+    """Print objects as one YAML stream, as `kubectl apply -f -` takes it."""
+    import yaml  # noqa: PLC0415 - slow, and only a dry run needs it
+
+    click.echo(yaml.safe_dump_all(objects, sort_keys=False, width=100), nl=False)
 
 
 def table(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from crds.workloadquota import REQUESTS
+from crds.names import REQUESTS
 from machinery.types import quantities
 from machinery.types.metadata import Meta
 from stowage.planning.words import count

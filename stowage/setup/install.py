@@ -64,11 +64,6 @@ def default_image() -> str:
     return f"stowage:{metadata.version('stowage')}"
 
 
-def as_yaml(objects: Iterable[dict[str, Any]]) -> str:
-    """The manifests as one YAML stream."""
-    return yaml.safe_dump_all(objects, sort_keys=False, width=100)
-
-
 async def apply(
     client: ApiClient, objects: Sequence[dict[str, Any]], *, say: Callable[[str], object]
 ) -> None:

@@ -166,7 +166,12 @@ async def publishing(
         published=units.publish,
     )
     session = SimpleNamespace(
-        link=link, verdict=CONNECTED, contact=Contact.SERVING, generation=1, health=Health()
+        link=link,
+        verdict=CONNECTED,
+        contact=Contact.SERVING,
+        generation=1,
+        health=Health(),
+        held=None,
     )
     facts: list[Callable[[str], None]] = []
     clusters = Informer(hub, MEMBER_CLUSTERS, MemberCluster, clock=clock)

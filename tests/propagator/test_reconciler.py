@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from crds.names import LABEL_GROUP
+from machinery.runtime.keyed_backoff import Pauses
 from propagator.execution import reconciler
 from propagator.execution.reconciler import WorkloadPlacements
 from propagator.groups.rule import PUSH
 from propagator.hub.workload_types import workload_of
 from propagator.members.objects import ManagedObject, Mark
+from tests.fakeclock import FakeClock
 
 
 @pytest.mark.proves("G24")
@@ -52,6 +54,7 @@ async def test_a_share_that_left_goes_at_once_while_its_gang_starts(
     )
     placements._inventory = SimpleNamespace(look_for=look_for)
     placements._shares = SimpleNamespace(leave=leave)
+    placements._moves = Pauses(clock=FakeClock(), base=1.0, cap=1.0)
     placements._reporter = SimpleNamespace(queue=SimpleNamespace(add=lambda _: None))
     await placements._serve(SimpleNamespace(name="m2", mark=Mark()), workload.metadata.key)
     assert did == (["leave"] if starts else [])

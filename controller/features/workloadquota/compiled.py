@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.model.unit import Unit
-from crds.names import API_VERSION, PLACEHOLDER_SCHEDULER
-from crds.workloadquota import HARD_NAME, MOST_HARD, REQUESTS, RESERVATIONS, UNITS
+from crds.names import API_VERSION, PLACEHOLDER_SCHEDULER, REQUESTS
+from crds.workloadquota import HARD_NAME, MOST_HARD, RESERVATIONS, UNITS
 from machinery.types import hostports, quantities
 from machinery.types.bounds import MOST_AMOUNT, quoted
 from machinery.types.metadata import Key
