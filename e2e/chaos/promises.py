@@ -11,8 +11,9 @@ import asyncio
 import json
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from crds.names import LABEL_MANAGED, OWNER_PREFIX
@@ -34,6 +35,8 @@ _QUIET_SECONDS = 12.0
 _NOISE = 90.0
 """So long there may be writes still after all is as wanted: what was asked for late, a back-off."""
 
+_MOST_FIELDS = 10
+"""Of each object that was written, in a message."""
 _WRITES_AT_START = 20
 """What each member is asked by POST after a start, and the objects of the probe."""
 
@@ -54,9 +57,9 @@ async def quiet(stage: ChaosStage) -> None:
     """Raises Broken when somebody still writes though nothing changes."""
 
     async def same() -> None:
-        before, writes = await _versions(stage), await stage.member_writes()
+        before, writes = await _written(stage), await stage.member_writes()
         await asyncio.sleep(_QUIET_SECONDS)
-        moved = _differing(before, await _versions(stage))
+        moved = _differing(before, await _written(stage))
         written = await stage.member_writes() - writes
         if moved or written:
             raise Broken(f"nothing changes, but {written:.0f} writes on members, new: {moved}")
@@ -69,20 +72,20 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
 
     Raises Broken.
     """
-    before, told = await _versions(stage), await _reasons(stage)
+    before, told = await _written(stage), await _reasons(stage)
     for instance in INSTANCES:
         await asyncio.to_thread(stage.processes[instance].end, signal.SIGTERM)
         stage.run(instance)
     await churn.want(PROBE, wishes.PROBE)
     await settled(stage, churn, seconds=seconds)
-    after = {k: v for k, v in (await _versions(stage)).items() if k[2:] != PROBE}
+    after = {k: v for k, v in (await _written(stage)).items() if k[2:] != PROBE}
 
     async def for_the_same_reasons() -> None:  # also where a member was away for a moment
         if (reasons := await _reasons(stage)) != told:
             raise Broken(f"after a restart {reasons} are the reasons, before it {told}")
 
     await until_held(for_the_same_reasons, _NOISE)
-    moved = [key for key in _differing(before, after) if key not in told]
+    moved = {k: fields for k, fields in _differing(before, after).items() if k not in told}
     if moved:
         raise Broken(f"a restart in which nothing changed wrote {moved}")
     there = sum([len(await _managed(stage, member)) for member in MEMBERS])
@@ -92,14 +95,34 @@ async def restarted(stage: ChaosStage, churn: Churn, *, seconds: float) -> None:
 
 
 async def _reasons(stage: ChaosStage) -> dict[Any, Any]:
-    """Why each Workload waits that does, as in `_versions`."""
+    """Why each Workload waits that does, as in `_written`."""
     listed = await stage.lists("hub", "wl")
     waiting = [each for each in listed if each["status"].get("pending")]
     return {("hub", "Workload", *_key(each)): judgement.reason(each) for each in waiting}
 
 
-def _differing(before: Mapping[Any, str], after: Mapping[Any, str]) -> list[Any]:
-    return sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
+def _differing(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> dict[Any, list[str]]:
+    """The objects that were written, made or deleted, and the fields that differ."""
+    keys = sorted(before.keys() | after.keys())
+    both = {key: (before.get(key), after.get(key)) for key in keys}
+    return {
+        key: list(islice(_fields(old, new), _MOST_FIELDS))
+        for key, (old, new) in both.items()
+        if _version(old) != _version(new)
+    }
+
+
+def _version(found: Any) -> str:
+    return found["metadata"]["resourceVersion"] if found else ""
+
+
+def _fields(old: Any, new: Any, path: str = "") -> Iterator[str]:
+    """The fields that differ, with both values."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _fields(old.get(key), new.get(key), f"{path}.{key}")
+    elif old != new:
+        yield f"{path}: {str(old)[:200]} → {str(new)[:200]}"
 
 
 async def cleared(stage: ChaosStage, *, seconds: float) -> None:
@@ -334,9 +357,9 @@ async def _managed(stage: ChaosStage, member: str) -> dict[tuple[str, str, str],
     return {(each["kind"], *_key(each)): each for each in items}
 
 
-async def _versions(stage: ChaosStage) -> dict[Any, str]:
-    """resourceVersions of all that we write, but Leases, and what probes measure of members."""
-    versions: dict[Any, str] = {}
+async def _written(stage: ChaosStage) -> dict[Any, Any]:
+    """All that we write, but Leases, and what probes measure of members."""
+    written: dict[Any, Any] = {}
     found = {"hub": await stage.lists("hub", *_OURS)}
     for member in MEMBERS:
         found[member] = await stage.lists(member, *_ALL, labels=f"{LABEL_MANAGED}=true")
@@ -344,8 +367,8 @@ async def _versions(stage: ChaosStage) -> dict[Any, str]:
         for each in objects:
             meta = each["metadata"]
             key = (where, each["kind"], meta.get("namespace", ""), meta["name"])
-            versions[key] = meta["resourceVersion"]
-    return versions
+            written[key] = each
+    return written
 
 
 async def until_held(check: Any, seconds: float) -> None:
