@@ -119,7 +119,8 @@ class PropagatedReason(StrEnum):
     CLUSTER_UNREACHABLE = "ClusterUnreachable"
     REJECTED = "Rejected"
     CONFLICT = "Conflict"
-    """Somebody else changes the same fields on the member, again and again."""
+    """Somebody else changes the same fields on the member, again and again; or the member has what
+    a younger version of the Workload asked for than the hub has, as after a restored backup."""
     WAITING_FOR_GROUP = "WaitingForGroup"
     """Its WorkloadGroup has not released these placements; nothing of them is written yet."""
     HUB_UNAVAILABLE = "HubUnavailable"

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import Forbidden, NotFound
 from propagator.execution.applier import wave_of
@@ -106,7 +107,9 @@ class Pruner:
             async with self._records.lock(place):
                 grant = rule(newest(session, place, found))
                 if grant is Stays.YOUNGER:
-                    waiting[place] = f"{session.name}: {place} {_YOUNGER}"
+                    refused[place] = Refused(
+                        PropagatedReason.CONFLICT, f"{session.name}: {place} {_YOUNGER}"
+                    )
                     continue
                 if isinstance(grant, Stays):
                     stays = True

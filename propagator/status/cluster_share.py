@@ -212,7 +212,7 @@ def _state(
     if word is Word.STANDS and (readiness is None or told in _WAITS):
         return ShareState(told), str(before.get("message", ""))
     if seen.leaving:
-        return ShareState.LEAVING, LEAVING if seen.elsewhere else STAYING
+        return ShareState.LEAVING, _why_there(seen)
     if readiness is None:
         begun = ShareState.CREATING if told in _BEGUN else ShareState.PENDING
         return begun, f"the propagator is connecting to {seen.name}"
@@ -226,6 +226,14 @@ def _state(
     whole = word is not Word.ON_ITS_WAY and readiness.observed
     runs = whole and readiness.ready >= seen.wish.units
     return (ShareState.RUNNING if runs else ShareState.CREATING), ""
+
+
+def _why_there(seen: Seen) -> str:
+    """Why something of a share that left is there; a removal that is under way needs no reason."""
+    outcome = seen.outcome
+    if outcome is not None and outcome.reason not in (None, PropagatedReason.PROPAGATING):
+        return outcome.message
+    return LEAVING if seen.elsewhere else STAYING
 
 
 def _held(seen: Seen) -> bool:

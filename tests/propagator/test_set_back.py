@@ -65,6 +65,9 @@ async def test_what_a_younger_decision_made_stays_until_the_hub_decides_again(st
         await stage.ready()
         await settled(stage)
         assert await stage.on("m1"), "an old decision removed what a younger one made"
+        (share,) = (await stage.status("demo"))["clusters"]
+        assert share["state"] == "Leaving"
+        assert "an edit of the Workload decides" in share["message"]
         await stage.patch("demo", {"spec": {"replicas": 1}})
         await stage.patch("demo", {"spec": {"replicas": 0}})
         await stage.goes("m1")
