@@ -124,8 +124,12 @@ class Churn:
                 self._idle(key)
             if key not in self.wanted:
                 await self._delete(key)
-        for key, wish in list(self.wanted.items()):
-            await self._apply(key, wishes.renewed(wish))
+        for key in list(self.wanted):
+            await self.edited(key)
+
+    async def edited(self, key: Key) -> None:
+        """Ask for a Workload once more, by an edit that changes nothing of what runs."""
+        await self._apply(key, wishes.renewed(self.wanted[key]))
 
     def _idle(self, key: Key) -> None:
         self.idle_at[key] = asyncio.get_running_loop().time()

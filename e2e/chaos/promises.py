@@ -141,6 +141,8 @@ async def _whole(stage: ChaosStage, churn: Churn) -> None:
         )
     there = {member: await _managed(stage, member) for member in MEMBERS}
     secrets = {_key(s): s["data"] for s in await stage.lists("hub", "secret")}
+    for key in [key for key in wanted if _waits_for_an_edit(found[key])]:
+        await churn.edited(key)  # as a person does who reads that
     for key, wish in wanted.items():
         if wish.mode == "Taken":
             _refused(found[key])
@@ -370,6 +372,13 @@ async def _written(stage: ChaosStage) -> dict[Any, Any]:
             key = (where, each["kind"], meta.get("namespace", ""), meta["name"])
             written[key] = each
     return written
+
+
+def _waits_for_an_edit(workload: Mapping[str, Any]) -> bool:
+    """Whether something of it stays, as the hub was set back behind what made it."""
+    told = [each["message"] for each in workload["status"].get("clusters", ())]
+    told += [each["message"] for each in workload["status"].get("conditions", ())]
+    return any("an edit of the Workload decides" in each for each in told)
 
 
 async def until_held(check: Any, seconds: float) -> None:
