@@ -81,6 +81,7 @@ class Ground:
     clock: Clock
     namespace: str
     """Where our processes are at home on the hub."""
+    identity: HubIdentity
     fresh: Callable[[], bool]
     """Whether the view of the hub may be acted on where that takes something away."""
 
@@ -137,6 +138,7 @@ class Manager:
             recorder=recorder,
             clock=clock,
             namespace=settings.namespace,
+            identity=self._identity,
             fresh=self.hub_fresh,
         )
         self._placements = placements(ground)

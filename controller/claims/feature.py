@@ -51,8 +51,10 @@ class ClaimedKind:
         return self.quotas.epoch(unit) if self.quotas is not None else None
 
     async def claim(self, unit: Unit, placements: Mapping[str, int], epoch: int | None) -> bool:
-        """See `Desk.claim`; nothing is granted to who does not lead."""
-        return self.quotas is not None and await self.quotas.claim(unit, placements, epoch)
+        """See `Desk.claim`; nothing is granted where this instance does not lead."""
+        if self.quotas is None:
+            return bool(self.closed())  # PreFilter has let in no Workload that would take quota
+        return await self.quotas.claim(unit, placements, epoch)
 
     def withdraw(self, unit: Unit) -> None:
         """See `Desk.withdraw`."""

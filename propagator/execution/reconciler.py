@@ -38,7 +38,6 @@ from propagator.execution.shares import FIRST_PAUSE, LONGEST_PAUSE, Shares
 from propagator.execution.unanswered_writes import Doubts
 from propagator.groups.gates import Gates
 from propagator.groups.rule import Answer, Verdict
-from propagator.hub.identity import HubIdentity
 from propagator.hub.secrets import HubSecrets
 from propagator.hub.workload_types import Workload
 from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
@@ -77,7 +76,7 @@ class WorkloadPlacements:
         self._inventory = Inventory(ground)
         self._gates = Gates(ground, workloads=self._hub, wake=self._gate_changed)
         self._idle = IdleKinds(ground, workloads=self._hub, inventory=self._inventory)
-        self._identity = identity = HubIdentity(ground.hub)
+        identity = ground.identity
         doubts = Doubts(clock=ground.clock)
         namespaces = Namespaces(clock=ground.clock)
         pruner = Pruner(
@@ -146,7 +145,6 @@ class WorkloadPlacements:
 
     def begin(self, *, alone: bool) -> None:
         """Forget what another term may have made untrue."""
-        self._identity.forget()
         self._gates.begin()
         if not alone:
             self._records.clear()

@@ -79,7 +79,7 @@ class _Look(NamedTuple):
 
 
 class SweepBrake:
-    """Asked by `orphans` before each removal. One for a term."""
+    """Asked by `orphans` before each removal."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from controller.hosting.controllers import AGAIN_SECONDS, Controllers
 from controller.hosting.fencing import END_SECONDS
 from controller.hosting.handle import Handle
 from crds.names import LABEL_POLICY
-from machinery.api.resources import WORKLOAD_POLICIES, WORKLOAD_SPREADS
+from machinery.api.resources import WORKLOAD_POLICIES, WORKLOAD_QUOTAS, WORKLOAD_SPREADS
 from machinery.errors import ConfigurationError, LeaseLost
 from tests.fakeclock import FakeClock
 
@@ -276,6 +276,27 @@ async def test_a_kind_whose_controller_is_switched_off_says_so(config: Path, kin
         assert f"takes no units: the controller of plugin {kind} is switched off" in message
     async with stage.configured(config, plugins={"Prices": Prices}, identity="two"):
         await stage.until(lambda: stage.placed(kind))
+
+
+@pytest.mark.proves("E14", "N4")
+@pytest.mark.usefixtures("log")
+async def test_quotas_that_nobody_claims_bind_their_namespace_alone(config: Path) -> None:
+    stage = Stage()
+    stage.cluster("a", zone="1")
+    settings = {"plugins": {"Prices": Prices}, "controller_plugins": "*,-WorkloadQuota"}
+    async with stage.configured(config, **settings):
+        stage.workload("plain")
+        await stage.until(lambda: stage.placed("plain"))
+        stage.hub.put(
+            WORKLOAD_QUOTAS,
+            {
+                "metadata": {"namespace": "shop", "name": "team"},
+                "spec": {"hard": {"units": "9"}},
+            },
+        )
+        stage.workload("bounded")
+        await stage.until(lambda: "--controller-plugins" in stage.says("bounded")[2])
+        assert stage.placed("bounded") == {}
 
 
 @pytest.mark.proves("E14")

@@ -13,13 +13,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from controller.cache.columns import Mask
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
+from controller.claims.plugin import ClaimsQuota
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
@@ -51,7 +52,6 @@ KIND = "WorkloadPolicy"
 _NAME = re.compile(rf"{OBJECT_NAME}(\.{OBJECT_NAME})*")
 _NAME_LIMIT = 253
 _VIEW = "WorkloadPolicy/view"
-_EPOCH = "WorkloadPolicy/epoch"
 _NO_DOMAIN = "not in a domain"
 NAMED_DOMAINS = 20
 """Domains that a message names; the others are in the policy's status."""
@@ -119,33 +119,14 @@ class PolicyState:
         return np.bincount(domain[listed], weights=held[listed], minlength=size).astype(np.int64)
 
 
-class Claims(Protocol):
-    """Who takes the quota of decisions before they are written."""
-
-    def closed(self) -> str:
-        """Why none can be taken in this process at all; empty where it can."""
-
-    def epoch(self, unit: Unit) -> int | None:
-        """The claims that a decision of this moment stands on; None where it takes no quota."""
-
-    async def claim(self, unit: Unit, placements: Mapping[str, int], epoch: int | None) -> bool:
-        """Take the quota of a decision of that epoch; False when it must be decided anew."""
-
-    def withdraw(self, unit: Unit) -> None:
-        """The decision was not written: its quota is free again."""
-
-
-class WorkloadPolicy:
-    """The policy at PreFilter, Filter, Score, PostFilter, Assign, Reserve and PreBind.
-
-    Nothing is claimed without `claims`: in a plan, and by whoever only explains.
-    """
+class WorkloadPolicy(ClaimsQuota):
+    """The policy at PreFilter, Filter, Score, PostFilter, Assign, Reserve and PreBind."""
 
     name = NAME
     ignored_during_execution = True
 
     def __init__(self) -> None:
-        self.claims: Claims | None = None
+        super().__init__()
         self.endpoints: Sequence[Route] = ()
 
     def events_to_register(self) -> Sequence[EventHint]:
@@ -311,26 +292,6 @@ class WorkloadPolicy:
         key = policy_of(unit)
         named = key is not None and len(key[1]) <= _NAME_LIMIT and _NAME.fullmatch(key[1])
         return {"policyRef": {"name": key[1]} if key and named else None}
-
-    def reserve(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
-        """Note on which claims the decision stands: with newer ones it is made anew."""
-        state.data[_EPOCH] = self.claims.epoch(unit) if self.claims is not None else None
-        return SUCCESS
-
-    async def pre_bind(
-        self, state: CycleState, unit: Unit, placements: Mapping[str, int]
-    ) -> Status:
-        """Take the quota; where somebody else was faster the Workload is decided anew."""
-        if self.claims is None or not unit.bound:
-            return SUCCESS
-        if await self.claims.claim(unit, placements, state.data.get(_EPOCH)):
-            return SUCCESS
-        return unschedulable(NAME)
-
-    def unreserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
-        """Give the quota back."""
-        if self.claims is not None:
-            self.claims.withdraw(unit)
 
 
 def _quota(known: PolicyState, state: CycleState, count: Ints) -> Quota:

@@ -17,13 +17,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from controller.cache.columns import Ints
 from controller.cache.placements import Index
 from controller.cache.snapshot import Fleet
+from controller.claims.plugin import ClaimsQuota
 from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.split import fitting
 from controller.features.workloadquota.answers import Answers
@@ -52,7 +53,6 @@ from machinery.types.bounds import MOST_UNITS
 
 NAME = "WorkloadQuota"
 KIND = "WorkloadQuota"
-_EPOCH = "WorkloadQuota/epoch"
 _REASON = ScheduledReason.QUOTA_EXCEEDED
 _SAID = re.compile(r"(?:WorkloadQuota (?P<quota>\S+)|defaultQuota): (?P<name>\S+) \S+ of \S+ used")
 
@@ -63,22 +63,6 @@ class WorkloadQuotaArgs(Args):
     default_quota: WorkloadQuotaSpec | None = None
 
 
-class Claims(Protocol):
-    """Takes quota for a decision before it is written."""
-
-    def closed(self) -> str:
-        """Why no quota can be had here at all, in words; empty where it can."""
-
-    def epoch(self, unit: Unit) -> int | None:
-        """The claims that a decision of this moment stands on; None where it takes no quota."""
-
-    async def claim(self, unit: Unit, placements: Mapping[str, int], epoch: int | None) -> bool:
-        """Take the quota of a decision of that epoch; False when it must be decided anew."""
-
-    def withdraw(self, unit: Unit) -> None:
-        """The decision was not written: its quota is free again."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bound:
     """What a pass knows: the limit on all units, and the amount that makes it."""
@@ -87,18 +71,15 @@ class Bound:
     short: Short
 
 
-class WorkloadQuota:
-    """Quotas at PreFilter, PostFilter, Reserve and PreBind.
-
-    Nothing is claimed without `claims`: in a plan, and by whoever only explains.
-    """
+class WorkloadQuota(ClaimsQuota):
+    """Quotas at PreFilter, PostFilter, Reserve and PreBind."""
 
     name = NAME
 
     def __init__(self, args: WorkloadQuotaArgs, handle: Handle) -> None:
         self._default = {} if args.default_quota is None else dict(args.default_quota.hard)
         self._handle = handle
-        self.claims: Claims | None = None
+        super().__init__()
         self._known: tuple[tuple[str, int, int], Sequence[tuple[str, int]]] = (("", -1, -1), ())
 
     @property
@@ -165,24 +146,6 @@ class WorkloadQuota:
             return ()
         rows = np.ones(len(shortage.fleet), dtype=np.bool_)
         return (Stop(Kind.QUOTA, rows, f"as many as {known.short.quota.named} lets in"),)
-
-    def reserve(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
-        """Note on which claims the decision stands: with newer ones it is made anew."""
-        state.data[_EPOCH] = self.claims.epoch(unit) if self.claims is not None else None
-        return SUCCESS
-
-    async def pre_bind(
-        self, state: CycleState, unit: Unit, placements: Mapping[str, int]
-    ) -> Status:
-        """Take the quota; where somebody else was faster the Workload is decided anew."""
-        if self.claims is None or await self.claims.claim(unit, placements, state.data.get(_EPOCH)):
-            return SUCCESS
-        return unschedulable(NAME)
-
-    def unreserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
-        """Give the quota back."""
-        if self.claims is not None:
-            self.claims.withdraw(unit)
 
     def routes(self) -> Sequence[Route]:
         """What each namespace may take, and takes."""
