@@ -121,6 +121,9 @@ def _fields(old: Any, new: Any, path: str = "") -> Iterator[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             yield from _fields(old.get(key), new.get(key), f"{path}.{key}")
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for number, pair in enumerate(zip(old, new, strict=True)):
+            yield from _fields(*pair, f"{path}[{number}]")
     elif old != new:
         yield f"{path}: {str(old)[:200]} → {str(new)[:200]}"
 

@@ -81,14 +81,14 @@ class Survey:
     def kept(self, workload: Workload) -> list[dict[str, Any]]:
         """What stays on members that serve, though it is not wanted there; no more than is told.
 
-        Of a member that does not answer what was told before.
+        Of a member that does not answer, or has not been listed yet, what was told before.
         """
         found = []
-        holders = self._inventory.holders(workload.uid)
-        before = [each for each in workload.status.kept if not self._serves(each["cluster"])]
-        for name in sorted(holders):
+        told = workload.status.kept
+        before = [each for each in told if not self._shown(workload, each["cluster"])]
+        for name in sorted(self._inventory.holders(workload.uid)):
             session = self._fleet.get(name)
-            if session is not None and self._serves(name):
+            if session is not None and self._shown(workload, name):
                 wanted = workload if name in workload.placements else None
                 found += [
                     {
@@ -100,8 +100,13 @@ class Survey:
                     for resource, each in owned(session, workload.uid)
                     if keep_of(each) != NEVER and not _renders(wanted, resource, each)
                 ]
-        told = [*before, *found]
-        return sorted(told, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
+        kept = [*before, *found]
+        return sorted(kept, key=lambda each: tuple(map(str, each.values())))[:MOST_KEPT]
+
+    def _shown(self, workload: Workload, name: str) -> bool:
+        """Whether all that the member has of the Workload is seen, as far as it may be."""
+        session = self._fleet.get(name)
+        return session is not None and self._inventory.asked(session, workload)
 
     def _serves(self, name: str) -> bool:
         session = self._fleet.get(name)

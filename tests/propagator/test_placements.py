@@ -551,10 +551,14 @@ async def test_a_claim_stays_when_its_workload_moves_and_goes_with_it(stage_on: 
             return [s["name"] for s in (await stage.status("demo"))["clusters"]] == ["m2"]
 
         await until(gone)
+        await settled(stage, told=True)
+        stored = await stage.hub.get(WORKLOADS, "demo", namespace=stage.namespace)
         await stage.restart()  # an object of a list tells no kind of its own
         await stage.ready()
-        await settled(stage)
+        await settled(stage, told=True)
         await until(kept)
+        again = await stage.hub.get(WORKLOADS, "demo", namespace=stage.namespace)
+        assert again["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
         await stage.place("demo", m1=1)
         await stage.appears("m1")
         found = await stage.on("m1", "data", kind=claims)

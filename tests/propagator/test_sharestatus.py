@@ -252,6 +252,16 @@ def ground_of(contact: Contact | None) -> Ground:
     return cast("Ground", SimpleNamespace(fleet=fleet, clusters=clusters))
 
 
+@pytest.mark.proves("N2", "R5")
+@pytest.mark.parametrize("asked", [False, True])
+def test_what_was_kept_is_told_until_its_kind_is_listed(asked: bool):
+    """After a restart members serve before all kinds of a Workload have been listed there."""
+    inventory = SimpleNamespace(holders=lambda uid: {"m1"}, asked=lambda session, w: asked)
+    survey = Survey(ground_of(Contact.SERVING), inventory=cast("Inventory", inventory))
+    told = [{"cluster": "m1", "kind": "PersistentVolumeClaim", "namespace": "shop", "name": "d"}]
+    assert survey.kept(workload(kept=told)) == ([] if asked else told)
+
+
 def nothing_held(*, known: bool = True) -> Inventory:
     return cast(
         "Inventory",
