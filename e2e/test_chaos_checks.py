@@ -42,6 +42,7 @@ def workload(
     body["status"] = {
         "placements": [{"cluster": c, "replicas": n} for c, n in placed.items()],
         "desired": sum(placed.values()),
+        "decision": {"hash": "0123456789abcdef"},
         "assigned": sum(placed.values()),
         "pending": 0,
         "clusters": [{"name": c, "replicas": n, "state": "Running"} for c, n in placed.items()],

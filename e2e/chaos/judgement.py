@@ -78,7 +78,8 @@ def disagreements(workload: Body) -> Iterator[str]:
         return  # its successor's user may have edited it already
     sum_placed = sum(p["replicas"] for p in status.get("placements", []))
     ours = workload["spec"]["schedulerName"] != wishes.SCHEDULER
-    if ours and "desired" in status:
+    # Until our controller has decided, the numbers are those of the scheduler that it had before.
+    if ours and "decision" in status:
         if sum_placed + status.get("pending", 0) != status["desired"]:
             yield f"{name}: {sum_placed} placed and {status.get('pending')} pending of {status}"
         if status.get("assigned") != sum_placed:
