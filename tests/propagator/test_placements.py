@@ -557,8 +557,7 @@ async def test_a_claim_stays_when_its_workload_moves_and_goes_with_it(stage_on: 
         await stage.ready()
         await settled(stage, told=True)
         await until(kept)
-        again = await stage.hub.get(WORKLOADS, "demo", namespace=stage.namespace)
-        assert again["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
+        assert await stage.hub.get(WORKLOADS, "demo", namespace=stage.namespace) == stored
         await stage.place("demo", m1=1)
         await stage.appears("m1")
         found = await stage.on("m1", "data", kind=claims)
