@@ -15,6 +15,7 @@ import pytest
 from crds.names import SYSTEM_NAMESPACE
 from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, SECRETS
+from machinery.errors import ServerError
 from propagator.app import LEASE, Propagator
 from propagator.execution.reconciler import WorkloadPlacements
 from propagator.members.kinds import USUAL
@@ -62,6 +63,15 @@ async def seen(stage: Stage) -> dict[str, Any]:
 async def acts(process: Propagator) -> None:
     """Wait until it leads, and sees the hub."""
     await until(lambda: process.term is not None and not process.term.stale())
+
+
+async def admits(stage: Stage) -> bool:
+    """Whether the hub takes Workloads, which an API server that began anew refuses for seconds."""
+    try:
+        await stage.create("tried", dry_run=True)
+    except ServerError:
+        return False
+    return True
 
 
 @pytest.mark.proves("N6", "C27")
@@ -138,6 +148,7 @@ async def test_a_hub_that_forgot_meanwhile_is_listed_anew_and_members_are_not(
         revision = await asyncio.to_thread(newest, control_planes)
         await asyncio.to_thread(compact, control_planes, revision)
         await restart(hub)
+        await until(lambda: admits(stage))
         await acts(stage.process)
         await settled(stage, told=True)
         after = await seen(stage)
