@@ -21,9 +21,7 @@ import msgspec
 
 from benchmarks.fleets import clusters, unit
 from benchmarks.plainloop import Answer, plain
-from controller.cache.builder import FleetBuilder
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.config import default_profile
 from controller.framework.profile import Profile
 from controller.model.load import Load
@@ -31,6 +29,8 @@ from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
+from controller.snapshot.builder import FleetBuilder
+from controller.snapshot.snapshot import Fleet
 
 SMALL = Load.of({"cpu": 500, "memory": 2**30, "pods": 1})
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -26,15 +26,15 @@ import msgspec
 
 from benchmarks.fleets import clusters
 from benchmarks.unitbyunit import Gang, Pod, UnitByUnit
-from controller.cache.cache import World, known
 from controller.config import default_profile
-from controller.features.groupgate.gate import Gate, Standing, gate_of
-from controller.features.groupgate.status import changes
+from controller.eventhandlers import World, known
 from controller.features.workloadgroup.compiled import Group, compile_group
+from controller.features.workloadgroup.gate.gate import Gate, Standing, gate_of
+from controller.features.workloadgroup.gate.status import changes
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.profile import SchedulerConfiguration
-from controller.hosting.handle import Rehearsed
+from controller.framework.runtime.handle import Rehearsed
 from controller.model.objects import MemberCluster, Workload
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch

@@ -19,11 +19,11 @@ from typing import Any
 
 from benchmarks.decide import times
 from benchmarks.fleets import clusters, unit
-from controller.cache.builder import FleetBuilder
 from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.model.unit import Unit
 from controller.scheduling.cycle import decide
+from controller.snapshot.builder import FleetBuilder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLACED = (1_000, 3_000, 10_000, 30_000)

@@ -177,7 +177,7 @@ class _World:
     def _lost(
         self, groups: Sequence[NodeGroup], request: Request, asks: Request, number: int
     ) -> Fraction:
-        """What so many units that ask for this may take, as in `controller.cache.inflight`."""
+        """What so many units that ask for this may take, as in `controller.snapshot.inflight`."""
         most, reach = Fraction(0), 0
         for group in groups:
             fits, free = self._fits_group(group, request), free_of(group)

@@ -20,10 +20,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.fleets import clusters, unit
-from controller.cache.builder import FleetBuilder, with_cluster
-from controller.cache.columns import Ints
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.config import default_profile
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
@@ -39,6 +36,9 @@ from controller.framework.profile import Profile
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.scheduling.cycle import decide
+from controller.snapshot.builder import FleetBuilder, with_cluster
+from controller.snapshot.columns import Ints
+from controller.snapshot.snapshot import Fleet
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SIZE, ROUNDS, CALLS = 1000, 300, 100_000

@@ -29,10 +29,9 @@ from benchmarks.decide import times
 from benchmarks.fleets import clusters
 from benchmarks.reservations import workload
 from controller import catalogue
-from controller.cache.builder import FleetBuilder
-from controller.cache.cache import known
 from controller.cache.placements import Index
 from controller.config import default_profile
+from controller.eventhandlers import known
 from controller.features.reservation.ledger import Reservations
 from controller.features.workloadquota.compiled import compile_quota
 from controller.features.workloadquota.feature import WorkloadQuotas
@@ -42,6 +41,7 @@ from controller.model.objects import Workload
 from controller.queue.hints import Hints
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
 from controller.scheduling.cycle import decide
+from controller.snapshot.builder import FleetBuilder
 from crds.names import DEFAULT_SCHEDULER
 from machinery import loopwatch
 from machinery.clock import SystemClock

@@ -21,8 +21,8 @@ import msgspec
 
 from benchmarks.decide import times
 from benchmarks.fleets import clusters
-from controller.cache.cache import known
 from controller.config import default_profile
+from controller.eventhandlers import known
 from controller.features.reservation.objects import Reservation
 from controller.model.objects import Workload
 from crds.names import DEFAULT_SCHEDULER

@@ -33,16 +33,16 @@ from machinery.pace import Pace
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key
-from propagator.access.cluster_identity import Identities
-from propagator.access.credentials import Credentials
-from propagator.hub.cluster_types import MemberCluster
+from propagator.credentials.credentials import Credentials
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
 from propagator.members.capacity.ledger import CapacityLedger
+from propagator.members.cluster_identity import Identities
 from propagator.members.health import UnitLedger
 from propagator.members.kinds import USUAL
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
+from propagator.types.cluster import MemberCluster
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
 from stowage.toolchain import build
 

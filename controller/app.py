@@ -23,15 +23,15 @@ from controller import catalogue, config
 from controller.admission import Admission
 from controller.admission_review import Reviewer
 from controller.binding.publisher import Publisher
-from controller.cache.cache import World, known
+from controller.eventhandlers import World, known
 from controller.explain.record import record
-from controller.framework import runtime
 from controller.framework.profile import SchedulerConfiguration
-from controller.hosting.arguments import Factory
-from controller.hosting.controllers import Controllers
-from controller.hosting.feature import Feature, Term, placed_kinds, told_of_placed
-from controller.hosting.handle import PluginHandle
-from controller.hosting.services import services
+from controller.framework.runtime import framework as runtime
+from controller.framework.runtime.arguments import Factory
+from controller.framework.runtime.controllers import Controllers
+from controller.framework.runtime.feature import Feature, Term, placed_kinds, told_of_placed
+from controller.framework.runtime.handle import PluginHandle
+from controller.framework.runtime.services import services
 from controller.http import clusterview
 from controller.http.guard import Guard
 from controller.http.server import Flags, install
@@ -39,7 +39,7 @@ from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import Placeables, PlacedKind, PlacedObjects
 from controller.queue.renewal import Renewal
 from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
-from controller.scheduling.scheduler import Scheduler
+from controller.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
 from machinery import logs, loopwatch, metrics
 from machinery.api.client import ApiClient

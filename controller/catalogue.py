@@ -15,8 +15,8 @@ from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadquota.feature import WorkloadQuotas
 from controller.features.workloadquota.plugin import NAME as QUOTA
 from controller.features.workloadspread.feature import WorkloadSpreads
-from controller.hosting.feature import Feature
-from controller.hosting.registry import Registry, loaded
+from controller.framework.runtime.feature import Feature
+from controller.framework.runtime.registry import Registry, loaded
 from controller.plugins.defaults import BUILTIN, DEFAULTS
 
 FEATURES: Sequence[Callable[[], Feature]] = (

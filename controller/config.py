@@ -17,9 +17,9 @@ from pydantic.alias_generators import to_camel
 from controller import catalogue
 from controller.framework.calling.guard import at_zero
 from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS, Profile, SchedulerConfiguration
-from controller.hosting.arguments import WrongArgs
-from controller.hosting.handle import Handle, Rehearsed
-from controller.hosting.registry import Registry
+from controller.framework.runtime.arguments import WrongArgs
+from controller.framework.runtime.handle import Handle, Rehearsed
+from controller.framework.runtime.registry import Registry
 from crds.names import DEFAULT_SCHEDULER
 from crds.workloadquota import WorkloadQuotaSpec
 from machinery.errors import ConfigurationError

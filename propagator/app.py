@@ -26,8 +26,8 @@ from machinery.http_server import HttpServer
 from machinery.release import release
 from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.leader_election import LeaderElector
-from propagator.execution.reconciler import WorkloadPlacements
 from propagator.leadership import MakePlacements, Manager
+from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 
 LOG = logs.get(__name__)

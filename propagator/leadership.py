@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from crds.names import LABEL_REGISTER
@@ -26,16 +25,17 @@ from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector
 from machinery.types.metadata import Key
-from propagator.access.cluster_identity import Identities
-from propagator.access.hub_lease import HubHolder
-from propagator.access.token_renewal import Renewer
 from propagator.hub.cluster_status_writer import Publisher
-from propagator.hub.cluster_types import MemberCluster, Secret, bounded
-from propagator.hub.identity import HubIdentity
 from propagator.hub.registration import Registrar
+from propagator.hub.token_renewal import Renewer
+from propagator.members.cluster_identity import Identities
+from propagator.members.context import Ground
+from propagator.members.hub_identity import HubIdentity
+from propagator.members.hub_lease import HubHolder
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
+from propagator.types.cluster import MemberCluster, Secret, bounded
 
 LOG = logs.get(__name__)
 LOOK_SECONDS = 0.05
@@ -68,22 +68,6 @@ class Placements(Protocol):
     async def run(self) -> None:
         """Whatever else it does in a term, until cancelled."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ground:
-    """What the placements stand on. A write by `hub` or to a member may raise LeaseLost."""
-
-    hub: ApiClient
-    fleet: MemberFleet
-    clusters: Informer[MemberCluster]
-    recorder: EventRecorder
-    clock: Clock
-    namespace: str
-    """Where our processes are at home on the hub."""
-    identity: HubIdentity
-    fresh: Callable[[], bool]
-    """Whether the view of the hub may be acted on where that takes something away."""
 
 
 MakePlacements: TypeAlias = Callable[[Ground], Placements]

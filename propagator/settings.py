@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from crds.names import SYSTEM_NAMESPACE
-from propagator.access.tokens import TOKEN_SECONDS
+from propagator.credentials.tokens import TOKEN_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,26 +16,19 @@ import pytest
 
 from controller.app import RESYNC_SECONDS
 from controller.binding.refusals import RETRY_SECONDS
+from controller.cache import ledger
 from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.framework import (
-    explains,
-    gathering,
-    interface,
-    ledger,
-    percluster,
-    statuswriter,
-    waiting,
-)
+from controller.framework import explains, gathering, interface, percluster, statuswriter, waiting
 from controller.framework.calling.guard import RESTS_SECONDS
 from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS
-from controller.framework.runtime import PRE_BIND_SECONDS
+from controller.framework.runtime import controllers, feature, handle, services
+from controller.framework.runtime.arguments import model_of
+from controller.framework.runtime.framework import PRE_BIND_SECONDS
+from controller.framework.runtime.handle import Rehearsed
 from controller.framework.status import Code
 from controller.framework.told import MOST_BYTES, MOST_BYTES_TOGETHER
 from controller.framework.waiting import LONGEST_WAIT_SECONDS, WaitingRoom
-from controller.hosting import controllers, feature, handle, services
-from controller.hosting.arguments import model_of
-from controller.hosting.handle import Rehearsed
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason

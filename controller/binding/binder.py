@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from controller.binding.inwork import InWork
 from controller.binding.publisher import Publisher
 from controller.binding.refusals import Refusals
-from controller.cache.cache import World
-from controller.framework import runtime
+from controller.eventhandlers import World
 from controller.framework.profile import Profile
+from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
 from controller.framework.statuswriter import for_good
 from controller.model.placed import Placeables

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from controller.framework import runtime
 from controller.framework.profile import Profile
+from controller.framework.runtime import framework as runtime
 from controller.framework.status import SUCCESS, Code, Status
 from controller.framework.waiting import Answer, UsesWaitingRoom, Waiting, WaitingRoom
 from controller.model.objects import Workload

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.binding.publisher import Publisher
-from controller.cache.cache import World
+from controller.eventhandlers import World
 from controller.framework.status import Status
 from controller.framework.statuswriter import for_good
 from controller.model.placed import Placeables

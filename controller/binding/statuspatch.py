@@ -15,7 +15,6 @@ import msgspec
 
 from controller.binding.cause import occasion
 from controller.cache.renames import current_names
-from controller.cache.snapshot import Fleet
 from controller.explain import steps
 from controller.explain.history import lengthened
 from controller.framework.told import OWN, merging
@@ -24,6 +23,7 @@ from controller.model.objects import Workload
 from controller.model.why import Rule, ShareSteps, kept
 from controller.planner.reasons import Reasons, Why
 from controller.scheduling.decision import Decision
+from controller.snapshot.snapshot import Fleet
 from crds.names import ANNOTATION_CLUSTERS, API_VERSION
 from crds.workload import WorkloadCondition, WorkloadState
 from machinery.clock import timestamp

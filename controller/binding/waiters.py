@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from controller.binding.inwork import InWork
 from controller.binding.permits import Held, Permits, waiting_status
 from controller.binding.refusals import Refusals
-from controller.cache.cache import World
+from controller.eventhandlers import World
 from controller.framework.status import Status
 from controller.framework.waiting import Answer
 from controller.model.objects import Workload

@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.cache.builder import FleetBuilder
 from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
+from controller.snapshot.builder import FleetBuilder
 from machinery.runtime.store import number
 from machinery.types.metadata import Key
 

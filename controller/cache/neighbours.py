@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from controller.cache.columns import Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.model.objects import WorkloadTerm
 from controller.model.unit import Unit
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Fleet
 
 
 def beside(unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:

@@ -15,8 +15,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from controller.framework.ledger import Ledger, TakesMore
-from controller.framework.ledger import Placed as PlacedUnits
+from controller.cache.ledger import Ledger, TakesMore
+from controller.cache.ledger import Placed as PlacedUnits
 from controller.model.objects import WorkloadTerm
 from controller.model.unit import Unit
 from machinery import logs

@@ -23,8 +23,8 @@ from controller.claims.claims import (
     Taken,
     admitted,
 )
+from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import StatusWriter
-from controller.hosting.feature import Term
 from controller.model.unit import Unit
 from machinery import metrics
 from machinery.api.resources import Resource

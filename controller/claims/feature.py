@@ -12,7 +12,7 @@ from typing import Any
 from controller.claims.books import HOLDER_LIMIT, Books, Haunt
 from controller.claims.claims import Claimed
 from controller.claims.desk import Desk
-from controller.hosting.handle import Handle, switched_off
+from controller.framework.runtime.handle import Handle, switched_off
 from controller.model.objects import Workload
 from controller.model.unit import Unit
 from machinery.clock import SystemClock

@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.columns import Column, Ints, Mask
-from controller.cache.saturating import sums, times
-from controller.cache.snapshot import Fleet
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import Seen, TellsChanges, either
 from controller.model.objects import WorkloadSpec
 from controller.model.unit import Unit
 from controller.scheduling.decision import Change, Decision
+from controller.snapshot.columns import Column, Ints, Mask
+from controller.snapshot.saturating import sums, times
+from controller.snapshot.snapshot import Fleet
 from machinery.types import quantities
 
 MOST_TEXTS = 20

@@ -14,13 +14,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from controller.cache.columns import Mask
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import Kind, Note, Shortage, Stop, Stops
 from controller.framework.interface import Plugin
 from controller.framework.room import room_of
 from controller.scheduling.decision import FITS, Decision
+from controller.snapshot.columns import Mask
 from crds.workload import ScheduledReason
 from machinery import logs
 

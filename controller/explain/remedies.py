@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
 from controller.explain.pending import WITHHELD, asked, shortage_of, stopped
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
@@ -30,6 +29,7 @@ from controller.framework.gathering import Gathers
 from controller.framework.room import needed, resources_of, room, room_of, variants_of
 from controller.model.unit import Unit
 from controller.scheduling.decision import Decision, Refusal
+from controller.snapshot.columns import Ints, Mask
 from machinery.types import hostports, quantities
 
 

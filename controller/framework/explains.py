@@ -13,15 +13,15 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
-from controller.cache.nodegroups import UNLIMITED
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.interface import Candidates, CycleState, Plugin
 from controller.framework.room import room, variants_of
 from controller.model.unit import Unit
 from controller.planner.plan import Plan
 from controller.planner.reasons import Reasons, Why
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.nodegroups import UNLIMITED
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason
 
 NAMED = 3

@@ -14,12 +14,12 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from controller.cache.columns import Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.interface import Plugin
 from controller.framework.status import SUCCESS, Status
 from controller.model.unit import Unit
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
 

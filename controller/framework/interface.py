@@ -16,15 +16,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.events import EventHint
 from controller.framework.status import SUCCESS, Status
 from controller.model.unit import Unit
 from controller.planner.plan import Plan
 from controller.planner.problem import Problem
 from controller.planner.reasons import AssignmentOrder, Binding, Reasons, no_order, nothing_binds
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason
 
 Fields: TypeAlias = Callable[[Unit, Mapping[str, int], Fleet, Index], Mapping[str, Any]]

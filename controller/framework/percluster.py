@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.cache.builder import with_clusters
-from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.interface import CycleState, Refused
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
+from controller.snapshot.builder import with_clusters
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 
 
 class PerClusterFilter(ABC):

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
-from controller.cache.nodegroups import UNLIMITED
-from controller.cache.snapshot import Fleet
 from controller.framework.interface import CycleState
 from controller.model.objects import Toleration
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.nodegroups import UNLIMITED
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason
 
 _LIMIT = "limit"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.cache.amounts import amounts_of, rendered
-from controller.cache.cache import World
+from controller.eventhandlers import World
+from controller.snapshot.amounts import amounts_of, rendered
 
 
 def of_cluster(world: World, name: str) -> dict[str, Any] | None:

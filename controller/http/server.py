@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Protocol
 
-from controller.hosting.services import PREFIX, Service, as_json, failure
+from controller.framework.runtime.services import PREFIX, Service, as_json, failure
 from controller.http.guard import Guard
 from machinery import logs, metrics
 from machinery.errors import TransportError

@@ -375,7 +375,7 @@ class Workload(Object, frozen=True):
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
     unit: Any = None
-    """The compiled `controller.model.unit.Unit`; `controller.cache.cache.known` sets it."""
+    """The compiled `controller.model.unit.Unit`; `controller.eventhandlers.known` sets it."""
     fault: str = ""
     """Why there is no unit."""
 

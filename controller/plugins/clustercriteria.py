@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.interface import CycleState
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 
 _UNKNOWN = 2**62
 _SCALE = 2**40

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from controller.cache.amounts import amounts_of, rendered
-from controller.cache.columns import Ints
 from controller.cache.placements import Index
-from controller.cache.saturating import CEILING, plus
-from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
 from controller.framework.room import (
@@ -22,10 +18,14 @@ from controller.framework.room import (
     room_of,
     variants_of,
 )
-from controller.hosting.arguments import NoArgs
-from controller.hosting.handle import Handle
-from controller.hosting.services import Route, as_json, failure
+from controller.framework.runtime.arguments import NoArgs
+from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.services import Route, as_json, failure
 from controller.model.unit import Unit
+from controller.snapshot.amounts import amounts_of, rendered
+from controller.snapshot.columns import Ints
+from controller.snapshot.saturating import CEILING, plus
+from controller.snapshot.snapshot import Fleet
 from machinery.http_messages import Request, Response
 from machinery.types import hostports
 

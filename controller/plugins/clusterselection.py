@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 
 
 class NamedCluster:

@@ -10,16 +10,16 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
-from controller.cache.nodegroups import HARD, SOFT
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
 from controller.framework.room import Variant, by_variant, variants_of
 from controller.model.objects import MemberCluster, Taint
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.nodegroups import HARD, SOFT
+from controller.snapshot.snapshot import Fleet
 from crds.names import forbidden_namespace
 
 _CORDONED = "unschedulable"

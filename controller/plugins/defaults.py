@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.hosting.arguments import Factory, Plain
+from controller.framework.runtime.arguments import Factory, Plain
 from controller.plugins.clustercriteria import ClusterCost, ClusterLatency, ClusterReliability
 from controller.plugins.clusterresources import ClusterResources
 from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster

@@ -14,14 +14,12 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Kind, Note, Shortage, Stop, clusters, either, full
 from controller.framework.interface import Candidates, CycleState
-from controller.hosting.arguments import Args
-from controller.hosting.handle import Handle
+from controller.framework.runtime.arguments import Args
+from controller.framework.runtime.handle import Handle
 from controller.model import settled
 from controller.model.learning import as_bounds
 from controller.model.objects import MemberCluster
@@ -30,6 +28,8 @@ from controller.planner.indomain import Inside
 from controller.planner.plan import Plan
 from controller.planner.problem import UNBOUNDED, Problem
 from controller.planner.reasons import Why
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from crds.fields.placing import Packing
 
 PATIENCE_SECONDS = 60

@@ -11,8 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.cache.columns import Mask
-from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Kind, Note, Shortage, Stop, clusters, either, full
 from controller.framework.interface import Candidates, CycleState
@@ -20,6 +18,8 @@ from controller.model.unit import Unit
 from controller.planner.plan import Plan
 from controller.planner.problem import DomainCount, Problem
 from controller.planner.webster import Ints
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Fleet
 from crds.names import LABEL_CLUSTER
 
 

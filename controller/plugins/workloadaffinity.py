@@ -11,10 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
 from controller.cache.neighbours import beside, holding
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.events import (
     MEMBER_CLUSTER,
     WORKLOAD,
@@ -27,6 +25,8 @@ from controller.framework.explains import Shortage
 from controller.framework.interface import CycleState, Refused
 from controller.model.objects import Workload, WorkloadTerm
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 
 
 class WorkloadAffinity:

@@ -22,7 +22,7 @@ from controller.framework.events import (
 )
 from controller.framework.interface import EventsToRegister, Plugin
 from controller.framework.profile import Profile
-from controller.framework.runtime import hinting
+from controller.framework.runtime.framework import hinting
 
 
 @dataclass(frozen=True, slots=True, eq=False)

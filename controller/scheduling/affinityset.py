@@ -17,18 +17,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.columns import Mask
 from controller.cache.neighbours import beside
 from controller.cache.placements import Index, Overlay
-from controller.cache.saturating import sums, times
 from controller.cache.seekers import Seekers
-from controller.cache.snapshot import Fleet
 from controller.framework.profile import Profile
 from controller.model.objects import ClusterTerms, WorkloadAffinity, WorkloadTerm
 from controller.model.unit import Unit
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
 from controller.scheduling.steps import Steps
+from controller.snapshot.columns import Mask
+from controller.snapshot.saturating import sums, times
+from controller.snapshot.snapshot import Fleet
 from crds.names import LABEL_CLUSTER
 from machinery.types.metadata import Key
 from machinery.types.selectors import Requirement, SelectorTerm

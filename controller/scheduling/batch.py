@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from controller.cache.snapshot import Fleet
-from controller.framework import runtime
 from controller.framework.calling.guard import PluginError
 from controller.framework.profile import Profile
+from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
 from controller.model.unit import Unit
 from controller.scheduling.affinityset import decide_together, found_again
@@ -27,6 +26,7 @@ from controller.scheduling.graph import together
 from controller.scheduling.refusal import untouched
 from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
 from controller.scheduling.steps import Steps
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason
 
 _TRIES = 3

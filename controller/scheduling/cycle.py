@@ -20,9 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask, failed
@@ -37,13 +35,15 @@ from controller.framework.interface import (
 )
 from controller.framework.profile import Profile
 from controller.framework.room import room_of
-from controller.framework.runtime import named, status_fields
+from controller.framework.runtime.framework import named, status_fields
 from controller.framework.status import Code, Status, unschedulable
 from controller.model.unit import Unit
 from controller.planner.reasons import no_reasons
 from controller.scheduling.decision import FITS, Change, Decision, Refusal
 from controller.scheduling.division import assigned
 from controller.scheduling.outcome import of_assignment, of_refusal
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from crds.workload import WorkloadState
 
 

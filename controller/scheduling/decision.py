@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.cache.columns import Ints, Mask
-from controller.cache.snapshot import Fleet
 from controller.framework.explains import Seen
 from controller.framework.interface import CycleState
 from controller.framework.room import without_room
@@ -29,6 +27,8 @@ from controller.planner.reasons import (
     no_reasons,
     nothing_binds,
 )
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason, WorkloadState
 from machinery.types.metadata import Key
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.cache.columns import Mask
 from controller.framework.calling import answers
 from controller.framework.calling.guard import ask
 from controller.framework.events import THE_PLAN
@@ -29,6 +28,7 @@ from controller.planner.plan import UNBOUNDED, Plan, Problem, apportion
 from controller.planner.reasons import Obstacle, Reason
 from controller.planner.unitcycle import OUTSIDE
 from controller.planner.webster import MAX_WEIGHT, Ints
+from controller.snapshot.columns import Mask
 from crds.workload import ScheduledReason
 
 

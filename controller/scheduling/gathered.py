@@ -15,10 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.columns import Mask
 from controller.cache.placements import Index, Overlay
-from controller.cache.snapshot import Fleet
-from controller.framework import runtime
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import ask, failed
@@ -33,6 +30,7 @@ from controller.framework.gathering import (
 )
 from controller.framework.profile import Profile
 from controller.framework.room import room_of, within
+from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
 from controller.model.unit import Unit
 from controller.planner.reasons import no_reasons
@@ -43,6 +41,8 @@ from controller.scheduling.outcome import without_units
 from controller.scheduling.refusal import untouched
 from controller.scheduling.sets import FEW, Batch, Conclusion, Others, View, confirmed
 from controller.scheduling.steps import Steps
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Fleet
 from crds.workload import WorkloadState
 from machinery.types.metadata import Key
 

@@ -4,7 +4,7 @@ An edge goes from a Workload to each one that its required affinity selects. A s
 set can only be placed together or not at all: each of its members waits for another one.
 
 networkx takes most of a second to import and few Workloads need it, so `plan` and `explain` load it
-with the first set; a controller has it before its loop runs (`controller.scheduling.scheduler`).
+with the first set; a controller has it before its loop runs (`controller.scheduler`).
 """
 
 from __future__ import annotations

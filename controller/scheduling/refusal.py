@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from controller.cache.snapshot import Fleet
 from controller.framework.status import Status
 from controller.model.unit import Unit
 from controller.scheduling.decision import Decision, Refusal
 from controller.scheduling.outcome import without_units
+from controller.snapshot.snapshot import Fleet
 from crds.workload import WorkloadState
 
 

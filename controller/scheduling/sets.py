@@ -12,10 +12,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol
 
-from controller.cache.builder import narrowed
 from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
-from controller.cache.snapshot import Fleet
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask
@@ -25,6 +23,8 @@ from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.scheduling.decision import Decision
 from controller.scheduling.steps import Steps, at_once
+from controller.snapshot.builder import narrowed
+from controller.snapshot.snapshot import Fleet
 from machinery import logs
 from machinery.types.metadata import Key
 

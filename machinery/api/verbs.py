@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from machinery.api.kinds import Catalogue
 from machinery.api.lanes import DISCOVERY, FACT, LIST, OBJECT, Errand
 from machinery.api.resources import Resource
 from machinery.api.responses import decode, joined, onward, version_of
+from machinery.api.server_time import ServerTime
 from machinery.clock import Clock
-from machinery.discovery.kinds import Catalogue
-from machinery.discovery.server_time import ServerTime
 from machinery.errors import Gone, TransportError
 from machinery.pace import Pace
 from machinery.types.bounds import (

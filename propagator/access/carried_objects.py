@@ -24,11 +24,11 @@ from machinery.api.resources import Resource
 from machinery.discovery.access_reviews import namespace_may_use
 from machinery.discovery.enforcement import InForce
 from machinery.errors import Forbidden, TransportError
-from propagator.execution.errors import HubFault, Refused
-from propagator.hub.workload_types import Workload, outline_of
-from propagator.leadership import Ground
+from propagator.errors import HubFault, Refused
+from propagator.members.context import Ground
 from propagator.members.kinds import USUAL_KINDS, no_kind, resource_of
 from propagator.members.target import Target
+from propagator.types.workload import Workload, outline_of
 
 ANSWER_SECONDS = 10.0
 """For so long an answer of the hub's authorizer stands."""

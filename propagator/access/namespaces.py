@@ -23,12 +23,12 @@ from machinery.api.responses import shaped
 from machinery.clock import Clock
 from machinery.errors import AlreadyExists, ApiError, Forbidden, Invalid, NotFound
 from machinery.types.metadata import Key, Object
-from propagator.access.accounts import NAMESPACES_ACCOUNT, TENANT_ACCOUNT, namespace, tenancy
-from propagator.access.tenants import Tenants, given
-from propagator.execution.errors import Refused
-from propagator.hub.workload_types import Workload
+from propagator.credentials.accounts import NAMESPACES_ACCOUNT, TENANT_ACCOUNT, namespace, tenancy
+from propagator.errors import Refused
 from propagator.members.connection import Link
 from propagator.members.target import Target
+from propagator.members.tenants import Tenants, given
+from propagator.types.workload import Workload
 
 EFFECT_SECONDS = 5.0
 """Rights that were just given are known to every API server after that time, if not before."""

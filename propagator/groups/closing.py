@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from machinery.types.metadata import Key
-from propagator.groups.types import WorkloadGroup
-from propagator.hub.workload_types import Workload
+from propagator.types.group import WorkloadGroup
+from propagator.types.workload import Workload
 
 
 class Closing:

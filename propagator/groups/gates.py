@@ -29,10 +29,10 @@ from propagator.groups.closing import Closing, group_of
 from propagator.groups.recheck import Recheck
 from propagator.groups.rule import SILENT, Answer, Verdict, verdict_on
 from propagator.groups.starting import Contacts, Starting
-from propagator.groups.types import WorkloadGroup
-from propagator.hub.workload_types import Workload
 from propagator.hub.workloads import HubWorkloads
-from propagator.leadership import Ground
+from propagator.members.context import Ground
+from propagator.types.group import WorkloadGroup
+from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
 GROUP_INDEX = "group"

@@ -29,7 +29,7 @@ from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.metadata import Key
 from propagator.groups.starting import Starting
-from propagator.groups.types import WorkloadGroup
+from propagator.types.group import WorkloadGroup
 
 LOG = logs.get(__name__)
 FIRST_PAUSE = 1.0

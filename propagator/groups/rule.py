@@ -21,8 +21,8 @@ from crds.names import LABEL_GROUP
 from crds.workload import PropagatedReason
 from machinery.types.bounds import name_in_words
 from machinery.types.metadata import Key
-from propagator.groups.types import WorkloadGroup
-from propagator.hub.workload_types import Workload
+from propagator.types.group import WorkloadGroup
+from propagator.types.workload import Workload
 
 
 class Answer(Enum):

@@ -19,10 +19,10 @@ from machinery.clock import Clock
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
 from propagator.groups.rule import PUSH, SILENT, Answer, Verdict, label_of
-from propagator.hub.cluster_types import MemberCluster
-from propagator.leadership import Ground
+from propagator.members.context import Ground
 from propagator.members.health import Contact
 from propagator.members.registry import MemberFleet
+from propagator.types.cluster import MemberCluster
 
 PATIENCE_SECONDS = 20.0
 """For so long a cluster may be connecting until that is told as one that cannot be reached."""

@@ -15,10 +15,10 @@ from crds.membercluster import MemberClusterCondition, ReadyReason
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import conditions
 from machinery.types.selectors import label_value
-from propagator.hub.cluster_types import MemberCluster
 from propagator.members.connection import Link
 from propagator.members.health import Health, Verdict, settled
 from propagator.members.session import MemberSession
+from propagator.types.cluster import MemberCluster
 
 ANOTHERS = (ReadyReason.CLUSTER_CHANGED, ReadyReason.ALREADY_REGISTERED)
 """Reasons for which nothing of what is read through a MemberCluster is its own."""

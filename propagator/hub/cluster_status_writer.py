@@ -23,9 +23,9 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.store import number
 from machinery.runtime.workqueue import WorkQueue, work
 from propagator.hub.cluster_status import labels_of, ready_condition, status_of
-from propagator.hub.cluster_types import MemberCluster
 from propagator.members.health import Contact
 from propagator.members.registry import MemberFleet
+from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
 

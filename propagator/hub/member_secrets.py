@@ -18,7 +18,7 @@ from machinery.clock import Clock
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key
-from propagator.hub.cluster_types import Secret, bounded
+from propagator.types.cluster import Secret, bounded
 
 
 @dataclass

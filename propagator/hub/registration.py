@@ -32,14 +32,14 @@ from machinery.config.member_kubeconfig import too_large
 from machinery.errors import AlreadyExists, KubeconfigError
 from machinery.runtime.informer import Informer
 from machinery.runtime.workqueue import WorkQueue, work
-from propagator.access.credentials import Credentials, credentials_of
+from propagator.credentials.credentials import Credentials, credentials_of
 from propagator.hub.cluster_status import told_health
-from propagator.hub.cluster_types import MemberCluster, Secret
 from propagator.hub.member_secrets import SecretBook
 from propagator.hub.secrets import NoTenant
 from propagator.members.health import Verdict, verdict_of
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
+from propagator.types.cluster import MemberCluster, Secret
 
 LOG = logs.get(__name__)
 

@@ -22,7 +22,7 @@ from machinery.errors import Forbidden, NotFound, StowageError
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key, Object
-from propagator.hub.workload_types import HubSecret
+from propagator.types.workload import HubSecret
 
 
 class NoTenant(StowageError):

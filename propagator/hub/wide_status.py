@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from propagator.hub.workload_types import Workload
+from propagator.types.workload import Workload
 
 WIDE = 32
 """Shares from which on it is worth it; below that the list is no longer than what surrounds it."""

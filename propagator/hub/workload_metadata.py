@@ -14,8 +14,8 @@ from typing import Any
 
 from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_ORDINALS, FINALIZER
 from machinery.types.written_clusters import MemberRecord
-from propagator.hub.noted_kinds import missing_kinds
-from propagator.hub.workload_types import Workload
+from propagator.members.noted_kinds import missing_kinds
+from propagator.types.workload import Workload
 
 ORDINAL_BLOCK = 1000
 """First ordinals on different clusters lie this far apart: more units on one would collide."""

@@ -25,7 +25,6 @@ from machinery.runtime.list_and_watch import Page
 from machinery.runtime.store import order
 from machinery.types.metadata import Key
 from machinery.types.written_clusters import ALL, digest
-from propagator.hub.noted_kinds import without_kinds
 from propagator.hub.wide_status import entries_patch
 from propagator.hub.workload_metadata import (
     footprint_without,
@@ -34,10 +33,11 @@ from propagator.hub.workload_metadata import (
     record_of,
     without_member,
 )
-from propagator.hub.workload_types import Workload, departing, kept, workload_of
-from propagator.leadership import Ground
+from propagator.members.context import Ground
 from propagator.members.kinds import USUAL_KINDS
+from propagator.members.noted_kinds import without_kinds
 from propagator.members.objects import version_number
+from propagator.types.workload import Workload, departing, kept, workload_of
 
 JSON_PATCH = "application/json-patch+json"
 CLUSTER_INDEX = "cluster"

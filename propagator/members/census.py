@@ -31,13 +31,13 @@ from machinery.errors import (
 from machinery.runtime.keyed_backoff import Pauses
 from machinery.runtime.list_and_watch import Page
 from machinery.runtime.workqueue import WorkQueue, work
-from propagator.access.cluster_identity import cluster_id
-from propagator.hub.cluster_types import MemberCluster
-from propagator.leadership import Ground
+from propagator.members.cluster_identity import cluster_id
 from propagator.members.connection import Link
+from propagator.members.context import Ground
 from propagator.members.kinds import USUAL
 from propagator.members.session import MemberSession
 from propagator.members.watches import MANAGED_SELECTOR
+from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
 MOST_KINDS = 1000

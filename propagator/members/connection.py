@@ -29,11 +29,8 @@ from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.memory_budget import MEMBERS, Holding
 from machinery.types.metadata import Object
-from propagator.access.accounts import TENANT_ACCOUNT
-from propagator.access.cluster_identity import cluster_id
-from propagator.access.credentials import Credentials, HeldToken, Rights
-from propagator.access.hub_lease import Holder, HubLease, nobody
-from propagator.access.tenants import Tenants
+from propagator.credentials.accounts import TENANT_ACCOUNT
+from propagator.credentials.credentials import Credentials, HeldToken, Rights
 from propagator.members.capacity.kept import (
     NODE_BYTES,
     POD_BYTES,
@@ -46,6 +43,7 @@ from propagator.members.capacity.kept import (
     slim_pod,
 )
 from propagator.members.capacity.ledger import CapacityLedger
+from propagator.members.cluster_identity import cluster_id
 from propagator.members.health import (
     UNKNOWN_PROVIDER,
     Health,
@@ -56,8 +54,10 @@ from propagator.members.health import (
     unreachable,
     verdict_of,
 )
+from propagator.members.hub_lease import Holder, HubLease, nobody
 from propagator.members.objects import ManagedObject
 from propagator.members.probe import Probe
+from propagator.members.tenants import Tenants
 from propagator.members.watches import EVERYWHERE, Watches
 from propagator.settings import SessionSettings
 

@@ -12,7 +12,7 @@ from crds.fields.template import well_formed
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import NotFound
-from propagator.execution.errors import Refused
+from propagator.errors import Refused
 from propagator.members.target import Target
 
 USUAL: Sequence[Resource] = (

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import group_of
 from machinery.types.metadata import Meta
-from propagator.hub.workload_types import Workload
+from propagator.types.workload import Workload
 
 LABEL_TEMPLATE_HASH = "pod-template-hash"
 _NAME_LIMIT = 253

@@ -17,9 +17,9 @@ from machinery import logs
 from machinery.clock import Clock
 from machinery.tasks import end
 from machinery.types.metadata import Key
-from propagator.access.cluster_identity import Identities
-from propagator.access.hub_lease import Holder, nobody
+from propagator.members.cluster_identity import Identities
 from propagator.members.holders import Holders
+from propagator.members.hub_lease import Holder, nobody
 from propagator.members.session import MemberSession, Sync
 from propagator.settings import SessionSettings
 

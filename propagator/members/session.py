@@ -32,13 +32,13 @@ from machinery.runtime.keyed_backoff import Pauses
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import Gradually
 from machinery.types.metadata import Key
-from propagator.access.cluster_identity import Refusal
-from propagator.access.credentials import Credentials
-from propagator.access.hub_lease import Holder, nobody
+from propagator.credentials.credentials import Credentials
+from propagator.members.cluster_identity import Refusal
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import Contact, Health, UnitCounts, Verdict, unreachable, verdict_of
 from propagator.members.held_sweep import HeldSweep
 from propagator.members.holders import Holders
+from propagator.members.hub_lease import Holder, nobody
 from propagator.members.objects import ManagedObject, Mark, owners, stands_alike
 from propagator.members.pods import Main
 from propagator.members.watches import EVERYWHERE

@@ -27,15 +27,15 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.tasks import in_slices
 from machinery.types import conditions
 from machinery.types.metadata import Key
-from propagator.hub.cluster_types import MemberCluster
-from propagator.hub.identity import HubIdentity
 from propagator.hub.workloads import HubWorkloads
-from propagator.leadership import Ground
 from propagator.members.connection import Link
+from propagator.members.context import Ground
 from propagator.members.held_sweep import NOTHING_HELD, HeldSweep, HeldWorkload
+from propagator.members.hub_identity import HubIdentity
 from propagator.members.objects import ManagedObject, hub_of, hub_version_of, owners
 from propagator.members.target import Target
 from propagator.removal.rule import HOLDING_DATA
+from propagator.types.cluster import MemberCluster
 
 LOG = logs.get(__name__)
 FEW = 10

@@ -8,10 +8,10 @@ MemberCluster was deleted does not: what lies there is swept when it comes back 
 
 from __future__ import annotations
 
-from propagator.execution.inventory import Inventory
-from propagator.hub.workload_types import Workload
 from propagator.hub.workloads import clusters_of
-from propagator.leadership import Ground
+from propagator.members.context import Ground
+from propagator.members.inventory import Inventory
+from propagator.types.workload import Workload
 
 
 class Finalizer:

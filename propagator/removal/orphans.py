@@ -17,8 +17,8 @@ import functools
 
 from machinery import logs
 from machinery.types.metadata import Key
-from propagator.hub.identity import HubIdentity
 from propagator.hub.workloads import HubWorkloads
+from propagator.members.hub_identity import HubIdentity
 from propagator.members.objects import ManagedObject, owners
 from propagator.members.target import Target
 from propagator.removal.brake import SweepBrake, left_behind

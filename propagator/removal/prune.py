@@ -17,17 +17,17 @@ from functools import partial
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import Forbidden, NotFound
-from propagator.execution.applier import wave_of
-from propagator.execution.apply_records import ApplyRecords, Place
-from propagator.execution.errors import Refused
-from propagator.execution.inventory import owned
-from propagator.execution.render import Piece
-from propagator.hub.workload_types import Workload
+from propagator.apply.applier import wave_of
+from propagator.apply.apply_records import ApplyRecords, Place
+from propagator.apply.render import Piece
+from propagator.errors import Refused
+from propagator.members.inventory import owned
 from propagator.members.kinds import resource_of
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.target import Target
 from propagator.removal.remover import Remover, newest
 from propagator.removal.rule import Stays, granted
+from propagator.types.workload import Workload
 
 _YOUNGER = (
     "stays for now: it was written for a younger version of the Workload than the hub has, so "

@@ -19,9 +19,10 @@ from machinery.errors import ApiError, Conflict, NotFound
 from machinery.runtime.keyed_backoff import Pauses, steady
 from machinery.types.metadata import Object
 from propagator.access.carried_objects import takes
-from propagator.execution.apply_records import Place
-from propagator.execution.errors import Refused, says_no, undeletable
-from propagator.execution.ownership import other_owners, parting
+from propagator.apply.apply_records import Place
+from propagator.apply.ownership import other_owners, parting
+from propagator.apply.refusals import undeletable
+from propagator.errors import Refused, says_no
 from propagator.members.objects import ManagedObject, managed, owners
 from propagator.members.target import Target
 from propagator.removal.rule import Grant

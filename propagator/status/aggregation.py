@@ -15,10 +15,10 @@ from typing import Any
 from crds.fields.shares import ShareState
 from crds.workload import PropagatedReason, WorkloadCondition, WorkloadReadyReason, WorkloadState
 from machinery.types import conditions
-from propagator.hub.noted_kinds import first_kinds
-from propagator.hub.workload_types import Workload
+from propagator.members.noted_kinds import first_kinds
+from propagator.outcome import Outcome
 from propagator.status.cluster_share import MESSAGE_LIMIT, Share, Word
-from propagator.status.outcome import Outcome
+from propagator.types.workload import Workload
 
 _SENTENCES = 20
 """Told in one message; more of them help nobody."""

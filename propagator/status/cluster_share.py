@@ -17,7 +17,7 @@ from crds.workload import PropagatedReason
 from machinery.clock import timestamp
 from propagator.members.health import Contact, UnitCounts
 from propagator.members.objects import ManagedObject
-from propagator.status.outcome import Outcome, Wish
+from propagator.outcome import Outcome, Wish
 from propagator.status.readiness import Readiness, readiness_of
 
 MESSAGE_LIMIT = 4096

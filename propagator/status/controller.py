@@ -23,16 +23,16 @@ from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.conditions import find
 from machinery.types.metadata import Key
 from propagator.hub.workload_metadata import is_ours, record_of
-from propagator.hub.workload_types import Workload
 from propagator.hub.workloads import HubWorkloads
-from propagator.leadership import Ground
+from propagator.members.context import Ground
+from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
 from propagator.status.aggregation import condition, status_of
 from propagator.status.cluster_share import share_of
 from propagator.status.observation import Survey
-from propagator.status.outcome import Outcome
 from propagator.status.readiness import completions_of
 from propagator.status.rush import LONGEST_SECONDS, LOOK_SECONDS, Rush
+from propagator.types.workload import Workload
 
 LOG = logs.get(__name__)
 SPACING_SECONDS = 1.0

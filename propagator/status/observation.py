@@ -16,18 +16,18 @@ from crds.fields.shares import MOST_KEPT, ShareState
 from machinery.api.resources import Resource
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
-from propagator.execution.inventory import Inventory, owned
 from propagator.hub.workload_metadata import record_of
-from propagator.hub.workload_types import Workload
-from propagator.leadership import Ground
+from propagator.members.context import Ground
 from propagator.members.health import Contact
+from propagator.members.inventory import Inventory, owned
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
+from propagator.outcome import Outcome, Wish
 from propagator.removal.rule import NEVER, keep_of
 from propagator.status.cluster_share import Seen, share_of
-from propagator.status.outcome import Outcome, Wish
 from propagator.status.readiness import completions_of
+from propagator.types.workload import Workload
 
 Owned = Sequence[tuple[Resource, ManagedObject]]
 """The objects that a Workload owns on one member."""

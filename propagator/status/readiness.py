@@ -13,8 +13,8 @@ from typing import Any
 
 from crds.fields.template import REPLICAS_PATHS
 from machinery.types import conditions
-from propagator.hub.workload_types import Workload
 from propagator.members.objects import ManagedObject
+from propagator.types.workload import Workload
 
 _WELL = ("Complete", "Completed", "Succeeded")
 _BADLY = ("Failed",)

@@ -31,16 +31,16 @@ from machinery.runtime.keyed_backoff import Pauses
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.bounds import FOR_ONE_WORKLOAD
 from machinery.types.metadata import Key
-from propagator.execution.errors import says_no
+from propagator.errors import says_no
 from propagator.groups.gates import Gates
-from propagator.hub.overrides import Costs
-from propagator.hub.workload_types import Workload
 from propagator.hub.workloads import UID_INDEX, HubWorkloads
-from propagator.leadership import Ground
 from propagator.members.capacity.kept import Pod, WirePod
 from propagator.members.connection import Link
+from propagator.members.context import Ground
 from propagator.members.pods import made_by, main_of
 from propagator.members.session import MemberSession
+from propagator.types.overrides import Costs
+from propagator.types.workload import Workload
 from propagator.units.deletion_costs import Change, changes
 from propagator.units.followed_pods import FollowedPods
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from propagator.hub.overrides import MOST_COST, Costs
 from propagator.members.capacity.kept import Pod
+from propagator.types.overrides import MOST_COST, Costs
 
 
 class Change(NamedTuple):

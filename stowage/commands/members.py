@@ -86,7 +86,7 @@ def join(
     **how: Any,
 ) -> None:
     """Register a cluster: a narrow service account there, a Secret here."""
-    from propagator.access.credentials import PodSecurity, Rights  # noqa: PLC0415 - see stowage.cli
+    from propagator.credentials.credentials import PodSecurity, Rights  # noqa: PLC0415 - see stowage.cli
     from stowage.setup import join  # noqa: PLC0415 - see stowage.cli
 
     plan = join.Join(

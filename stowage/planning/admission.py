@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controller.cache.cache import known
+from controller.eventhandlers import known
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadquota.objects import WorkloadQuota

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from controller import catalogue
-from controller.cache.cache import known
-from controller.hosting.feature import placed_kinds
+from controller.eventhandlers import known
+from controller.framework.runtime.feature import placed_kinds
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import placed_key
 from crds.admission.validation import rights_needed

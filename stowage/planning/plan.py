@@ -16,7 +16,7 @@ from controller import catalogue, config
 from controller.explain import hooks
 from controller.explain.record import record
 from controller.framework.profile import Profile
-from controller.hosting.handle import Rehearsed
+from controller.framework.runtime.handle import Rehearsed
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
 from crds.names import DEFAULT_SCHEDULER

@@ -18,10 +18,10 @@ from pydantic import BaseModel, ValidationError
 
 from controller import catalogue, config
 from controller.framework.profile import PROTOCOLS, Profile
-from controller.hosting import controllers
-from controller.hosting.feature import Feature
-from controller.hosting.registry import ENTRY_POINTS, Registry
-from controller.hosting.services import PREFIX, services
+from controller.framework.runtime import controllers
+from controller.framework.runtime.feature import Feature
+from controller.framework.runtime.registry import ENTRY_POINTS, Registry
+from controller.framework.runtime.services import PREFIX, services
 from controller.plugins.defaults import BUILTIN
 from crds.names import DEFAULT_SCHEDULER
 from stowage.console import output

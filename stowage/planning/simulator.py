@@ -15,12 +15,12 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from controller import catalogue
-from controller.cache.cache import World, known
-from controller.framework import runtime
-from controller.framework.ledger import Ledger
+from controller.cache.ledger import Ledger
+from controller.eventhandlers import World, known
 from controller.framework.profile import Profile, SchedulerConfiguration
-from controller.hosting.feature import placed_kinds, told_of_placed
-from controller.hosting.handle import Rehearsed
+from controller.framework.runtime import framework as runtime
+from controller.framework.runtime.feature import placed_kinds, told_of_placed
+from controller.framework.runtime.handle import Rehearsed
 from controller.model.objects import MemberCluster, ReservedShare, Workload
 from controller.model.unit import Unit
 from controller.scheduling.batch import decide_set

@@ -26,10 +26,10 @@ from machinery.config.member_kubeconfig import Connection, parse_kubeconfig
 from machinery.errors import ApiError, ConfigurationError, KubeconfigError, NotFound, StowageError
 from machinery.tasks import patiently
 from machinery.types import conditions
-from propagator.access import credentials
-from propagator.access.accounts import MEMBER_ACCOUNT
-from propagator.access.credentials import PodSecurity, Rights, credentials_of
-from propagator.access.tokens import kubeconfig
+from propagator.credentials import credentials
+from propagator.credentials.accounts import MEMBER_ACCOUNT
+from propagator.credentials.credentials import PodSecurity, Rights, credentials_of
+from propagator.credentials.tokens import kubeconfig
 from stowage.setup import member_side
 from stowage.setup.install import apply_one, ensure_namespace
 from stowage.setup.member_side import Say, as_account

@@ -28,7 +28,7 @@ from crds.names import (
 )
 from machinery.api.acting import account
 from machinery.api.resources import LEASES
-from propagator.access.accounts import (
+from propagator.credentials.accounts import (
     ACTING_BINDING,
     ACTING_ROLE,
     MEMBER_ACCOUNT,
@@ -42,8 +42,8 @@ from propagator.access.accounts import (
     service_account,
     tenancy,
 )
-from propagator.access.credentials import PodSecurity
-from propagator.access.hub_lease import HUB_LEASE
+from propagator.credentials.credentials import PodSecurity
+from propagator.members.hub_lease import HUB_LEASE
 
 Manifest = dict[str, Any]
 Rule = Mapping[str, Any]

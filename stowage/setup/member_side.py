@@ -40,7 +40,7 @@ from machinery.errors import (
     TransportError,
 )
 from machinery.tasks import patiently
-from propagator.access.accounts import (
+from propagator.credentials.accounts import (
     ACTING_BINDING,
     MEMBER_ACCOUNT,
     NAMESPACES_ACCOUNT,
@@ -50,9 +50,9 @@ from propagator.access.accounts import (
     TENANT_ROLE,
     tenancy,
 )
-from propagator.access.credentials import PodSecurity, Rights
-from propagator.access.hub_lease import HUB_LEASE
-from propagator.access.tokens import life_of, request_token
+from propagator.credentials.credentials import PodSecurity, Rights
+from propagator.credentials.tokens import life_of, request_token
+from propagator.members.hub_lease import HUB_LEASE
 from stowage.setup import member_rights
 from stowage.setup.install import apply_one, ensure_namespace
 

@@ -5,7 +5,7 @@ The hub's objects are exchanged one by one, each step safe to die before and aft
 1. a MemberCluster of the new name, with the spec of the old one and that name in
    `spec.formerNames`. The identity of the cluster is noted on it;
 2. a Secret of the new name with the same data. Two MemberClusters lead to one cluster now, and the
-   propagator serves the older one (`propagator.access.cluster_identity`);
+   propagator serves the older one (`propagator.members.cluster_identity`);
 3. the old Secret goes, or it would register the old name anew;
 4. the old MemberCluster goes. From here on the new one is served, and the controller reads every
    share of the old name as one of the new name (`controller.cache.renames`), and writes it so.

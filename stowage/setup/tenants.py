@@ -31,7 +31,7 @@ from machinery.api.responses import PageHead, decode
 from machinery.api.verbs import PAGE
 from machinery.errors import NotFound, StowageError
 from machinery.types.metadata import Object
-from propagator.hub.cluster_types import MemberCluster
+from propagator.types.cluster import MemberCluster
 from stowage.setup.install import DEFAULTS, apply_one, fills_in_defaults, wide
 
 Say = Callable[[str], object]

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from controller.hosting.arguments import Factory
-from controller.hosting.feature import Enabled, Term, Watch
-from controller.hosting.handle import Handle
+from controller.framework.runtime.arguments import Factory
+from controller.framework.runtime.feature import Enabled, Term, Watch
+from controller.framework.runtime.handle import Handle
 from controller.model.objects import Template, Workload, WorkloadSpec, WorkloadStatus
 from controller.model.placed import PlacedKind
 from machinery.api.resources import Resource

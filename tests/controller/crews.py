@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.gathering import PLACE, Attempt, Gathering, Outcome, Tried, Verdict
 from controller.framework.interface import CycleState, Refused
 from controller.framework.status import SUCCESS, Status, unschedulable, wait
 from controller.framework.waiting import WaitingRoom
 from controller.model.unit import Unit
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
 

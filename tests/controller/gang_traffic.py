@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup.compiled import Group
 from controller.features.workloadgroup.ledger import Taken
 from controller.features.workloadgroup.rivals import Behind, Order
 from controller.features.workloadgroup.turns import Turns
 from controller.framework.gathering import Outcome
+from controller.snapshot.snapshot import Fleet
 from machinery.types.metadata import Key
 
 from . import make

@@ -9,16 +9,16 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.cache import World, known
+from controller.cache.ledger import Ledger
 from controller.config import default_profile
+from controller.eventhandlers import World, known
 from controller.features.workloadgroup.compiled import Group, compile_group
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
-from controller.framework.ledger import Ledger
 from controller.framework.profile import Profile, SchedulerConfiguration
+from controller.framework.runtime.handle import Rehearsed
 from controller.framework.waiting import Waiting, WaitingRoom
-from controller.hosting.handle import Rehearsed
 from controller.model.objects import Workload
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.cache import known
-from controller.features.groupgate.gate import (
+from controller.eventhandlers import known
+from controller.features.workloadgroup.compiled import Group, compile_group
+from controller.features.workloadgroup.gate.gate import (
     NO_DOUBTS,
     Doubts,
     Gate,
@@ -18,8 +19,7 @@ from controller.features.groupgate.gate import (
     gate_of,
     standing_of,
 )
-from controller.features.groupgate.status import Facts, Look, changes, differs, look
-from controller.features.workloadgroup.compiled import Group, compile_group
+from controller.features.workloadgroup.gate.status import Facts, Look, changes, differs, look
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.model.objects import Workload
 from crds.groups.workloadgroup import WorkloadGroupStatus

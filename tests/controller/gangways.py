@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.config import default_profile
 from controller.features.workloadgroup.compiled import Group
 from controller.features.workloadgroup.ledger import Groups
@@ -26,6 +25,7 @@ from controller.model.unit import Unit
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import at_once
+from controller.snapshot.snapshot import Fleet
 from crds.names import LABEL_GROUP
 from machinery.types.metadata import Key
 

@@ -17,23 +17,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
+from controller.cache.ledger import Placed
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.events import Action, EventHint, on
 from controller.framework.explains import Kind, Note, Shortage, Stop, clusters
 from controller.framework.interface import NOTHING_REFUSED, Candidates, CycleState, Refused
-from controller.framework.ledger import Placed
+from controller.framework.runtime.arguments import Factory, Plain
+from controller.framework.runtime.feature import Enabled, Term, Watch
+from controller.framework.runtime.handle import Handle
 from controller.framework.status import SUCCESS, Status, unschedulable, wait
 from controller.framework.statuswriter import StatusWriter
 from controller.framework.waiting import WaitingRoom
-from controller.hosting.arguments import Factory, Plain
-from controller.hosting.feature import Enabled, Term, Watch
-from controller.hosting.handle import Handle
 from controller.model.unit import Unit
 from controller.planner.plan import Plan
 from controller.planner.problem import Problem
 from controller.planner.webster import MAX_UNITS
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason
 from machinery.api.resources import Resource
 from machinery.errors import TransportError

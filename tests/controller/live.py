@@ -21,7 +21,7 @@ import pytest
 
 import crds
 from controller.app import WORKERS, Controller, ControllerSettings
-from controller.hosting.feature import Feature
+from controller.framework.runtime.feature import Feature
 from crds import names
 from machinery.api.client import ApiClient
 from machinery.api.resources import (

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from controller.binding.statuspatch import patch_of
-from controller.cache.builder import Fleet, FleetBuilder
 from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.features.workloadpolicy.compiled import compile_policy
@@ -20,6 +19,7 @@ from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit, compile_unit
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
+from controller.snapshot.builder import Fleet, FleetBuilder
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.metadata import Meta
 

@@ -14,7 +14,7 @@ from typing import Any, cast
 from controller.app import Controller, ControllerSettings
 from controller.config import default_profile
 from controller.framework.profile import Profile, SchedulerConfiguration
-from controller.hosting.feature import Feature
+from controller.framework.runtime.feature import Feature
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.config.member_kubeconfig import Connection

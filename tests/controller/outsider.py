@@ -11,10 +11,10 @@ from typing import Any
 
 from controller.framework.interface import NOTHING_REFUSED, Refused
 from controller.framework.percluster import PerClusterFilter
-from controller.hosting.arguments import Args
-from controller.hosting.controllers import Controller
-from controller.hosting.handle import Handle
-from controller.hosting.services import Route
+from controller.framework.runtime.arguments import Args
+from controller.framework.runtime.controllers import Controller
+from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.services import Route
 from controller.model.unit import Unit
 from machinery.http_messages import Request
 

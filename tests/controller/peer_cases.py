@@ -16,7 +16,7 @@ from typing import Any
 
 from controller.cache.placements import Index
 from controller.config import default_profile
-from controller.framework import runtime
+from controller.framework.runtime import framework as runtime
 from controller.model.learning import FIRST_HOLD, Limit
 from controller.model.learnt import Shown
 from controller.model.objects import MemberCluster

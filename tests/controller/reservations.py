@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.amounts import Amounts, amounts_of
-from controller.cache.cache import World, known
+from controller.eventhandlers import World, known
 from controller.features.reservation.compiled import Reserved, compile_reservation
 from controller.features.reservation.feature import Reservations as Feature
 from controller.features.reservation.ledger import Reservations
@@ -18,6 +17,7 @@ from controller.model.objects import ReservedShare, Workload
 from controller.model.placed import placed_key
 from controller.model.unit import Unit
 from controller.plugins.prioritysort import PrioritySort
+from controller.snapshot.amounts import Amounts, amounts_of
 from machinery.types.metadata import OwnerReference
 
 from . import make

@@ -16,8 +16,8 @@ from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
-from controller.framework import runtime
 from controller.framework.profile import Profile
+from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit, compile_unit
 from controller.scheduling.cycle import decide

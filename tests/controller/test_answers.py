@@ -10,9 +10,9 @@ import pytest
 
 from controller import catalogue
 from controller.config import default_profile, parse
-from controller.framework import runtime
 from controller.framework.calling.guard import ERRORS
 from controller.framework.interface import Assignment, CycleState, Refused
+from controller.framework.runtime import framework as runtime
 from controller.framework.status import SKIP, SUCCESS, Code, Status, wait
 from controller.planner.reasons import no_reasons
 from controller.scheduling.decision import Decision

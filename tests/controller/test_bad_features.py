@@ -9,8 +9,8 @@ import pytest
 
 from controller import catalogue
 from controller.config import default_profile
+from controller.framework.runtime.controllers import AGAIN_SECONDS
 from controller.framework.status import SUCCESS, Status
-from controller.hosting.controllers import AGAIN_SECONDS
 from machinery.api.resources import WORKLOADS
 
 from .memory import Stage

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controller.cache.amounts import amounts_of
-from controller.cache.builder import with_cluster
-from controller.cache.cache import World as Cache
+from controller.eventhandlers import World as Cache
 from controller.model.believed import within
 from controller.model.load import Load
 from controller.model.objects import ClusterShare, MemberCluster, NodeGroup, Workload
 from controller.plugins.prioritysort import PrioritySort
+from controller.snapshot.amounts import amounts_of
+from controller.snapshot.builder import with_cluster
 
 from .live import World, deciding
 from .make import builder, cluster, expression, fleet, required_terms, unit, workload

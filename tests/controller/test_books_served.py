@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.hosting.services import PAGE
+from controller.framework.runtime.services import PAGE
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOAD_SPREADS
 
 from .make import ZONE

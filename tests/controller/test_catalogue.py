@@ -14,8 +14,8 @@ import controller
 from controller import catalogue
 from controller.config import default_profile
 from controller.framework.percluster import PerClusterFilter
-from controller.hosting.arguments import Plain
-from controller.hosting.feature import Enabled
+from controller.framework.runtime.arguments import Plain
+from controller.framework.runtime.feature import Enabled
 from machinery.errors import ConfigurationError
 
 from .licences import LicencePools

@@ -11,8 +11,6 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from controller.cache.cache import World, known
-from controller.cache.snapshot import Fleet
 from controller.claims.claims import (
     CLAIM_SECONDS,
     LANDED_SECONDS,
@@ -25,14 +23,16 @@ from controller.claims.claims import (
 )
 from controller.claims.desk import MOST_CLAIMING, MOST_WAITING
 from controller.config import default_profile
+from controller.eventhandlers import World, known
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadpolicy.objects import PolicyStatus, WorkloadPolicy
 from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
 from controller.framework.interface import CycleState
-from controller.hosting.feature import Term
+from controller.framework.runtime.feature import Term
 from controller.model.objects import Placement
 from controller.model.unit import Unit
 from controller.queue.scheduling_queue import WORKERS
+from controller.snapshot.snapshot import Fleet
 from machinery.errors import Unreachable
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Key, Meta

@@ -14,7 +14,7 @@ from controller.framework.events import MEMBER_CLUSTER, Action
 from controller.model.learning import Limit
 from controller.planner.reasons import Why
 from controller.queue.hints import Hints
-from controller.scheduling.scheduler import awaited
+from controller.scheduler import awaited
 from crds.workload import ScheduledReason
 
 from .make import CLUSTER, NOW, ZONE, cluster

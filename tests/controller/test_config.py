@@ -12,9 +12,9 @@ from pydantic import Field
 from controller import catalogue
 from controller.config import default_profile, load, parse
 from controller.framework.profile import PROTOCOLS, SchedulerConfiguration
-from controller.hosting.arguments import Args, Plain
-from controller.hosting.handle import Handle, Rehearsed
-from controller.hosting.registry import Registry
+from controller.framework.runtime.arguments import Args, Plain
+from controller.framework.runtime.handle import Handle, Rehearsed
+from controller.framework.runtime.registry import Registry
 from controller.model.unit import Unit
 from controller.plugins.prioritysort import PrioritySort
 from machinery.errors import ConfigurationError

@@ -13,7 +13,7 @@ from controller import catalogue
 from controller.config import parse
 from controller.framework import interface
 from controller.framework.profile import PROTOCOLS
-from controller.hosting.arguments import Plain
+from controller.framework.runtime.arguments import Plain
 from machinery.api.resources import LEASES
 
 from .live import World, configured, deciding
@@ -87,7 +87,7 @@ def test_the_filter_that_the_file_names_first_gives_the_reason(order: list[str],
 async def test_the_order_of_the_filters_is_in_the_debug_log(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG, logger="controller.scheduling.scheduler")
+    caplog.set_level(logging.DEBUG, logger="controller.scheduler")
     await world.cluster("member-1")
     order = ["ClusterResources", "ClusterReady", "AllowedKinds"]
     names = {"disabled": [{"name": "*"}], "enabled": [{"name": name} for name in order]}

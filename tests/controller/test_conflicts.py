@@ -97,7 +97,7 @@ async def test_what_a_beaten_decision_does_not_take_again_is_announced() -> None
 
 def _decisions() -> float:
     """Of those that were offered or woken: a look for the reason alone is behind all of them."""
-    from controller.scheduling.scheduler import DECISIONS, RENEWALS  # noqa: PLC0415 - these alone
+    from controller.scheduler import DECISIONS, RENEWALS  # noqa: PLC0415 - these alone
 
     def total(counter: Any) -> float:
         samples = (s for m in counter.collect() for s in m.samples)

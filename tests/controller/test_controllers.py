@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from controller import catalogue
-from controller.hosting.arguments import NoArgs
-from controller.hosting.controllers import AGAIN_SECONDS, Controllers
-from controller.hosting.fencing import END_SECONDS
-from controller.hosting.handle import Handle
+from controller.framework.runtime.arguments import NoArgs
+from controller.framework.runtime.controllers import AGAIN_SECONDS, Controllers
+from controller.framework.runtime.fencing import END_SECONDS
+from controller.framework.runtime.handle import Handle
 from crds.names import LABEL_POLICY
 from machinery.api.resources import WORKLOAD_POLICIES, WORKLOAD_QUOTAS, WORKLOAD_SPREADS
 from machinery.errors import ConfigurationError, LeaseLost

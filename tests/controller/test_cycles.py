@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from controller import scheduler
 from controller.model.unit import Unit
 from controller.queue.cycles import LONGEST_SECONDS, Cycles
-from controller.scheduling import scheduler, steps
+from controller.scheduling import steps
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from controller.config import default_profile
-from controller.framework import runtime
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import HERE, limited
 from controller.framework.calling.guard import ERRORS, PluginError, ask
 from controller.framework.interface import CycleState, Refused
+from controller.framework.runtime import framework as runtime
 from controller.framework.status import SUCCESS, Status
 from crds.workload import ScheduledReason
 from tests.examples import window

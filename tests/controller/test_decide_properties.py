@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from benchmarks.decide import same
 from benchmarks.plainloop import Other, plain
-from controller.cache.builder import Fleet
 from controller.config import default_profile
 from controller.explain.record import record
 from controller.model.load import Load
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.scheduling.cycle import decide
+from controller.snapshot.builder import Fleet
 from tests.examples import examples
 
 from .make import (

@@ -16,19 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.binding.statuspatch import patch_of
-from controller.cache.cache import World, known
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.config import default_profile
+from controller.eventhandlers import World, known
 from controller.explain.record import record
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.status import status_of
-from controller.framework import runtime
+from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.scheduling.cycle import decide
+from controller.snapshot.snapshot import Fleet
 from tests.examples import examples
 
 from .make import NOW, ROOMY, ZONE, fleet

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from controller.cache import encode
-from controller.cache.builder import UNLIMITED, Fleet, FleetBuilder, with_cluster
 from controller.model.load import Load
 from controller.model.objects import MemberCluster, Toleration
+from controller.snapshot import encode
+from controller.snapshot.builder import UNLIMITED, Fleet, FleetBuilder, with_cluster
 from tests.examples import examples
 
 from .make import CLUSTER, ZONE, builder, cluster, fleet

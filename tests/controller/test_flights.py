@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.builder import Fleet
-from controller.cache.cache import World, known
 from controller.cache.placements import Index
 from controller.config import default_profile
+from controller.eventhandlers import World, known
 from controller.model.load import Load
 from controller.model.objects import ClusterShare, Toleration, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.events import freed
 from controller.scheduling.cycle import decide
+from controller.snapshot.builder import Fleet
 from tests.examples import examples
 
 from .make import NOW, builder, cluster, unit, workload
@@ -171,8 +171,8 @@ def test_very_many_templates_cost_little_and_promise_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     dice = random.Random(3)
-    monkeypatch.setattr("controller.cache.inflight.MOST_PAIRS", 1)
-    monkeypatch.setattr("controller.cache.inflight.LEAST_LOADS", 2)
+    monkeypatch.setattr("controller.snapshot.inflight.MOST_PAIRS", 1)
+    monkeypatch.setattr("controller.snapshot.inflight.LEAST_LOADS", 2)
     for _ in range(100):
         nodes, _, asks = drawn(dice)
         flying = [({"cpu": dice.randint(1, 4), "memory": dice.randint(1, 4)}, 1) for _ in range(4)]

@@ -18,8 +18,8 @@ from controller.features.workloadgroup.compiled import Group
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.memory import Denial, Memory, Seen
 from controller.framework.interface import CycleState
+from controller.framework.runtime.services import PAGE
 from controller.framework.waiting import Waiting
-from controller.hosting.services import PAGE
 from controller.model.unit import Unit
 from crds.groups.gate import decision_of
 from machinery.http_messages import Request, Response

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from controller.cache.cache import World
-from controller.features.groupgate import controller as books
+from controller.eventhandlers import World
+from controller.features.workloadgroup.gate import controller as books
 from crds.names import LABEL_GROUP
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
 from machinery.errors import ApiError, Unreachable
@@ -650,8 +650,8 @@ async def test_of_too_many_workloads_the_first_stay_released(
     stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ):
     for module in (
-        "controller.features.groupgate.controller",
-        "controller.features.groupgate.status",
+        "controller.features.workloadgroup.gate.controller",
+        "controller.features.workloadgroup.gate.status",
         "controller.features.workloadgroup.together",
     ):
         monkeypatch.setattr(f"{module}.MOST_WORKLOADS", 3)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from controller.features.groupgate.gate import (
+from controller.features.workloadgroup.gate.gate import (
     NO_DOUBTS,
     Doubts,
     Gate,
@@ -20,7 +20,7 @@ from controller.features.groupgate.gate import (
     failure_of,
     gate_of,
 )
-from controller.features.groupgate.status import Facts, differs, look, words_alone
+from controller.features.workloadgroup.gate.status import Facts, differs, look, words_alone
 from crds.groups.gate import GateState, decision_of
 from crds.groups.workloadgroup import MOST_GATE_BYTES, MOST_WORKLOADS
 from machinery.clock import timestamp

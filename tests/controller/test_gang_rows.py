@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from controller.cache.cache import known
+from controller.eventhandlers import known
 from controller.features.workloadgroup.estimate import gap, keeps_waiting
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
 from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.ledger import Spreads
 from controller.framework.gathering import Attempt, Outcome
 from controller.framework.interface import CycleState
+from controller.framework.runtime.handle import Rehearsed
 from controller.framework.status import SUCCESS, Code
 from controller.framework.waiting import Answer
-from controller.hosting.handle import Rehearsed
 from controller.plugins.prioritysort import PrioritySort
 from controller.scheduling.sets import Others
 from crds.groups.gate import decision_of

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.fleets import clusters
 from controller.config import default_profile
 from controller.features.workloadgroup.plugin import Coscheduling
-from controller.hosting.handle import Rehearsed
+from controller.framework.runtime.handle import Rehearsed
 from crds.workload import ScheduledReason
 from machinery.api.resources import MEMBER_CLUSTERS
 from stowage.planning.simulator import Rehearsal

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.builder import narrowed
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.config import default_profile
 from controller.features.workloadgroup import topology
 from controller.features.workloadgroup.reach import Reach, Waiting, amounts
@@ -25,6 +23,8 @@ from controller.features.workloadgroup.topology import (
 )
 from controller.model.unit import Unit
 from controller.scheduling.cycle import decide
+from controller.snapshot.builder import narrowed
+from controller.snapshot.snapshot import Fleet
 from crds.names import LABEL_CLUSTER
 
 from .gangways import Ganging, books, decided, group, member, placed

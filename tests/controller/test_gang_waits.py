@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from controller import scheduler
 from controller.features.workloadgroup.together import Together
-from controller.scheduling import gathered, scheduler, steps
-from controller.scheduling.scheduler import Scheduler
+from controller.scheduler import Scheduler
+from controller.scheduling import gathered, steps
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps
 from machinery.api.resources import (

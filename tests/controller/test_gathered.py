@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from msgspec import convert, structs
 
+from controller import scheduler
 from controller.config import default_profile
 from controller.framework.gathering import Outcome
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.model.unit import Unit
-from controller.scheduling import scheduler, steps
+from controller.scheduling import steps
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import Steps

@@ -15,9 +15,9 @@ from controller import catalogue
 from controller.config import parse
 from controller.framework.events import Action
 from controller.framework.percluster import PerClusterFilter
-from controller.hosting import registry as registries
-from controller.hosting.arguments import Args
-from controller.hosting.handle import Handle, Rehearsed
+from controller.framework.runtime import registry as registries
+from controller.framework.runtime.arguments import Args
+from controller.framework.runtime.handle import Handle, Rehearsed
 from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import ConfigurationError

@@ -8,10 +8,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from controller.cache.cache import known
+from controller.eventhandlers import known
 from controller.features.reservation.holding import Placeholders, label_of
 from controller.features.reservation.ledger import Reservations
-from controller.hosting.feature import Term
+from controller.framework.runtime.feature import Term
 from controller.model.objects import Workload
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
 from machinery.errors import Invalid, Unreachable

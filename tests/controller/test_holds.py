@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import catalogue
-from controller.cache import inflight
-from controller.cache.amounts import amounts_of
-from controller.cache.builder import Fleet, FleetBuilder, narrowed, with_cluster
-from controller.cache.cache import World
-from controller.cache.inflight import Load
-from controller.framework.ledger import Placed, Room
+from controller.cache.ledger import Placed, Room
+from controller.eventhandlers import World
 from controller.model.unit import Unit
 from controller.plugins.prioritysort import PrioritySort
+from controller.snapshot import inflight
+from controller.snapshot.amounts import amounts_of
+from controller.snapshot.builder import Fleet, FleetBuilder, narrowed, with_cluster
+from controller.snapshot.inflight import Load
 from machinery.types.metadata import Key
 from tests.examples import examples
 
@@ -100,7 +100,7 @@ def test_what_is_released_is_as_if_it_had_never_been_held(pairs: int, seed: int)
     dice, least = random.Random(seed), inflight.LEAST_HOLDS
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inflight, "MOST_PAIRS", pairs)
-        patch.setattr("controller.cache.encode.LEAST_HOLDS", least if pairs else 3)
+        patch.setattr("controller.snapshot.encode.LEAST_HOLDS", least if pairs else 3)
         made, own, theirs = fleet_of(dice), drawn(dice, 6), drawn(dice, 6)
         hold(made, theirs)
         without = every(made.snapshot())

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from controller import catalogue
-from controller.cache.builder import Fleet, Mask, with_cluster
 from controller.cache.placements import Index
 from controller.config import default_profile, parse
 from controller.explain.record import record
@@ -30,9 +29,10 @@ from controller.framework.status import SUCCESS, Code, Status, unschedulable
 from controller.model.objects import MemberCluster, WorkloadAffinity
 from controller.model.unit import Unit, compile_unit
 from controller.queue.hints import Hints
+from controller.scheduler import awaited
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
-from controller.scheduling.scheduler import awaited
+from controller.snapshot.builder import Fleet, Mask, with_cluster
 from crds.workload import ScheduledReason, WorkloadState
 
 from .make import (

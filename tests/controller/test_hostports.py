@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.amounts import amounts_of, rendered
-from controller.cache.builder import Fleet, with_cluster
-from controller.cache.inflight import entries
 from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.explain.remedies import remedies
@@ -25,6 +22,9 @@ from controller.model.unit import Unit
 from controller.queue.events import of_cluster
 from controller.scheduling.affinityset import _roomy
 from controller.scheduling.cycle import decide
+from controller.snapshot.amounts import amounts_of, rendered
+from controller.snapshot.builder import Fleet, with_cluster
+from controller.snapshot.inflight import entries
 from machinery.types import hostports
 from tests.examples import examples
 
@@ -258,8 +258,8 @@ def test_no_port_is_promised_that_the_worst_case_takes_away(seed: int) -> None:
 @pytest.mark.proves("R14")
 def test_very_many_templates_with_ports_promise_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     dice = random.Random(3)
-    monkeypatch.setattr("controller.cache.inflight.MOST_PAIRS", 1)
-    monkeypatch.setattr("controller.cache.inflight.LEAST_LOADS", 2)
+    monkeypatch.setattr("controller.snapshot.inflight.MOST_PAIRS", 1)
+    monkeypatch.setattr("controller.snapshot.inflight.LEAST_LOADS", 2)
     for _ in range(150):
         nodes, _, asks = drawn(dice)
         flying = [drawn(dice)[2] for _ in range(3)]

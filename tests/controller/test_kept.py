@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.columns import Ints, Kept
-from controller.cache.inflight import MOST_PLACES
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.config import default_profile
 from controller.framework.interface import CycleState
 from controller.model.load import Load
 from controller.model.objects import Toleration
 from controller.plugins.clusterresources import NAME
 from controller.scheduling.decision import Decision
+from controller.snapshot.columns import Ints, Kept
+from controller.snapshot.inflight import MOST_PLACES
+from controller.snapshot.snapshot import Fleet
 from machinery.types import hostports
 from tests.examples import examples
 

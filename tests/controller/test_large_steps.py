@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from controller.cache.builder import FleetBuilder
-from controller.cache.cache import LOOK_STEP, World, known
+from controller.eventhandlers import LOOK_STEP, World, known
 from controller.model.objects import ClusterShare, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.scheduling_queue import STEP, SchedulingQueue
 from controller.scheduling import affinityset
+from controller.snapshot.builder import FleetBuilder
 from tests.fakeclock import FakeClock
 
 from .make import REQUIRED, ZONE, beside, cluster, unit, workload

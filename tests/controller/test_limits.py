@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from controller import catalogue
 from controller.binding.statuspatch import patch_of
-from controller.cache.builder import Fleet, FleetBuilder
 from controller.cache.placements import Index
 from controller.config import default_profile, load
-from controller.framework import runtime
+from controller.framework.runtime import framework as runtime
 from controller.model.load import Load
 from controller.model.objects import Workload
 from controller.model.unit import Unit, compile_unit
 from controller.scheduling.cycle import decide
+from controller.snapshot.builder import Fleet, FleetBuilder
 from machinery.api.resources import WORKLOADS
 from machinery.clock import timestamp
 from machinery.errors import ConfigurationError

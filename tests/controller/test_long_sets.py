@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from controller.cache.builder import FleetBuilder
 from controller.cache.placements import Index
 from controller.cache.seekers import Seekers
 from controller.config import default_profile
 from controller.model.unit import Unit
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch, Others
+from controller.snapshot.builder import FleetBuilder
 from machinery.api.resources import WORKLOADS
 
 from .make import CLUSTER, NOW, REQUIRED, ZONE, beside, cluster, unit
@@ -207,7 +207,7 @@ async def test_each_of_a_set_is_looked_at_again_at_its_own_time(
         looks.append(unit.name)
         return 5.0 if unit.name == "front" else None
 
-    monkeypatch.setattr("controller.framework.runtime.next_look", next_look)
+    monkeypatch.setattr("controller.framework.runtime.framework.next_look", next_look)
     async with stage.leading():
         await stage.until(lambda: stage.placed("front") and stage.placed("back"))
         await stage.calm(1)  # whoever came meanwhile has had its turn

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.cache.builder import Fleet
 from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.explain.pending import obstacles
@@ -23,6 +22,7 @@ from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
+from controller.snapshot.builder import Fleet
 from crds.workload import ScheduledReason as Reason
 from crds.workload import WorkloadState as State
 

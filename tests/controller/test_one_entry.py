@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from controller.cache.cache import known
 from controller.config import default_profile
+from controller.eventhandlers import known
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from stowage.planning.simulator import Rehearsal

@@ -18,12 +18,12 @@ import pytest
 from benchmarks.fleets import DATA, LABELS, TAINT
 from benchmarks.fleets import unit as workload
 from benchmarks.karmada_cases import CASES
-from controller.cache.builder import Fleet
 from controller.cache.placements import Index
 from controller.config import default_profile
 from controller.plugins.clusterresources import room
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
+from controller.snapshot.builder import Fleet
 
 from .make import NOW, builder, cluster
 from .planner.peers import ORACLES, Answer

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.cache.builder import Fleet
 from controller.framework.interface import CycleState, Refused
 from controller.framework.status import SUCCESS, Status, unschedulable, wait
 from controller.framework.waiting import WaitingRoom
 from controller.model.unit import Unit
+from controller.snapshot.builder import Fleet
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Unreachable
 
@@ -301,7 +301,7 @@ async def test_a_pre_bind_that_hangs_is_a_fault_of_the_plugin(
             await asyncio.Event().wait()
             raise AssertionError
 
-    monkeypatch.setattr("controller.framework.runtime.PRE_BIND_SECONDS", 0.05)
+    monkeypatch.setattr("controller.framework.runtime.framework.PRE_BIND_SECONDS", 0.05)
     async with stage.leading(pre_bind=[Hanging("")]):
         stage.workload("demo")
         while stage.says("demo")[1] != "PluginError":

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller import catalogue
-from controller.hosting.feature import Feature, placed_kinds
+from controller.framework.runtime.feature import Feature, placed_kinds
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
 from machinery.errors import ConfigurationError, Unreachable
 

@@ -68,7 +68,7 @@ async def test_one_event_names_the_domains_that_are_full(
     zones: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await policy(zones, member=1, host=3)
-    caplog.set_level(logging.DEBUG, logger="controller.scheduling.scheduler")
+    caplog.set_level(logging.DEBUG, logger="controller.scheduler")
     async with deciding(zones):
         await zones.workload("told", replicas=6, labels=BOUND)
         await zones.refused("told", "ReplicasReached")

@@ -364,7 +364,7 @@ async def asked(bound: Index, path: str, query: dict[str, str], **params: str) -
 async def test_the_endpoints_tell_what_the_next_decision_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("controller.hosting.services.PAGE", 2)
+    monkeypatch.setattr("controller.framework.runtime.services.PAGE", 2)
     bound = holding(*(quota(f"q{n}", units=5, memory="2Gi") for n in range(3)))
     bound.put(make.unit("demo"), {"a": 1})
     first = await asked(bound, "/quotas", {})

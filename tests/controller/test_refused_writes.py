@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from controller.binding.statuspatch import patch_of, short_patch
-from controller.cache.cache import known
 from controller.cache.placements import Index
 from controller.claims import claims
 from controller.config import default_profile
-from controller.framework import runtime
+from controller.eventhandlers import known
+from controller.framework.runtime import framework as runtime
 from controller.framework.statuswriter import for_good
 from controller.model.objects import Footprint, Workload
 from controller.model.unit import compile_unit

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.cache import World as Cache
-from controller.cache.cache import known
 from controller.cache.renames import Renames
+from controller.eventhandlers import World as Cache
+from controller.eventhandlers import known
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.tasks import SLICE, end

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from controller import app
+from controller import app, scheduler
 from controller.framework.events import MEMBER_CLUSTER, Action, on
 from controller.queue.hints import Awaits
 from controller.queue.renewal import PAUSE_SECONDS, ROUND_SECONDS, SETTLE_SECONDS, Renewal
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, Rank, SchedulingQueue
-from controller.scheduling import scheduler
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.examples import window
 from tests.fakeclock import FakeClock

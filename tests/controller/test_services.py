@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from controller.app import Controller
-from controller.hosting import services
-from controller.hosting.arguments import Plain
-from controller.hosting.services import Route, Service, failure
+from controller.framework.runtime import services
+from controller.framework.runtime.arguments import Plain
+from controller.framework.runtime.services import Route, Service, failure
 from controller.http.guard import Guard, Refusal
 from controller.http.server import Flags, Insight, install
 from machinery.http_messages import Request, Response

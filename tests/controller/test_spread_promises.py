@@ -10,7 +10,6 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from controller.cache.snapshot import Fleet
 from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.subsets import subsets_of, units_of
@@ -18,6 +17,7 @@ from controller.model.learnt import Shown
 from controller.model.unit import Unit
 from controller.planner.subsets import Subsets
 from controller.scheduling.decision import Decision
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason
 from tests.examples import examples
 

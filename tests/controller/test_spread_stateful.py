@@ -21,7 +21,7 @@ from controller.config import default_profile
 from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
-from controller.framework import runtime
+from controller.framework.runtime import framework as runtime
 from controller.model.unit import Unit, compile_unit
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.cache import World, known
+from controller.eventhandlers import World, known
 from controller.model.objects import ClusterShare, MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.renewal import ROUND_SECONDS

@@ -18,17 +18,17 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from controller.cache.cache import World, known
 from controller.config import default_profile
+from controller.eventhandlers import World, known
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.model.objects import ClusterLimit, ClusterShare, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.hints import Hints
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, SchedulingQueue
+from controller.scheduler import awaited
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
-from controller.scheduling.scheduler import awaited
 from controller.scheduling.steps import at_once
 from crds.names import ANNOTATION_COST, LABEL_POLICY
 from machinery.types.metadata import Key

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.binding.statuspatch import patch_of
-from controller.cache.cache import known
 from controller.cache.placements import Index
 from controller.config import default_profile
+from controller.eventhandlers import known
 from controller.explain import history, steps
 from controller.explain.steps import Occasion, Shares
 from controller.model.objects import MemberCluster, Workload

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from machinery.discovery.server_time import ServerTime
+from machinery.api.server_time import ServerTime
 
 pytestmark = pytest.mark.proves("N13")
 

@@ -29,16 +29,15 @@ from machinery.clock import SystemClock
 from machinery.errors import AlreadyExists, NotFound
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
-from propagator.access.cluster_identity import Identities
-from propagator.execution import inventory
 from propagator.hub.cluster_status_writer import Publisher
-from propagator.hub.cluster_types import MemberCluster, Secret, bounded
 from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
-from propagator.members import connection
+from propagator.members import connection, inventory
+from propagator.members.cluster_identity import Identities
 from propagator.members.health import Health
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
+from propagator.types.cluster import MemberCluster, Secret, bounded
 from stowage.playground.controlplanes import Cluster
 from tests.inforce import review_of
 

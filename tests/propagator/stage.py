@@ -22,8 +22,8 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS, Resource
 from machinery.errors import NotFound
 from propagator.app import Propagator
-from propagator.execution.reconciler import WorkloadPlacements
 from propagator.members.kinds import USUAL
+from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings, SessionSettings
 from stowage.playground.controlplanes import Cluster
 

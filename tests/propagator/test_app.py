@@ -17,7 +17,7 @@ from machinery.errors import LeaseLost
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
 from propagator.app import Propagator
-from propagator.leadership import Ground
+from propagator.members.context import Ground
 from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from machinery.api.resources import Resource
-from propagator.execution.apply_records import (
+from propagator.apply.apply_records import (
     LONGEST_BACKOFF,
     OPEN_FIGHT,
     PEACE_SECONDS,
@@ -17,9 +17,9 @@ from propagator.execution.apply_records import (
     Backoff,
     Place,
 )
-from propagator.execution.render import Piece, render
-from propagator.hub.workload_types import workload_of
+from propagator.apply.render import Piece, render
 from propagator.members.objects import ManagedObject
+from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

@@ -16,14 +16,14 @@ from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Meta
 from propagator.hub.cluster_status_writer import PERIOD, Publisher
-from propagator.hub.cluster_types import MemberCluster
 from propagator.members.capacity.kept import Node, Pod
 from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.health import CONNECTED, Contact, Health, UnitCounts, UnitLedger
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Claim, Main
+from propagator.outcome import Wish
 from propagator.status.cluster_share import Seen, share_of
-from propagator.status.outcome import Wish
+from propagator.types.cluster import MemberCluster
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
 

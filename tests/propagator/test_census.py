@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from machinery.errors import TransportError
-from propagator.access.cluster_identity import cluster_id
+from propagator.members.cluster_identity import cluster_id
 
 
 class Member:

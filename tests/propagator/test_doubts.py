@@ -9,8 +9,8 @@ import pytest
 
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, NotFound, TransportError, Unreachable
-from propagator.execution.apply_records import Place
-from propagator.execution.unanswered_writes import RIPE_SECONDS, Doubts
+from propagator.apply.apply_records import Place
+from propagator.apply.unanswered_writes import RIPE_SECONDS, Doubts
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
 from tests.fakeclock import FakeClock

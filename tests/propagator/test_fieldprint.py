@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from machinery.api.resources import Resource
-from propagator.execution.field_digest import print_of_body
+from propagator.members.field_digest import print_of_body
 from propagator.members.objects import ManagedObject, managed
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")

@@ -12,13 +12,13 @@ from crds.groups.gate import decision_of
 from crds.names import GROUP_ALIASES, GROUP_LABELS, LABEL_GROUP
 from crds.workload import PropagatedReason
 from machinery.types.bounds import quoted
-from propagator.groups.membership import IN_EACH_KEY
 from propagator.groups.rule import PUSH, SILENT, Answer, verdict_on
 from propagator.groups.starting import PATIENCE_SECONDS, Contacts, Starting
-from propagator.groups.types import WorkloadGroup
-from propagator.hub.workload_types import Workload, workload_of
-from propagator.leadership import Ground
+from propagator.members.context import Ground
 from propagator.members.health import Contact
+from propagator.types.group import WorkloadGroup
+from propagator.types.membership import IN_EACH_KEY
+from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 
 PLACED = {"m1": 2, "m2": 1}
@@ -193,7 +193,7 @@ def test_what_is_no_label_names_no_group(metadata: Any) -> None:
 
 def test_a_template_of_no_group_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is looked through for each report of ours."""
-    monkeypatch.setattr("propagator.groups.membership._decoder", None)
+    monkeypatch.setattr("propagator.types.membership._decoder", None)
     body = template("Deployment", own={"app": "web"}, pods={"app": "web"})
     assert gang_member(template=body).groups == ()
     body["metadata"]["annotations"] = {"note": "of no-group at all"}

@@ -29,12 +29,12 @@ from propagator.groups.gates import LOOK_SECONDS, REVIEWED_PER_SECOND, SLICE, Ga
 from propagator.groups.recheck import LONGEST_PAUSE
 from propagator.groups.rule import Answer
 from propagator.groups.starting import PATIENCE_SECONDS
-from propagator.groups.types import WorkloadGroup
-from propagator.hub.cluster_types import MemberCluster
-from propagator.hub.workload_types import Workload, workload_of
 from propagator.hub.workloads import HubWorkloads
-from propagator.leadership import Ground
+from propagator.members.context import Ground
 from propagator.members.health import Contact
+from propagator.types.cluster import MemberCluster
+from propagator.types.group import WorkloadGroup
+from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock, settle
 
 QUORUM = "2026-01-02T03:04:05Z"

@@ -11,7 +11,7 @@ import pytest
 
 from machinery.clock import SystemClock
 from machinery.types.memory_budget import MEMBERS
-from propagator.access.credentials import credentials_of
+from propagator.credentials.credentials import credentials_of
 from propagator.members.connection import Link, LinkListener
 from propagator.members.health import Health, Verdict
 from propagator.members.kinds import USUAL

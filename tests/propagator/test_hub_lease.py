@@ -18,7 +18,8 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Conflict, Forbidden, LeaseLost, NotFound
 from machinery.runtime.leader_election import Moment
-from propagator.access.hub_lease import (
+from propagator.app import Propagator
+from propagator.members.hub_lease import (
     HELD_SECONDS,
     HUB_LEASE,
     RENEW_SECONDS,
@@ -26,8 +27,7 @@ from propagator.access.hub_lease import (
     HubHolder,
     HubLease,
 )
-from propagator.app import Propagator
-from propagator.execution.reconciler import WorkloadPlacements
+from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster, ControlPlanes, Parts
 from tests.fakeclock import FakeClock

@@ -15,10 +15,10 @@ from machinery.api.resources import Resource
 from machinery.tasks import SLICE
 from machinery.types.metadata import Meta
 from machinery.types.written_clusters import digest
-from propagator.execution.idle_watches import FEW, IdleKinds
-from propagator.hub.noted_kinds import without_kinds
-from propagator.hub.workload_types import MOST_KINDS, Placement, Workload, WorkloadStatus
+from propagator.hub.idle_watches import FEW, IdleKinds
 from propagator.hub.workloads import clusters_of, touches
+from propagator.members.noted_kinds import without_kinds
+from propagator.types.workload import MOST_KINDS, Placement, Workload, WorkloadStatus
 
 from .stage import MakeStage, Stage, configmap, settled
 from .waits import until

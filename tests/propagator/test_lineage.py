@@ -7,10 +7,10 @@ import pytest
 from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.resources import SERVICES, Resource
 from machinery.types.metadata import Meta, OwnerReference
-from propagator.hub.workload_types import workload_of
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Claim, Main, claim_of, made_by, replica_set
 from propagator.status.observation import balancer
+from propagator.types.workload import workload_of
 
 LONG = "x" * 253
 

@@ -12,7 +12,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
 from machinery.types.written_clusters import MemberRecord
-from propagator.hub.noted_kinds import (
+from propagator.hub.workload_metadata import (
+    footprint_without,
+    missing,
+    record_of,
+    without_member,
+)
+from propagator.members.kinds import USUAL_KINDS
+from propagator.members.noted_kinds import (
     Told,
     first_kinds,
     missing_kinds,
@@ -21,14 +28,7 @@ from propagator.hub.noted_kinds import (
     without_kinds,
     writable_kinds,
 )
-from propagator.hub.workload_metadata import (
-    footprint_without,
-    missing,
-    record_of,
-    without_member,
-)
-from propagator.hub.workload_types import MOST_KINDS, Workload, workload_of
-from propagator.members.kinds import USUAL_KINDS
+from propagator.types.workload import MOST_KINDS, Workload, workload_of
 from tests.examples import examples
 
 Pair = tuple[str, str]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from propagator.execution.render import PatchMisfit, Piece, render
-from propagator.hub.overrides import NOTHING
-from propagator.hub.workload_types import Workload, workload_of
-from propagator.status.outcome import Wish
+from propagator.apply.render import PatchMisfit, Piece, render
+from propagator.outcome import Wish
+from propagator.types.overrides import NOTHING
+from propagator.types.workload import Workload, workload_of
 
 CONTAINERS = [{"name": "main", "image": "x"}, {"name": "side", "image": "y"}]
 SELECTED = {"selector": {"matchLabels": {"app": "web"}}}

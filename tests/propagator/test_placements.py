@@ -15,10 +15,9 @@ from crds.workload import PropagatedReason
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, WORKLOADS, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import ApiError, Unreachable
-from propagator.execution.errors import outcome_of
 from propagator.members.objects import managed
+from propagator.outcome import Wish, outcome_of
 from propagator.removal.rule import keep_of
-from propagator.status.outcome import Wish
 from stowage.playground.controlplanes import Cluster
 from tests.relay import Relay
 

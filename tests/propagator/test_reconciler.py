@@ -9,11 +9,11 @@ import pytest
 
 from crds.names import LABEL_GROUP
 from machinery.runtime.keyed_backoff import Pauses
-from propagator.execution import reconciler
-from propagator.execution.reconciler import WorkloadPlacements
+from propagator import reconciler
 from propagator.groups.rule import PUSH
-from propagator.hub.workload_types import workload_of
 from propagator.members.objects import ManagedObject, Mark
+from propagator.reconciler import WorkloadPlacements
+from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 
 

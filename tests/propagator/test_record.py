@@ -14,17 +14,17 @@ from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
 from machinery.clock import SystemClock
 from machinery.types.memory_budget import Holding
 from machinery.types.written_clusters import MOST, MemberRecord, digest
-from propagator.hub.noted_kinds import first_kinds, needed_kinds, writable_kinds
 from propagator.hub.workload_metadata import (
     footprint_without,
     missing,
     record_of,
     without_member,
 )
-from propagator.hub.workload_types import Placement, Workload, workload_of
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.kinds import USUAL_KINDS
+from propagator.members.noted_kinds import first_kinds, needed_kinds, writable_kinds
 from propagator.removal.finalizer import Finalizer
+from propagator.types.workload import Placement, Workload, workload_of
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?", fullmatch=True)
 

@@ -25,10 +25,10 @@ from machinery.api.resources import (
 )
 from machinery.config.member_kubeconfig import connection_from_secret, parse_kubeconfig
 from machinery.errors import KubeconfigError, NotFound
-from propagator.hub.cluster_types import Secret
 from propagator.members import registry
 from propagator.members.health import Health
 from propagator.settings import SessionSettings
+from propagator.types.cluster import Secret
 from stowage.playground.controlplanes import Cluster
 from stowage.playground.pki import Authority
 from tests.relay import Relay

@@ -12,7 +12,7 @@ from crds.names import ANNOTATION_HUB, LABEL_MANAGED, OWNER_PREFIX
 from machinery.api.resources import NAMESPACES, SECRETS, Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import Unreachable
-from propagator.execution import unanswered_writes
+from propagator.apply import unanswered_writes
 from propagator.hub.workloads import HubWorkloads
 
 from .stage import (

@@ -11,8 +11,8 @@ from crds.names import LABEL_MANAGED, OWNER_PREFIX
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, NotFound
 from machinery.runtime.store import Cache
-from propagator.execution.apply_records import Place
-from propagator.execution.errors import Refused
+from propagator.apply.apply_records import Place
+from propagator.errors import Refused
 from propagator.members.objects import ManagedObject, Mark, managed
 from propagator.members.session import MemberSession
 from propagator.removal.remover import Remover

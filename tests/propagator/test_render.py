@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from propagator.execution.render import ForeignClass, render
+from propagator.apply.render import ForeignClass, render
 from propagator.hub.workload_metadata import first_ordinals
-from propagator.hub.workload_types import HubSecret, Workload, workload_of
+from propagator.types.workload import HubSecret, Workload, workload_of
 
 
 def made(**spec: Any) -> Workload:

@@ -18,11 +18,11 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
 from machinery.config.member_kubeconfig import parse_kubeconfig
 from machinery.errors import NotFound, TransportError
-from propagator.access import token_renewal
-from propagator.access.token_renewal import _believe
-from propagator.access.tokens import Life, kubeconfig, life_of
 from propagator.app import Propagator
-from propagator.execution.reconciler import WorkloadPlacements
+from propagator.credentials.tokens import Life, kubeconfig, life_of
+from propagator.hub import token_renewal
+from propagator.hub.token_renewal import _believe
+from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings, RenewalSettings
 from stowage.playground.controlplanes import Cluster
 

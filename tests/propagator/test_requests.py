@@ -11,7 +11,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.errors import Unreachable
-from propagator.execution.object_writer import Site
+from propagator.apply.object_writer import Site
 
 from .stage import CONFIGMAPS, MakeStage, configmap, counted, deployment, settled
 

@@ -13,13 +13,13 @@ import pytest
 
 from crds.workload import PropagatedReason
 from machinery.types.metadata import Key
-from propagator.hub.workload_types import Workload, workload_of
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
+from propagator.outcome import Outcome, Wish
 from propagator.status.cluster_share import Seen
 from propagator.status.controller import GATHER_SECONDS, TIMES_A_WRITE, Reporter
-from propagator.status.outcome import Outcome, Wish
 from propagator.status.rush import LONGEST_SECONDS, LOOK_SECONDS, MANY, WITHIN_SECONDS, Rush
+from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 
 APART = WITHIN_SECONDS / MANY / 2

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from propagator.execution.shares import Shares
-from propagator.hub.workload_types import Workload, workload_of
 from propagator.members.objects import Mark
-from propagator.status.outcome import Outcome, Wish
+from propagator.outcome import Outcome, Wish
+from propagator.shares import Shares
+from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 
 

@@ -14,15 +14,15 @@ import pytest
 from crds.fields.shares import ClusterShare, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.types.conditions import find
-from propagator.execution.inventory import Inventory
-from propagator.hub.workload_types import Workload, workload_of
-from propagator.leadership import Ground
+from propagator.members.context import Ground
 from propagator.members.health import Contact, UnitCounts
+from propagator.members.inventory import Inventory
 from propagator.members.objects import ManagedObject
+from propagator.outcome import Outcome, Wish
 from propagator.status.aggregation import status_of
 from propagator.status.cluster_share import Seen, Share, Word, share_of
 from propagator.status.observation import STRANGERS, Survey
-from propagator.status.outcome import Outcome, Wish
+from propagator.types.workload import Workload, workload_of
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 SINCE = "2026-01-01T00:00:00Z"

@@ -14,9 +14,9 @@ import pytest
 
 from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETION_COST
 from machinery.api.resources import PODS
-from propagator.execution.reconciler import WorkloadPlacements
 from propagator.members.connection import Link
 from propagator.members.pods import Main
+from propagator.reconciler import WorkloadPlacements
 from propagator.units import cost_writer
 from stowage.playground.controlplanes import Cluster
 

@@ -13,16 +13,16 @@ from machinery.api.resources import Resource
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import Forbidden, TransportError, Unreachable
 from machinery.runtime.informer import Informer
-from propagator.access.credentials import Credentials
-from propagator.execution.inventory import Inventory, listed
-from propagator.hub.workload_types import workload_of
-from propagator.leadership import Ground
+from propagator.credentials.credentials import Credentials
 from propagator.members.connection import Link, LinkListener
+from propagator.members.context import Ground
 from propagator.members.health import Contact, Health
+from propagator.members.inventory import Inventory, listed
 from propagator.members.kinds import USUAL
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
 from propagator.status.observation import Survey
+from propagator.types.workload import workload_of
 from tests.fakeclock import FakeClock
 
 from .conftest import QUICK

@@ -19,8 +19,8 @@ from crds.names import (
 )
 from machinery.api.resources import MEMBER_CLUSTERS, NAMESPACES, SECRETS, Resource
 from machinery.types.metadata import Meta
-from propagator.execution.render import ANNOTATION_HASH, Piece, render
-from propagator.hub.workload_types import HubSecret, Workload, workload_of
+from propagator.apply.render import ANNOTATION_HASH, Piece, render
+from propagator.types.workload import HubSecret, Workload, workload_of
 
 from .stage import AUTOSCALERS, CONFIGMAPS, DEPLOYMENTS, KINDS, SERVICES, MakeStage, Stage, settled
 from .waits import until

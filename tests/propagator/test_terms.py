@@ -17,8 +17,8 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import LEASES, SECRETS
 from machinery.errors import ServerError
 from propagator.app import LEASE, Propagator
-from propagator.execution.reconciler import WorkloadPlacements
 from propagator.members.kinds import USUAL
+from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster, ControlPlanes
 from tests.machinery.test_informer_apiserver import compact, restart

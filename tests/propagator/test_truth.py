@@ -15,10 +15,10 @@ from crds.workload import PropagatedReason
 from machinery.api.client import ApiClient
 from machinery.api.resources import EVENTS, MEMBER_CLUSTERS, SECRETS, WORKLOADS, Resource
 from machinery.errors import ApiError, Conflict, Forbidden
-from propagator.execution.errors import outcome_of, says_no
+from propagator.errors import says_no
 from propagator.hub.secrets import HubSecrets
 from propagator.hub.workloads import HubWorkloads
-from propagator.status.outcome import Wish
+from propagator.outcome import Wish, outcome_of
 from stowage.playground.controlplanes import Cluster
 
 from .conftest import QUICK, secret, token_for
@@ -313,7 +313,7 @@ async def test_what_is_changed_back_each_time_is_told_and_not_fought_over(stage_
 async def test_a_rule_of_a_member_that_changes_is_applied_at_once(
     stage_on: MakeStage, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("propagator.execution.shares.FIRST_PAUSE", 600.0)
+    monkeypatch.setattr("propagator.shares.FIRST_PAUSE", 600.0)
     async with stage_on() as stage:
 
         async def allow(glob: str) -> Callable[[], bool]:
@@ -342,7 +342,7 @@ async def test_a_race_that_is_lost_for_long_is_told(
         return await prepare(*about)
 
     monkeypatch.setattr(HubWorkloads, "prepare", loses)
-    monkeypatch.setattr("propagator.execution.shares.CONTENDED_SECONDS", 0.5)
+    monkeypatch.setattr("propagator.shares.CONTENDED_SECONDS", 0.5)
     async with stage_on() as stage:
         await stage.create("demo")
         await stage.place("demo", m1=1)

@@ -22,7 +22,7 @@ import pytest
 from machinery.api.client import ApiClient
 from machinery.api.resources import NAMESPACES, WORKLOADS, Resource
 from machinery.errors import ApiError, NotFound
-from propagator.execution.reconciler import WorkloadPlacements
+from propagator.reconciler import WorkloadPlacements
 from propagator.settings import SessionSettings
 from propagator.status.controller import Reporter
 from stowage.playground.controlplanes import Cluster

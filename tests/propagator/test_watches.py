@@ -15,7 +15,7 @@ from machinery.config.member_kubeconfig import Connection
 from machinery.errors import Forbidden, NotFound
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Meta
-from propagator.execution.idle_watches import IdleKinds
+from propagator.hub.idle_watches import IdleKinds
 from propagator.members.objects import ManagedObject
 from propagator.members.watches import EVERYWHERE, Watches
 from tests.fakeclock import FakeClock

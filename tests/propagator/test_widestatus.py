@@ -11,8 +11,8 @@ import pytest
 from machinery.clock import SystemClock
 from machinery.errors import Unreachable
 from propagator.hub.wide_status import WIDE, entries_patch
-from propagator.hub.workload_types import kept, workload_of
 from propagator.status.controller import GATHER_SECONDS, SPACING_SECONDS, Reporter
+from propagator.types.workload import kept, workload_of
 
 
 def entry(number: int, *, ready: int = 0, **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.cache.cache import known
+from controller.eventhandlers import known
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.model.objects import Workload
 from crds.groups.gate import decision_of

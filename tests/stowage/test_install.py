@@ -19,7 +19,7 @@ from machinery.discovery.schema import lacking
 from machinery.errors import Forbidden, Invalid
 from machinery.tasks import end
 from propagator.app import Propagator
-from propagator.execution.reconciler import WorkloadPlacements
+from propagator.reconciler import WorkloadPlacements
 from propagator.settings import PropagatorSettings
 from stowage.setup import install, tenants
 from tests.patience import until

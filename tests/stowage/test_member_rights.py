@@ -10,8 +10,8 @@ import pytest
 
 from crds.names import LABEL_TENANT, POD_DELETION_COST, SYSTEM_NAMESPACE
 from machinery.config.member_kubeconfig import parse_kubeconfig
-from propagator.access.accounts import TENANT_ROLE
-from propagator.access.tokens import life_of
+from propagator.credentials.accounts import TENANT_ROLE
+from propagator.credentials.tokens import life_of
 from stowage.playground.processes import wait_until
 from tests.patience import PATIENCE
 from tests.stowage import accounts

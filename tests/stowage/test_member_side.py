@@ -17,8 +17,8 @@ from machinery.clock import SystemClock
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, Invalid, StowageError
 from machinery.tasks import end
-from propagator.access.credentials import PodSecurity, Rights
-from propagator.access.tenants import MOST_REFUSED, Tenants
+from propagator.credentials.credentials import PodSecurity, Rights
+from propagator.members.tenants import MOST_REFUSED, Tenants
 from propagator.members.watches import Watches
 from stowage.setup import member_rights, member_side
 from tests.patience import until

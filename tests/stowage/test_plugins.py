@@ -24,9 +24,9 @@ HEAD = "apiVersion: stowage.dev/v1alpha1\nkind: SchedulerConfiguration\n"
 PACKAGE = "carbon_rules"
 CODE = """
 from pydantic import BaseModel
-from controller.hosting.arguments import Args, Plain
-from controller.hosting.feature import Enabled
-from controller.hosting.services import Route
+from controller.framework.runtime.arguments import Args, Plain
+from controller.framework.runtime.feature import Enabled
+from controller.framework.runtime.services import Route
 
 
 class CarbonArgs(Args):

@@ -79,7 +79,7 @@ def test_the_library_of_graphs_is_loaded_for_sets_alone_and_before_a_controller_
 import sys
 import stowage.planning.explain, stowage.planning.simulator
 assert not {"aiohttp", "networkx"} & sys.modules.keys()
-import controller.scheduling.scheduler
+import controller.scheduler
 assert "networkx" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
 
-from controller.cache.amounts import rendered
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import Reservations
-from controller.hosting.services import Route, failure, page
+from controller.framework.runtime.services import Route, failure, page
+from controller.snapshot.amounts import rendered
 from machinery.http_messages import Request, Response
 
 NAMED_OWNERS = NAMED_CLUSTERS = 100

@@ -18,17 +18,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller.cache.amounts import amounts_of
 from controller.features.reservation import status
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.holding import Placeholders
 from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.objects import Reservation
 from controller.features.reservation.status import Facts, Look, Use
+from controller.framework.runtime.feature import Term
+from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import StatusWriter
-from controller.hosting.feature import Term
-from controller.hosting.handle import Handle
 from controller.model.objects import Workload
+from controller.snapshot.amounts import amounts_of
 from crds.names import API_VERSION
 from machinery import metrics
 from machinery.api.resources import RESERVATIONS, WORKLOADS

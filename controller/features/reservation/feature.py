@@ -16,9 +16,9 @@ from controller.features.reservation.objects import Reservation
 from controller.features.reservation.plugin import NAME
 from controller.features.reservation.plugin import Reservation as Plugin
 from controller.features.reservation.status import decided, held
-from controller.hosting.arguments import Factory
-from controller.hosting.feature import Enabled, Running, Term, Watch
-from controller.hosting.handle import Handle
+from controller.framework.runtime.arguments import Factory
+from controller.framework.runtime.feature import Enabled, Running, Term, Watch
+from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload
 from controller.model.placed import PlacedKind
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS

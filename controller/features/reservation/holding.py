@@ -20,8 +20,8 @@ from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.objects import Reservation
+from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import for_good
-from controller.hosting.feature import Term
 from controller.model.objects import Workload
 from crds.names import (
     API_VERSION,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from controller.cache.ledger import Placed, Room
 from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.inside import (
@@ -23,7 +24,6 @@ from controller.features.reservation.inside import (
 )
 from controller.features.reservation.owners import Waiting
 from controller.features.reservation.split import Amounts
-from controller.framework.ledger import Placed, Room
 from controller.model.load import Load, Loads, added
 from controller.model.unit import Unit
 from machinery.api.resources import RESERVATIONS

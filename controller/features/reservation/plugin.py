@@ -19,9 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.features.reservation.answers import Answers
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.ledger import Reservations
@@ -30,12 +28,14 @@ from controller.framework.events import EventHint
 from controller.framework.explains import Kind, Note, Seen, Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused, Unplaced
 from controller.framework.room import cap, needed, room, variants_of
+from controller.framework.runtime.arguments import NoArgs
+from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.services import Route
 from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
-from controller.hosting.arguments import NoArgs
-from controller.hosting.handle import Handle
-from controller.hosting.services import Route
 from controller.model.objects import WorkloadAffinity
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from crds.reservation import ReservationPhase
 from machinery.types import hostports, quantities
 

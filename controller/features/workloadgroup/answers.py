@@ -17,8 +17,8 @@ from typing import Any
 from controller.features.workloadgroup.compiled import Group, in_words, named
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import Memory
+from controller.framework.runtime.services import Route, failure, page
 from controller.framework.waiting import Waiting
-from controller.hosting.services import Route, failure, page
 from controller.model.unit import Unit
 from crds.groups.gate import GateState, decision_of
 from machinery.clock import timestamp

@@ -22,10 +22,6 @@ from typing import Final
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
-from controller.cache.inflight import NO_FLIGHTS
-from controller.cache.saturating import sums, times
-from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup.compiled import FAILED, TOO_FEW, Group, named
 from controller.features.workloadgroup.ledger import Member
 from controller.features.workloadgroup.reach import MOST_CLASSES, Class, Reach, classes, usable
@@ -33,6 +29,10 @@ from controller.framework.explains import either
 from controller.framework.gathering import Tried
 from controller.framework.room import room
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.inflight import NO_FLIGHTS
+from controller.snapshot.saturating import sums, times
+from controller.snapshot.snapshot import Fleet
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery.clock import timestamp

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from controller.features.groupgate.controller import Books
 from controller.features.workloadgroup.compiled import Group, compile_group
+from controller.features.workloadgroup.gate.controller import Books
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.memory import Memory
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadgroup.plugin import NAME, Coscheduling
-from controller.hosting.arguments import Factory
-from controller.hosting.feature import Enabled, Running, Term, Watch
-from controller.hosting.handle import Handle
+from controller.framework.runtime.arguments import Factory
+from controller.framework.runtime.feature import Enabled, Running, Term, Watch
+from controller.framework.runtime.handle import Handle
 from controller.model.objects import Capacity, MemberCluster, Workload
 from crds.groups.gate import GateState
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from controller.cache.ledger import Placed
 from controller.features.workloadgroup.compiled import Group
-from controller.framework.ledger import Placed
 from controller.model.load import Load
 from controller.model.unit import Unit
 from crds.groups.gate import GateState

@@ -14,9 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from controller.cache.columns import Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup import estimate
 from controller.features.workloadgroup.answers import Answers
 from controller.features.workloadgroup.compiled import in_words
@@ -35,13 +33,15 @@ from controller.framework.events import (
 from controller.framework.explains import Shortage
 from controller.framework.gathering import Attempt, Gathering
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused, Unplaced
+from controller.framework.runtime.arguments import Args
+from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.services import Route
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.framework.waiting import Waiting
-from controller.hosting.arguments import Args
-from controller.hosting.handle import Handle
-from controller.hosting.services import Route
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Fleet
 from crds.fields.why import ChangeCause
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import MOST_WORKLOADS

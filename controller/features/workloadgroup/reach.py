@@ -15,12 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.columns import ABSENT, Ints, Mask
-from controller.cache.inflight import NO_FLIGHTS
-from controller.cache.nodegroups import UNLIMITED
 from controller.cache.placements import Index
-from controller.cache.saturating import CEILING, plus, sums, times
-from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup.compiled import Group
 from controller.framework.interface import CycleState
 from controller.framework.room import room
@@ -35,6 +30,11 @@ from controller.plugins.clusterstate import (
     TaintToleration,
     TargetNamespace,
 )
+from controller.snapshot.columns import ABSENT, Ints, Mask
+from controller.snapshot.inflight import NO_FLIGHTS
+from controller.snapshot.nodegroups import UNLIMITED
+from controller.snapshot.saturating import CEILING, plus, sums, times
+from controller.snapshot.snapshot import Fleet
 
 MOST_CLASSES = 16
 """Classes of members that are told apart: a few milliseconds on a thousand clusters."""

@@ -27,14 +27,14 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from controller.cache.columns import Mask
-from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup.compiled import Group, named
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.reach import Waiting, amounts
 from controller.framework.gathering import Tried
 from controller.model.load import Loads, added
 from controller.model.unit import Unit
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Fleet
 from crds.groups.gate import GateState
 from machinery.types.metadata import Key
 

@@ -17,14 +17,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup import estimate
 from controller.features.workloadgroup.compiled import FAILED, Group
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.features.workloadgroup.memory import Denial, Memory, Seen
 from controller.features.workloadgroup.rivals import Asked, Behind, words
 from controller.features.workloadgroup.topology import Within, attempts_of, no_domain
-from controller.framework import runtime
 from controller.framework.gathering import (
     PLACE,
     Attempt,
@@ -34,10 +32,12 @@ from controller.framework.gathering import (
     Verdict,
     Withdrawn,
 )
+from controller.framework.runtime import framework as runtime
+from controller.framework.runtime.handle import Handle, switched_off
 from controller.framework.status import Code, Status, unschedulable
 from controller.framework.waiting import WaitingRoom
-from controller.hosting.handle import Handle, switched_off
 from controller.model.unit import Unit
+from controller.snapshot.snapshot import Fleet
 from crds.groups.gate import GateState, within
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason

@@ -23,15 +23,15 @@ from itertools import islice
 
 import numpy as np
 
-from controller.cache.columns import ABSENT, Ints, Mask
-from controller.cache.saturating import sums
-from controller.cache.snapshot import Fleet
 from controller.features.workloadgroup.compiled import Group, named
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.reach import Reach
 from controller.framework.explains import either
 from controller.framework.gathering import Attempt
 from controller.model.unit import Unit
+from controller.snapshot.columns import ABSENT, Ints, Mask
+from controller.snapshot.saturating import sums
+from controller.snapshot.snapshot import Fleet
 from machinery.types.metadata import Key
 
 MOST_PASSES = 1024

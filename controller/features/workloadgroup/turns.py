@@ -40,7 +40,6 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from controller.cache.columns import Ints
 from controller.features.workloadgroup.reach import amounts
 from controller.features.workloadgroup.rivals import (
     TURN,
@@ -55,6 +54,7 @@ from controller.features.workloadgroup.rivals import (
     turn,
 )
 from controller.framework.gathering import Outcome, Tried
+from controller.snapshot.columns import Ints
 from machinery.types.metadata import Key
 
 _FRESH = timedelta(seconds=5)

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any
 
-from controller.cache.snapshot import Fleet
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.status import allocated
-from controller.hosting.services import Route, failure, page
+from controller.framework.runtime.services import Route, failure, page
+from controller.snapshot.snapshot import Fleet
 from machinery.http_messages import Request, Response
 
 NAMED_CLUSTERS = 100

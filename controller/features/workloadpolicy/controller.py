@@ -18,8 +18,8 @@ from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import policy_of
 from controller.features.workloadpolicy.status import differs, status_of
-from controller.hosting.feature import Term
-from controller.hosting.handle import Handle
+from controller.framework.runtime.feature import Term
+from controller.framework.runtime.handle import Handle
 from controller.model.unit import Unit
 from crds.admission.validation import normalised_policy
 from machinery import logs

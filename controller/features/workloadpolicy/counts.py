@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from controller.cache.ledger import Placed
 from controller.features.workloadpolicy.compiled import Policy
-from controller.framework.ledger import Placed
 from controller.model.unit import Unit
 from machinery.types.metadata import Key
 

@@ -17,9 +17,9 @@ from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import NAME
 from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
 from controller.framework.events import Action
-from controller.hosting.arguments import Factory, Plain
-from controller.hosting.feature import Enabled, Term, Watch
-from controller.hosting.handle import Handle
+from controller.framework.runtime.arguments import Factory, Plain
+from controller.framework.runtime.feature import Enabled, Term, Watch
+from controller.framework.runtime.handle import Handle
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_POLICIES, WORKLOADS
 from machinery.types.metadata import Key

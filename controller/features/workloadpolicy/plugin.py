@@ -17,9 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.columns import Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.claims.plugin import ClaimsQuota
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
@@ -32,8 +30,8 @@ from controller.framework.interface import (
     Refused,
     Unplaced,
 )
+from controller.framework.runtime.services import Route
 from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
-from controller.hosting.services import Route
 from controller.model.unit import Unit
 from controller.planner import unitcycle
 from controller.planner.indomain import Inside
@@ -42,6 +40,8 @@ from controller.planner.reasons import Why
 from controller.planner.unitcycle import OUTSIDE, DomainOrder, Quota
 from controller.planner.webster import Ints
 from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster
+from controller.snapshot.columns import Mask
+from controller.snapshot.snapshot import Fleet
 from crds.base import NAME as OBJECT_NAME
 from crds.workload import ScheduledReason
 from machinery.types.bounds import MOST_UNITS, between

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.snapshot import Fleet
 from controller.claims.claims import Taken
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
+from controller.snapshot.snapshot import Fleet
 from crds.workloadpolicy import PolicyCondition, PolicyReadyReason
 from machinery.types import conditions
 from machinery.types.bounds import MOST_UNITS

@@ -13,7 +13,7 @@ from controller.cache.placements import Index
 from controller.features.reservation.ledger import Reservations
 from controller.features.workloadquota.compiled import Quota, rendered
 from controller.features.workloadquota.usage import Usage
-from controller.hosting.services import Route, failure, page
+from controller.framework.runtime.services import Route, failure, page
 from machinery.http_messages import Request, Response
 
 

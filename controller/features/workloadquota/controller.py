@@ -18,8 +18,8 @@ from controller.features.reservation.ledger import Reservations
 from controller.features.workloadquota.compiled import Quota, rendered
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadquota.usage import Usage
-from controller.hosting.feature import Term
-from controller.hosting.handle import Handle
+from controller.framework.runtime.feature import Term
+from controller.framework.runtime.handle import Handle
 from controller.model.unit import Unit
 from crds.workloadquota import QuotaCondition, QuotaReadyReason
 from machinery.api.resources import WORKLOAD_QUOTAS

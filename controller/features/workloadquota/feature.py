@@ -16,9 +16,9 @@ from controller.features.workloadquota.plugin import KIND, NAME
 from controller.features.workloadquota.plugin import WorkloadQuota as Plugin
 from controller.features.workloadquota.usage import Usage
 from controller.framework.events import Action
-from controller.hosting.arguments import Factory
-from controller.hosting.feature import Enabled, Term, Watch
-from controller.hosting.handle import Handle
+from controller.framework.runtime.arguments import Factory
+from controller.framework.runtime.feature import Enabled, Term, Watch
+from controller.framework.runtime.handle import Handle
 from controller.model.objects import Workload
 from machinery.api.resources import WORKLOAD_QUOTAS, WORKLOADS
 from machinery.types.metadata import Key

@@ -21,9 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.columns import Ints
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.claims.plugin import ClaimsQuota
 from controller.features.reservation.ledger import Reservations
 from controller.features.reservation.split import fitting
@@ -42,11 +40,13 @@ from controller.framework.events import Action, EventHint, namespace_of, on
 from controller.framework.explains import Kind, Note, Shortage, Stop
 from controller.framework.interface import CycleState, Unplaced
 from controller.framework.room import Limit, cap, limit, variants_of
+from controller.framework.runtime.arguments import Args
+from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.services import Route
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.hosting.arguments import Args
-from controller.hosting.handle import Handle
-from controller.hosting.services import Route
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints
+from controller.snapshot.snapshot import Fleet
 from crds.workload import ScheduledReason
 from crds.workloadquota import RESERVATIONS, UNITS, WorkloadQuotaSpec
 from machinery.types.bounds import MOST_UNITS

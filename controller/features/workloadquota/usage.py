@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from controller.cache.ledger import Placed
 from controller.features.reservation.ledger import Reservations
 from controller.features.workloadquota.compiled import Amounts, Quota, held, of_unit
-from controller.framework.ledger import Placed
 from controller.model.unit import Unit
 from crds.workloadquota import RESERVATIONS
 from machinery.types.metadata import Key

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from controller.features.workloadspread.compiled import Spread
 from controller.features.workloadspread.ledger import Spreads
-from controller.hosting.services import Route, failure, page
+from controller.framework.runtime.services import Route, failure, page
 from machinery.http_messages import Request, Response
 
 

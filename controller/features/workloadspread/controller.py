@@ -32,9 +32,9 @@ from controller.features.workloadspread.status import (
     turned,
     verdict_of,
 )
+from controller.framework.runtime.feature import Term
+from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import StatusWriter
-from controller.hosting.feature import Term
-from controller.hosting.handle import Handle
 from controller.model.objects import Workload
 from controller.model.unit import Unit
 from crds.names import API_VERSION

@@ -20,8 +20,6 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from controller.cache.columns import Ints
-from controller.cache.snapshot import Fleet
 from controller.features.workloadspread.adaptive import Waiting
 from controller.features.workloadspread.books import (
     MOST_ENTRIES,
@@ -37,6 +35,8 @@ from controller.features.workloadspread.objects import SubsetStatus
 from controller.features.workloadspread.subsets import subsets_of, units_of
 from controller.model.objects import ClusterShare
 from controller.planner.subsets import Subsets
+from controller.snapshot.columns import Ints
+from controller.snapshot.snapshot import Fleet
 from crds.fields.shares import ShareState
 from machinery.types.bounds import MOST_UNITS, between
 

@@ -15,9 +15,9 @@ from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.plugin import NAME
 from controller.features.workloadspread.plugin import WorkloadSpread as Plugin
-from controller.hosting.arguments import Factory
-from controller.hosting.feature import Enabled, Running, Term, Watch
-from controller.hosting.handle import Handle, switched_off
+from controller.framework.runtime.arguments import Factory
+from controller.framework.runtime.feature import Enabled, Running, Term, Watch
+from controller.framework.runtime.handle import Handle, switched_off
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS

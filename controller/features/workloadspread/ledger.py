@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
+from controller.cache.ledger import Placed
 from controller.features.workloadspread.compiled import Spread
-from controller.framework.ledger import Placed
 from controller.model.unit import Unit
 from machinery.types.metadata import Key
 

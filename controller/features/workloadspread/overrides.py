@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.columns import Ints
-from controller.cache.snapshot import Fleet
 from controller.features.workloadspread.compiled import Spread, Subset
 from controller.features.workloadspread.subsets import units_of
 from controller.planner.subsets import Subsets
+from controller.snapshot.columns import Ints
+from controller.snapshot.snapshot import Fleet
 
 
 def overrides_of(

@@ -15,15 +15,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
-from controller.cache.nodegroups import HARD
-from controller.cache.snapshot import Fleet
 from controller.features.workloadspread.compiled import Spread
 from controller.framework.room import Variant
 from controller.model import podtemplate
 from controller.model.objects import Toleration
 from controller.model.requests import request_of
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.nodegroups import HARD
+from controller.snapshot.snapshot import Fleet
 from machinery.types import strategic_merge
 
 _KEPT = 1024

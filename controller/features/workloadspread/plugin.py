@@ -18,9 +18,7 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 from pydantic import Field
 
-from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.features.workloadspread import patches
 from controller.features.workloadspread.compiled import MARK_SECONDS, Spread
 from controller.features.workloadspread.ledger import Spreads
@@ -36,15 +34,17 @@ from controller.framework.interface import (
     Unplaced,
 )
 from controller.framework.room import vary
+from controller.framework.runtime.arguments import Args
+from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.services import Route
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.hosting.arguments import Args
-from controller.hosting.handle import Handle
-from controller.hosting.services import Route
 from controller.model.unit import Unit
 from controller.planner.indomain import Inside
 from controller.planner.plan import Plan
 from controller.planner.problem import UNBOUNDED, Problem
 from controller.planner.subsets import Subsets
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from crds.fields.why import ChangeCause
 from crds.workload import ScheduledReason
 

@@ -12,11 +12,11 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.cache.columns import Ints, Mask
-from controller.cache.snapshot import Fleet
 from controller.features.workloadspread.compiled import Spread, Subset
 from controller.planner.problem import UNBOUNDED
 from controller.planner.subsets import Subsets
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from machinery.types.bounds import between
 
 

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
-from controller.cache.snapshot import Fleet
 from controller.framework.gathering import Attempt, Gathering, Outcome, Verdict
 from controller.framework.interface import Assignment, Candidates, Refused
 from controller.framework.status import Code, Status
 from controller.model.unit import Unit
 from controller.planner.problem import Problem
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from machinery.types.metadata import Key
 
 T = TypeVar("T")

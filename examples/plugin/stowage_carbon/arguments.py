@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from controller.hosting.arguments import Args
+from controller.framework.runtime.arguments import Args
 
 MOST_GRAMS = 10_000
 Grams: TypeAlias = Annotated[int, Field(ge=0, le=MOST_GRAMS)]

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from controller.cache.columns import Column, Ints
-from controller.cache.snapshot import Fleet
 from controller.model.objects import MemberCluster
+from controller.snapshot.columns import Column, Ints
+from controller.snapshot.snapshot import Fleet
 from stowage_carbon.arguments import MOST_GRAMS, CarbonArgs
 
 GRAMS_LABEL = "carbon.example.com/grams-per-kwh"

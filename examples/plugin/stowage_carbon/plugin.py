@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.columns import Ints, Mask
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Kind, Note, Shortage, either
 from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.runtime.controllers import Controller
+from controller.framework.runtime.handle import Handle
+from controller.framework.runtime.services import Route, failure
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.hosting.controllers import Controller
-from controller.hosting.handle import Handle
-from controller.hosting.services import Route, failure
 from controller.model.objects import MemberCluster, Taint
 from controller.model.unit import Unit
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
 from machinery.http_messages import Request, Response
 from stowage_carbon import intensities
 from stowage_carbon.arguments import CarbonArgs

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from controller.hosting.handle import Handle
+from controller.framework.runtime.handle import Handle
 from machinery import logs
 from machinery.api.resources import CONFIG_MAPS, MEMBER_CLUSTERS
 from machinery.errors import NotFound

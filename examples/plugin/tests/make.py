@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.builder import FleetBuilder
 from controller.cache.placements import Index
-from controller.cache.snapshot import Fleet
-from controller.hosting.handle import Rehearsed
+from controller.framework.runtime.handle import Rehearsed
 from controller.model.objects import MemberCluster, Workload
 from controller.model.unit import Unit, compile_unit
+from controller.snapshot.builder import FleetBuilder
+from controller.snapshot.snapshot import Fleet
 from stowage_carbon.arguments import CarbonArgs
 from stowage_carbon.intensities import GRAMS_LABEL
 from stowage_carbon.plugin import LIMIT_LABEL, Carbon

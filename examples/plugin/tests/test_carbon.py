@@ -14,8 +14,8 @@ from controller.cache.placements import Index
 from controller.explain.record import record
 from controller.explain.remedies import remedies
 from controller.framework.interface import CycleState
-from controller.hosting.arguments import WrongArgs
-from controller.hosting.handle import Rehearsed
+from controller.framework.runtime.arguments import WrongArgs
+from controller.framework.runtime.handle import Rehearsed
 from controller.model.objects import MemberCluster
 from controller.model.unit import Unit
 from controller.scheduling.cycle import decide

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from controller.hosting.handle import Rehearsed
+from controller.framework.runtime.handle import Rehearsed
 from controller.model.objects import MemberCluster
 from machinery.api.client import ApiClient
 from machinery.errors import LeaseLost, NotFound

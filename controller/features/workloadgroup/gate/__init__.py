@@ -1,0 +1,1 @@
+"""The gate of a WorkloadGroup: what of it may go to members, and what its status says."""

@@ -1,0 +1,81 @@
+"""The arguments of a plugin: checked before it is made, so that a fault names line and field.
+
+A factory is called as `factory(args, handle)`. One that names a pydantic model, by the attribute
+`args_model` or by the annotation of its first parameter, is given an instance of that; any other
+one a mapping, as the file has it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from machinery.errors import ConfigurationError
+
+Factory: TypeAlias = Callable[[Any, Any], Any]
+"""(args, handle): the plugin. The handle is a `controller.framework.runtime.handle.Handle`."""
+
+
+class Args(BaseModel):
+    """The base of our models: camelCase in the file, and no field that is not known."""
+
+    model_config = ConfigDict(
+        extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True
+    )
+
+
+class NoArgs(Args):
+    """Of plugins that take none."""
+
+
+class WrongArgs(ConfigurationError):
+    """Arguments that a plugin does not take; `where` is the path of the field below `args`."""
+
+    def __init__(self, plugin: str, message: str, where: tuple[str | int, ...] = ()) -> None:
+        super().__init__(f"plugin {plugin}: {message}")
+        self.where = where
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """The factory of a plugin that takes no arguments and asks nothing of the process."""
+
+    make: Callable[[], Any]
+
+    @property
+    def args_model(self) -> type[NoArgs]:
+        """See the module."""
+        return NoArgs
+
+    def __call__(self, _args: NoArgs, _handle: object) -> Any:
+        """A plugin."""
+        return self.make()
+
+
+def model_of(factory: Factory) -> type[BaseModel] | None:
+    """The model that a factory names; None where it takes a mapping."""
+    named = getattr(factory, "args_model", None)
+    if named is None:
+        try:
+            parameters = inspect.signature(factory, eval_str=True).parameters.values()
+        except (TypeError, ValueError, NameError):  # built in, or a name of the type checker alone
+            return None
+        named = next((each.annotation for each in parameters), None)
+    return named if isinstance(named, type) and issubclass(named, BaseModel) else None
+
+
+def read(plugin: str, factory: Factory, args: Mapping[str, Any]) -> Any:
+    """What the factory is to be given. Raises WrongArgs with the first field that is wrong."""
+    model = model_of(factory)
+    if model is None:
+        return dict(args)
+    try:
+        return model.model_validate(dict(args))
+    except ValidationError as e:
+        first = e.errors()[0]
+        raise WrongArgs(plugin, first["msg"], first["loc"]) from e

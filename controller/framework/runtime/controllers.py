@@ -1,0 +1,191 @@
+"""What runs beside the decisions while this instance leads: controllers of plugins and features.
+
+A plugin with a method `controllers()` has some, once for each process, however many profiles enable
+it. All are begun when the instance leads, cancelled when it leads no more, and run again in a while
+after a fault. What a feature runs is begun and ended in the same way, under the name of its plugin.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from controller.framework.interface import Plugin
+from controller.framework.runtime import fencing
+from controller.framework.runtime.feature import Feature, Running, Term
+from controller.framework.runtime.fencing import Tenure
+from controller.framework.runtime.handle import once
+from machinery import logs
+from machinery.clock import Clock
+from machinery.errors import ConfigurationError
+
+LOG = logs.get(__name__)
+AGAIN_SECONDS = 10
+"""What has failed is run again after that."""
+ALL = "*"
+Run: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""Runs what has been begun, until cancelled."""
+
+
+class Controller(Protocol):
+    """Has `async run()`, until cancelled, or `start()`; maybe `stop()`, when the term is over."""
+
+    name: str
+
+
+@runtime_checkable
+class Controls(Plugin, Protocol):
+    """A plugin with controllers."""
+
+    def controllers(self) -> Sequence[Controller]:
+        """Asked once, before this instance leads."""
+        ...
+
+
+class _Part(NamedTuple):
+    """What one plugin or feature runs. `lead` gives None where there is nothing to do."""
+
+    plugin: str
+    name: str
+    lead: Callable[[Term], Running | None]
+    rest: Callable[[], None]
+
+
+class _Started:
+    """A controller of a plugin, as features have theirs."""
+
+    def __init__(self, controller: Any) -> None:
+        self._controller = controller
+
+    def lead(self, _term: Term) -> Running:
+        """It is there anyway."""
+        return self
+
+    async def run(self) -> None:
+        """Run it, or start it."""
+        given = getattr(self._controller, "run", None) or self._controller.start
+        answer = given()
+        if inspect.isawaitable(answer):
+            await answer
+
+    def rest(self) -> None:
+        """Tell it, where it wants to know."""
+        stop = getattr(self._controller, "stop", None)
+        if callable(stop):
+            stop()
+
+
+def names(features: Iterable[Feature], plugins: Iterable[Plugin]) -> list[tuple[str, str]]:
+    """(plugin, controller) for each that would run where an instance leads."""
+    return [(part.plugin, part.name) for part in _parts(features, plugins)]
+
+
+class Controllers:
+    """Those of a process. `chosen` lists plugins: `*` for all, `Name`, `-Name` for all but that.
+
+    Raises ConfigurationError for a name that has none.
+    """
+
+    def __init__(
+        self,
+        features: Iterable[Feature],
+        plugins: Iterable[Plugin],
+        chosen: str = ALL,
+        *,
+        clock: Clock,
+    ) -> None:
+        self._clock, self._tenure = clock, Tenure(clock=clock)
+        parts = _parts(features, plugins)
+        runs = _choice(chosen, {part.plugin for part in parts})
+        self._parts = [part for part in parts if runs(part.plugin)]
+        self._skipped = [part for part in parts if not runs(part.plugin)]
+
+    def run(self, plugin: str) -> bool:
+        """Whether the controllers of that plugin run here, as far as they were chosen."""
+        return all(part.plugin != plugin for part in self._skipped)
+
+    def begin(self, term: Term, forsake: Callable[[], None]) -> list[Run]:
+        """What each has to do in this term. One that raises has nothing to do in it.
+
+        `forsake` is called where one does not end with the term: see `Tenure.run`.
+        """
+        term = replace(term, check=partial(_checked, term.check))
+        for part in self._skipped:
+            LOG.info("the controller %s is skipped", part.name)
+        found: list[Run] = []
+        for part in self._parts:
+            try:
+                running = part.lead(term)
+            except Exception:
+                LOG.exception("the controller %s does nothing in this term", part.name)
+            else:
+                found += [partial(self._keep, part.name, running, forsake)] if running else []
+        return found
+
+    async def _keep(self, name: str, running: Running, forsake: Callable[[], None]) -> None:
+        """Run it until cancelled, or until it ends by itself; again in a while after it raised."""
+        LOG.info("the controller %s runs", name)
+        while True:
+            try:
+                return await self._tenure.run(name, running.run, forsake)
+            except Exception:
+                LOG.exception("the controller %s failed, is run again in %d s", name, AGAIN_SECONDS)
+                await self._clock.sleep(AGAIN_SECONDS)
+
+    def end(self) -> None:
+        """The term is over, for each of them."""
+        for part in self._parts:
+            try:
+                part.rest()
+            except Exception:
+                LOG.exception("the controller %s did not end its term", part.name)
+
+
+def _checked(check: Callable[[], None]) -> None:
+    fencing.check()
+    check()
+
+
+def _parts(features: Iterable[Feature], plugins: Iterable[Plugin]) -> list[_Part]:
+    theirs = (part for plugin in once(plugins) for part in _of_plugin(plugin))
+    return [*map(_of_feature, features), *theirs]
+
+
+def _of_feature(feature: Feature) -> _Part:
+    name = next(iter(feature.plugins), type(feature).__name__)
+    return _Part(name, name, feature.lead, feature.rest)
+
+
+def _of_plugin(plugin: Plugin) -> Iterator[_Part]:
+    if not isinstance(plugin, Controls):
+        return
+    try:
+        found = list(plugin.controllers())
+    except Exception:
+        LOG.exception("plugin %s has no controllers: controllers() failed", plugin.name)
+        return
+    for each in found:
+        name = getattr(each, "name", None)
+        if not isinstance(name, str) or not _runs(each):
+            LOG.error("plugin %s: a controller needs a name, and run() or start()", plugin.name)
+            continue
+        started = _Started(each)
+        yield _Part(plugin.name, f"{plugin.name}/{name}", started.lead, started.rest)
+
+
+def _runs(controller: Any) -> bool:
+    return any(callable(getattr(controller, method, None)) for method in ("run", "start"))
+
+
+def _choice(chosen: str, known: Collection[str]) -> Callable[[str], bool]:
+    asked = [each.strip() for each in chosen.split(",")]
+    for each in asked:
+        name = each.removeprefix("-")
+        if each != ALL and name not in known:
+            there = ", ".join(sorted(known)) or "none"
+            fault = f"no plugin {name or '(empty)'} has a controller; known: {there}"
+            raise ConfigurationError(f"--controller-plugins {chosen}: {fault}")
+    return lambda name: f"-{name}" not in asked and (ALL in asked or name in asked)

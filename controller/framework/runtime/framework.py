@@ -1,0 +1,254 @@
+"""How plugins are called: guarded, timed, and in the order of the points around the write.
+
+Whatever a plugin raises becomes a `PluginError` that names the plugin and the extension point: one
+plugin's fault is told on the Workload that it was about, and no other Workload notices. The points
+around the write are Reserve and Permit, in the same breath as the decision, PreBind before the
+write, PostBind after it; each but the last may withhold it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeAlias
+
+from controller.cache.placements import Index
+from controller.framework import told
+from controller.framework.calling import answers
+from controller.framework.calling.deadline import limited
+from controller.framework.calling.guard import PluginError, Resting, ask, ask_aside, failed, words
+from controller.framework.calling.stretches import in_stretches
+from controller.framework.events import Hint
+from controller.framework.interface import CycleState, Fields, Plugin
+from controller.framework.profile import Profile
+from controller.framework.status import SUCCESS, Code, Status
+from controller.model.unit import Unit
+from controller.snapshot.snapshot import Fleet
+from machinery import logs
+from machinery.errors import StowageError
+
+LOG = logs.get(__name__)
+PRE_BIND_SECONDS = 60.0
+"""A PreBind plugin that hangs holds a worker, and what its decision took, for no longer."""
+ASK_AGAIN_SECONDS = 30.0
+"""A plugin that cannot say when there is more to learn is asked again after that."""
+
+About: TypeAlias = tuple[Profile, CycleState, Unit, Mapping[str, int]]
+"""What the points around the write are asked about: the plugins, the pass, the unit, its shares."""
+
+
+def settled(profile: Profile, unit: Unit, now: datetime, bound: Index) -> Unit:
+    """The unit with what plugins know of it by now. Raises PluginError."""
+    if not profile.learning:
+        return unit
+    with limited(profile.plugin_timeout):
+        for plugin in profile.learning:
+            unit = ask(plugin, "Settle", answers.a_unit(unit), plugin.settled, unit, now, bound)
+    return unit
+
+
+def next_look(profile: Profile, unit: Unit, now: datetime) -> float | None:
+    """Seconds until there may be more to learn though nothing is reported, or None.
+
+    The decision is written by then: where a plugin cannot say, it is asked again in a while.
+    """
+    looks: list[float | None] = []
+    if not profile.learning:
+        return None
+    with limited(profile.plugin_timeout):
+        for plugin in profile.learning:
+            try:
+                usable = answers.seconds_or_none
+                looks.append(ask(plugin, "NextLook", usable, plugin.next_look, unit, now))
+            except PluginError as e:
+                _log(e, unit)
+                looks.append(ASK_AGAIN_SECONDS)
+    return min((look for look in looks if look is not None), default=None)
+
+
+def status_fields(
+    profile: Profile, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+) -> dict[str, Any]:
+    """What the plugins tell of the unit, placed so, in its Workload's status.
+
+    Asked for every Workload when a term begins, so a plugin that fails over one of them tells
+    nothing of that one, and ends nothing.
+    """
+    fields: dict[str, Any] = {}
+    own, about = told.Own(), (unit, placements, fleet, bound)
+    if not (profile.telling or profile.telling_own):
+        return {told.OWN: own.told}
+    with limited(profile.plugin_timeout):
+        for plugin in profile.telling:
+            try:
+                tell = plugin.status_fields
+                fields.update(ask_aside(plugin, "StatusFields", told.fields_of, tell, *about))
+            except PluginError as e:
+                _log(e, unit)
+        for each in profile.telling_own:
+            try:
+                add = partial(own.add, each.name)
+                ask_aside(each, "OwnStatus", add, each.own_status, *about)
+            except PluginError as e:
+                _log(e, unit)
+    return fields | {told.OWN: own.told}
+
+
+def _log(fault: PluginError, unit: Unit) -> None:
+    if not isinstance(fault, Resting):
+        LOG.error("%s", fault, extra={"object": "/".join(unit.key)})
+
+
+class Ranking:
+    """The order of the queue, as the plugin at QueueSort of a profile says.
+
+    Asked at every event, so a fault is told in the log alone; the Workload then comes first.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.name = profile.queue_sort.name
+        self._plugin = profile.queue_sort
+        self._seconds = profile.plugin_timeout
+
+    def rank(self, unit: Unit) -> tuple[Any, ...]:
+        """A sort key; the smaller goes first."""
+        usable = answers.a_place_in_line
+        try:
+            with limited(self._seconds):
+                return ask_aside(self._plugin, "QueueSort", usable, self._plugin.rank, unit)
+        except PluginError as e:
+            _log(e, unit)
+            return ()
+
+
+def telling(profiles: Mapping[str, Profile]) -> Fields:
+    """`status_fields` for units of several schedulers."""
+    return lambda unit, *about: status_fields(profiles[unit.scheduler_name], unit, *about)
+
+
+def hinting(plugin: Plugin, hint: Hint, seconds: float) -> Hint:
+    """A plugin's hint, asked like the plugin; where it fails the Workload is looked at again."""
+
+    def asked(unit: Unit, old: Any, new: Any) -> bool:
+        try:
+            with limited(seconds):
+                return ask_aside(plugin, "EventHint", answers.a_bool, hint, unit, old, new)
+        except PluginError as e:
+            _log(e, unit)
+            return True
+
+    return asked
+
+
+def reserve(
+    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+) -> Status:
+    """Ask every Reserve plugin; on the first refusal, or fault, all give back what they took."""
+    about = (state, unit, placements)
+    try:
+        with limited(profile.plugin_timeout):
+            for plugin in profile.reserve:
+                status = ask(plugin, "Reserve", answers.a_status, plugin.reserve, *about)
+                if not status.ok:
+                    unreserve(profile, *about)
+                    return named(plugin, status)
+    except PluginError as e:
+        unreserve(profile, *about)
+        return e.status
+    return SUCCESS
+
+
+def unreserve(
+    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+) -> None:
+    """The decision is not written: give back what was reserved, the last plugin first.
+
+    A plugin's fault keeps none of the others from giving back, so it is logged and goes no further.
+    """
+    with limited(profile.plugin_timeout):
+        for plugin in reversed(profile.reserve):
+            try:
+                give_back = plugin.unreserve
+                ask(plugin, "Unreserve", answers.anything, give_back, state, unit, placements)
+            except PluginError:
+                LOG.exception("not given back", extra={"object": "/".join(unit.key)})
+
+
+def permit(
+    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+) -> tuple[Status, dict[str, Status]]:
+    """SUCCESS or the first refusal, and the answers of those plugins that ask to wait, by name."""
+    waits: dict[str, Status] = {}
+    about = (state, unit, placements)
+    try:
+        with limited(profile.plugin_timeout):
+            for plugin in profile.permit:
+                status = ask(plugin, "Permit", answers.a_status, plugin.permit, *about)
+                if status.code is Code.WAIT:
+                    waits[plugin.name] = status
+                elif not status.ok:
+                    return named(plugin, status), {}
+    except PluginError as e:
+        return e.status, {}
+    return SUCCESS, waits
+
+
+async def pre_bind(
+    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+) -> Status:
+    """Ask every PreBind plugin, one after the other. Faults of ours (StowageError) pass through.
+
+    Those are faults of the hub, not of the plugin: the scheduler knows which may be tried again.
+    It may wait for `PRE_BIND_SECONDS`. The time of the profile is for each stretch in between, in
+    which nothing else of the process runs.
+    """
+    for plugin in profile.pre_bind:
+        try:
+            status = answers.a_status(
+                await _timed(in_stretches(plugin, profile.plugin_timeout, state, unit, placements))
+            )
+        except PluginError as e:
+            return e.status
+        except StowageError:
+            raise
+        except answers.Unusable as e:
+            return failed(plugin, "PreBind", str(e)).status
+        except Exception as e:  # noqa: BLE001 - whatever a plugin raises is told, and goes no further
+            return failed(plugin, "PreBind", words(e)).status
+        if not status.ok:
+            return named(plugin, status)
+    return SUCCESS
+
+
+def post_bind(
+    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+) -> None:
+    """The decision is written. A plugin's fault changes nothing about that, and is logged."""
+    if not profile.post_bind:
+        return
+    with limited(profile.plugin_timeout):
+        for plugin in profile.post_bind:
+            try:
+                tell = plugin.post_bind
+                ask(plugin, "PostBind", answers.anything, tell, state, unit, placements)
+            except PluginError:
+                LOG.exception("not told of a write", extra={"object": "/".join(unit.key)})
+
+
+async def _timed(answer: Awaitable[Status]) -> Status:
+    within = asyncio.timeout(PRE_BIND_SECONDS)
+    try:
+        async with within:
+            return await answer
+    except TimeoutError as e:
+        if within.expired():
+            raise TimeoutError(f"no answer within {PRE_BIND_SECONDS:.0f} s") from e
+        raise
+
+
+def named(plugin: Plugin, status: Status) -> Status:
+    """The status under the plugin's name, whether or not it gave it."""
+    return replace(status, plugin=status.plugin or plugin.name)

@@ -1,0 +1,172 @@
+"""Where plugins come from: a name and a factory each, ours and those of others.
+
+A factory is called as `factory(args, handle)`, see `arguments`. Features bring
+theirs (`with_feature`); others add theirs with `with_plugin`, by `--plugin module:factory`, or as
+an entry point of the group `stowage.plugins` in an installed package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import Any, TypeAlias
+
+from pydantic import BaseModel
+
+from controller.framework.runtime.arguments import Factory, WrongArgs, model_of, read
+from controller.framework.runtime.feature import Enabled, Feature
+from controller.framework.runtime.handle import Handle
+from machinery.errors import ConfigurationError
+
+Defaults: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
+"""The plugins of the default profile at each point, in order; the number is a score's weight."""
+ENTRY_POINTS = "stowage.plugins"
+SINGLE = frozenset({"queueSort"})
+"""Points that have exactly one plugin: a feature's takes the place of what is there."""
+
+
+class Registry:
+    """Factories by name, and which plugins the default profile enables."""
+
+    def __init__(self, factories: Mapping[str, Factory], defaults: Defaults) -> None:
+        self._factories = dict(factories)
+        self._defaults = {point: list(plugins) for point, plugins in defaults.items()}
+        self._replaced: set[tuple[str, str]] = set()
+
+    @property
+    def defaults(self) -> Defaults:
+        """The plugins of the default profile."""
+        return self._defaults
+
+    def replaced(self, point: str, name: str) -> bool:
+        """Whether a feature's plugin took the place of that default at a point for one plugin.
+
+        Whoever names it wants it back, and not both.
+        """
+        return (point, name) in self._replaced
+
+    def with_feature(self, feature: Feature) -> Registry:
+        """Add a feature's plugins; the registry itself. Raises as `with_plugin`."""
+        for name, factory in feature.plugins.items():
+            self.with_plugin(name, factory)
+        for enabled in feature.defaults:
+            self._enable(enabled)
+        return self
+
+    def _enable(self, enabled: Enabled) -> None:
+        listed = self._defaults.setdefault(enabled.point, [])
+        if enabled.point in SINGLE:
+            self._replaced.update((enabled.point, name) for name, _ in listed)
+            listed.clear()
+        names = [name for name, _ in listed]
+        place = names.index(enabled.before) if enabled.before in names else len(names)
+        listed.insert(place, (enabled.plugin, enabled.weight))
+
+    def with_plugin(self, name: str, factory: Factory) -> Registry:
+        """Add a factory; the registry itself. Raises ConfigurationError when the name is taken."""
+        if name in self._factories:
+            raise ConfigurationError(f"there is a plugin named {name} already")
+        self._factories[name] = factory
+        return self
+
+    def with_modules(self, references: Iterable[str]) -> Registry:
+        """Add factories by `module:factory`, each under its `name`, or else as it is called there.
+
+        Raises ConfigurationError as `with_plugin`, and where there is no such factory.
+        """
+        for reference in references:
+            factory = _found(reference)
+            name = getattr(factory, "name", None)
+            own = name if isinstance(name, str) and name else getattr(factory, "__name__", "")
+            self.with_plugin(own or reference.rpartition(":")[2], factory)
+        return self
+
+    def with_installed(self) -> Registry:
+        """Add the plugins of installed packages.
+
+        Raises ConfigurationError as `with_plugin`, and for one that cannot be imported.
+        """
+        for point in entry_points(group=ENTRY_POINTS):
+            self.with_plugin(point.name, loaded(f"plugin {point.name}", point.load))
+        return self
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._factories
+
+    @property
+    def names(self) -> list[str]:
+        """Every known name, sorted."""
+        return sorted(self._factories)
+
+    def model(self, name: str) -> type[BaseModel] | None:
+        """The model of a plugin's arguments; None where it takes a mapping."""
+        return model_of(self._factories[name])
+
+    def make(self, name: str, args: Mapping[str, Any], handle: Handle) -> Any:
+        """A plugin.
+
+        Raises WrongArgs when its factory does not take the arguments, ConfigurationError when it is
+        of another form, fails, or made something that cannot be called by that name.
+        """
+        factory = self._factories[name]
+        given = read(name, factory, args)
+        _check_form(name, factory)
+        try:
+            plugin = factory(given, handle)
+        except (TypeError, ValueError, LookupError) as e:
+            raise WrongArgs(name, f"does not take these args: {e}") from e
+        except Exception as e:  # whatever somebody else's code may do at start
+            fault = f"plugin {name} could not be made: {type(e).__name__}: {e}"
+            raise ConfigurationError(fault) from e
+        return _named(plugin, name)
+
+
+def loaded(what: str, load: Callable[[], Any]) -> Any:
+    """What an entry point or a module gives. Raises ConfigurationError for whatever it raises."""
+    try:
+        return load()
+    except Exception as e:  # an import runs somebody else's code
+        fault = f"{what} cannot be imported: {type(e).__name__}: {e}"
+        raise ConfigurationError(fault) from e
+
+
+def _found(reference: str) -> Factory:
+    module, _, name = reference.partition(":")
+    if not module or not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigurationError(f"--plugin {reference}: write it as module:factory")
+    found = loaded(f"--plugin {reference}", lambda: importlib.import_module(module))
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not callable(found):
+        raise ConfigurationError(f"--plugin {reference}: {module} has no factory {name}")
+    factory: Factory = found
+    return factory
+
+
+def _check_form(name: str, factory: Factory) -> None:
+    """Raise ConfigurationError for a factory that is not called as ours are."""
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:  # built in: the call will tell
+        return
+    except TypeError as e:
+        raise ConfigurationError(f"plugin {name}: its factory cannot be called") from e
+    try:
+        signature.bind({}, None)
+    except TypeError as e:
+        fault = f"plugin {name}: its factory must take (args, handle): {e}"
+        raise ConfigurationError(fault) from e
+
+
+def _named(plugin: Any, name: str) -> Any:
+    """The plugin under the name of the configuration; one that has it already is left alone."""
+    if getattr(plugin, "name", None) == name:
+        return plugin
+    try:
+        plugin.name = name
+    except AttributeError as e:  # frozen, or without such a field
+        own = getattr(plugin, "name", "nothing")
+        raise ConfigurationError(f"plugin {name} calls itself {own}, and cannot be renamed") from e
+    return plugin

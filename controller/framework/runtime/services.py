@@ -1,0 +1,162 @@
+"""Endpoints of plugins: what a plugin answers below `/apis/v1/plugins/<Name>/`.
+
+A plugin with a method `routes()` gets them, once for each process, however many profiles enable it:
+the instance of the first one answers. They stand behind the same guard, the same check for the
+leader and the same errors as our own. One that is wrongly written is left out and told in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import msgspec
+
+from controller.framework.interface import Plugin
+from controller.framework.runtime.handle import once
+from machinery import logs
+from machinery.http_messages import Handler, Request, Response
+from machinery.types.metadata import Key
+
+LOG = logs.get(__name__)
+PREFIX = "/apis/v1/plugins"
+METHODS = frozenset({"GET", "PUT", "POST", "PATCH", "DELETE"})
+ANSWER_SECONDS = 10.0
+"""A handler that takes longer is given up (504)."""
+ANSWER_LIMIT = 8 * 1024 * 1024
+"""Bytes of an answer; a handler that gives more has failed (500)."""
+
+PAGE = 200
+"""Objects of one answer: each takes some tens of microseconds."""
+
+Answer: TypeAlias = Callable[[Request], Awaitable[Any]]
+"""Gives a Response, or anything that JSON can hold, which is sent with status 200."""
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_PATH = re.compile(r"(/([A-Za-z0-9_.~-]+|:[A-Za-z_][A-Za-z0-9_]*))+")
+
+
+class Route(NamedTuple):
+    """One endpoint: `path` begins with a slash, `:param` stands for one part of it."""
+
+    method: str
+    path: str
+    answer: Answer
+
+
+@runtime_checkable
+class Serves(Plugin, Protocol):
+    """A plugin with endpoints."""
+
+    def routes(self) -> Sequence[Route]:
+        """Asked once, before anything is served."""
+        ...
+
+
+class Service(NamedTuple):
+    """An endpoint as it is served: the whole path, and a handler that keeps to the bounds."""
+
+    method: str
+    path: str
+    handler: Handler
+
+
+def as_json(status: int, body: Any) -> Response:
+    """That, as JSON."""
+    return Response(status, msgspec.json.encode(body), "application/json")
+
+
+def failure(status: int, message: str) -> Response:
+    """An error as every endpoint gives it."""
+    return as_json(status, {"message": message})
+
+
+class Keyed(Protocol):
+    """An object of a namespace."""
+
+    @property
+    def key(self) -> Key:
+        """Its namespace and name."""
+
+
+T = TypeVar("T", bound=Keyed)
+
+
+def page(
+    request: Request, what: str, objects: Iterable[T], told: Callable[[T], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The objects in the order of their keys, page by page, as Kubernetes lists are.
+
+    The value of `continue` in an answer, given with the next request, brings the next page.
+    """
+    namespace, _, name = request.query.get("continue", "").partition("/")
+    later = (each for each in objects if each.key > (namespace, name))
+    found = nsmallest(PAGE + 1, later, key=lambda each: each.key)
+    more = {"continue": "/".join(found[PAGE - 1].key)} if len(found) > PAGE else {}
+    return {what: [told(each) for each in found[:PAGE]], **more}
+
+
+def services(plugins: Iterable[Plugin]) -> list[Service]:
+    """The endpoints of these plugins; of several with one name, those of the first."""
+    return [each for plugin in once(plugins) for each in _of(plugin)]
+
+
+def _of(plugin: Plugin) -> Iterator[Service]:
+    if not isinstance(plugin, Serves):
+        return
+    try:
+        routes = list(plugin.routes())
+    except Exception:
+        LOG.exception("plugin %s has no endpoints: routes() failed", plugin.name)
+        return
+    taken: set[tuple[str, str]] = set()
+    for route in routes:
+        fault = _fault(plugin.name, route, taken)
+        if fault:
+            LOG.error("an endpoint of plugin %s is left out: %s", plugin.name, fault)
+            continue
+        taken.add(_shape(route))
+        path = f"{PREFIX}/{plugin.name}{route.path}"
+        yield Service(route.method, path, _bounded(route.answer))
+
+
+def _fault(name: str, route: Any, taken: set[tuple[str, str]]) -> str:
+    """What is wrong with it; empty for nothing."""
+    if not isinstance(route, Route) or not callable(route.answer):
+        return f"{type(route).__name__} is no Route with a handler"
+    if not _NAME.fullmatch(name):
+        return "the plugin's name does not fit into a path"
+    if route.method not in METHODS:
+        return f"no such method: {route.method}"
+    if not isinstance(route.path, str) or not _PATH.fullmatch(route.path):
+        return f"no such path: {route.path}"
+    params = re.findall(r":(\w+)", route.path)
+    if len(params) != len(set(params)):
+        return f"a parameter stands twice in {route.path}"
+    return f"{route.method} {route.path} stands there twice" if _shape(route) in taken else ""
+
+
+def _shape(route: Route) -> tuple[str, str]:
+    """The same for two routes that answer the same requests."""
+    return route.method, re.sub(r":\w+", ":", route.path)
+
+
+def _bounded(answer: Answer) -> Handler:
+    async def handler(request: Request) -> Response:
+        limit = asyncio.timeout(ANSWER_SECONDS)
+        try:
+            async with limit:
+                given = await answer(request)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # one of its own: it failed
+            return failure(504, f"no answer within {ANSWER_SECONDS:.0f} s")
+        response = given if isinstance(given, Response) else as_json(200, given)
+        if len(response.body) > ANSWER_LIMIT:
+            return failure(500, f"the answer is larger than {ANSWER_LIMIT} bytes")
+        return response
+
+    return handler

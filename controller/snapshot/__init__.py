@@ -1,0 +1,1 @@
+"""The member clusters as one decision reads them: columns, frozen."""

@@ -1,0 +1,79 @@
+"""What a cluster has and what of it is taken, in numbers that people can add up.
+
+The numbers are those of the next decision: units that were decided and that the cluster does not
+count yet are taken, and so is what is held for somebody. Whoever tells of room over HTTP tells
+these. Of a host port there is one on each node; ports that nobody uses are not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from controller.model.load import Load
+from controller.snapshot.columns import Ints, Mask
+from controller.snapshot.snapshot import Fleet
+from machinery.types import hostports, quantities
+
+
+class Amounts(NamedTuple):
+    """By resource, in the smallest units.
+
+    `reserved` is the part of `requested` that is held for somebody; `remaining` is the difference
+    between allocatable and requested, which may be negative.
+    """
+
+    allocatable: Mapping[str, int]
+    requested: Mapping[str, int]
+    reserved: Mapping[str, int]
+    remaining: Mapping[str, int]
+
+
+def amounts_of(fleet: Fleet, name: str) -> Amounts | None:
+    """Those of a cluster; None for one that does not exist."""
+    row = fleet.row.get(name)
+    if row is None:
+        return None
+    reserved = _sum(fleet.held(name))
+    requested = _cells(row, fleet.requested)
+    for more in (_sum(fleet.flights.on(row)), reserved):
+        for resource, amount in more.items():
+            requested[resource] = requested.get(resource, 0) + amount
+    allocatable = _cells(row, fleet.allocatable)
+    here = fleet.groups.cluster == row
+    for port, users in _used(fleet, here).items():
+        requested[port] = requested.get(port, 0) + users
+    nodes = int(fleet.groups.count[here].sum())
+    allocatable |= {r: nodes for r in requested if r.startswith(hostports.PREFIX)}
+    known = sorted({*allocatable, *requested})
+    remaining = {r: allocatable.get(r, 0) - requested.get(r, 0) for r in known}
+    return Amounts(allocatable, requested, reserved, remaining)
+
+
+def _sum(loads: Mapping[Load, int]) -> dict[str, int]:
+    """What all these units ask for."""
+    total: dict[str, int] = {}
+    for load, units in loads.items():
+        for resource, amount in load.request:
+            total[resource] = total.get(resource, 0) + amount * units
+    return total
+
+
+def rendered(amounts: Mapping[str, int]) -> dict[str, str]:
+    """As quantities, sorted by resource, each under the name that people know it by."""
+    told = sorted(amounts.items())
+    return {hostports.words(resource): quantities.render(resource, n) for resource, n in told}
+
+
+def _used(fleet: Fleet, here: Mask) -> dict[str, int]:
+    """The host ports in use on a cluster, each with the number of nodes."""
+    nodes: dict[str, int] = {}
+    groups = fleet.groups
+    for code, count in zip(groups.ports[here].tolist(), groups.count[here].tolist(), strict=True):
+        for port in map(hostports.named, groups.port_sets[code]):
+            nodes[port] = nodes.get(port, 0) + count
+    return nodes
+
+
+def _cells(row: int, columns: Mapping[str, Ints]) -> dict[str, int]:
+    return {resource: int(column[row]) for resource, column in columns.items()}

@@ -1,0 +1,269 @@
+"""The fleet while it changes: MemberClusters in, immutable snapshots out.
+
+A `FleetBuilder` takes one cluster at a time and remembers which rows it touched; `snapshot()`
+copies the columns of the last snapshot and writes those rows. Clusters that came are rows at the
+end, those that went are cut out, so that no change rebuilds a fleet of thousands. Room that was
+given away and is not yet counted by its cluster is kept beside (`assume`), and is the one column
+that changes with every decision. It is kept of clusters that are not there too: one that comes back
+with ten thousand Workloads on it costs no more than any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from controller.model.load import Load
+from controller.model.objects import MemberCluster
+from controller.snapshot import encode
+from controller.snapshot.columns import ABSENT, Codes, Column, Floats, Ints, Mask
+from controller.snapshot.encode import Changes, Row
+from controller.snapshot.inflight import NO_FLIGHTS
+from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
+from controller.snapshot.snapshot import Fleet
+
+__all__ = [
+    "ABSENT",
+    "UNLIMITED",
+    "Codes",
+    "Column",
+    "Fleet",
+    "FleetBuilder",
+    "Floats",
+    "Ints",
+    "Mask",
+    "NodeGroups",
+    "narrowed",
+    "with_cluster",
+    "with_clusters",
+]
+
+
+STEP = 500
+"""Clusters that come in a row, as at the start, are taken into snapshots in steps of so many."""
+
+
+@dataclass(slots=True)
+class _Touched:
+    """Which clusters the next snapshot has to look at again."""
+
+    clusters: set[str] = field(default_factory=set)
+    loads: set[str] = field(default_factory=set)
+    counted: set[str] = field(default_factory=set)
+    gone: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.clusters or self.loads or self.counted or self.gone)
+
+
+class FleetBuilder:
+    """The clusters as they are now. Not thread-safe; snapshots are."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, Row] = {}
+        self._flying: dict[str, dict[Load, int]] = {}
+        self._held: dict[str, dict[Load, int]] = {}
+        self._counted: dict[str, dict[Load, int]] = {}
+        self._last = _empty()
+        self._touched = _Touched()
+
+    def upsert(self, cluster: MemberCluster) -> None:
+        """Take a cluster, new or changed. A quantity that is none counts as no room."""
+        name = cluster.metadata.name
+        self._rows[name] = self._row(cluster)
+        self._touched.clusters.add(name)
+        self._touched.gone.discard(name)
+        if len(self._touched.clusters) >= STEP:
+            self.snapshot()
+
+    def _row(self, cluster: MemberCluster) -> Row:
+        books = (self._flying, self._held, self._counted)
+        return Row.of(cluster, *(loads.setdefault(cluster.metadata.name, {}) for loads in books))
+
+    def remove(self, name: str) -> None:
+        """Forget a cluster; what is assumed on it stands, should it come back."""
+        if self._rows.pop(name, None) is not None:
+            self._tidy(name)
+            self._touched.clusters.discard(name)
+            self._touched.loads.discard(name)
+            self._touched.counted.discard(name)
+            self._touched.gone.add(name)
+
+    def assume(self, name: str, load: Load, units: int) -> None:
+        """Count units (negative: no longer) that a cluster's status does not show yet."""
+        self._count(self._flying, self._touched.loads, name, load, units)
+
+    def hold(self, name: str, load: Load, units: int) -> None:
+        """Hold room of so many units (negative: no longer) for somebody; see `Room.hold`."""
+        self._count(self._held, self._touched.loads, name, load, units)
+
+    def count(self, name: str, load: Load, units: int) -> None:
+        """Count units (negative: no longer) that the hub placed and that the cluster shows."""
+        row = self._rows.get(name)
+        bounded = row is not None and row.cluster.spec.max_allocatable
+        touched = self._touched.counted if bounded else set[str]()
+        self._count(self._counted, touched, name, load, units)
+
+    def _count(
+        self,
+        loads: dict[str, dict[Load, int]],
+        touched: set[str],
+        name: str,
+        load: Load,
+        units: int,
+    ) -> None:
+        if not units:
+            return
+        there = loads.setdefault(name, {})
+        there[load] = there.get(load, 0) + units
+        if not there[load]:
+            del there[load]
+        if name in self._rows:
+            touched.add(name)
+        else:
+            self._tidy(name)
+
+    def _tidy(self, name: str) -> None:
+        """Keep no cluster that is not there and that nothing is on its way to or held on."""
+        for loads in (self._flying, self._held, self._counted):
+            if not loads.get(name):
+                loads.pop(name, None)
+
+    def snapshot(self) -> Fleet:
+        """The fleet as it is now; the same object while nothing has changed."""
+        if self._touched:
+            self._last = self._next()
+            self._touched = _Touched()
+        return self._last
+
+    def _next(self) -> Fleet:
+        touched, last = self._touched, self._last
+        for name in touched.counted:
+            self._rows[name] = self._row(self._rows[name].cluster)
+        touched.clusters |= touched.counted
+        new = [name for name in touched.clusters if name not in last.row]
+        if new or touched.gone:
+            last = _resized(last, {n for n in touched.gone if n not in self._rows}, new)
+        if touched.clusters:
+            names = touched.clusters | touched.loads
+            return _written(last, [(last.row[name], self._rows[name]) for name in names])
+        changes = Changes.of([(last.row[name], self._rows[name]) for name in touched.loads])
+        return replace(last, **_loads(last, changes))
+
+
+def with_cluster(fleet: Fleet, cluster: MemberCluster) -> Fleet:
+    """A copy in which one cluster, known by its name, is as given: for a hook before Filter.
+
+    Raises KeyError for a cluster that is not in the fleet.
+    """
+    return with_clusters(fleet, [cluster])
+
+
+def with_clusters(fleet: Fleet, clusters: Iterable[MemberCluster]) -> Fleet:
+    """The same of several clusters: what it costs grows with their number, but for one copy."""
+    rows = [_row(fleet, cluster) for cluster in clusters]
+    return _written(fleet, rows) if rows else fleet
+
+
+def _row(fleet: Fleet, cluster: MemberCluster) -> tuple[int, Row]:
+    name = cluster.metadata.name
+    row = fleet.row[name]
+    held = fleet.merged.get(name) or fleet.holds.on(row)
+    return row, Row.of(cluster, fleet.flights.on(row), held, fleet.counted.get(name, {}))
+
+
+def narrowed(fleet: Fleet, names: Collection[str]) -> Fleet:
+    """A fleet of some of the clusters alone."""
+    return _resized(fleet, {name for name in fleet.names if name not in names}, [])
+
+
+def _empty() -> Fleet:
+    nothing = np.zeros(0, dtype=np.int64)
+    none = np.zeros(0, dtype=np.int32)
+    groups = NodeGroups(nothing, nothing, {}, {}, none, (), none, ())
+    columns: dict[str, Any] = {
+        name: np.zeros(0, dtype=kind) for name, (kind, _) in encode.PLAIN.items()
+    }
+    columns |= {name: Column.absent(0) for name in encode.TEXTS}
+    columns |= {name: {} for name in ("labels", "taints", *encode.AMOUNTS)}
+    return Fleet(
+        names=(),
+        clusters=(),
+        row={},
+        by_name=nothing,
+        groups=groups,
+        flights=NO_FLIGHTS,
+        holds=NO_FLIGHTS,
+        merged={},
+        counted={},
+        **columns,
+    )
+
+
+def _written(last: Fleet, rows: Sequence[tuple[int, Row]]) -> Fleet:
+    """The same rows, some of them with other facts."""
+    changes, size = Changes.of(rows), len(last)
+    clusters = list(last.clusters)
+    for i, row in rows:
+        clusters[i] = row.cluster
+    columns: dict[str, Any] = {
+        name: encode.plain(name, getattr(last, name), changes) for name in encode.PLAIN
+    }
+    columns |= {name: encode.text(name, getattr(last, name), changes) for name in encode.TEXTS}
+    columns |= {
+        name: encode.amounts(name, getattr(last, name), changes, size) for name in encode.AMOUNTS
+    }
+    return replace(
+        last,
+        clusters=clusters,
+        labels=encode.labels(last.labels, changes, size),
+        taints=encode.taints(last.taints, changes, size),
+        groups=encode.groups(last.groups, changes),
+        counted=encode.counted(last.counted, changes),
+        **_loads(last, changes),
+        **columns,
+    )
+
+
+def _loads(last: Fleet, changes: Changes) -> dict[str, Any]:
+    """What takes room that no cluster counts, with the changed rows written."""
+    size = len(last)
+    holds, merged = encode.holds(last.holds, last.merged, changes, size)
+    flights = encode.flights(last.flights, changes, size)
+    return {"flights": flights, "holds": holds, "merged": merged}
+
+
+def _resized(last: Fleet, gone: set[str], new: Iterable[str]) -> Fleet:
+    """Without the rows that went, and with empty ones at the end for those that came."""
+    keep = np.fromiter((n not in gone for n in last.names), dtype=np.bool_, count=len(last))
+    kept = [name for name in last.names if name not in gone]
+    names = [*kept, *sorted(new)]
+    extra = len(names) - len(kept)
+    by_name = np.empty(len(names), dtype=np.int64)
+    by_name[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    stay = [cluster for cluster, stays in zip(last.clusters, keep, strict=True) if stays]
+    columns: dict[str, Any] = {
+        name: {key: encode.resized(c, keep, extra) for key, c in getattr(last, name).items()}
+        for name in ("taints", *encode.AMOUNTS)
+    }
+    columns |= {name: encode.resized(getattr(last, name), keep, extra) for name in encode.PLAIN}
+    columns |= {
+        name: encode.resized_text(getattr(last, name), keep, extra) for name in encode.TEXTS
+    }
+    return replace(
+        last,
+        names=names,
+        row={name: i for i, name in enumerate(names)},
+        by_name=by_name,
+        clusters=[*stay, *[MemberCluster()] * extra],
+        labels={key: encode.resized_text(c, keep, extra) for key, c in last.labels.items()},
+        groups=encode.resized_groups(last.groups, keep),
+        flights=last.flights.kept(keep),
+        holds=last.holds.kept(keep),
+        merged={name: loads for name, loads in last.merged.items() if name not in gone},
+        counted={name: loads for name, loads in last.counted.items() if name not in gone},
+        **columns,
+    )

@@ -1,0 +1,362 @@
+"""How a MemberCluster becomes cells of columns: a reader for each fact, a writer for each shape.
+
+Readers know the object, writers know numpy. A writer takes the columns of the last snapshot and the
+rows that changed, and returns new columns; it never writes to an array that it was given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.model import believed
+from controller.model.load import Load, entries, lying
+from controller.model.objects import MemberCluster, NodeGroup, Taint
+from controller.snapshot.columns import Codes, Column, Ints, Mask, Vocabulary
+from controller.snapshot.inflight import LEAST_HOLDS, LEAST_LOADS, Flights, most_loads
+from controller.snapshot.nodegroups import NodeGroups
+from crds.names import ANNOTATION_COST
+from machinery.types import hostports, quantities
+from machinery.types.bounds import MOST_NODES, MOST_UNITS, RESOURCES, between
+
+Cell = TypeVar("Cell", bound=np.generic)
+Members = TypeVar("Members", bound=Hashable)
+UNKNOWN = -1
+"""Latency and reliability of a cluster that was never measured."""
+
+
+@dataclass(slots=True)
+class Row:
+    """A cluster with its quantities read, the units on their way to it, and what is held there."""
+
+    cluster: MemberCluster
+    labels: Mapping[str, str]
+    allocatable: Mapping[str, int]
+    requested: Mapping[str, int]
+    groups: Sequence[tuple[NodeGroup, Mapping[str, int], frozenset[int]]]
+    """Each with what is free on a node of it, and the host ports that are not."""
+    offers: frozenset[str]
+    flying: Mapping[Load, int]
+    held: Mapping[Load, int]
+    counted: Mapping[Load, int]
+    """The units that the hub placed there and that are in flight no more."""
+
+    @staticmethod
+    def of(
+        cluster: MemberCluster,
+        flying: Mapping[Load, int],
+        held: Mapping[Load, int],
+        counted: Mapping[Load, int],
+    ) -> Row:
+        """The row of a cluster."""
+        capacity = cluster.status.capacity
+        told = cluster.status.node_groups
+        allocatable = _amounts(capacity.allocatable if capacity else {})
+        requested = _amounts(capacity.requested if capacity else {})
+        groups: list[believed.Group] = [
+            (group, _amounts(group.free), hostports.used(group.free)) for group in told
+        ]
+        if most := _amounts(cluster.spec.max_allocatable):
+            allocatable = {r: min(n, most.get(r, n)) for r, n in allocatable.items()}
+            groups = [*believed.within(groups, believed.left(most, requested, counted))]
+        return Row(
+            cluster,
+            cluster.labels,
+            allocatable,
+            requested,
+            groups,
+            frozenset(resource for _, free, _ in groups for resource, n in free.items() if n),
+            flying,
+            held,
+            counted,
+        )
+
+    def lying(self, loads: Mapping[Load, int]) -> Mapping[Load, int]:
+        """Those of its loads that take room there: nothing is checked on a virtual cluster."""
+        return {} if not loads or self.cluster.spec.virtual else lying(loads, self.offers)
+
+    def most(self, size: int, loads: Mapping[Load, int], least: int) -> int:
+        """How many of its loads are told apart in a fleet of that size."""
+        return least if len(loads) <= least else most_loads(size, len(self.groups), least)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rows to be written anew, and their numbers as an array."""
+
+    rows: Sequence[tuple[int, Row]]
+    numbers: Ints
+
+    @staticmethod
+    def of(rows: Sequence[tuple[int, Row]]) -> Changes:
+        """The changes of these rows."""
+        return Changes(rows, np.array([i for i, _ in rows], dtype=np.int64))
+
+
+def _amounts(texts: Mapping[str, Any]) -> dict[str, int]:
+    """What a member says, cut to what counts; a quantity that is none counts as nothing.
+
+    A resource that anybody names is a column of the whole fleet: only so many are listened to.
+    Ports are no columns.
+    """
+    amounts: dict[str, int] = {}
+    for resource in texts if len(texts) <= RESOURCES else sorted(texts)[:RESOURCES]:
+        if resource.startswith(hostports.PREFIX):
+            continue
+        try:
+            amounts[resource] = quantities.bounded(resource, texts[resource])
+        except ValueError:
+            amounts[resource] = 0
+    return amounts
+
+
+def _cost(row: Row) -> float:
+    """The administrator's price; NaN where there is none, or no finite number."""
+    try:
+        cost = float(row.cluster.metadata.annotations[ANNOTATION_COST])
+    except (KeyError, ValueError):
+        return math.nan
+    return cost if math.isfinite(cost) else math.nan
+
+
+def _latency(row: Row) -> int:
+    latency = row.cluster.status.latency_milliseconds
+    return UNKNOWN if latency is None else between(0, latency, MOST_UNITS)
+
+
+def _reliability(row: Row) -> int:
+    known = row.cluster.status.reliability
+    return UNKNOWN if known is None else between(0, known.ready_percent, 100)
+
+
+PLAIN: Mapping[str, tuple[type[np.generic], Callable[[Row], Any]]] = {
+    "ready": (np.bool_, lambda row: row.cluster.ready),
+    "cordoned": (np.bool_, lambda row: row.cluster.spec.unschedulable),
+    "deleting": (np.bool_, lambda row: row.cluster.metadata.deleting),
+    "virtual": (np.bool_, lambda row: row.cluster.spec.virtual),
+    "cost": (np.float64, _cost),
+    "latency": (np.int64, _latency),
+    "reliability": (np.int64, _reliability),
+}
+"""Columns of numbers and flags: their type, and where a cell comes from."""
+
+
+def _given(row: Row) -> str | None:
+    only = row.cluster.status.namespaces.given
+    return None if only is None else "\n".join(only)
+
+
+TEXTS: Mapping[str, Callable[[Row], str | None]] = {
+    "rules": lambda row: "\n".join(row.cluster.spec.namespaces.allow),
+    "kinds": lambda row: "\n".join(row.cluster.spec.allowed_kinds),
+    "given": _given,
+    "withheld": lambda row: "\n".join(row.cluster.status.namespaces.refused) or None,
+    "provider": lambda row: row.cluster.provider.lower() or None,
+    "version": lambda row: row.cluster.version.removeprefix("v") or None,
+    "secret_namespace": lambda row: row.cluster.spec.secret_ref.namespace or None,
+}
+"""Columns of texts that are no labels."""
+
+AMOUNTS: Mapping[str, Callable[[Row], Mapping[str, int]]] = {
+    "allocatable": lambda row: row.allocatable,
+    "requested": lambda row: row.requested,
+}
+"""Columns by resource."""
+
+
+def plain(name: str, column: NDArray[Cell], changes: Changes) -> NDArray[Cell]:
+    """One of PLAIN, with the changed rows written."""
+    _, read = PLAIN[name]
+    copy = column.copy()
+    copy[changes.numbers] = [read(row) for _, row in changes.rows]
+    return copy
+
+
+def text(name: str, column: Column, changes: Changes) -> Column:
+    """One of TEXTS, with the changed rows written."""
+    read, code = TEXTS[name], column.vocabulary.code
+    codes = column.codes.copy()
+    codes[changes.numbers] = [code(read(row)) for _, row in changes.rows]
+    return Column(codes, column.vocabulary).tidy()
+
+
+def labels(last: Mapping[str, Column], changes: Changes, size: int) -> Mapping[str, Column]:
+    """A column a label key; a changed row loses what it no longer has.
+
+    A key that no cluster carries any more is dropped.
+    """
+    columns = {key: Column(c.codes.copy(), c.vocabulary) for key, c in last.items()}
+    for column in columns.values():
+        column.codes[changes.numbers] = 0
+    for i, row in changes.rows:
+        for key, value in row.labels.items():
+            column = columns.get(key) or columns.setdefault(key, Column.absent(size))
+            column.codes[i] = column.vocabulary.code(value)
+    return {key: column.tidy() for key, column in columns.items() if column.codes.any()}
+
+
+def taints(last: Mapping[Taint, Mask], changes: Changes, size: int) -> Mapping[Taint, Mask]:
+    """A mask a taint; one that no cluster has any more is dropped."""
+    columns = {taint: mask.copy() for taint, mask in last.items()}
+    for mask in columns.values():
+        mask[changes.numbers] = False
+    for i, row in changes.rows:
+        for taint in row.cluster.spec.taints:
+            columns.setdefault(taint, np.zeros(size, dtype=np.bool_))[i] = True
+    return {taint: mask for taint, mask in columns.items() if mask.any()}
+
+
+def amounts(name: str, last: Mapping[str, Ints], changes: Changes, size: int) -> Mapping[str, Ints]:
+    """One of AMOUNTS; a changed row that does not name a resource has none of it.
+
+    A resource that no cluster has is dropped.
+    """
+    read = AMOUNTS[name]
+    columns = {resource: column.copy() for resource, column in last.items()}
+    for column in columns.values():
+        column[changes.numbers] = 0
+    for i, row in changes.rows:
+        for resource, amount in read(row).items():
+            columns.setdefault(resource, np.zeros(size, dtype=np.int64))[i] = amount
+    return {resource: column for resource, column in columns.items() if column.any()}
+
+
+def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
+    """The node groups with those of the changed rows exchanged.
+
+    Resources, labels and taints that no group has any more are dropped.
+    """
+    stay = ~np.isin(last.cluster, changes.numbers)
+    fresh = [(i, *group) for i, row in changes.rows for group in row.groups]
+    old = int(stay.sum())
+    resources = {*last.free, *(resource for _, _, free, _ in fresh for resource in free)}
+    keys = {*last.labels, *(key for _, group, _, _ in fresh for key in group.labels)}
+    rows = np.concatenate([last.cluster[stay], _ints(i for i, *_ in fresh)])
+    order = np.argsort(rows, kind="stable")
+    count = np.concatenate([last.count[stay], _ints(_nodes(group) for _, group, *_ in fresh)])
+    free = {
+        r: np.concatenate(
+            [_cut(last.free.get(r), stay, old), _ints(free.get(r, 0) for _, _, free, _ in fresh)]
+        )
+        for r in resources
+    }
+    columns = {
+        key: _joined(last.labels.get(key), stay, old, [g.labels.get(key) for _, g, *_ in fresh])
+        for key in keys
+    }
+    taints = [_taint_set(group.taints) for _, group, *_ in fresh]
+    taint_codes, taint_sets = _sets(last.taints[stay], last.taint_sets, taints, order)
+    used = [ports for *_, ports in fresh]
+    port_codes, port_sets = _sets(last.ports[stay], last.port_sets, used, order)
+    return NodeGroups(
+        cluster=rows[order],
+        count=count[order],
+        free={resource: column[order] for resource, column in free.items() if column.any()},
+        labels={
+            key: Column(c.codes[order], c.vocabulary) for key, c in columns.items() if c.codes.any()
+        },
+        taints=taint_codes,
+        taint_sets=taint_sets,
+        ports=port_codes,
+        port_sets=port_sets,
+    )
+
+
+def flights(last: Flights, changes: Changes, size: int) -> Flights:
+    """The units on their way, with those of the changed rows exchanged."""
+    fresh: list[tuple[int, Load, int]] = []
+    for i, row in changes.rows:
+        loads = row.lying(row.flying)
+        fresh += entries(i, loads, row.most(size, loads, LEAST_LOADS))
+    return last.without(changes.numbers).plus(fresh)
+
+
+def holds(
+    last: Flights, merged: Mapping[str, Mapping[Load, int]], changes: Changes, size: int
+) -> tuple[Flights, Mapping[str, Mapping[Load, int]]]:
+    """What is held, with that of the changed rows exchanged; and of merged ones all, by name."""
+    if not len(last) and not any(row.held for _, row in changes.rows):
+        return last, merged
+    fresh: list[tuple[int, Load, int]] = []
+    whole = dict(merged)
+    for i, row in changes.rows:
+        loads, name = row.lying(row.held), row.cluster.metadata.name
+        most = row.most(size, loads, LEAST_HOLDS)
+        whole.pop(name, None)
+        if len(loads) > most:
+            whole[name] = loads
+        fresh += entries(i, loads, most)
+    return last.without(changes.numbers).plus(fresh), whole
+
+
+def counted(
+    last: Mapping[str, Mapping[Load, int]], changes: Changes
+) -> Mapping[str, Mapping[Load, int]]:
+    """What the hub placed on clusters whose room is bounded, with the changed rows written."""
+    whole = dict(last)
+    for _, row in changes.rows:
+        name = row.cluster.metadata.name
+        whole.pop(name, None)
+        if row.counted and row.cluster.spec.max_allocatable:
+            whole[name] = dict(row.counted)
+    return whole
+
+
+def _nodes(group: NodeGroup) -> int:
+    return between(0, group.count, MOST_NODES)
+
+
+def _sets(
+    kept: Codes, known: Sequence[Members], fresh: Sequence[Members], order: Ints
+) -> tuple[Codes, tuple[Members, ...]]:
+    """The codes of the sets of all groups, in order, and each set once that any group has."""
+    numbers = {each: code for code, each in enumerate(known)}
+    told = np.array([numbers.setdefault(each, len(numbers)) for each in fresh], dtype=np.int32)
+    codes, sets = np.concatenate([kept, told])[order], tuple(numbers)
+    users = np.bincount(codes, minlength=len(sets)) > 0
+    if users.all():
+        return codes, sets
+    recoded: Codes = (np.cumsum(users, dtype=np.int32) - 1)[codes].astype(np.int32)
+    return recoded, tuple(each for each, used in zip(sets, users, strict=True) if used)
+
+
+def _taint_set(found: Iterable[Taint]) -> tuple[Taint, ...]:
+    return tuple(sorted(set(found), key=lambda t: (t.key, t.value, t.effect)))
+
+
+def _ints(values: Iterable[int]) -> Ints:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _cut(column: Ints | None, stay: Mask, size: int) -> Ints:
+    return np.zeros(size, dtype=np.int64) if column is None else column[stay]
+
+
+def _joined(column: Column | None, stay: Mask, size: int, values: Sequence[str | None]) -> Column:
+    vocabulary = Vocabulary() if column is None else column.vocabulary
+    kept = np.zeros(size, dtype=np.int32) if column is None else column.codes[stay]
+    fresh = np.array([vocabulary.code(value) for value in values], dtype=np.int32)
+    return Column(np.concatenate([kept, fresh]), vocabulary).tidy()
+
+
+def resized(column: NDArray[Cell], keep: Mask, extra: int) -> NDArray[Cell]:
+    """The kept rows, and `extra` rows of zeros."""
+    return np.concatenate([column[keep], np.zeros(extra, dtype=column.dtype)])
+
+
+def resized_text(column: Column, keep: Mask, extra: int) -> Column:
+    """The kept rows, and `extra` rows without a value."""
+    codes: Codes = resized(column.codes, keep, extra)
+    return Column(codes, column.vocabulary)
+
+
+def resized_groups(last: NodeGroups, keep: Mask) -> NodeGroups:
+    """The node groups of the kept rows, with their new numbers."""
+    stay = keep[last.cluster]
+    number = np.cumsum(keep) - 1
+    return last.picked(stay, number[last.cluster[stay]])

@@ -1,0 +1,391 @@
+"""Units on their way: placed, but not yet counted in what their cluster says of its room.
+
+Where the member's own scheduler will put them nobody knows, so the room that is left for units of
+a template T is what is left in the worst case: it is never overstated. It is a bound and not the
+worst case itself, which is a packing problem; what it is made of:
+
+Let a node have F of each resource free, which holds U units of T, and let T ask for t of it. Then
+`spare = F - U * t` is free beside them. If units on their way take v of it, they cost
+
+    loss(v) = ceil((v - spare) / t), at least 0 and at most U
+
+units of T. How much can one of them, asking for s, have to do with that? Whichever is less:
+
+- `ceil(s / t)`: taking it away again gives back no more;
+- `s * slope`, with `slope = max(1 / (spare + 1), U / (F - t + 1))`: the first unit of T is lost
+  when more than `spare` is taken, the last when more than `F - t` is, and between them
+  `loss(v) / v` has no maximum, so that no v costs more than `v * slope`. (A v beyond F costs U,
+  which is less.)
+
+The two may be mixed: taking those of the first sort away one by one leaves a v of the others. Over
+all resources a node loses the greatest of its losses, no more than the sum over the units of their
+greatest share. So the shares of all units add up, whatever lies beside whatever: in units of T,
+a unit on its way takes the greatest share that it has on any group of nodes where it can lie, and
+all of one template together no more than those groups hold. A unit that can lie nowhere, or only
+where T cannot, takes nothing; a hundred small pods on a node whose one accelerator bounds T to one
+unit take next to nothing; a unit like those of T takes exactly one.
+
+A host port is a resource of which every node has one (F = t = 1), unless its group says that it is
+in use: then no unit that asks for it can lie there. So a unit on its way takes one unit of any
+template that asks for the same port, wherever it can lie. Ports are kept as sets beside the
+amounts, as there may be very many of them.
+
+Groups tell their room rounded down, but by less than half: a unit can lie where twice the room
+would hold it. And a cluster with very many different templates on their way counts the rest of them
+as if each asked for the most that any of them does, and could lie everywhere.
+
+Room that is held for somebody is reckoned in the same way: as units on their way that do not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from controller.model.load import MOST_FLYING, Load, Place, entries
+from controller.snapshot.columns import Floats, Ints, Mask
+from controller.snapshot.nodegroups import NodeGroups
+from controller.snapshot.saturating import CEILING, sums, times
+from machinery.types import hostports
+
+MOST_PAIRS = 100_000
+"""Templates on their way, times the groups where each might lie, that a decision looks at."""
+LEAST_LOADS = 4
+"""Templates that are told apart on each cluster, however large the fleet is."""
+LEAST_HOLDS = 32
+"""The same of what is held: it stays for days, where what is on its way lands within seconds."""
+MOST_PLACES = 16
+"""Different node selectors and tolerations that are looked at; others could lie everywhere."""
+_EVERYWHERE = -1
+_SPARE_LOADS = 64
+_ROUNDING = 1e-9
+"""Floats are wrong by less: an estimate that is a little too high is cut to the same integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flights:
+    """All units on their way, flat: an entry for each load on each cluster, in no order.
+
+    Args:
+        cluster: the row of the fleet that the units are on their way to.
+        load: the code of what each of them asks for.
+        units: how many, at least one.
+        codes: each distinct load once, with its code.
+        amounts: what one unit of each load asks for, by resource; ports apart.
+        ports: the codes of the host ports that each load asks for.
+        place: an index into `places` for each load, or -1 for one that could lie everywhere.
+        places: each distinct place once.
+    """
+
+    cluster: Ints
+    load: Ints
+    units: Ints
+    codes: Mapping[Load, int]
+    amounts: Mapping[str, Ints]
+    ports: Sequence[frozenset[int]]
+    place: Ints
+    places: Sequence[Place]
+
+    def __len__(self) -> int:
+        return len(self.cluster)
+
+    def without(self, rows: Ints) -> Flights:
+        """Those of the other clusters."""
+        return self._where(~np.isin(self.cluster, rows))
+
+    def kept(self, keep: Mask) -> Flights:
+        """Those of the kept clusters, with their new rows."""
+        found = self._where(keep[self.cluster])
+        return replace(found, cluster=np.cumsum(keep)[found.cluster] - 1)
+
+    def of(self, rows: Ints, size: int) -> Flights:
+        """Those of some rows of `size`, which go up; the first of these is row 0 then."""
+        if not len(self):
+            return self
+        place = np.full(size, -1, dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        at = place[self.cluster]
+        there = at >= 0
+        return self._with(at[there], self.load[there], self.units[there])
+
+    def only(self, load: Load) -> bool:
+        """Whether all of them are units of this load."""
+        return bool((self.load == self.codes.get(load, -1)).all())
+
+    def plus(self, entries: Iterable[tuple[int, Load, int]]) -> Flights:
+        """These, and more of them: (row, load, units)."""
+        told = list(entries)
+        if not told:
+            return self
+        if all(each in self.codes for _, each, _ in told):
+            more = np.array([(row, self.codes[each], n) for row, each, n in told], dtype=np.int64)
+            columns = (self.cluster, self.load, self.units)
+            return self._with(*np.concatenate((columns, more.T), axis=1))
+        codes: dict[Load, int] = {}
+        load = _ints(codes.setdefault(each, len(codes)) for _, each, _ in told)
+        cluster, units = _ints(row for row, _, _ in told), _ints(n for _, _, n in told)
+        both = self._beside(_coded(cluster, load, units, codes))
+        return both if len(both.codes) <= 2 * len(both) + _SPARE_LOADS else _used(both)
+
+    def joined(self, other: Flights) -> Flights:
+        """These and those as one: units of one load on one cluster are one entry."""
+        few, many = sorted((self, other), key=lambda each: len(each.codes))
+        both = many._beside(few)  # noqa: SLF001 - one class
+        place = both.cluster * len(both.codes) + both.load
+        found, entry = np.unique(place, return_inverse=True)
+        units = np.minimum(sums(entry, both.units, len(found)), MOST_FLYING)
+        cluster, load = np.divmod(found, len(both.codes))
+        return replace(both, cluster=cluster, load=load, units=units)
+
+    def releasing(
+        self,
+        others: Sequence[tuple[int, Load, int]],
+        whole: Mapping[int, Mapping[Load, int]],
+        rows: int,
+    ) -> Flights:
+        """As `less`; `whole` is all that is left on each row where some of it is put together.
+
+        What was told apart stays so: put together anew, less could seem to take more.
+        """
+        left = self.less(others, rows)
+        if not whole:
+            return left
+        apart = self._by_row(whole)
+        touched = {row for row, load, _ in others if row in whole and load not in apart[row]}
+        fresh = [
+            entry
+            for row in touched
+            for entry in entries(
+                row, {load: n for load, n in whole[row].items() if load not in apart[row]}, 1
+            )
+        ]
+        merged = left.place[left.load] == _EVERYWHERE
+        return left._where(~merged | ~np.isin(left.cluster, list(touched))).plus(fresh)  # noqa: SLF001 - one class
+
+    def _by_row(self, rows: Iterable[int]) -> dict[int, set[Load]]:
+        """The loads that are told on these rows."""
+        found: dict[int, set[Load]] = {row: set() for row in rows}
+        loads = list(self.codes)
+        at = np.flatnonzero(np.isin(self.cluster, list(found)))
+        for row, load in zip(self.cluster[at].tolist(), self.load[at].tolist(), strict=True):
+            found[row].add(loads[load])
+        return found
+
+    def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> Flights:
+        """Without these, of a fleet of so many rows; what is not there cannot be taken away."""
+        told = [(row, self.codes[load], n) for row, load, n in others if load in self.codes]
+        touched = np.zeros(rows, dtype=np.bool_)
+        touched[[row for row, _, _ in told]] = True
+        at = np.flatnonzero(touched[self.cluster])
+        place = self.cluster[at] * len(self.codes) + self.load[at]
+        by_place = dict(zip(place.tolist(), at.tolist(), strict=True))
+        units = self.units.copy()
+        for row, load, n in told:
+            if (entry := by_place.get(row * len(self.codes) + load)) is not None:
+                units[entry] -= min(max(n, 0), int(units[entry]))
+        left = units > 0
+        return self._with(self.cluster[left], self.load[left], units[left])
+
+    def on(self, row: int) -> dict[Load, int]:
+        """The units on their way to one cluster, by load."""
+        loads = list(self.codes)
+        found = np.flatnonzero(self.cluster == row).tolist()
+        return {loads[self.load[i]]: int(self.units[i]) for i in found}
+
+    def amount(self, resource: str, rows: int) -> Ints:
+        """Shape (rows,): what all these units ask for of a resource."""
+        each = self.amounts.get(resource)
+        if each is None or not len(self):
+            return np.zeros(rows, dtype=np.int64)
+        return sums(self.cluster, times(self.units, each[self.load]), rows)
+
+    def _where(self, mask: Mask) -> Flights:
+        return self._with(self.cluster[mask], self.load[mask], self.units[mask])
+
+    def _beside(self, other: Flights) -> Flights:
+        """The entries of both, each load with one code."""
+        codes = dict(self.codes)
+        recoded = _ints(codes.setdefault(load, len(codes)) for load in other.codes)
+        cluster = np.concatenate([self.cluster, other.cluster])
+        load = np.concatenate([self.load, recoded[other.load]])
+        units = np.concatenate([self.units, other.units])
+        if len(codes) == len(self.codes):
+            return self._with(cluster, load, units)
+        old = len(self.codes)
+        amounts = {r: np.zeros(len(codes), dtype=np.int64) for r in {*self.amounts, *other.amounts}}
+        for resource, column in amounts.items():
+            column[:old] = self.amounts.get(resource, 0)
+            column[recoded] = other.amounts.get(resource, 0)
+        places = {each: code for code, each in enumerate(self.places)}
+        replaced = _ints(places.setdefault(each, len(places)) for each in other.places)
+        place = np.full(len(codes), _EVERYWHERE, dtype=np.int64)
+        place[:old] = self.place
+        bound = other.place != _EVERYWHERE
+        place[recoded[bound]] = replaced[other.place[bound]]
+        ports = tuple(each.ports for each in codes)
+        return Flights(cluster, load, units, codes, amounts, ports, place, tuple(places))
+
+    def _with(self, cluster: Ints, load: Ints, units: Ints) -> Flights:
+        """Other entries that refer to the same loads."""
+        told = (self.codes, self.amounts, self.ports, self.place, self.places)
+        return Flights(cluster, load, units, *told)
+
+
+def most_loads(clusters: int, groups: int, least: int) -> int:
+    """How many loads a cluster of so many node groups tells apart in a fleet of that size."""
+    return max(least, MOST_PAIRS // max(clusters * groups, 1))
+
+
+def taken(
+    flights: Flights, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+) -> Ints:
+    """Units of a template that those on their way take at the most, shape (rows,).
+
+    Args:
+        flights: what is on its way.
+        groups: the room that does not count it.
+        units: of the template, that fit on a node of each group.
+        request: what one of them asks for.
+        rows: clusters of the fleet.
+    """
+    found = _costs(flights, groups, units, request, rows)
+    return np.zeros(rows, dtype=np.int64) if found is None else taken_by(*found, rows)
+
+
+def taken_by(flights: Flights, each: Floats, reach: Floats, rows: int) -> Ints:
+    """The same, where one unit of each entry takes `each`, and all of them `reach` at the most."""
+    cost = np.minimum(flights.units * each, reach)
+    total = np.bincount(flights.cluster, weights=cost, minlength=rows)
+    most = np.minimum(total * (1 + _ROUNDING) + _ROUNDING, CEILING / 2)
+    found: Ints = np.floor(most).astype(np.int64)
+    return found
+
+
+def cost_of(
+    load: Load, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+) -> tuple[Floats, Floats]:
+    """What units of one load would take on each cluster, as `taken_by` reads it, shape (rows,)."""
+    everywhere, none = np.arange(rows), np.zeros(rows, dtype=np.int64)
+    each, reach = np.zeros((2, rows))
+    found = _costs(_coded(everywhere, none, none + 1, {load: 0}), groups, units, request, rows)
+    if found is not None:
+        each[found[0].cluster], reach[found[0].cluster] = found[1:]
+    return each, reach
+
+
+def _costs(
+    flights: Flights, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+) -> tuple[Flights, Floats, Floats] | None:
+    """The entries that take anything, and what of `taken_by`; None where there is none."""
+    pairs = _Pairs.of(flights, groups, units, rows)
+    if pairs is None:
+        return None
+    lies = pairs.lies()
+    each = np.maximum.reduceat(np.where(lies, pairs.share(request), 0.0), pairs.first)
+    held = times(units, groups.count).astype(np.float64)[pairs.group]  # the sums would wrap
+    return pairs.flights, each, np.add.reduceat(np.where(lies, held, 0.0), pairs.first)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Each entry of some flights beside each group of its cluster that holds units of the template.
+
+    Nothing is lost on the others. `entry` and `group` are indices, `first` begins an entry's pairs.
+    """
+
+    flights: Flights
+    groups: NodeGroups
+    units: Ints
+    entry: Ints
+    group: Ints
+    first: Ints
+
+    @staticmethod
+    def of(flights: Flights, groups: NodeGroups, units: Ints, rows: int) -> _Pairs | None:
+        """All pairs; None where there is none."""
+        if not len(flights):
+            return None
+        open_ = np.flatnonzero((units > 0) & (groups.count > 0))
+        there = groups.cluster[open_]
+        bounds = np.searchsorted(there, np.arange(rows + 1))
+        begin = bounds[flights.cluster]
+        number = bounds[flights.cluster + 1] - begin
+        if not number.any():
+            return None
+        flights, begin = flights._where(number > 0), begin[number > 0]  # noqa: SLF001 - one module
+        number = number[number > 0]
+        first = np.cumsum(number) - number
+        entry = np.repeat(np.arange(len(number)), number)
+        group = open_[np.arange(len(entry)) - first[entry] + begin[entry]]
+        return _Pairs(flights, groups, units, entry, group, first)
+
+    def lies(self) -> Mask:
+        """Whether units of that entry could lie on a node of that group."""
+        load = self.flights.load[self.entry]
+        place = self.flights.place[load]
+        bound = place != _EVERYWHERE
+        mask = np.ones(len(load), dtype=np.bool_)
+        for resource, amounts in self.flights.amounts.items():
+            free = self.groups.free.get(resource)
+            room = 0 if free is None else 2 * free[self.group]
+            mask &= amounts[load] <= room
+        mask &= ~self.groups.without_any(self.flights.ports, load, self.group)
+        mask |= ~bound
+        for code, (selector, tolerations) in enumerate(self.flights.places[:MOST_PLACES]):
+            lets_in = self.groups.open_to(dict(selector), tolerations)
+            mask &= (place != code) | lets_in[self.group]
+        return mask
+
+    def share(self, request: Mapping[str, int]) -> Floats:
+        """The units of the template that one of that entry takes on that group, at the most."""
+        load = self.flights.load[self.entry]
+        share = np.zeros(len(load), dtype=np.float64)
+        ports = hostports.codes(request)
+        if ports:  # F = t = 1: all of a unit where both ask for the same, else nothing
+            alike = (not asked.isdisjoint(ports) for asked in self.flights.ports)
+            share = np.fromiter(alike, np.float64, count=len(self.flights.ports))[load]
+        for resource, own in request.items():
+            amounts = self.flights.amounts.get(resource)
+            if amounts is None:
+                continue
+            free, units = self.groups.free[resource], self.units
+            spare = np.maximum(free - units * own, 0)
+            last = np.maximum(free - own + 1, 1)
+            slope = np.maximum(1.0 / (spare + 1.0), units / last)[self.group]
+            whole = -(-amounts // own)
+            np.maximum(share, np.minimum(whole[load], amounts[load] * slope), out=share)
+        return share
+
+
+def _ints(numbers: Iterable[int]) -> Ints:
+    return np.fromiter(numbers, dtype=np.int64)
+
+
+def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) -> Flights:
+    """Entries by code, with what their loads are made of as columns."""
+    resources = {resource for load in codes for resource in load.resources}
+    amounts = {r: np.zeros(len(codes), dtype=np.int64) for r in resources}
+    places: dict[Place, int] = {}
+    place = np.full(len(codes), _EVERYWHERE, dtype=np.int64)
+    for each, code in codes.items():
+        for resource, amount in each.request:
+            if resource in each.resources:
+                amounts[resource][code] = amount
+        if each.place is not None:
+            place[code] = places.setdefault(each.place, len(places))
+    ports = tuple(each.ports for each in codes)
+    return Flights(cluster, load, units, codes, amounts, ports, place, tuple(places))
+
+
+def _used(flights: Flights) -> Flights:
+    """Without the codes of what has landed."""
+    used, load = np.unique(flights.load, return_inverse=True)
+    loads = list(flights.codes)
+    codes = {loads[old]: new for new, old in enumerate(used.tolist())}
+    return _coded(flights.cluster, load, flights.units, codes)
+
+
+_NOTHING: Ints = np.zeros(0, dtype=np.int64)
+NO_FLIGHTS = _coded(_NOTHING, _NOTHING, _NOTHING, {})

@@ -1,0 +1,139 @@
+"""The node groups of all clusters: what a unit of a template finds free on a node of each.
+
+Clusters publish groups of like nodes instead of nodes, so that ten thousand nodes are a few rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from controller.model.objects import Taint, Toleration
+from controller.snapshot.columns import Codes, Column, Ints, Mask
+from machinery.types import hostports
+
+UNLIMITED = 2**36
+"""Units that fit where nothing is checked, and the most that are told of any cluster.
+
+More than any Workload can ask for, and little enough that the sum over a hundred thousand clusters
+is exact even where it is added up as float64.
+"""
+
+HARD = frozenset({"NoSchedule", "NoExecute"})
+SOFT = frozenset({"PreferNoSchedule"})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroups:
+    """All node groups of all clusters, flat: one entry a group, in the order of the rows.
+
+    Args:
+        cluster: the row of the fleet that the group belongs to.
+        count: its nodes.
+        free: the room of each of its nodes, by resource.
+        labels: a column for each label that node groups carry.
+        taints: an index into `taint_sets`.
+        taint_sets: each distinct set of taints once.
+        ports: an index into `port_sets`.
+        port_sets: each distinct set of host ports that are in use once, as codes of
+            `machinery.types.hostports`. Each node has one of every port that is not among them.
+    """
+
+    cluster: Ints
+    count: Ints
+    free: Mapping[str, Ints]
+    labels: Mapping[str, Column]
+    taints: Codes
+    taint_sets: Sequence[tuple[Taint, ...]]
+    ports: Codes
+    port_sets: Sequence[frozenset[int]]
+
+    def of(self, rows: Ints) -> NodeGroups:
+        """Those of some rows, which go up; the first of these is row 0 then."""
+        first, end = np.searchsorted(self.cluster, [rows, rows + 1])
+        number = end - first
+        before = number.cumsum() - number
+        at = np.arange(number.sum()) + (first - before).repeat(number)
+        return self.picked(at, np.arange(len(rows)).repeat(number))
+
+    def picked(self, at: Ints | Mask, cluster: Ints) -> NodeGroups:
+        """Those groups in their order, on clusters of these numbers."""
+        return NodeGroups(
+            cluster=cluster,
+            count=self.count[at],
+            free={resource: free[at] for resource, free in self.free.items()},
+            labels={k: Column(c.codes[at], c.vocabulary) for k, c in self.labels.items()},
+            taints=self.taints[at],
+            taint_sets=self.taint_sets,
+            ports=self.ports[at],
+            port_sets=self.port_sets,
+        )
+
+    def units(
+        self,
+        request: Mapping[str, int],
+        node_selector: Mapping[str, str],
+        tolerations: Sequence[Toleration],
+    ) -> Ints:
+        """How many units fit on one node of each group."""
+        units = np.full(len(self.count), UNLIMITED, dtype=np.int64)
+        ports: set[int] = set()
+        for resource, amount in request.items():
+            free, port = self.free.get(resource), hostports.code(resource)
+            if port is not None:
+                ports.add(port)
+            elif free is None:
+                units[:] = 0
+            else:
+                np.minimum(units, free // amount, out=units)
+        if ports:
+            np.minimum(units, self._with_free(ports), out=units)
+        units[~self.open_to(node_selector, tolerations)] = 0
+        return units
+
+    def room(self, resource: str) -> Ints:
+        """What is free of a resource on one node of each group; of a port, one or none."""
+        port = hostports.code(resource)
+        if port is not None:
+            return self._with_free({port})
+        free = self.free.get(resource)
+        return np.zeros(len(self.count), dtype=np.int64) if free is None else free
+
+    def _with_free(self, ports: Collection[int]) -> Ints:
+        """One for each group on whose nodes all these ports are free, else none."""
+        sets = self.port_sets
+        free = np.fromiter((used.isdisjoint(ports) for used in sets), np.int64, count=len(sets))
+        column: Ints = free[self.ports]
+        return column
+
+    def without_any(self, asked: Sequence[frozenset[int]], of: Ints, group: Ints) -> Mask:
+        """For each pair, whether one of the ports `asked[of]` is in use on the nodes of `group`."""
+        used = self.port_sets
+        if not any(asked) or not any(used):
+            return np.zeros(len(of), dtype=np.bool_)
+        pairs, at = np.unique(of * len(used) + self.ports[group], return_inverse=True)
+        first, second = (each.tolist() for each in np.divmod(pairs, len(used)))
+        found = [not asked[i].isdisjoint(used[j]) for i, j in zip(first, second, strict=True)]
+        mask: Mask = np.array(found, dtype=np.bool_)[at]
+        return mask
+
+    def open_to(self, node_selector: Mapping[str, str], tolerations: Sequence[Toleration]) -> Mask:
+        """The groups whose taints and labels, as far as they are told, let the pod in."""
+        sets = self.taint_sets
+        borne = np.fromiter(
+            (_bears(taints, tolerations) for taints in sets), dtype=np.bool_, count=len(sets)
+        )
+        mask: Mask = borne[self.taints]
+        for key, value in node_selector.items():
+            column = self.labels.get(key)
+            if column is not None:  # a group tells few of its nodes' labels: unknown is no refusal
+                mask &= column.equals(value) | column.missing()
+        return mask
+
+
+def _bears(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> bool:
+    return all(
+        taint.effect not in HARD or any(t.tolerates(taint) for t in tolerations) for taint in taints
+    )

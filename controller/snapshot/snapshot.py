@@ -1,0 +1,236 @@
+"""The fleet as a decision reads it: one row a cluster, one array a fact, and nothing that changes.
+
+A rule is a few array operations over all clusters. `builder` makes the snapshots;
+a later change makes another one and leaves this one as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from controller.model.load import Load, less
+from controller.model.objects import MemberCluster, Taint, Toleration
+from controller.snapshot.columns import ABSENT, Column, Floats, Ints, Kept, Mask
+from controller.snapshot.inflight import MOST_PLACES, Flights, cost_of, taken, taken_by
+from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
+from controller.snapshot.saturating import sums, times
+from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm
+
+_ALL = b""
+"""Stands for all rows where those that are meant are told by their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """An immutable snapshot. Rows are in no order; ties are broken by `by_name`.
+
+    Args:
+        names: the clusters' names, by row.
+        clusters: the objects that the columns were made of.
+        row: the row of each name.
+        by_name: the place of each row in the order of names.
+        labels: a column for each label key; `stowage.dev/cluster` is on every cluster.
+        taints: a mask for each taint that any cluster has.
+        rules: the globs of spec.namespaces, one a line.
+        kinds: spec.allowedKinds, one a line.
+        given, withheld: status.namespaces, one a line; absent where the member takes any other.
+        provider, version: as pinned, published or labelled; in lower case, no leading v.
+        secret_namespace: where the cluster's Secret lies.
+        cost: the price; NaN where there is none.
+        latency, reliability: milliseconds and percent; -1 where not measured.
+        allocatable, requested: sums over the nodes, by resource, as far as they are believed.
+        groups: the free room.
+        flights: what is decided and not yet counted in `groups`.
+        holds: what ledgers hold for somebody, as if it were on its way.
+        merged: all that is held on a cluster, by its name, where `holds` tells it put together.
+        counted: of clusters with spec.maxAllocatable, what the hub placed and they show by now.
+        kept: what was computed of it, cluster by cluster; whoever decides a set passes it on.
+    """
+
+    names: Sequence[str]
+    clusters: Sequence[MemberCluster]
+    row: Mapping[str, int]
+    by_name: Ints
+    ready: Mask
+    cordoned: Mask
+    deleting: Mask
+    virtual: Mask
+    cost: Floats
+    latency: Ints
+    reliability: Ints
+    rules: Column
+    kinds: Column
+    given: Column
+    withheld: Column
+    provider: Column
+    version: Column
+    secret_namespace: Column
+    labels: Mapping[str, Column]
+    taints: Mapping[Taint, Mask]
+    allocatable: Mapping[str, Ints]
+    requested: Mapping[str, Ints]
+    groups: NodeGroups
+    flights: Flights
+    holds: Flights
+    merged: Mapping[str, Mapping[Load, int]]
+    counted: Mapping[str, Mapping[Load, int]]
+    kept: Kept = field(init=False, default_factory=Kept, compare=False, repr=False)
+    _coming: dict[bytes, Flights] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def column(self, key: str) -> Column:
+        """A label key's column; all absent for a key that no cluster has."""
+        return self.labels.get(key) or Column.absent(len(self))
+
+    def meets(self, requirement: Requirement) -> Mask:
+        """The clusters whose labels satisfy one expression."""
+        key = requirement.key
+
+        def holds(value: str | None) -> bool:
+            return requirement.matches({} if value is None else {key: value})
+
+        return self.column(key).where(holds)
+
+    def selected(self, selector: LabelSelector | SelectorTerm) -> Mask:
+        """The clusters with these labels; an empty selector means all."""
+        mask = np.ones(len(self), dtype=np.bool_)
+        for key, value in selector.match_labels.items():
+            mask &= self.column(key).equals(value)
+        for requirement in selector.match_expressions:
+            mask &= self.meets(requirement)
+        return mask
+
+    def matches(self, term: SelectorTerm) -> Mask:
+        """The clusters that a term matches; an empty term matches none."""
+        if not term.match_labels and not term.match_expressions:
+            return np.zeros(len(self), dtype=np.bool_)
+        return self.selected(term)
+
+    def rows(self, names: Iterable[str]) -> Ints:
+        """The rows of the clusters that exist among these names."""
+        found = (self.row.get(name) for name in names)
+        return np.array([row for row in found if row is not None], dtype=np.int64)
+
+    def domain(self, key: str, names: Iterable[str]) -> Mask:
+        """All clusters that share a value of a label with one of these; none without the label."""
+        codes = self.column(key).codes
+        there = codes[self.rows(names)]
+        mask: Mask = np.isin(codes, there[there != ABSENT])
+        return mask
+
+    def untolerated(self, tolerations: Sequence[Toleration], effects: frozenset[str]) -> Ints:
+        """For each cluster, how many of its taints of these effects nothing tolerates."""
+
+        def counted() -> Ints:
+            count = np.zeros(len(self), dtype=np.int64)
+            for taint, column in self.taints.items():
+                if taint.effect in effects and not any(t.tolerates(taint) for t in tolerations):
+                    count += column
+            return count
+
+        return self.kept.fixed(("untolerated", tuple(tolerations), effects), counted).copy()
+
+    def fitting(
+        self,
+        request: Mapping[str, int],
+        *,
+        node_selector: Mapping[str, str],
+        tolerations: Sequence[Toleration],
+    ) -> Ints:
+        """How many more units fit on each cluster, what is in flight or held taken off, shape (n,).
+
+        A cluster that has not told its room has none. Nothing is checked on a virtual one, and
+        for a unit that requests nothing.
+        """
+        if not request:
+            return np.full(len(self), UNLIMITED, dtype=np.int64)
+        load = Load.of(request, node_selector, tolerations)
+
+        def units(groups: NodeGroups) -> Ints:
+            return groups.units(request, node_selector, tolerations)
+
+        def alike() -> tuple[Ints, Floats, Floats]:
+            """What is free on each cluster, and what more units of this load take of it."""
+            fit = units(self.groups)
+            costs = cost_of(load, self.groups, fit, request, len(self))
+            return _free(self.groups, fit, len(self)), *costs
+
+        def compute(rows: Ints | None) -> Ints:
+            loads, groups = self._loads(rows), self.groups
+            virtual = self.virtual if rows is None else self.virtual[rows]
+            if rows is not None and loads.only(load):
+                room, each, reach = self.kept.fixed(("alike", load), alike)
+                at = rows[loads.cluster]
+                free, coming = room[rows], taken_by(loads, each[at], reach[at], len(rows))
+            else:
+                groups = groups if rows is None else groups.of(rows)
+                fit, size = units(groups), len(virtual)
+                free, coming = _free(groups, fit, size), taken(loads, groups, fit, request, size)
+            fits: Ints = np.maximum(free - coming, 0)
+            fits[virtual] = UNLIMITED
+            return fits
+
+        return self.kept.column(("fitting", load), compute).copy()
+
+    def assuming(self, load: Load, units: Mapping[str, int]) -> Fleet:
+        """A copy that counts more units of this load as in flight, by the cluster's name."""
+        more = {self.row[name]: n for name, n in units.items() if name in self.row and n > 0}
+        after = replace(self, flights=self.flights.plus((row, load, n) for row, n in more.items()))
+        if len(after.flights.places) + len(after.holds.places) <= MOST_PLACES:
+            # else it hangs on all that is on its way which of them are looked at
+            kept = self.kept.after(np.array(sorted(more), dtype=np.int64))
+            object.__setattr__(after, "kept", kept)
+        return after
+
+    def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Fleet:
+        """A copy that holds less, by the cluster's name; never less than nothing of a load."""
+        told: list[tuple[int, Load, int]] = []
+        whole: dict[int, Mapping[Load, int]] = {}
+        merged = dict(self.merged)
+        for name, loads in entries.items():
+            row = self.row.get(name)
+            if row is None:
+                continue
+            told += ((row, load, n) for load, n in loads.items())
+            if name in merged:
+                merged[name] = whole[row] = less(merged[name], loads)
+        return replace(self, holds=self.holds.releasing(told, whole, len(self)), merged=merged)
+
+    def held(self, name: str) -> Mapping[Load, int]:
+        """What is held on a cluster, by load."""
+        return self.merged.get(name) or self.holds.on(self.row[name])
+
+    def coming(self, resource: str, rows: Ints | None = None) -> Ints:
+        """What the units in flight, and those whose room is held, ask for of a resource.
+
+        On all clusters, or on some of them, whose rows go up.
+        """
+        return self._loads(rows).amount(resource, len(self if rows is None else rows))
+
+    def _loads(self, rows: Ints | None = None) -> Flights:
+        """All that takes room which `groups` does not count, on some of the rows or on all.
+
+        Put together once for all who ask.
+        """
+        name = _ALL if rows is None else rows.tobytes()
+        if (found := self._coming.get(name)) is None:
+            flights, holds = self.flights, self.holds
+            both = len(flights) > 0 and len(holds) > 0
+            if rows is not None:
+                flights, holds = (each.of(rows, len(self)) for each in (flights, holds))
+            found = flights.joined(holds) if both else flights if len(flights) else holds
+            self._coming[name] = found
+        return found
+
+
+def _free(groups: NodeGroups, units: Ints, size: int) -> Ints:
+    """How many units fit on each cluster beside what it counts, shape (size,)."""
+    free: Ints = np.minimum(sums(groups.cluster, times(units, groups.count), size), UNLIMITED)
+    return free

@@ -1,0 +1,272 @@
+"""One object onto one member, by server-side apply, and never over somebody else's.
+
+Where nothing of ours is known the first request is the apply itself, on condition that there is no
+such object yet: the server sees to that. Only when it says that there is one, that is looked at,
+and claimed or left alone (`ownership`). What stands as it was written costs nothing, and what is
+fought over waits (`apply_records`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, cast
+
+from crds.names import LABEL_MANAGED
+from crds.workload import PropagatedReason
+from machinery.api.resources import Resource
+from machinery.api.verbs import Verbs
+from machinery.clock import Clock
+from machinery.errors import ApiError, Conflict, Forbidden, NotFound, TransportError
+from machinery.runtime.informer import Informer
+from machinery.runtime.keyed_backoff import Pauses, steady
+from propagator.access.carried_objects import not_taken, takes
+from propagator.access.namespaces import Namespaces
+from propagator.apply.apply_records import ApplyRecords, Backoff, Place
+from propagator.apply.ownership import (
+    claim,
+    new,
+    other_owners,
+    owned_by_all,
+)
+from propagator.apply.refusals import rejected
+from propagator.apply.render import Piece
+from propagator.apply.unanswered_writes import Doubts
+from propagator.errors import HubFault, Refused, says_no
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.hub_identity import HubIdentity
+from propagator.members.inventory import listed
+from propagator.members.kinds import resource_of
+from propagator.members.noted_kinds import writable_kinds
+from propagator.members.objects import ManagedObject, hub_of, managed
+from propagator.members.target import Target
+from propagator.types.workload import Workload
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+"""A member that refused an object is asked again: its quota or its admission may have changed."""
+
+
+class _Wish(NamedTuple):
+    """An object that a Workload wants on a member, before it is known what the member has."""
+
+    member: str
+    uid: str
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, session: Target, workload: Workload, piece: Piece) -> _Wish:
+        what = (piece.api_version, piece.kind, piece.namespace, piece.name)
+        return cls(session.name, workload.uid, *what)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A piece on its way to its place on a member; the informer shows what of ours lies there."""
+
+    session: Target
+    piece: Piece
+    place: Place
+    informer: Informer[ManagedObject]
+
+    @property
+    def resource(self) -> Resource:
+        """What the piece is an object of."""
+        return self.place.resource
+
+    @property
+    def client(self) -> Verbs:
+        """For the piece's place. Raises Unreachable while there is no usable kubeconfig."""
+        return self.session.client_for(self.place.namespace)
+
+    @property
+    def seen(self) -> ManagedObject | None:
+        """Our object in that place, as far as it has been seen."""
+        return self.informer.get(self.place.key)
+
+
+class PieceWriter:
+    """Writes pieces on members, each place by one worker at a time."""
+
+    def __init__(
+        self,
+        records: ApplyRecords,
+        *,
+        doubts: Doubts,
+        workloads: HubWorkloads,
+        identity: HubIdentity,
+        namespaces: Namespaces,
+        clock: Clock,
+    ) -> None:
+        self._records = records
+        self._doubts = doubts
+        self._workloads = workloads
+        self._identity = identity
+        self._namespaces = namespaces
+        self._clock = clock
+        self._refusals: Pauses[_Wish] = Pauses(
+            clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
+        )
+
+    async def write(self, session: Target, workload: Workload, piece: Piece) -> Backoff | None:
+        """Bring a piece to the member unless it is there; the backoff that it has to keep, if any.
+
+        Raises Refused, and TransportError when asking again may help. What was refused is left
+        alone for a while, and refused again meanwhile, whoever wakes us.
+        """
+        wish = _Wish.of(session, workload, piece)
+        asked = (piece.digest, workload.spec.adoption)
+        if self._refusals.left(wish, asked):
+            raise cast("Refused", self._refusals.why(wish))
+        try:
+            backoff = await self._bring(session, workload, piece)
+        except Refused as refusal:
+            if refusal.reason is not PropagatedReason.PROPAGATING:  # that ends by itself
+                self._refusals.hold(wish, asked, why=refusal)
+            raise
+        self._refusals.over(wish)
+        return backoff
+
+    def ended(self, uid: str, member: str = "") -> None:
+        """A Workload has left the member, or all: what was refused there is of no interest."""
+        self._refusals.drop(lambda wish: wish.uid == uid and member in ("", wish.member))
+        self._records.ended(uid, member)
+
+    def removed(self, member: str) -> None:
+        """The member was removed."""
+        self._refusals.drop(lambda wish: wish.member == member)
+
+    async def _bring(self, session: Target, workload: Workload, piece: Piece) -> Backoff | None:
+        site = await self._site(session, piece)
+        if (piece.api_version, piece.kind) not in writable_kinds(workload):
+            message = f"{piece.kind} was not shown by {session.name} before, and is not noted yet"
+            raise Conflict(code=409, reason="Conflict", message=message)
+        async with self._records.lock(site.place):
+            live = site.seen
+            if live is not None:
+                _wait_for_end(site, live)
+            if live is None or not self._records.stands(site.place, piece, live, workload.uid):
+                backoff = self._records.backoff(site.place, piece, live)
+                if backoff is not None:
+                    return backoff
+                await self._put(site, workload)
+            return self._records.fight(site.place, piece)
+
+    async def _site(self, session: Target, piece: Piece) -> Site:
+        resource = await resource_of(session, piece.api_version, piece.kind)
+        if not takes(session, resource):  # the gate cannot have known its scope: it is new there
+            raise not_taken(session, resource)
+        place = Place.of(session.name, resource, piece)
+        try:
+            informer = await listed(session, resource, place.namespace, clock=self._clock)
+        except ApiError as e:
+            if not says_no(e):
+                raise
+            raise rejected(session.name, piece, e) from e
+        return Site(session, piece, place, informer)
+
+    async def _put(self, site: Site, workload: Workload) -> None:
+        """Make the object; one that is there already is brought to what is wanted, if it may be."""
+        live = site.seen
+        if live is None:
+            live = await self._make(site, workload)
+        if live is None:
+            return
+        if self._records.stands(site.place, site.piece, live, workload.uid):
+            return  # a write of ours whose answer was lost
+        hub = await self._identity.uid()
+        gone = await self._gone(workload, live, hub)
+        others = claim(workload, site.piece, live, hub=hub, gone=gone)
+        _wait_for_end(site, live)
+        version = workload.metadata.resource_version
+        body = owned_by_all(site.piece, others, site.resource, live, version=version)
+        with self._doubts.sending(site.place, workload.uid):
+            answer = await self._send(site, body, force=True)
+        self._take_in(site, workload, answer)
+
+    async def _make(self, site: Site, workload: Workload) -> ManagedObject | None:
+        """Make the object, unless there is one of that name: then nothing is done to it.
+
+        Answers what was there. Raises Conflict when that went before it could be looked at.
+        """
+        with self._doubts.sending(site.place, workload.uid):
+            try:
+                version = workload.metadata.resource_version
+                body = new(site.piece, site.resource, version=version)
+                answer = await self._send(site, body, force=False)
+            except Conflict:
+                return await _look(site)
+        self._take_in(site, workload, answer)
+        return None
+
+    def _take_in(self, site: Site, workload: Workload, answer: Mapping[str, Any]) -> None:
+        """It was written: that is remembered, and the informer shows it from now on."""
+        found = managed(site.resource, answer)
+        self._records.remember(site.place, site.piece, found, workload.uid)
+        site.informer.upsert(found)
+        if not self._records.stands(site.place, site.piece, found, workload.uid):
+            site.session.queue.add(workload.metadata.key)  # admission there changed it
+
+    async def _gone(self, workload: Workload, live: ManagedObject | None, hub: str) -> set[str]:
+        """The owners, by UID, of an object of this hub that the hub has no Workload of any more."""
+        if live is None or not hub or hub_of(live) != hub:
+            return set()
+        others = other_owners(live, workload.uid)
+        try:
+            return {uid for uid, key in others.items() if await self._workloads.vanished(uid, key)}
+        except TransportError as fault:
+            raise HubFault("it could not be asked who owns an object", fault) from fault
+
+    async def _send(self, site: Site, body: Mapping[str, Any], *, force: bool) -> dict[str, Any]:
+        """Apply it, and make its namespace where that is missing. Raises Refused, and Conflict."""
+        try:
+            return await _apply(site, body, force=force)
+        except NotFound as e:
+            if not await self._namespaces.make(site.session, site.place.namespace):
+                raise rejected(site.session.name, site.piece, e) from e
+        try:
+            return await _apply(site, body, force=force)
+        except NotFound as e:
+            raise rejected(site.session.name, site.piece, e) from e
+
+
+def _wait_for_end(site: Site, live: ManagedObject) -> None:
+    """Raises Refused for an object that is being deleted: an apply would not keep it."""
+    if live.metadata.deleting:
+        finalizers = ", ".join(live.metadata.finalizers[:5]) or "its member's own controllers"
+        raise Refused(
+            PropagatedReason.PROPAGATING,
+            f"{site.session.name}: {site.place} is being deleted, and waits for {finalizers}: it "
+            "is made again when it is gone",
+        )
+
+
+async def _apply(site: Site, body: Mapping[str, Any], *, force: bool) -> dict[str, Any]:
+    """Apply a body in the piece's place. Raises Refused, but NotFound and Conflict as they are."""
+    namespace, name = site.place.key
+    try:
+        return await site.client.apply(
+            site.resource, body, name=name, namespace=namespace, force=force
+        )
+    except ApiError as e:
+        if isinstance(e, NotFound) or not says_no(e):
+            raise
+        raise rejected(site.session.name, site.piece, e) from e
+
+
+async def _look(site: Site) -> ManagedObject:
+    """What lies at the piece's place; what is ours there is shown by the informer from now on."""
+    namespace, name = site.place.key
+    try:
+        answer = await site.client.get(site.resource, name, namespace=namespace)
+    except NotFound as e:
+        raise Conflict(code=409, reason="Conflict", message=f"{site.place} went meanwhile") from e
+    except Forbidden as e:
+        raise rejected(site.session.name, site.piece, e) from e
+    found = managed(site.resource, answer)
+    if LABEL_MANAGED in found.metadata.labels:
+        site.informer.upsert(found)
+    return found

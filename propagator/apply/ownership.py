@@ -1,0 +1,160 @@
+"""Whose an object on a member is: whether we may write it, and how a write keeps all owners.
+
+Every object of ours says whose it is by annotations, one for each owning Workload. One without any
+is somebody else's, and is left as it is unless the Workload asks for adoption; one of another
+Workload is shared only where the piece allows that. Pure: from objects as they were seen to a
+refusal, or to the bodies of writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from crds.names import (
+    ANNOTATION_HUB,
+    ANNOTATION_HUB_VERSION,
+    ANNOTATION_MEMBER,
+    LABEL_MANAGED,
+    LABEL_TENANT,
+    OWNER_PREFIX,
+)
+from crds.workload import Adoption, PropagatedReason
+from machinery.api.resources import Resource
+from machinery.api.verbs import OF_NO_OBJECT
+from machinery.types.metadata import Key
+from propagator.apply.render import Piece
+from propagator.errors import Refused
+from propagator.members.objects import (
+    ManagedObject,
+    hub_of,
+    hub_version_of,
+    owners,
+    version_number,
+)
+from propagator.types.workload import Workload
+
+
+def other_owners(found: ManagedObject, uid: str) -> dict[str, Key]:
+    """The Workloads beside the one of that UID that own the object, by their UIDs."""
+    return {each: key for each, key in owners(found.metadata).items() if each != uid}
+
+
+def claim(
+    workload: Workload,
+    piece: Piece,
+    live: ManagedObject,
+    *,
+    hub: str,
+    gone: Collection[str] = (),
+) -> dict[str, str]:
+    """The annotations of the other owners, where the piece may be written. Raises Refused.
+
+    `hub` is the mark of ours. Owners that are `gone` (their UIDs) own nothing any more: what they
+    left is taken over.
+    """
+    where = f"{piece.kind} {live.metadata.namespace}/{piece.name}"
+    if LABEL_TENANT in live.metadata.labels:
+        message = f"{where} is what Stowage itself needs there: choose another name"
+        raise Refused(PropagatedReason.ALREADY_EXISTS, message)
+    held = owners(live.metadata)
+    if not held:
+        _adopt(workload, live, where)
+    elif workload.uid not in held:
+        _of_this_hub(live, where, hub)
+    others = {u: key for u, key in other_owners(live, workload.uid).items() if u not in gone}
+    strangers = [
+        f"{'/'.join(key)} (uid {uid})" if key == workload.metadata.key else "/".join(key)
+        for uid, key in others.items()
+        if not piece.shared or key[0] != workload.metadata.namespace
+    ]
+    if strangers:
+        belongs = f"{where} belongs to Workload {', '.join(sorted(strangers))}"
+        if not hub_of(live):
+            belongs += f"; {_UNMARKED}"
+        raise Refused(PropagatedReason.ALREADY_EXISTS, belongs)
+    return {OWNER_PREFIX + uid: "/".join(key) for uid, key in others.items()}
+
+
+_UNMARKED = (
+    f"it was written before objects carried the annotation {ANNOTATION_HUB}: if that Workload is "
+    "gone for good, remove the object"
+)
+
+
+def _of_this_hub(live: ManagedObject, where: str, hub: str) -> None:
+    """Raises Refused for what another hub has marked as its own."""
+    if hub_of(live) not in ("", hub):
+        raise Refused(
+            PropagatedReason.ALREADY_EXISTS,
+            f"{where} belongs to a Workload of another hub (its kube-system has the uid "
+            f"{hub_of(live)})",
+        )
+
+
+def _adopt(workload: Workload, live: ManagedObject, where: str) -> None:
+    """An object of nobody that we know: raises Refused unless it may be taken over.
+
+    What is taken over is from then on the Workload's own: it moves with it, and goes with it. So
+    nothing outside of a namespace is: a whole cluster may stand on it.
+    """
+    if not live.metadata.namespace:
+        raise Refused(
+            PropagatedReason.ALREADY_EXISTS,
+            f"{where} exists and is not ours: a cluster-scoped object is never taken over",
+        )
+    owned_already = any(ref.controller for ref in live.metadata.owner_references)
+    if workload.spec.adoption != Adoption.IF_UNOWNED or owned_already:
+        raise Refused(
+            PropagatedReason.ALREADY_EXISTS,
+            f"{where} exists and is not ours: remove it, or set spec.adoption to IfUnowned",
+        )
+
+
+def new(piece: Piece, resource: Resource, *, version: str) -> Mapping[str, Any]:
+    """The body of an apply that makes the object, and changes none that is there already.
+
+    `version` is the Workload's resourceVersion. No look whether an object stands compares it.
+    """
+    annotations = {**piece.body["metadata"]["annotations"], ANNOTATION_HUB_VERSION: version}
+    return _body(piece, resource, annotations=annotations, resourceVersion=OF_NO_OBJECT)
+
+
+def owned_by_all(
+    piece: Piece,
+    others: Mapping[str, str],
+    resource: Resource,
+    live: ManagedObject,
+    *,
+    version: str,
+) -> Mapping[str, Any]:
+    """The body with the annotations of all owners: what an apply leaves out, it takes away.
+
+    The UID keeps it from an object that somebody has put in the place of the one that was seen. Of
+    the versions for which several owners had it written the newest counts.
+    """
+    if others and hub_version_of(live) > (version_number(version) or 0):
+        version = live.metadata.annotations[ANNOTATION_HUB_VERSION]
+    annotations = {
+        **piece.body["metadata"]["annotations"],
+        **others,
+        ANNOTATION_HUB_VERSION: version,
+    }
+    return _body(piece, resource, annotations=annotations, uid=live.metadata.uid)
+
+
+def _body(piece: Piece, resource: Resource, **metadata: Any) -> Mapping[str, Any]:
+    whole = {**piece.body["metadata"], **metadata}
+    if not resource.namespaced:
+        whole.pop("namespace", None)
+    return {**piece.body, "metadata": whole}
+
+
+def parting(uid: str, *, last: bool) -> Mapping[str, Any]:
+    """The patch by which a Workload lets go of an object; the last owner takes our label along."""
+    metadata: dict[str, Any] = {"annotations": {OWNER_PREFIX + uid: None}}
+    if last:
+        metadata["labels"] = {LABEL_MANAGED: None}
+        marks = (ANNOTATION_HUB, ANNOTATION_HUB_VERSION, ANNOTATION_MEMBER)
+        metadata["annotations"] |= dict.fromkeys(marks)
+    return {"metadata": metadata}

@@ -1,0 +1,63 @@
+"""The reasons and messages of objects that cannot be written to a member."""
+
+from __future__ import annotations
+
+from crds.workload import PropagatedReason
+from machinery.api.resources import Resource
+from machinery.errors import ApiError, TransportError
+from propagator.apply.apply_records import Place
+from propagator.apply.render import ForeignClass, PatchMisfit, Piece
+from propagator.errors import Refused
+
+
+def rejected(member: str, piece: Piece, fault: ApiError) -> Refused:
+    """The member's API said no to the piece."""
+    return Refused(PropagatedReason.REJECTED, f"{member}: {_where(piece)}: {fault}")
+
+
+def misfit(member: str, subset: str, fault: PatchMisfit) -> Refused:
+    """The patch of a share does not go with the template: nothing of it is written there."""
+    if isinstance(fault, ForeignClass):
+        return Refused(PropagatedReason.INVALID_WORKLOAD, f"{member}: nothing is changed: {fault}")
+    return Refused(
+        PropagatedReason.REJECTED,
+        f"{member}: the patch of subset {subset} does not fit, nothing is changed there: {fault}: "
+        "correct the patch in the WorkloadSpread",
+    )
+
+
+def unreadable(fault: str) -> Refused:
+    """Nobody knows which patch a share is to have."""
+    return Refused(
+        PropagatedReason.REJECTED, f"{fault}: whoever places the Workload has to correct it"
+    )
+
+
+def undeletable(member: str, place: Place, fault: ApiError) -> Refused:
+    """The member's API did not let the object go."""
+    return Refused(PropagatedReason.REJECTED, f"{member}: {place} cannot be removed: {fault}")
+
+
+def unlisted(member: str, resource: Resource, fault: TransportError) -> Refused:
+    """The member does not let us see what there is of a kind."""
+    group = f".{resource.group}" if resource.group else ""
+    return Refused(
+        PropagatedReason.REJECTED,
+        f"{member}: whether everything of it is gone is not known, as {resource.plural}{group} "
+        f"cannot be listed there: grant list and watch on them ({fault})",
+    )
+
+
+def twice(piece: Piece, first: Piece) -> Refused:
+    """The Workload wants two different things of one object."""
+    versions = " and ".join(sorted({first.api_version, piece.api_version}))
+    return Refused(
+        PropagatedReason.REJECTED,
+        f"{_where(piece)} ({versions}) is asked for twice, only the first is written: remove one "
+        "from spec.manifests, or give it another name",
+    )
+
+
+def _where(piece: Piece) -> str:
+    where = f"{piece.kind} {piece.namespace}/{piece.name}"
+    return f"{where}, with the patch of subset {piece.subset}" if piece.subset else where

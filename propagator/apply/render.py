@@ -1,0 +1,245 @@
+"""What one Workload means on one cluster: its objects, in the order of their waves. Pure.
+
+A template passes through whole. Changed are only: the namespace (manifests may name their own,
+which admission and the member's rule have looked at), the name where none is given, the number of
+units, a StatefulSet's first ordinal, the label and the owner annotation by which we know our
+objects again, the label `stowage.dev/workload-uid` on pods, and a schedulerName that is the hub's
+own. Fields that only a server writes (status, uid, resourceVersion …) are left out, and so are all
+labels and annotations that are ours: a template must not pass for another Workload's object. Where
+the share has a patch, that is laid over the pod template before all this. What names the
+PriorityClass of placeholders, and is none, is not rendered at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from crds.admission.placeholder import CLASS_TEXT, named
+from crds.admission.reserved import strip
+from crds.fields.template import REPLICAS_PATHS
+from crds.names import (
+    ANNOTATION_HUB,
+    ANNOTATION_MEMBER,
+    DEFAULT_SCHEDULER,
+    LABEL_MANAGED,
+    LABEL_WORKLOAD_UID,
+    OWNER_PREFIX,
+)
+from machinery.types.strategic_merge import merge
+from propagator.types.overrides import NOTHING, Override
+from propagator.types.workload import HubSecret, Workload
+
+ANNOTATION_HASH = "stowage.dev/applied-hash"
+"""On every object of ours: a digest of what was last applied."""
+
+POD_TEMPLATES = {
+    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet"), ("template",)),
+    "CronJob": ("jobTemplate", "spec", "template"),
+}
+
+_SERVERS_OWN = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+    "finalizers",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One object to be applied. `shared`: several Workloads of a namespace may own it together."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    body: Mapping[str, Any]
+    digest: str
+    shared: bool = False
+    main: bool = False
+    subset: str = ""
+    """Whose patch lies over its pod template."""
+
+
+class PatchMisfit(ValueError):
+    """A patch does not go with the Workload's template; the message names the field."""
+
+
+class ForeignClass(PatchMisfit):
+    """An object names the PriorityClass of placeholders, and is none; the message says which."""
+
+
+def render(
+    workload: Workload,
+    *,
+    units: int,
+    first_ordinal: int,
+    secrets: Sequence[HubSecret],
+    hub: str = "",
+    member: str = "",
+    override: Override = NOTHING,
+) -> list[Piece]:
+    """Every object of a Workload on one cluster, Secrets first and the template last.
+
+    `hub` and `member` are the marks of hub and member that each of them carries, `override` what
+    this cluster's share differs in. Raises PatchMisfit.
+    """
+    pieces = [_secret(workload, secret) for secret in secrets]
+    pieces += [_manifest(workload, body) for body in workload.manifests]
+    if service := workload.target_service:
+        pieces.append(_piece(workload, _bare(service)))
+    main = _piece(workload, _main(workload, units, first_ordinal, override), main=True)
+    pieces.append(replace(main, subset=override.subset if override.patch else ""))
+    if not workload.keeps_room:
+        for piece in pieces:
+            _refuse_class(piece)
+    said = ((ANNOTATION_HUB, hub), (ANNOTATION_MEMBER, member))
+    marks = {key: mark for key, mark in said if mark}
+    return [_marked(piece, marks) for piece in pieces] if marks else pieces
+
+
+def _refuse_class(piece: Piece) -> None:
+    """At any depth: where an object of a custom kind keeps its pods nobody knows."""
+    if named(piece.body):
+        raise ForeignClass(f"{piece.kind} {piece.name}: {CLASS_TEXT}")
+
+
+def _marked(piece: Piece, marks: Mapping[str, str]) -> Piece:
+    """With the marks of hub and member, which are no part of what the digest is of."""
+    meta = piece.body["metadata"]
+    annotations = {**meta["annotations"], **marks}
+    return replace(piece, body={**piece.body, "metadata": {**meta, "annotations": annotations}})
+
+
+def _main(workload: Workload, units: int, first_ordinal: int, override: Override) -> dict[str, Any]:
+    kind, template = workload.template_kind, workload.template
+    if override.patch:
+        _patch_pods(template, kind, override)
+    body = _bare(template)
+    path = workload.spec.replicas_path or REPLICAS_PATHS.get(kind, "")
+    if path:
+        _set(body, path.split("."), units)
+    if kind == "StatefulSet" and first_ordinal:
+        body["spec"]["ordinals"] = {**body["spec"].get("ordinals", {}), "start": first_ordinal}
+    _mark_pods(body, POD_TEMPLATES.get(kind, ()), workload.uid)
+    return body
+
+
+def _patch_pods(body: dict[str, Any], kind: str, override: Override) -> None:
+    """Lay the patch over the pod template, and see that the object still selects its pods."""
+    path = POD_TEMPLATES.get(kind)
+    if path is None:
+        raise PatchMisfit(f"a {kind} has no pod template that is known")
+    holder = _inner(body.get("spec"), path[:-1])
+    template = holder.get(path[-1]) if isinstance(holder, dict) else None
+    if not isinstance(holder, dict) or not isinstance(template, dict):
+        raise PatchMisfit(f"spec.{'.'.join(path)} of the {kind} is missing")
+    try:
+        patched = merge(template, override.merge_patch())
+    except ValueError as e:
+        raise PatchMisfit(str(e)) from e
+    _check_selector(holder.get("selector"), patched)
+    holder[path[-1]] = patched
+
+
+def _check_selector(selector: object, template: Mapping[str, Any]) -> None:
+    wanted = selector.get("matchLabels") if isinstance(selector, dict) else None
+    labels = _inner(template, ("metadata", "labels"))
+    for key, value in wanted.items() if isinstance(wanted, dict) else ():
+        if not isinstance(labels, dict) or labels.get(key) != value:
+            raise PatchMisfit(f"metadata.labels.{key}: must stay {value}, by it pods are selected")
+
+
+def _inner(body: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        body = body.get(part) if isinstance(body, dict) else None
+    return body
+
+
+def _mark_pods(body: dict[str, Any], path: Sequence[str], uid: str) -> None:
+    pods = _inner(body.get("spec"), path)
+    if not path or not isinstance(pods, dict):
+        return
+    meta = pods["metadata"] = pods.get("metadata") or {}
+    meta.pop("creationTimestamp", None)
+    meta["labels"] = {**(meta.get("labels") or {}), LABEL_WORKLOAD_UID: uid}
+    spec = pods.get("spec")
+    if isinstance(spec, dict) and spec.get("schedulerName") == DEFAULT_SCHEDULER:
+        del spec["schedulerName"]  # the hub's scheduler; a member has none of that name
+
+
+def _manifest(workload: Workload, manifest: dict[str, Any]) -> Piece:
+    body = _bare(manifest)
+    return _piece(workload, body, namespace=body["metadata"].get("namespace") or "")
+
+
+def _secret(workload: Workload, secret: HubSecret) -> Piece:
+    body = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": secret.metadata.name},
+        "type": secret.type,
+        "data": dict(secret.data),
+    }
+    return _piece(workload, body, shared=True)
+
+
+def _piece(
+    workload: Workload,
+    body: dict[str, Any],
+    *,
+    namespace: str = "",
+    shared: bool = False,
+    main: bool = False,
+) -> Piece:
+    meta = body["metadata"]
+    meta["name"] = meta.get("name") or workload.metadata.name
+    meta["namespace"] = namespace or workload.namespace
+    meta["labels"] = {**(meta.get("labels") or {}), LABEL_MANAGED: "true"}
+    digest = hashlib.blake2b(
+        msgspec.json.encode(body, order="deterministic"), digest_size=16
+    ).hexdigest()
+    meta["annotations"] = {
+        **(meta.get("annotations") or {}),
+        OWNER_PREFIX + workload.uid: workload.owner,
+        ANNOTATION_HASH: digest,
+    }
+    return Piece(
+        api_version=body["apiVersion"],
+        kind=body["kind"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        body=body,
+        digest=digest,
+        shared=shared,
+        main=main,
+    )
+
+
+def _bare(body: dict[str, Any]) -> dict[str, Any]:
+    """The same, freed of what only a server writes, and of what only we write."""
+    body.pop("status", None)
+    strip(body)
+    meta = body["metadata"] = body.get("metadata") or {}
+    for key in _SERVERS_OWN:
+        meta.pop(key, None)
+    return body
+
+
+def _set(body: dict[str, Any], path: Sequence[str], value: int) -> None:
+    for part in path[:-1]:
+        inner = body.get(part)
+        if not isinstance(inner, dict):
+            inner = body[part] = {}
+        body = inner
+    body[path[-1]] = value

@@ -1,0 +1,1 @@
+"""What the propagator shows a member: accounts, tokens, credentials."""

@@ -1,0 +1,120 @@
+"""What a registration Secret says: how to reach a member, and what its credential may do there.
+
+Whoever writes the Secret knows that. Beside the kubeconfig it may say, each a key of its data:
+
+    rights        narrow: write as the account of the target namespace (see `accounts`).
+                  cluster, or left out: write as oneself, everywhere.
+    account       NAMESPACE/NAME of the service account whose token this is. It may ask for its own
+                  tokens, and the propagator renews them. Left out: nobody renews it.
+    podSecurity   the pod security standard of namespaces that the propagator makes (narrow only)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import TypeVar
+
+from crds.names import SYSTEM_NAMESPACE
+from machinery.config.member_kubeconfig import Connection, connection_from_secret
+from machinery.errors import KubeconfigError
+from machinery.types.metadata import Key
+from propagator.credentials.accounts import MEMBER_ACCOUNT
+
+E = TypeVar("E", bound=StrEnum)
+
+RIGHTS, ACCOUNT, POD_SECURITY = "rights", "account", "podSecurity"
+"""The keys of a registration Secret's data."""
+
+
+class Rights(StrEnum):
+    """As whom the propagator writes on a member."""
+
+    NARROW = "narrow"
+    """As the account of each target namespace."""
+    CLUSTER = "cluster"
+    """As itself, wherever its credential may."""
+
+
+class PodSecurity(StrEnum):
+    """The pod security standards of Kubernetes."""
+
+    PRIVILEGED = "privileged"
+    BASELINE = "baseline"
+    RESTRICTED = "restricted"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """One member's. `account` is whose token it is, where it is ours to renew."""
+
+    connection: Connection
+    rights: Rights = Rights.CLUSTER
+    account: Key | None = None
+    pod_security: PodSecurity = field(default=PodSecurity.BASELINE)
+
+    @property
+    def home(self) -> str:
+        """The namespace on the member where our own accounts live."""
+        return self.account[0] if self.account else SYSTEM_NAMESPACE
+
+    def differs_only_in_token(self, other: Credentials) -> bool:
+        """Whether the same server is talked to in the same way, by another token."""
+        if not self.connection.token or not other.connection.token:
+            return False
+        same = replace(self.connection, token=other.connection.token)
+        return self != other and replace(self, connection=same) == other
+
+
+def credentials_of(data: Mapping[str, bytes]) -> Credentials:
+    """The credentials in a registration Secret's decoded data. Raises KubeconfigError."""
+    return Credentials(
+        connection=connection_from_secret(data),
+        rights=_one_of(Rights, data, RIGHTS) or Rights.CLUSTER,
+        account=_account(data),
+        pod_security=_one_of(PodSecurity, data, POD_SECURITY) or PodSecurity.BASELINE,
+    )
+
+
+def _one_of(choices: type[E], data: Mapping[str, bytes], key: str) -> E | None:
+    value = _text(data, key)
+    if not value:
+        return None
+    try:
+        return choices(value)
+    except ValueError as e:
+        raise KubeconfigError(key, f"is none of {', '.join(choices)}") from e
+
+
+def _account(data: Mapping[str, bytes]) -> Key | None:
+    value = _text(data, ACCOUNT)
+    if not value:
+        return None
+    namespace, slash, name = value.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        example = f"{SYSTEM_NAMESPACE}/{MEMBER_ACCOUNT}"
+        raise KubeconfigError(ACCOUNT, f"is not NAMESPACE/NAME, such as {example}")
+    return namespace, name
+
+
+def _text(data: Mapping[str, bytes], key: str) -> str:
+    try:
+        return data.get(key, b"").decode().strip()
+    except UnicodeDecodeError as e:
+        raise KubeconfigError(key, "is not text") from e
+
+
+class HeldToken:
+    """The token of a member's connection, which may be changed while it is in use."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def __call__(self, *, rejected: str | None = None) -> str:
+        """The present one, also where it was rejected: the Secret alone brings another."""
+        return self._token
+
+    def change(self, token: str) -> None:
+        """Use this one from the next request on."""
+        self._token = token

@@ -1,0 +1,183 @@
+"""Tokens of members are renewed before they end, where the registration Secret says whose they are.
+
+At two thirds of a token's life the propagator asks the member for another one of the same account
+and puts it into the Secret on the hub. It writes on top of the version that it read: whoever
+changed the Secret meanwhile wins, and the next look starts from theirs. The sessions learn of it as
+of any other change of the Secret. A process that dies between the two steps leaves a token that
+nobody knows, and that ends by itself.
+
+The mark of the registration is written along, as if by the registrar: otherwise the renewed data
+would register a cluster anew whose MemberCluster was deleted in that moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+
+from crds.names import API_VERSION
+from machinery import logs
+from machinery.api.client import ApiClient
+from machinery.api.resources import MEMBER_CLUSTERS, SECRETS
+from machinery.clock import Clock, timestamp
+from machinery.config.member_kubeconfig import Connection
+from machinery.errors import KubeconfigError, TransportError
+from machinery.runtime.event_recorder import EventRecorder, ObjectRef
+from machinery.runtime.informer import Informer
+from machinery.runtime.workqueue import WorkQueue, work
+from machinery.types.metadata import Key
+from propagator.credentials.credentials import credentials_of
+from propagator.credentials.tokens import TOKEN_LIMIT, Life, life_of, request_token, with_token
+from propagator.hub.registration import ANNOTATION_REGISTERED, digest
+from propagator.members.registry import MemberFleet
+from propagator.settings import RenewalSettings
+from propagator.types.cluster import MemberCluster, Secret
+
+LOG = logs.get(__name__)
+LOOK_SECONDS = 3600.0
+"""A token is looked at at least so often: clocks jump, and machines sleep."""
+_WORKERS = 4
+_FIRST_RETRY, _LAST_RETRY = 5.0, 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Ours:
+    """A token that is ours to renew, and where it is good."""
+
+    connection: Connection
+    account: Key
+    life: Life
+
+
+class Renewer:
+    """`secrets` are those with the label of a registration, in our namespace."""
+
+    def __init__(
+        self,
+        hub: ApiClient,
+        *,
+        secrets: Informer[Secret],
+        clusters: Informer[MemberCluster],
+        fleet: MemberFleet,
+        settings: RenewalSettings,
+        recorder: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self._hub = hub
+        self._secrets = secrets
+        self._clusters = clusters
+        self._fleet = fleet
+        self._settings = settings
+        self._recorder = recorder
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue(
+            name="renewal", clock=clock, base_delay=_FIRST_RETRY, max_delay=_LAST_RETRY
+        )
+        self._renewed: dict[str, float] = {}
+        secrets.add_handler(self._secret_changed)
+        clusters.add_handler(self._cluster_changed)
+
+    async def run(self) -> None:
+        """Renew until cancelled."""
+        await self._secrets.wait_synced()
+        await self._clusters.wait_synced()
+        await work(self._queue, self._look, workers=_WORKERS, log=LOG)
+
+    def _secret_changed(self, old: Secret | None, new: Secret | None) -> None:
+        if new is not None and (old is None or old.data != new.data):
+            self._queue.add(new.metadata.name)
+
+    def _cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
+        if new is not None and (old is None or old.spec != new.spec):
+            self._queue.add(new.name)
+
+    async def _look(self, name: str) -> float | None:
+        """Renew the token of a cluster when it is time; seconds until the next look."""
+        cluster = self._clusters.get(("", name))
+        secret = self._secret_of(cluster)
+        ours = await _ours(secret) if secret is not None else None
+        if cluster is None or secret is None or ours is None:
+            self._renewed.pop(name, None)
+            return None
+        left = self._settings.renew_after - ours.life.spent(self._clock.now())
+        if left > 0:
+            return self._later(left, ours.life)
+        pause, session = self._pause(name), self._fleet.get(name)
+        if pause > 0 or session is None or not session.ready or session.client is None:
+            return pause if pause > 0 else _FIRST_RETRY
+        try:
+            await self._renew(session.client, secret, ours)
+        except TransportError as fault:
+            self._tell(cluster, ours.life, fault)
+            raise
+        self._renewed[name] = self._clock.monotonic()
+        return self._settings.pause
+
+    def _pause(self, name: str) -> float:
+        """Seconds until a token may be renewed again: a member may grant lives of no length."""
+        last = self._renewed.get(name)
+        return 0.0 if last is None else last + self._settings.pause - self._clock.monotonic()
+
+    def _secret_of(self, cluster: MemberCluster | None) -> Secret | None:
+        reference = cluster.spec.secret_ref if cluster is not None else None
+        return self._secrets.get(reference.key) if reference is not None else None
+
+    def _later(self, left: float, life: Life) -> float:
+        """Not in the same moment for all clusters that were joined together."""
+        seconds = left * (life.expires - life.issued).total_seconds()
+        return min(seconds * random.uniform(1.0, 1.1), LOOK_SECONDS)  # noqa: S311 - jitter
+
+    async def _renew(self, member: ApiClient, secret: Secret, ours: _Ours) -> None:
+        token = await request_token(member, ours.account, seconds=self._settings.seconds)
+        _believe(token, ours.life)
+        changes = with_token(secret.data, ours.connection, token, user=ours.account[1])
+        renewed = msgspec.structs.replace(secret, data={**secret.data, **changes})
+        metadata = {
+            "resourceVersion": secret.metadata.resource_version,
+            "annotations": {ANNOTATION_REGISTERED: digest(renewed)},
+        }
+        data = {key: base64.b64encode(value).decode() for key, value in changes.items()}
+        namespace, name = secret.metadata.key
+        await self._hub.merge_patch(
+            SECRETS, name, {"metadata": metadata, "data": data}, namespace=namespace
+        )
+        LOG.info("its token was renewed", extra={"object": name})
+
+    def _tell(self, cluster: MemberCluster, life: Life, fault: TransportError) -> None:
+        ends = timestamp(life.expires)
+        self._recorder.event(
+            ObjectRef(API_VERSION, MEMBER_CLUSTERS.kind, "", cluster.name, cluster.metadata.uid),
+            type="Warning",
+            reason="TokenNotRenewed",
+            note=f"the token ends at {ends} and could not be renewed: {fault}",
+            action="Renew",
+        )
+
+
+async def _ours(secret: Secret) -> _Ours | None:
+    """The token in a Secret, where it ends and the Secret says whose it is.
+
+    Of a Secret that cannot be read the registrar tells.
+    """
+    try:
+        credentials = await asyncio.to_thread(credentials_of, secret.data)
+    except KubeconfigError:
+        return None
+    life = life_of(credentials.connection.token or "")
+    if credentials.account is None or life is None:
+        return None
+    return _Ours(credentials.connection, credentials.account, life)
+
+
+def _believe(token: str, before: Life) -> None:
+    """Whether a member's answer is a token that lives on. Raises StowageError, never showing it."""
+    life = life_of(token) if len(token) <= TOKEN_LIMIT and token.isascii() else None
+    if life is None or not token.isprintable():
+        raise TransportError("the member answered with something that is no token")
+    if life.expires <= before.expires + timedelta(seconds=1):
+        raise TransportError("the member answered with a token that ends no later")

@@ -1,0 +1,114 @@
+"""Which cluster a member is, and through which MemberCluster it is served.
+
+The name of a MemberCluster says nothing of what its Secret leads to: a Secret is swapped, a cluster
+is rebuilt, one cluster is registered twice. So the UID of the member's kube-system is read before
+anything else (`cluster_id`), noted in `status.clusterID`, and compared (`Identities.refusal`). A
+member is served through one MemberCluster, and a MemberCluster serves one member for its life,
+until a person takes the note off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from crds.membercluster import ReadyReason
+from machinery.api.resources import NAMESPACES
+from machinery.api.responses import shaped
+from machinery.api.verbs import Verbs
+from machinery.errors import Forbidden, NotFound
+from machinery.runtime.informer import Informer
+from machinery.types.bounds import UID, clean
+from machinery.types.metadata import Object
+from propagator.members.health import Verdict
+from propagator.types.cluster import MemberCluster
+
+CLUSTER_ID_INDEX = "clusterID"
+"""The informer's index of MemberClusters by the cluster that is noted on them."""
+UID_INDEX = "uid"
+
+Refusal: TypeAlias = Callable[[str, str], Verdict | None]
+"""(MemberCluster's name, the cluster that it leads to): why that is not served, None when it is."""
+
+
+async def cluster_id(client: Verbs) -> str:
+    """The UID of the member's kube-system; empty where the account may not know it.
+
+    Raises TransportError.
+    """
+    try:
+        found = await client.get(NAMESPACES, "kube-system")
+    except (Forbidden, NotFound):
+        return ""
+    return clean(shaped(found, Object).metadata.uid, UID)
+
+
+class Identities:
+    """Who leads to which cluster: what is noted on MemberClusters, and what sessions have read."""
+
+    def __init__(self, clusters: Informer[MemberCluster]) -> None:
+        self._clusters = clusters
+        self._read: dict[str, str] = {}
+        self._readers: dict[str, set[str]] = {}
+        clusters.add_index(CLUSTER_ID_INDEX, _noted)
+        clusters.add_index(UID_INDEX, lambda each: [each.metadata.uid])
+
+    def exists(self, uid: str) -> bool:
+        """Whether the hub has a MemberCluster of that UID."""
+        return bool(self._clusters.by_index(UID_INDEX, uid))
+
+    def refusal(self, name: str, found: str) -> Verdict | None:
+        """Why the cluster that was read through that MemberCluster is not served; None when it is.
+
+        Of several that lead to one cluster the one that is noted wins, then the older one.
+        """
+        self._note(name, found)
+        cluster = self._clusters.get(("", name))
+        if cluster is None or not found:
+            return None
+        noted = cluster.cluster_id
+        if noted and noted != found:
+            return Verdict(
+                ReadyReason.CLUSTER_CHANGED,
+                f"its Secret leads to the cluster {found}, and not to {noted} as before: nothing "
+                "is done there. Put the right kubeconfig into the Secret; if the cluster was "
+                f"rebuilt, confirm by `stowage join {name} --replace`",
+            )
+        first = min((*self._others(name, found), cluster), key=_rank)
+        if first.name == name:
+            return None
+        return Verdict(
+            ReadyReason.ALREADY_REGISTERED,
+            f"this cluster is registered as {first.name} already: nothing is done through this "
+            f"registration; take it out by `stowage unjoin {name}`, or give the cluster this name "
+            f"by `stowage rename {first.name} {name}` after that",
+        )
+
+    def forget(self, name: str) -> None:
+        """The session of that MemberCluster has ended."""
+        self._note(name, "")
+
+    def _note(self, name: str, found: str) -> None:
+        before = self._read.pop(name, "")
+        if before:
+            self._readers[before].discard(name)
+            if not self._readers[before]:
+                del self._readers[before]
+        if found:
+            self._read[name] = found
+            self._readers.setdefault(found, set()).add(name)
+
+    def _others(self, name: str, found: str) -> list[MemberCluster]:
+        """Who else leads to that cluster, by its note, or by what was read where there is none."""
+        noted = self._clusters.by_index(CLUSTER_ID_INDEX, found)
+        read = [self._clusters.get(("", each)) for each in self._readers.get(found, ())]
+        unnoted = [each for each in read if each is not None and not each.cluster_id]
+        return [each for each in (*noted, *unnoted) if each.name != name]
+
+
+def _noted(cluster: MemberCluster) -> list[str]:
+    return [cluster.cluster_id] if cluster.cluster_id else []
+
+
+def _rank(cluster: MemberCluster) -> tuple[bool, str, str]:
+    return not cluster.cluster_id, cluster.metadata.creation_timestamp, cluster.name

@@ -1,0 +1,30 @@
+"""What every part of the propagator that puts Workloads onto members is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from machinery.api.client import ApiClient
+from machinery.clock import Clock
+from machinery.runtime.event_recorder import EventRecorder
+from machinery.runtime.informer import Informer
+from propagator.members.hub_identity import HubIdentity
+from propagator.members.registry import MemberFleet
+from propagator.types.cluster import MemberCluster
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What the placements stand on. A write by `hub` or to a member may raise LeaseLost."""
+
+    hub: ApiClient
+    fleet: MemberFleet
+    clusters: Informer[MemberCluster]
+    recorder: EventRecorder
+    clock: Clock
+    namespace: str
+    """Where our processes are at home on the hub."""
+    identity: HubIdentity
+    fresh: Callable[[], bool]
+    """Whether the view of the hub may be acted on where that takes something away."""

@@ -1,0 +1,145 @@
+"""Which kinds a Workload may have something of on members, and what tells that. Pure.
+
+A kind is never forgotten while a member may hold an object of it: whoever removes a Workload has
+every one of these kinds listed first. What tells them depends on how far the Workload has come.
+This table is the whole of it; what is not noted yet is noted before it is written.
+
+| `Told` | it is so when                               | may be on members  | may be written |
+|--------|---------------------------------------------|--------------------|----------------|
+| NOTES  | the kinds are noted, be it that none is     | the noted          | the noted      |
+| SPOILT | a note claims more kinds than we ever write | usual, spec, noted | none           |
+| SPEC   | placed by our controller, never edited, all | the spec's         | the spec's     |
+|        | of its kinds usual, and none noted          |                    |                |
+| EDITED | none noted; edited since, or placed by      | the usual          | none           |
+|        | somebody who noted the members alone        |                    |                |
+| UNSENT | none noted, and no member, or the first     | the usual          | none           |
+|        | spec was not SPEC: nothing can be written   |                    |                |
+
+So one write less is needed for most Workloads: those of SPEC are noted with the first status. From
+each state a note leads to NOTES, and that notes all that may be on members (`_before`). An edit
+leads from SPEC to EDITED, which has all that SPEC can have had. What an UNSENT one may have is what
+a hub that was restored from a copy has forgotten: it is looked for at the end, but not noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any, TypeAlias
+
+from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
+from crds.workload import WorkloadCondition
+from machinery.types import conditions
+from machinery.types.written_clusters import MemberRecord
+from propagator.members.kinds import USUAL_KINDS
+from propagator.types.workload import MOST_KINDS, Workload
+
+Pair: TypeAlias = tuple[str, str]
+"""(apiVersion, kind)."""
+
+
+class Told(Enum):
+    """What tells the kinds of a Workload."""
+
+    NOTES = "its notes"
+    SPOILT = "notes that we did not write"
+    SPEC = "its only spec"
+    EDITED = "nothing, after an edit"
+    UNSENT = "nothing, before the first write"
+
+
+def told(workload: Workload) -> Told:
+    """The Workload's row in the table."""
+    if workload.spoilt:
+        return Told.SPOILT
+    if ANNOTATION_KINDS in workload.metadata.annotations or workload.status.footprint.kinds:
+        return Told.NOTES
+    if ANNOTATION_CLUSTERS in workload.metadata.annotations:
+        return Told.EDITED
+    if not workload.status.footprint.clusters:
+        return Told.UNSENT
+    if workload.metadata.generation > 1:
+        return Told.EDITED
+    usual = workload.metadata.generation == 1 and USUAL_KINDS.issuperset(workload.kinds())
+    return Told.SPEC if usual else Told.UNSENT
+
+
+def needed_kinds(workload: Workload) -> set[Pair]:
+    """The kinds that a Workload has, or may have had, something of on members."""
+    match told(workload):
+        case Told.NOTES:
+            return set(workload.remembered())
+        case Told.SPEC:
+            return set(workload.kinds())
+        case Told.SPOILT:
+            return {*USUAL_KINDS, *workload.kinds(), *workload.remembered()}
+        case Told.EDITED | Told.UNSENT:
+            return set(USUAL_KINDS)
+
+
+def writable_kinds(workload: Workload) -> set[Pair]:
+    """The kinds of which something may be written, as they will be found again."""
+    match told(workload):
+        case Told.NOTES:
+            return set(workload.remembered())
+        case Told.SPEC:
+            return set(workload.kinds())
+        case _:
+            return set()
+
+
+def missing_kinds(workload: Workload, kinds: set[Pair], *, alone: bool) -> dict[str, str]:
+    """The annotation that has to be there before these kinds are written; or nothing.
+
+    `alone`: no member is noted with it, and no other one may have been sent anything.
+    """
+    row = told(workload)
+    if row is Told.SPEC and alone and kinds == set(workload.kinds()):
+        return {}
+    before = _before(workload, row)
+    new = sorted(kinds - before)[: max(MOST_KINDS - len(before), 0)]
+    if row is Told.NOTES and not new:
+        return {}
+    return {ANNOTATION_KINDS: _listed({*before, *new})}
+
+
+def first_kinds(workload: Workload) -> dict[str, Any]:
+    """What notes them in the status, along with what is said there first; or nothing."""
+    if told(workload) is not Told.SPEC:
+        return {}
+    return {"footprint": {"kinds": _listed(workload.kinds())}}
+
+
+def without_kinds(workload: Workload, idle: set[Pair]) -> dict[str, Any]:
+    """The patch of its metadata that takes these kinds off; or nothing."""
+    noted = set(workload.remembered())
+    gone = idle - set(workload.kinds())
+    if told(workload) is not Told.NOTES or not noted & gone:
+        return {}
+    return {"annotations": {ANNOTATION_KINDS: _listed(noted - gone)}}
+
+
+def _before(workload: Workload, row: Told) -> set[Pair]:
+    """What has to be in the first note beside what is to be written now.
+
+    A Workload told by its spec of which nothing was said yet, on its only member, has not been
+    written there by us: a kind that this member does not show is not waited for at its end.
+    """
+    if row is Told.UNSENT:
+        return set()
+    if row is Told.SPEC and not _spoken_of(workload) and not _several(workload):
+        return set()
+    return needed_kinds(workload)
+
+
+def _spoken_of(workload: Workload) -> bool:
+    return bool(conditions.among(workload.status.conditions, WorkloadCondition.PROPAGATED.value))
+
+
+def _several(workload: Workload) -> bool:
+    placed = MemberRecord.read(workload.status.footprint.clusters)
+    return placed.everybody or len({*placed.entries, *workload.placements}) > 1
+
+
+def _listed(kinds: Iterable[Pair]) -> str:
+    return ",".join(sorted("/".join(pair) for pair in kinds))

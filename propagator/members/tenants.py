@@ -1,0 +1,171 @@
+"""The namespaces of a narrow member that the propagator may write in: those that hold its account.
+
+The accounts are watched read-only, over all namespaces. Each of them begins the watches of what may
+be read only as that account, and its end ends them: so what an earlier process, or a Workload that
+is gone, left in a namespace is seen again from the first moment, whoever names that namespace now.
+
+Where no account that makes namespaces has the right to, these are the only ones. Elsewhere it is
+noted which ones exist and were not given, and asked now and then whether they are by now.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from crds.base import NAME as DNS_LABEL
+from crds.names import LABEL_TENANT, forbidden_namespace
+from machinery import logs
+from machinery.api.acting import Acting, account
+from machinery.api.client import ApiClient
+from machinery.api.resources import NAMESPACES, SERVICE_ACCOUNTS
+from machinery.api.responses import shaped
+from machinery.clock import Clock
+from machinery.errors import Forbidden, NotFound, TransportError
+from machinery.runtime.informer import Informer
+from machinery.types.metadata import Object
+from propagator.credentials.accounts import NAMESPACES_ACCOUNT, TENANT_ACCOUNT
+from propagator.members.watches import Watches
+
+LOG = logs.get(__name__)
+_NAME = re.compile(DNS_LABEL)
+MOST_TENANTS = 1000
+"""Namespaces of one member that are watched; each costs a connection for a confidential kind."""
+MOST_GIVEN = 256
+"""That many are told as the only ones; of more, no cluster is refused."""
+MOST_REFUSED = 64
+"""That many are noted as refused; each costs a request now and then."""
+_LONGEST = 63
+
+
+class Tenants:
+    """One for a link. `namespace in tenants`: our account is there."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        *,
+        member: str,
+        home: str,
+        watches: Watches,
+        clock: Clock,
+        told: Callable[[], None],
+    ) -> None:
+        """`home` is where the account that makes namespaces lives; `told` hears of changes."""
+        self._member = member
+        self._home = home
+        self._maker = Acting(client, account(home, NAMESPACES_ACCOUNT))
+        self._watches = watches
+        self._told = told
+        self._entered: set[str] = set()
+        self._refused: set[str] = set()
+        self._only_given: bool | None = None  # None: not known yet
+        self._recalled = False
+        self.informer: Informer[Object] = Informer(
+            client,
+            SERVICE_ACCOUNTS,
+            Object,
+            label_selector=f"{LABEL_TENANT}=true",
+            metadata_only=True,
+            transform=_ours,
+            clock=clock,
+        )
+        self.informer.add_handler(self._changed)
+
+    def __contains__(self, namespace: str) -> bool:
+        return namespace in self._entered
+
+    @property
+    def listed(self) -> bool:
+        """True once every namespace with our account has been seen."""
+        return self.informer.synced
+
+    def facts(self) -> dict[str, list[str]] | None:
+        """What MemberCluster.status.namespaces says; None while it is not known."""
+        if not self.listed or self._only_given is None:
+            return None
+        if not self._only_given:
+            refused = sorted(self._refused - self._entered)
+            return {"refused": refused} if refused else {}
+        return {"given": sorted(self._entered)} if len(self._entered) <= MOST_GIVEN else {}
+
+    def recall(self, refused: Iterable[str]) -> None:
+        """What an earlier process noted, once: `look` asks for it again."""
+        if not self._recalled:
+            self._recalled = True
+            for namespace in refused:
+                self.refuse(namespace)
+
+    def refuse(self, namespace: str) -> None:
+        """It was asked for, exists, and was not given."""
+        if namespace not in self._refused and len(self._refused) < MOST_REFUSED:
+            self._refused.add(namespace)
+            self._told()
+
+    async def look(self) -> None:
+        """Ask which namespaces may be had; what cannot be asked stays as it was."""
+        before = self.facts()
+        with suppress(TransportError):
+            self._only_given = await self._shut()
+            for namespace in sorted(self._refused):
+                if self._only_given or await self._free(namespace):
+                    self._refused.discard(namespace)
+        if self.facts() != before:
+            self._told()
+
+    async def _shut(self) -> bool:
+        """Whether no namespace can be had but those that were given.
+
+        To have one, the account that makes namespaces looks at it first.
+        """
+        try:
+            await self._maker.get(NAMESPACES, self._home)
+        except Forbidden:
+            return True
+        except NotFound:
+            return False
+        return False
+
+    async def _free(self, namespace: str) -> bool:
+        """Whether a Workload may try it now: it was given, or is gone and would be made."""
+        try:
+            found = await self._maker.get(NAMESPACES, namespace)
+        except NotFound:
+            return True
+        return given(shaped(found, Object))
+
+    def _changed(self, old: Object | None, new: Object | None) -> None:
+        known = new or old
+        if known is None:
+            return
+        namespace = known.metadata.namespace
+        if new is None:
+            self._entered.discard(namespace)
+            self._watches.leave(namespace)
+            self._told()
+        elif namespace not in self._entered:
+            self._enter(namespace)
+
+    def _enter(self, namespace: str) -> None:
+        if len(self._entered) >= MOST_TENANTS:
+            note = "%s: more than %d namespaces hold our account, %s is left alone"
+            LOG.warning(note, self._member, MOST_TENANTS, namespace)
+            return
+        self._entered.add(namespace)
+        self._refused.discard(namespace)
+        self._watches.enter(namespace)
+        self._told()
+
+
+def given(namespace: Object) -> bool:
+    """Whether a namespace that exists was given to us."""
+    return namespace.metadata.labels.get(LABEL_TENANT) == "true"
+
+
+def _ours(found: Object) -> Object | None:
+    meta = found.metadata
+    ours = meta.name == TENANT_ACCOUNT and not meta.deleting
+    # It becomes part of a header, so that it must be what Kubernetes calls a namespace.
+    proper = len(meta.namespace) <= _LONGEST and _NAME.fullmatch(meta.namespace)
+    return found if ours and proper and not forbidden_namespace(meta.namespace) else None

@@ -1,0 +1,366 @@
+"""Workloads onto members, and their state back: the half of the propagator that writes.
+
+`sync` decides what a member owes one Workload and has it done; it is called by that member's own
+workers. Beside it stands the one answer to who has to look again when something changes: on the
+hub, or on a member. All else has its own module: `shares` does what was decided, `finalizer` knows
+when a Workload has left, `orphans` takes away what none stands for, `status.controller` tells the
+hub.
+
+What is taken away, and when: a share that left the placements goes when all present ones are seen
+to be ready, so that the last healthy copy stays until there is another, whatever a status says;
+everything goes when the Workload is deleted or wants no units. Of one that wants units and is
+placed nowhere, what runs stays, as it does where a MemberCluster was made anew: it is taken up when
+it is placed again. `removal.rule` says what of it all is kept in any case. Of a Workload in a group
+nothing is written or taken away but as that group's gate says (`propagator.groups`); while its gang
+starts, a share that left goes at once, as before the quorum has run there is no last healthy copy.
+Never on a stale view of the hub.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from crds.fields.shares import ShareState
+from machinery.discovery import enforcement
+from machinery.runtime.informer import Informer
+from machinery.runtime.keyed_backoff import Pauses
+from machinery.tasks import Gradually
+from machinery.types.metadata import Key
+from propagator.access.carried_objects import Gate
+from propagator.access.namespaces import Namespaces
+from propagator.apply.apply_records import ApplyRecords
+from propagator.apply.object_writer import PieceWriter
+from propagator.apply.unanswered_writes import Doubts
+from propagator.groups.gates import Gates
+from propagator.groups.rule import Answer, Verdict
+from propagator.hub.idle_watches import IdleKinds
+from propagator.hub.secrets import HubSecrets
+from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
+from propagator.members.census import Census
+from propagator.members.context import Ground
+from propagator.members.inventory import Inventory, owned
+from propagator.members.target import Target
+from propagator.removal.brake import SweepBrake
+from propagator.removal.finalizer import Finalizer
+from propagator.removal.orphans import Orphans
+from propagator.removal.prune import Pruner
+from propagator.removal.remover import Remover
+from propagator.removal.rule import taken_up
+from propagator.shares import FIRST_PAUSE, LONGEST_PAUSE, Shares
+from propagator.status.controller import Reporter
+from propagator.status.observation import Survey
+from propagator.types.workload import Workload
+from propagator.units.cost_writer import CostWriter
+
+STALE_SECONDS = 0.5
+"""Until the view of the hub is looked at again that is too old to be acted on."""
+
+
+class WorkloadPlacements:
+    """See the module. It outlives a term; `begin` and `run` are one."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._fresh = ground.fresh
+        self._clock = ground.clock
+        self._stale = asyncio.Lock()
+        self._fleet = ground.fleet
+        self._clusters = ground.clusters
+        self._judged = enforcement.validating(
+            ground.hub, clock=ground.clock, namespace=ground.namespace
+        )
+        self._records = ApplyRecords(clock=ground.clock)
+        self._hub = HubWorkloads(ground)
+        self._secrets = HubSecrets(ground.hub, clock=ground.clock, changed=self._secret_changed)
+        self._inventory = Inventory(ground)
+        self._gates = Gates(ground, workloads=self._hub, wake=self._gate_changed)
+        self._idle = IdleKinds(ground, workloads=self._hub, inventory=self._inventory)
+        identity = ground.identity
+        doubts = Doubts(clock=ground.clock)
+        namespaces = Namespaces(clock=ground.clock)
+        pruner = Pruner(
+            self._records,
+            Remover(clock=ground.clock),
+            registered=ground.fleet.identities.exists,
+        )
+        self._census = Census(ground)
+        self._brake = SweepBrake(
+            ground, workloads=self._hub, identity=identity, searched=self._census.searched
+        )
+        self._census.on_searched(self._brake.changed)
+        self._orphans = Orphans(
+            workloads=self._hub, identity=identity, pruner=pruner, brake=self._brake
+        )
+        self._finalizer = Finalizer(ground, inventory=self._inventory)
+        self._reporter = Reporter(
+            ground,
+            workloads=self._hub,
+            survey=Survey(ground, inventory=self._inventory),
+            finalizer=self._finalizer,
+        )
+        self._shares = Shares(
+            ground,
+            workloads=self._hub,
+            secrets=self._secrets,
+            inventory=self._inventory,
+            identity=identity,
+            finalizer=self._finalizer,
+            writer=PieceWriter(
+                self._records,
+                doubts=doubts,
+                workloads=self._hub,
+                identity=identity,
+                namespaces=namespaces,
+                clock=ground.clock,
+            ),
+            namespaces=namespaces,
+            doubts=doubts,
+            pruner=pruner,
+            gate=Gate(ground, judged=self._judged),
+            gates=self._gates,
+            note=self._reporter.note,
+        )
+        self._costs = CostWriter(ground, workloads=self._hub, gates=self._gates)
+        self._pauses: Pauses[tuple[str, Key]] = Pauses(
+            clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        )
+        self._moves: Pauses[tuple[str, Key]] = Pauses(
+            clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        )
+        self._wakes: Gradually[tuple[str, Key]] = Gradually(lambda at: self._fleet.wake(*at))
+        self._reports: Gradually[Key] = Gradually(self._reporter.queue.add)
+        self._hub.informer.add_handler(self._workload_changed)
+        self._fleet.on_change(self._member_changed)
+
+    @property
+    def informers(self) -> Sequence[Informer[Any]]:
+        """Workloads."""
+        return (self._hub.informer,)
+
+    @property
+    def optional(self) -> Sequence[Informer[Any]]:
+        """WorkloadGroups, which an older hub lacks."""
+        return (self._gates.informer,)
+
+    def begin(self, *, alone: bool) -> None:
+        """Forget what another term may have made untrue."""
+        self._gates.begin()
+        if not alone:
+            self._records.clear()
+            self._finalizer.clear()
+            self._reporter.clear()
+            self._idle.clear()
+
+    async def run(self) -> None:
+        """Report and release, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._judged.run())
+            tasks.create_task(self._secrets.run())
+            tasks.create_task(self._wakes.run())
+            tasks.create_task(self._reports.run())
+            tasks.create_task(self._gates.run())
+            tasks.create_task(self._idle.run())
+            tasks.create_task(self._costs.run())
+            tasks.create_task(self._report())
+
+    async def _report(self) -> None:
+        for informer in (*self.informers, self._clusters):
+            await informer.wait_synced()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._reporter.run())
+            tasks.create_task(self._census.run())
+            tasks.create_task(self._brake.run())
+
+    async def sync(self, session: Target, key: Key) -> float | None:
+        """Make one ready member right for one Workload; seconds until the next look, or None."""
+        if not self._may_act():
+            await self._until_fresh()
+        again = await self._serve(session, key)
+        left = await self._orphans.sweep(session, key)
+        if not left:
+            self._pauses.over((session.name, key))
+            return again
+        looking = self._pauses.hold((session.name, key))
+        return looking if again is None else min(again, looking)
+
+    def _may_act(self) -> bool:
+        """Whether the hub is seen as it is, and it is known who judges Workloads there."""
+        return self._fresh() and bool(self._judged.known or self._judged.obstacle)
+
+    async def _until_fresh(self) -> None:
+        """Wait for that, one of all workers awake: thousands of keys need no look each second."""
+        async with self._stale:
+            while not self._may_act():
+                await self._clock.sleep(STALE_SECONDS)
+
+    async def _serve(self, session: Target, key: Key) -> float | None:
+        """What is to be done for the Workload itself."""
+        workload = self._hub.informer.get(key)
+        if workload is None:
+            self._reporter.forget(key)
+            self._moves.over((session.name, key))
+            return None
+        taken_back = workload.groups and not workload.placements  # a gang runs whole, or not at all
+        if workload.metadata.deleting or not workload.wants_units or taken_back:
+            return await self._shares.leave(session, workload)
+        verdict = self._gates.verdict(workload)
+        leaves = verdict.answer is Answer.LEAVE and session.name not in verdict.stays
+        if leaves or self._gates.unfinished(workload, session.name):
+            return await self._give_back(session, workload, verdict)
+        if verdict.answer is not Answer.PUSH:
+            self._shares.hold(session, workload, verdict)
+            return None
+        if session.name in workload.placements:
+            return await self._shares.push(session, workload)
+        if self._gates.starts(workload):  # what is here is of a try that was taken back
+            return await self._shares.leave(session, workload)
+        if not workload.placements:
+            await self._inventory.look_for(session, workload)
+            self._reporter.queue.add(key)  # it is told that this stays
+            return None
+        return await self._move_on(session, workload)
+
+    async def _give_back(
+        self, session: Target, workload: Workload, verdict: Verdict
+    ) -> float | None:
+        """Its group's gate was closed: all of it goes, though it is placed."""
+        again = await self._shares.leave(session, workload, verdict)
+        if again is None:
+            self._gates.left(workload, session.name)
+        return again
+
+    async def _move_on(self, session: Target, workload: Workload) -> float | None:
+        """A share that left: it goes when the others are ready."""
+        await self._inventory.look_for(session, workload)
+        there = [found for _, found in owned(session, workload.uid)]
+        anew = not workload.groups and any(taken_up(found, session.mark) for found in there)
+        move = (session.name, workload.metadata.key)
+        if there and not (_settled(workload) and (not anew or _whole(workload))):
+            self._moves.over(move)
+            self._reporter.queue.add(workload.metadata.key)
+            return None
+        if there and not (
+            all(map(self._answers, workload.placements)) and await self._reporter.runs(workload)
+        ):
+            # The hub says so already: nothing will tell when it is true.
+            self._reporter.queue.add(workload.metadata.key)
+            return self._moves.hold(move)
+        self._moves.over(move)
+        return await self._shares.leave(session, workload)
+
+    def _answers(self, name: str) -> bool:
+        """Whether that member answers now, through this very registration."""
+        session = self._fleet.get(name)
+        return session is not None and session.ready
+
+    def _workload_changed(self, old: Workload | None, new: Workload | None) -> None:
+        """Wake the members concerned.
+
+        Our own reports come by here too, and wake only the leaving.
+        """
+        known = new or old
+        if known is None:
+            return
+        for secret in new.secrets if new is not None else ():
+            self._secrets.need((known.metadata.namespace, secret))
+        if old is not None:
+            self._forget(old, new)
+        key = known.metadata.key
+        self._reporter.queue.add(key)
+        concerned = self._concerned(known, before=old if new is not None else None)
+        self._wakes.add(key, [(name, key) for name in concerned])
+
+    def _forget(self, old: Workload, new: Workload | None) -> None:
+        """Keep nothing of a Workload that went, and no value of a Secret that travels no more."""
+        if new is None or new.uid != old.uid:
+            self._finalizer.went(old.uid)
+            self._records.ended(old.uid)
+            self._shares.ended(old.uid)
+        for secret in set(old.secrets) - set(new.secrets if new is not None else ()):
+            key = (old.metadata.namespace, secret)
+            if not self._hub.informer.by_index(SECRET_INDEX, "/".join(key)):
+                self._secrets.drop(key)
+
+    def _concerned(self, known: Workload, *, before: Workload | None) -> set[str]:
+        """The members that have to look at a Workload which changed, came or went."""
+        if before is None:
+            return self._clusters_of(known) | self._inventory.holders(known.uid)
+        if not _same_wish(before, known):
+            concerned = self._clusters_of(before) | self._clusters_of(known)
+            return concerned | self._inventory.holders(known.uid)
+        patched = _patched_anew(before, known)
+        if _settled(known) and not _settled(before):
+            return patched | (self._clusters_of(known) - set(known.placements))
+        return patched
+
+    def _gate_changed(self, workload: Workload) -> None:
+        """Its group's gate says something else of it now."""
+        key = workload.metadata.key
+        concerned = self._clusters_of(workload) | self._inventory.holders(workload.uid)
+        self._wakes.add(key, [(name, key) for name in concerned])
+        self._costs.look_at(workload)
+
+    def _clusters_of(self, workload: Workload) -> set[str]:
+        return clusters_of(workload, self._fleet.names)
+
+    def _member_changed(self, name: str, key: Key | None) -> None:
+        if key is not None:
+            self._reporter.queue.add(key)
+            return
+        if self._fleet.get(name) is None:
+            self._records.forget(name)
+            self._finalizer.removed(name)
+            self._shares.removed(name)
+            self._reporter.removed(name)
+            self._pauses.drop(lambda which: which[0] == name)
+            self._moves.drop(lambda which: which[0] == name)
+        self._census.changed(name)
+        self._brake.changed(name)
+        keys = [workload.metadata.key for workload in self._hub.touching(name)]
+        self._reports.add(name, keys)
+        self._wakes.add(name, [(name, key) for key in keys])
+
+    def _secret_changed(self, key: Key) -> None:
+        for workload in self._hub.informer.by_index(SECRET_INDEX, "/".join(key)):
+            own = workload.metadata.key
+            self._wakes.add(own, [(name, own) for name in workload.placements])
+
+
+def _same_wish(old: Workload, new: Workload) -> bool:
+    return (
+        old.uid == new.uid
+        and old.metadata.generation == new.metadata.generation
+        and old.metadata.deleting == new.metadata.deleting
+        and old.placements == new.placements
+        and old.groups == new.groups
+        and old.status.review == new.status.review
+    )
+
+
+def _patched_anew(old: Workload, new: Workload) -> set[str]:
+    """The clusters whose share is to have another patch; deletion costs are no matter of theirs."""
+    if bytes(old.status.overrides) == bytes(new.status.overrides):
+        return set()
+    before, after = old.overrides, new.overrides
+    if before.fault != after.fault:
+        return set(new.placements)
+    return {
+        each for each in before.differing(after) if before.of(each).digest != after.of(each).digest
+    }
+
+
+def _whole(workload: Workload) -> bool:
+    """Whether all units that are wanted are placed."""
+    return sum(workload.placements.values()) >= (workload.status.desired or 0)
+
+
+def _settled(workload: Workload) -> bool:
+    """Whether all present shares are ready, so that what left may go."""
+    shares = {share["name"]: share for share in workload.status.clusters}
+    return all(
+        name in shares
+        and shares[name].get("state") == ShareState.RUNNING.value
+        and shares[name].get("replicas") == units
+        for name, units in workload.placements.items()
+    )

@@ -1,0 +1,313 @@
+"""One share: everything of one Workload written to one member, or all of it taken away there.
+
+Told what is wanted (`reconciler` decides that), it renders, applies, and then removes what is no
+longer rendered, in that order, so that the predecessor of a workload goes only when its successor
+is there. What came of it is noted for the report of the Workload.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from crds.workload import PropagatedReason
+from machinery import logs
+from machinery.errors import Conflict, TransportError
+from machinery.runtime.keyed_backoff import Pauses
+from machinery.types.metadata import Key
+from propagator.access.carried_objects import Gate
+from propagator.access.namespaces import Namespaces
+from propagator.apply.applier import Overtaken, apply
+from propagator.apply.object_writer import PieceWriter
+from propagator.apply.refusals import misfit, unlisted, unreadable
+from propagator.apply.render import PatchMisfit, Piece, render
+from propagator.apply.unanswered_writes import Doubts
+from propagator.errors import HubFault, Refused
+from propagator.groups.gates import Gates
+from propagator.groups.rule import Verdict
+from propagator.hub.secrets import HubSecrets, NoTenant
+from propagator.hub.workloads import HubWorkloads
+from propagator.members.context import Ground
+from propagator.members.hub_identity import HubIdentity
+from propagator.members.inventory import Inventory
+from propagator.members.target import Target
+from propagator.members.watches import Found
+from propagator.outcome import Outcome, Wish, outcome_of
+from propagator.removal.finalizer import Finalizer
+from propagator.removal.prune import Left, Pruner
+from propagator.types.workload import HubSecret, Workload
+
+LOG = logs.get(__name__)
+CONTENDED_SECONDS = 5.0
+"""A race that is lost again and again for so long is told."""
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+"""Between two looks at what waits for something that may come without being told."""
+
+Note: TypeAlias = Callable[[Key, str, Outcome | None], None]
+"""(Workload's key, member's name, what came of it; None: nothing of it is wanted there)."""
+
+
+class Shares:
+    """Called by the members' own workers, for one Workload on one ready member at a time."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        *,
+        workloads: HubWorkloads,
+        secrets: HubSecrets,
+        inventory: Inventory,
+        identity: HubIdentity,
+        finalizer: Finalizer,
+        writer: PieceWriter,
+        namespaces: Namespaces,
+        doubts: Doubts,
+        pruner: Pruner,
+        gate: Gate,
+        gates: Gates,
+        note: Note,
+    ) -> None:
+        self._workloads = workloads
+        self._secrets = secrets
+        self._inventory = inventory
+        self._identity = identity
+        self._finalizer = finalizer
+        self._writer = writer
+        self._namespaces = namespaces
+        self._doubts = doubts
+        self._pruner = pruner
+        self._note = note
+        self._gate = gate
+        self._gates = gates
+        self._clock = ground.clock
+        self._contended: dict[tuple[str, Key], float] = {}
+        self._pauses: Pauses[tuple[str, str]] = Pauses(
+            clock=ground.clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE
+        )
+
+    async def push(self, session: Target, workload: Workload) -> float | None:
+        """Write everything, then remove what is no longer rendered; note what came of it.
+
+        Seconds until the next look, or None. Raises TransportError when it is to be tried again.
+        """
+        wish, share = Wish.of(workload, session.name), (session.name, workload.uid)
+        try:
+            workload = await self._prepared(session, workload)
+            if Wish.of(workload, session.name) != wish:
+                return None  # it was changed meanwhile, and its change calls for us again
+            again, told = await self._apply(session, workload)
+            outcome = _fought(wish, told) if told else Outcome(wish)
+            if again is None:
+                self._pauses.over(share)
+        except Overtaken:
+            return 0.0
+        except Refused as refusal:
+            again = self._pauses.hold(share, str(refusal))
+            outcome = Outcome(wish, refusal.reason, str(refusal))
+        except HubFault as fault:
+            self._fails(session, workload, Outcome(wish, fault.reason, str(fault)))
+            raise
+        except Conflict as fault:
+            self._contend(session, workload, wish, fault)
+            raise
+        except TransportError as fault:
+            self._fails(session, workload, outcome_of(session.name, fault, wish))
+            raise
+        self._end(session, workload, outcome)
+        return again
+
+    def hold(self, session: Target, workload: Workload, verdict: Verdict) -> None:
+        """Leave everything there as it is; why is told of a share, where there is something new."""
+        if verdict.message and session.name in workload.placements:
+            self._end(session, workload, _kept(session, workload, verdict))
+
+    async def leave(
+        self, session: Target, workload: Workload, verdict: Verdict | None = None
+    ) -> float | None:
+        """Remove everything of a Workload from one member; as `push` otherwise.
+
+        What is left is waited for. When nothing is, the member has acknowledged that. `verdict` is
+        why it leaves a cluster that it is placed on.
+        """
+        wish, share = Wish.of(workload, session.name), (session.name, workload.uid)
+        try:
+            obstacle, stays = await self._remove(session, workload)
+        except TransportError as fault:
+            self._fails(session, workload, outcome_of(session.name, fault, wish))
+            raise
+        if obstacle is not None:
+            self._end(session, workload, Outcome(wish, obstacle.reason, str(obstacle)))
+            return self._pauses.hold(share, str(obstacle))
+        self._pauses.over(share)
+        self._writer.ended(workload.uid, session.name)
+        if not stays:
+            await self._acknowledge(session, workload)
+        placed = session.name in workload.placements
+        kept = _kept(session, workload, verdict) if verdict is not None and placed else None
+        self._end(session, workload, kept)
+        return None
+
+    def ended(self, uid: str) -> None:
+        """There is no such Workload any more: nothing of it is waited for anywhere."""
+        self._pauses.drop(lambda share: share[1] == uid)
+        self._writer.ended(uid)
+        self._doubts.drop(uid)
+
+    def removed(self, member: str) -> None:
+        """The member was removed: nothing is waited for there any more."""
+        self._pauses.drop(lambda share: share[0] == member)
+        self._contended = {of: since for of, since in self._contended.items() if of[0] != member}
+        self._writer.removed(member)
+        self._doubts.forget(member)
+        self._pruner.removed(member)
+
+    async def _remove(self, session: Target, workload: Workload) -> tuple[Refused | None, bool]:
+        """Have all of it go that may: why that is not known to be gone, None when it is.
+
+        And whether something of it stays, to be looked for again when the Workload ends.
+        """
+        await self._inventory.look_for(session, workload)
+        in_doubt = await self._doubts.resolve(session, workload.uid)
+        also, refusals = await self._unlisted(session, workload)
+        left = await self._pruner.prune(
+            session,
+            workload.uid,
+            ended=workload.metadata.deleting,
+            decided=self._workloads.decided(workload),
+            also=also,
+        )
+        refusals += left.refused.values()
+        waits = [*left.waiting.values(), *in_doubt]
+        if not self._inventory.asked(session, workload):
+            waits.append(f"{session.name}: not all kinds have been listed yet")
+        under_way = [Refused(PropagatedReason.PROPAGATING, sentence) for sentence in waits]
+        obstacles = refusals or under_way
+        return (Refused.of(obstacles) if obstacles else None), left.kept
+
+    async def _unlisted(
+        self, session: Target, workload: Workload
+    ) -> tuple[list[Found], list[Refused]]:
+        """What there is of kinds that may not be listed, by name; of which kinds nobody knows."""
+        found: list[Found] = []
+        refusals = []
+        for resource, fault in self._inventory.hidden(session, workload).items():
+            named = await self._pruner.find(session, workload, resource)
+            if named is None:
+                refusals.append(unlisted(session.name, resource, fault))
+            else:
+                found += [(resource, each) for each in named]
+        return found, refusals
+
+    async def _acknowledge(self, session: Target, workload: Workload) -> None:
+        if workload.metadata.deleting:
+            self._finalizer.acknowledge(workload, session.name)
+        else:
+            await self._workloads.confirm(workload, session.name)
+
+    def _end(self, session: Target, workload: Workload, outcome: Outcome | None) -> None:
+        key = workload.metadata.key
+        self._contended.pop((session.name, key), None)
+        self._note(key, session.name, outcome)
+
+    def _fails(self, session: Target, workload: Workload, outcome: Outcome) -> None:
+        LOG.info("%s: %s", session.name, outcome.message, extra={"object": workload.owner})
+        self._end(session, workload, outcome)
+
+    def _contend(self, session: Target, workload: Workload, wish: Wish, fault: Conflict) -> None:
+        """A lost race is computed again in silence; one that is lost for long is told."""
+        key, now = workload.metadata.key, self._clock.monotonic()
+        since = self._contended.setdefault((session.name, key), now)
+        if now - since >= CONTENDED_SECONDS:
+            told = f"{session.name}: each write is refused, as somebody else wrote first: {fault}"
+            self._note(key, session.name, Outcome(wish, PropagatedReason.CONFLICT, told))
+
+    async def _prepared(self, session: Target, workload: Workload) -> Workload:
+        """All that the hub has to say and to take before the first write to the member."""
+        await self._gate.admit(session, workload)
+        await self._namespaces.admit(session, workload)
+        kinds = await self._inventory.shown(session, workload)
+        try:
+            await self._identity.uid()
+            return await self._workloads.prepare(workload, kinds)
+        except Conflict:
+            raise
+        except TransportError as fault:
+            raise HubFault("the Workload could not be prepared", fault) from fault
+
+    async def _apply(
+        self, session: Target, workload: Workload
+    ) -> tuple[float | None, Sequence[str]]:
+        """Seconds until the next look, or None; what to tell of objects that are fought over."""
+        pieces = await self._rendered(session, workload)
+        applied = await apply(self._writer, session, workload, pieces, stands=self._gates.pushes)
+        waits: list[float] = []
+        refusals = [*applied.refusals]
+        if applied.whole:
+            left = await self._prune(session, workload, pieces)
+            refusals += left.refused.values()
+            if left.waiting:
+                waits.append(self._pauses.hold((session.name, workload.uid), left))
+        if refusals:
+            raise Refused.of(refusals)
+        waits += [backoff.seconds for backoff in applied.backoffs]
+        told = sorted({backoff.sentence for backoff in applied.backoffs if backoff.sentence})
+        return min(waits, default=None), told
+
+    async def _rendered(self, session: Target, workload: Workload) -> list[Piece]:
+        """All that is to be there. Raises Refused, as for a patch that does not fit."""
+        member = session.name
+        if workload.overrides.fault:
+            raise unreadable(workload.overrides.fault)
+        override = workload.overrides.of(member)
+        try:
+            return render(
+                workload,
+                units=workload.placements[member],
+                first_ordinal=workload.ordinals().get(member, 0),
+                secrets=await self._needed_secrets(workload),
+                hub=await self._identity.uid(),
+                member=str(session.mark),
+                override=override,
+            )
+        except PatchMisfit as fault:
+            raise misfit(member, override.subset, fault) from fault
+
+    async def _prune(self, session: Target, workload: Workload, pieces: list[Piece]) -> Left:
+        """Remove what is no longer rendered, once it is known what there is."""
+        await self._inventory.look_for(session, workload)
+        if self._inventory.knows(session, workload):
+            decided = self._workloads.decided(workload)
+            return await self._pruner.prune(session, workload.uid, decided=decided, keep=pieces)
+        return Left({}, {})
+
+    async def _needed_secrets(self, workload: Workload) -> list[HubSecret]:
+        """Those that travel along. Raises Refused while one of them is missing."""
+        found = []
+        for name in workload.secrets:
+            secret = await self._secret((workload.metadata.namespace, name))
+            if secret is None:
+                raise Refused(
+                    PropagatedReason.SECRET_NOT_FOUND,
+                    f"Secret {workload.metadata.namespace}/{name} does not exist on the hub",
+                )
+            found.append(secret)
+        return found
+
+    async def _secret(self, key: Key) -> HubSecret | None:
+        try:
+            return await self._secrets.get(key)
+        except NoTenant as fault:
+            raise Refused(PropagatedReason.SECRET_NOT_FOUND, str(fault)) from fault
+        except TransportError as fault:
+            raise HubFault(f"Secret {'/'.join(key)} could not be read", fault) from fault
+
+
+def _kept(session: Target, workload: Workload, verdict: Verdict) -> Outcome:
+    """What is told of a share that its group keeps from the member."""
+    return Outcome(Wish.of(workload, session.name), verdict.reason, verdict.message)
+
+
+def _fought(wish: Wish, told: Sequence[str]) -> Outcome:
+    """Everything is written but what somebody changes back each time."""
+    return Outcome(wish, PropagatedReason.CONFLICT, "; ".join(told))

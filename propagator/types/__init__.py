@@ -1,0 +1,1 @@
+"""The hub's kinds as the propagator reads them."""
