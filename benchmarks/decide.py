@@ -21,16 +21,16 @@ import msgspec
 
 from benchmarks.fleets import clusters, unit
 from benchmarks.plainloop import Answer, plain
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework.profile import Profile
 from controller.model.load import Load
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
-from controller.snapshot.builder import FleetBuilder
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.builder import SnapshotBuilder
+from controller.snapshot.snapshot import Snapshot
 
 SMALL = Load.of({"cpu": 500, "memory": 2**30, "pods": 1})
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -96,7 +96,9 @@ def same(decision: Decision, answer: Answer) -> bool:
     )
 
 
-def _anew(fleet: Fleet, asked: Unit, index: Index, profile: Profile) -> Decision:
+def _anew(
+    fleet: Snapshot, asked: WorkloadInfo, index: PlacementIndex, profile: Profile
+) -> Decision:
     """A decision on a snapshot of which nothing was computed yet."""
     return decide(replace(fleet), asked, index, profile, NOW)
 
@@ -104,10 +106,10 @@ def _anew(fleet: Fleet, asked: Unit, index: Index, profile: Profile) -> Decision
 def measure(size: int) -> None:
     """Print the lines of one fleet."""
     members = clusters(size)
-    builder = FleetBuilder()
+    builder = SnapshotBuilder()
     for member in members:
         builder.upsert(member)
-    fleet, index, profile = builder.snapshot(), Index(), default_profile()
+    fleet, index, profile = builder.snapshot(), PlacementIndex(), default_profile()
     for title, spec in WORKLOADS.items():
         asked = unit(**spec)
         decision = decide(fleet, asked, index, profile, NOW)
@@ -124,7 +126,7 @@ def measure(size: int) -> None:
     _snapshots(builder, members)
 
 
-def _snapshots(builder: FleetBuilder, members: Sequence[MemberCluster]) -> None:
+def _snapshots(builder: SnapshotBuilder, members: Sequence[MemberCluster]) -> None:
     turn = iter(range(10**9))
 
     def relabel() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit, compile_unit
+from controller.model.unit import WorkloadInfo, workload_info
 
 DATA = Path(__file__).parent / "data" / "fleet_1000.json"
 LABELS = ("env", "provider", "region", "tier", "zone")
@@ -72,7 +72,7 @@ def _quantities(amounts: dict[str, int]) -> dict[str, str]:
     return {resource: texts[resource].format(n) for resource, n in amounts.items()}
 
 
-def unit(name: str = "demo", **spec: Any) -> Unit:
+def unit(name: str = "demo", **spec: Any) -> WorkloadInfo:
     """A Deployment of ten units of 500m and 1Gi; `spec` are fields of Workload.spec."""
     pod = {"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "1Gi"}}}]}
     template = {"metadata": {"labels": {"app": name}}, "spec": pod}
@@ -85,4 +85,4 @@ def unit(name: str = "demo", **spec: Any) -> Unit:
         "metadata": {"name": name, "namespace": "shop", "uid": f"uid-{name}"},
         "spec": {"schedulerName": "stowage", "targetDeployment": deployment, **spec},
     }
-    return compile_unit(msgspec.convert(document, Workload))
+    return workload_info(msgspec.convert(document, Workload))

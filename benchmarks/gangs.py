@@ -27,14 +27,14 @@ import msgspec
 from benchmarks.fleets import clusters
 from benchmarks.unitbyunit import Gang, Pod, UnitByUnit
 from controller.config import default_profile
-from controller.eventhandlers import World, known
-from controller.features.workloadgroup.compiled import Group, compile_group
+from controller.eventhandlers import SchedulerCache, known
+from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
 from controller.features.workloadgroup.gate.gate import Gate, Standing, gate_of
 from controller.features.workloadgroup.gate.status import changes
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.profile import SchedulerConfiguration
-from controller.framework.runtime.handle import Rehearsed
+from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster, Workload
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
@@ -67,10 +67,10 @@ class Ours:
     """The world of a controller, without a hub: what is decided counts at once."""
 
     def __init__(self, members: Iterable[MemberCluster]) -> None:
-        self._groups, handle = Groups(), Rehearsed()
+        self._groups, handle = Groups(), DryRunHandle()
         profile = default_profile(handle=handle)
         self._profiles = {DEFAULT_SCHEDULER: profile}
-        self.world = World(
+        self.world = SchedulerCache(
             self._profiles,
             sort=profile.queue_sort,
             reviewed=lambda _: True,
@@ -269,7 +269,9 @@ def gate_sizes() -> None:
     """The largest group, each Workload on ten clusters; none of it ran before, or some."""
     for title, ran in (("all of it new", 0), ("100 ran before", 100)):
         members = [_standing(number, ran=number < ran) for number in range(MOST_WORKLOADS)]
-        group = Group(("team", "gang"), "0", "", 1, MOST_WORKLOADS * CLUSTERS, phase="Scheduled")
+        group = CompiledGroup(
+            ("team", "gang"), "0", "", 1, MOST_WORKLOADS * CLUSTERS, phase="Scheduled"
+        )
         gate = gate_of(group, members, NOW)
         noted = {"decisions": dict(gate.released), "retained": dict(gate.retained)}
         stored = _stored(noted, gate)

@@ -19,11 +19,11 @@ from typing import Any
 
 from benchmarks.decide import times
 from benchmarks.fleets import clusters, unit
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
-from controller.snapshot.builder import FleetBuilder
+from controller.snapshot.builder import SnapshotBuilder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SIZE, ROUNDS, MANY = 1000, 200, 1000
@@ -71,9 +71,9 @@ CASES: dict[str, tuple[dict[str, Any], float | None]] = {
 }
 
 
-def one_by_one(builder: FleetBuilder) -> None:
+def one_by_one(builder: SnapshotBuilder) -> None:
     """Decide many Workloads, each counted before the next; print the first and last hundred."""
-    index, profile = Index(), default_profile()
+    index, profile = PlacementIndex(), default_profile()
     units = [unit(f"w{n}", replicas=20, distribution="Divided") for n in range(MANY)]
     taken = []
     for each in units:
@@ -90,12 +90,12 @@ def one_by_one(builder: FleetBuilder) -> None:
 
 def main() -> None:
     """Print every case."""
-    builder = FleetBuilder()
+    builder = SnapshotBuilder()
     for each in clusters(SIZE):
         builder.upsert(each)
-    fleet, index, profile = builder.snapshot(), Index(), default_profile()
+    fleet, index, profile = builder.snapshot(), PlacementIndex(), default_profile()
 
-    def report(name: str, asked: Unit, theirs: float | None) -> dict[str, int]:
+    def report(name: str, asked: WorkloadInfo, theirs: float | None) -> dict[str, int]:
         decision = decide(fleet, asked, index, profile, NOW)
         p50, p99 = times(lambda: decide(fleet, asked, index, profile, NOW), ROUNDS)
         beside = f"{theirs:6.0f} {theirs / p50:6.0f}" if theirs else f"{'':13}"

@@ -19,11 +19,11 @@ from typing import Any
 
 from benchmarks.decide import times
 from benchmarks.fleets import clusters, unit
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
-from controller.snapshot.builder import FleetBuilder
+from controller.snapshot.builder import SnapshotBuilder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 PLACED = (1_000, 3_000, 10_000, 30_000)
@@ -40,17 +40,17 @@ def _rules(app: str, key: str) -> dict[str, Any]:
     }
 
 
-def move(index: Index, unit: Unit, turn: Iterator[int]) -> None:
+def move(index: PlacementIndex, unit: WorkloadInfo, turn: Iterator[int]) -> None:
     """Place it on another cluster."""
     index.put(unit, {f"member-{next(turn) % 9:05}": 1})
 
 
 def main() -> None:
     """Print a line for each number of Workloads placed."""
-    builder = FleetBuilder()
+    builder = SnapshotBuilder()
     for member in clusters(CLUSTERS):
         builder.upsert(member)
-    fleet, profile, index = builder.snapshot(), default_profile(), Index()
+    fleet, profile, index = builder.snapshot(), default_profile(), PlacementIndex()
     asked = unit("front", workloadAffinity=_rules("back", "region"))
     other = unit("back", workloadAntiAffinity=_rules("noisy", "region"))
     moved = replace(other, name="moving")

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TypeAlias
 
 from controller.model.objects import MemberCluster, NodeGroup, Taint, Toleration, WorkloadTerm
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import quantities
 
@@ -37,7 +37,7 @@ Flying: TypeAlias = Mapping[str, Sequence[tuple[Request, int]]]
 class Other:
     """Another Workload: what it is, and where its units are."""
 
-    unit: Unit
+    unit: WorkloadInfo
     placements: Mapping[str, int]
 
 
@@ -53,7 +53,7 @@ class Answer:
 
 def plain(
     clusters: Sequence[MemberCluster],
-    unit: Unit,
+    unit: WorkloadInfo,
     others: Sequence[Other] = (),
     flying: Flying | None = None,
 ) -> Answer:
@@ -78,7 +78,7 @@ class _World:
     def __init__(
         self,
         clusters: Sequence[MemberCluster],
-        unit: Unit,
+        unit: WorkloadInfo,
         others: Sequence[Other],
         flying: Flying,
     ) -> None:

@@ -20,12 +20,12 @@ import msgspec
 import numpy as np
 
 from benchmarks.fleets import clusters, unit
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import ask
-from controller.framework.interface import CycleState, Refused
+from controller.framework.interface import CycleState, FilterMask
 from controller.framework.percluster import (
     PerClusterFilter,
     PerClusterFilterHook,
@@ -34,11 +34,11 @@ from controller.framework.percluster import (
 )
 from controller.framework.profile import Profile
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
-from controller.snapshot.builder import FleetBuilder, with_cluster
+from controller.snapshot.builder import SnapshotBuilder, with_cluster
 from controller.snapshot.columns import Ints
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SIZE, ROUNDS, CALLS = 1000, 300, 100_000
@@ -53,11 +53,15 @@ class Columns:
         self.name = f"Columns{number}"
         self._zone = f"zone-{number % 3}"
 
-    def filter(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """One array operation."""
-        return Refused([(fleet.column("env").equals(self.name), "not that one")])
+        return FilterMask([(fleet.column("env").equals(self.name), "not that one")])
 
-    def score(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """Another one."""
         return np.where(fleet.column("zone").equals(self._zone), 100, 0)
 
@@ -67,7 +71,7 @@ class OneFilter(PerClusterFilter):
 
     name = "OneFilter"
 
-    def fits(self, _unit: Unit, cluster: MemberCluster) -> str:
+    def fits(self, _unit: WorkloadInfo, cluster: MemberCluster) -> str:
         """A look at a label."""
         return "a test" if cluster.metadata.labels["env"] == "none" else ""
 
@@ -77,7 +81,7 @@ class OneScore(PerClusterScore):
 
     name = "OneScore"
 
-    def score_one(self, _unit: Unit, cluster: MemberCluster) -> int:
+    def score_one(self, _unit: WorkloadInfo, cluster: MemberCluster) -> int:
         """A look at a label."""
         return 100 if cluster.metadata.labels["tier"] == "gold" else 0
 
@@ -87,7 +91,7 @@ class OneListed(PerClusterScoreHook):
 
     name = "OneListed"
 
-    def leaves_out(self, _unit: Unit, cluster: MemberCluster) -> bool:
+    def leaves_out(self, _unit: WorkloadInfo, cluster: MemberCluster) -> bool:
         """A look at a label."""
         return cluster.metadata.labels["tier"] == "none"
 
@@ -99,7 +103,9 @@ class Larger(PerClusterFilterHook):
         self.name = f"Larger{number}"
         self._number, self._every = number, every
 
-    def before_filter_one(self, _unit: Unit, cluster: MemberCluster) -> MemberCluster | None:
+    def before_filter_one(
+        self, _unit: WorkloadInfo, cluster: MemberCluster
+    ) -> MemberCluster | None:
         """A copy with other node groups, or None."""
         if not self._every or hash(cluster.metadata.name) % self._every != self._number:
             return None
@@ -120,14 +126,14 @@ class Hook:
         self._larger = Larger(0, 1)
 
     def before_pre_filter(
-        self, _state: CycleState, unit: Unit, _fleet: Fleet, _bound: Index
-    ) -> tuple[Unit, bool]:
+        self, _state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+    ) -> tuple[WorkloadInfo, bool]:
         """One replica more."""
         return (replace(unit, replicas=unit.replicas + 1) if self._changes else unit), self._changes
 
     def before_filter(
-        self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index
-    ) -> tuple[Unit, Fleet, bool]:
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> tuple[WorkloadInfo, Snapshot, bool]:
         """One cluster with more room."""
         if not self._changes:
             return unit, fleet, False
@@ -136,8 +142,13 @@ class Hook:
         return unit, with_cluster(fleet, larger), True
 
     def before_score(
-        self, _state: CycleState, unit: Unit, _fleet: Fleet, _bound: Index, feasible: Any
-    ) -> tuple[Unit, Any, bool]:
+        self,
+        _state: CycleState,
+        unit: WorkloadInfo,
+        _fleet: Snapshot,
+        _bound: PlacementIndex,
+        feasible: Any,
+    ) -> tuple[WorkloadInfo, Any, bool]:
         """One cluster less."""
         if not self._changes:
             return unit, feasible, False
@@ -198,10 +209,10 @@ def nanoseconds(call: Callable[[], object]) -> float:
 
 def main() -> None:
     """Print the lines."""
-    builder = FleetBuilder()
+    builder = SnapshotBuilder()
     for member in clusters(SIZE):
         builder.upsert(member)
-    fleet, index, bare, asked = builder.snapshot(), Index(), default_profile(), unit()
+    fleet, index, bare, asked = builder.snapshot(), PlacementIndex(), default_profile(), unit()
     alone = partial(decide, fleet, asked, index, bare, NOW)
     for title, profile in cases(bare).items():
         decision = decide(fleet, asked, index, profile, NOW)

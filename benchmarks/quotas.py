@@ -29,10 +29,10 @@ from benchmarks.decide import times
 from benchmarks.fleets import clusters
 from benchmarks.reservations import workload
 from controller import catalogue
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.eventhandlers import known
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.ledger import ReservationLedger
 from controller.features.workloadquota.compiled import compile_quota
 from controller.features.workloadquota.feature import WorkloadQuotas
 from controller.features.workloadquota.objects import WorkloadQuota
@@ -41,7 +41,7 @@ from controller.model.objects import Workload
 from controller.queue.hints import Hints
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
 from controller.scheduling.cycle import decide
-from controller.snapshot.builder import FleetBuilder
+from controller.snapshot.builder import SnapshotBuilder
 from crds.names import DEFAULT_SCHEDULER
 from machinery import loopwatch
 from machinery.clock import SystemClock
@@ -101,8 +101,8 @@ class Ground:
     def __init__(self) -> None:
         self.feature = WorkloadQuotas()
         self.queue = SchedulingQueue(clock=self.clock)
-        self._index = Index([Reservations(), self.feature.usage])
-        builder = FleetBuilder()
+        self._index = PlacementIndex([ReservationLedger(), self.feature.usage])
+        builder = SnapshotBuilder()
         for each in FLEET:
             builder.upsert(each)
         self._fleet = builder.snapshot()
@@ -118,7 +118,7 @@ class Ground:
             self._index.put(unit, {})
             self.decide(unit.key)
 
-    def index(self) -> Index:
+    def index(self) -> PlacementIndex:
         """See `Handle`."""
         return self._index
 

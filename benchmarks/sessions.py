@@ -29,7 +29,7 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.clock import SystemClock
 from machinery.config.member_kubeconfig import Connection
-from machinery.pace import Pace
+from machinery.pace import ServerBudget
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
 from machinery.types.metadata import Key
@@ -66,13 +66,13 @@ class Handshakes:
 
     def __init__(self) -> None:
         self.number = 0
-        connect = Pace.connect
+        connect = ServerBudget.connect
 
-        async def counted(pace: Pace) -> None:
+        async def counted(pace: ServerBudget) -> None:
             self.number += 1
             await connect(pace)
 
-        Pace.connect = counted  # type: ignore[assignment, method-assign] # a benchmark looks on
+        ServerBudget.connect = counted  # type: ignore[assignment, method-assign] # a benchmark looks on
 
 
 @contextmanager

@@ -27,17 +27,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.planner.indomain import Inside
+from controller.planner.indomain import WithinDomain
 from controller.planner.plan import (
     UNBOUNDED,
+    Apportionment,
     BoundKind,
     DomainCount,
     GroupBound,
-    Plan,
     Problem,
     apportion,
 )
-from controller.planner.unitcycle import OUTSIDE, DomainOrder, Method, Quota
+from controller.planner.unitcycle import OUTSIDE, DomainOrder, DomainQuota, Method
 from controller.planner.webster import Ints
 
 AIM_MILLISECONDS = {1000: 0.3, 5000: 2.0}
@@ -95,14 +95,14 @@ def policy(size: int) -> Problem:
     place = np.where(domain == OUTSIDE, domains, domain)
     count = np.bincount(place, weights=held, minlength=domains + 1).astype(np.int64)[:-1]
     desired = count + dice.integers(0, 16 * size // domains, domains)
-    quota = Quota(desired, count, Method.BALANCE, required=False)
+    quota = DomainQuota(desired, count, Method.BALANCE, required=False)
     nobody = np.zeros(size, dtype=np.bool_)
     names = [f"d{number}" for number in range(domains)]
     return replace(
         bare(size),
         weight=np.ones(size, dtype=np.int64),
         room=dice.integers(0, 80, size),
-        inside=Inside.RANK,
+        inside=WithinDomain.RANK,
         domains=DomainOrder(names, domain, quota, held, nobody),
         score=50 * dice.integers(0, 3, size),
     )
@@ -159,7 +159,7 @@ def by_heap(problem: Problem) -> list[int]:
     return held
 
 
-def with_why(problem: Problem) -> Plan:
+def with_why(problem: Problem) -> Apportionment:
     plan = apportion(problem)
     plan.account.rounded()
     plan.binding  # noqa: B018  it is computed when it is asked for

@@ -21,8 +21,8 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.shares import bare, bounded, policy, timed
-from controller.planner.indomain import Inside
-from controller.planner.plan import UNBOUNDED, Plan, Problem, apportion
+from controller.planner.indomain import WithinDomain
+from controller.planner.plan import UNBOUNDED, Apportionment, Problem, apportion
 from controller.planner.subsets import Subsets
 
 AIM_MILLISECONDS = {1000: 5.0, 5000: 20.0}
@@ -54,7 +54,7 @@ def by_rank(size: int) -> Problem:
     """Room for about 40 units a cluster, and scores."""
     dice = np.random.default_rng(size + 4)
     room, score = dice.integers(0, 80, size), dice.integers(0, 100, size)
-    return replace(bare(size), room=room, score=score, inside=Inside.RANK)
+    return replace(bare(size), room=room, score=score, inside=WithinDomain.RANK)
 
 
 def moved(problem: Problem, quarters: int) -> Problem:
@@ -63,7 +63,7 @@ def moved(problem: Problem, quarters: int) -> Problem:
     return replace(problem, present=before.shares, domains=before.order)
 
 
-def with_why(problem: Problem) -> Plan:
+def with_why(problem: Problem) -> Apportionment:
     plan = apportion(problem)
     plan.account.rounded()
     return plan
@@ -77,8 +77,10 @@ def fresh(problem: Problem) -> Problem:
 
 def line(size: int, name: str, problem: Problem) -> None:
     alone = replace(problem, subsets=None)
-    if alone.inside is Inside.RANK and alone.domains is None:
-        alone = replace(alone, inside=Inside.WEIGHT)  # rank alone divides nothing without subsets
+    if alone.inside is WithinDomain.RANK and alone.domains is None:
+        alone = replace(
+            alone, inside=WithinDomain.WEIGHT
+        )  # rank alone divides nothing without subsets
     least, medians = [], []
     for _ in range(TURNS):
         times = [
@@ -114,7 +116,7 @@ def main() -> None:
         for name, problem in (
             ("rank", replace(rank, subsets=apart)),
             ("weights", replace(weights, subsets=apart)),
-            ("fewest", replace(weights, inside=Inside.FEWEST, subsets=apart)),
+            ("fewest", replace(weights, inside=WithinDomain.FEWEST, subsets=apart)),
             ("shared", replace(rank, subsets=shared)),
             ("overflow", replace(rank, room=rank.room // 4, subsets=over)),
             ("policy", ruled),

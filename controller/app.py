@@ -22,8 +22,8 @@ import msgspec
 from controller import catalogue, config
 from controller.admission import Admission
 from controller.admission_review import Reviewer
-from controller.binding.publisher import Publisher
-from controller.eventhandlers import World, known
+from controller.binding.publisher import StatusUpdater
+from controller.eventhandlers import SchedulerCache, known
 from controller.explain.record import record
 from controller.framework.profile import SchedulerConfiguration
 from controller.framework.runtime import framework as runtime
@@ -36,8 +36,8 @@ from controller.http import clusterview
 from controller.http.guard import Guard
 from controller.http.server import Flags, install
 from controller.model.objects import MemberCluster, Workload
-from controller.model.placed import Placeables, PlacedKind, PlacedObjects
-from controller.queue.renewal import Renewal
+from controller.model.placed import PlacedKind, PlacedObjects, SchedulableLister
+from controller.queue.renewal import MessageRefresher
 from controller.queue.scheduling_queue import WORKERS, SchedulingQueue
 from controller.scheduler import Scheduler
 from crds.names import ANNOTATION_RELEASE, DEFAULT_SCHEDULER, SYSTEM_NAMESPACE
@@ -171,7 +171,7 @@ class Controller:
             refuses=self._refuses,
             learn=lambda answer: self.workloads.upsert(_decoder.decode(answer)),
         )
-        self.world = World(
+        self.world = SchedulerCache(
             self._profiles.keys(),
             sort=runtime.Ranking(next(iter(self._profiles.values()))),
             reviewed=self._admission.reviewed,
@@ -192,7 +192,9 @@ class Controller:
             for watch in each.watches:
                 self._informer(watch.resource, watch.type_).add_handler(watch.handler)
         self._schema = Schema(client, self._kinds, clock=clock)
-        self.placed = Placeables(self.workloads, map(self._place, placed_kinds(self._features)))
+        self.placed = SchedulableLister(
+            self.workloads, map(self._place, placed_kinds(self._features))
+        )
         self.world.reads(self.placed.get)
         chosen, theirs = self._settings.controller_plugins, self._handle.plugins
         self._controllers = Controllers(self._features, theirs, chosen, clock=clock)
@@ -321,7 +323,7 @@ class Controller:
     async def _decide(self, queue: SchedulingQueue) -> None:
         term = Term(self._client, self._clock, self._check, self._kinds.__getitem__, self._recorder)
         running = self._controllers.begin(term, self._elector.forsake)
-        publisher = Publisher(
+        publisher = StatusUpdater(
             self._client,
             workloads=self.placed,
             recorder=self._recorder,
@@ -351,7 +353,7 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(queue.run()),
-                group.create_task(Renewal(queue, clock=self._clock).run()),
+                group.create_task(MessageRefresher(queue, clock=self._clock).run()),
                 group.create_task(self._resync(queue)),
                 *(group.create_task(run()) for run in running),
                 group.create_task(reviewer.run()),

@@ -18,7 +18,7 @@ from controller import catalogue
 from controller.framework.calling.guard import at_zero
 from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS, Profile, SchedulerConfiguration
 from controller.framework.runtime.arguments import WrongArgs
-from controller.framework.runtime.handle import Handle, Rehearsed
+from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
 from crds.names import DEFAULT_SCHEDULER
 from crds.workloadquota import WorkloadQuotaSpec
@@ -85,7 +85,7 @@ class _Workshop(NamedTuple):
 
 def default_profile(registry: Registry | None = None, handle: Handle | None = None) -> Profile:
     """The profile that runs without a file; its plugins are rehearsed without a handle."""
-    workshop = _Workshop(registry or catalogue.registry(), handle or Rehearsed())
+    workshop = _Workshop(registry or catalogue.registry(), handle or DryRunHandle())
     return _profile(_Profile(), workshop, _Places({}, "defaults"), 0)
 
 
@@ -102,7 +102,7 @@ def parse(
     text: str, registry: Registry, handle: Handle | None = None, *, name: str = "configuration"
 ) -> SchedulerConfiguration:
     """The configuration of a text; rehearsed without a handle. Raises ConfigurationError."""
-    workshop = _Workshop(registry, handle or Rehearsed())
+    workshop = _Workshop(registry, handle or DryRunHandle())
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         document = yaml.safe_load(text)

@@ -14,20 +14,20 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.holdings import Holding, Holdings
-from controller.cache.ledger import HoldsRoom, Ledger, Room
-from controller.cache.placements import Index
+from controller.cache.holdings import AssumedPlacement, AssumedPlacements
+from controller.cache.ledger import HoldsRoom, Ledger, RoomHolder
+from controller.cache.placements import PlacementIndex
 from controller.cache.renames import Renames
-from controller.cache.seekers import Seekers
+from controller.cache.seekers import PendingAffinity
 from controller.feed import Feed
 from controller.framework.events import MEMBER_CLUSTER, Action
 from controller.framework.interface import Fields, QueueSort
 from controller.model.load import Load
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit, compact, compile_unit, harmless
+from controller.model.unit import WorkloadInfo, compact, harmless, workload_info
 from controller.queue import events
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
-from controller.snapshot.builder import Fleet, FleetBuilder
+from controller.snapshot.builder import Snapshot, SnapshotBuilder
 from crds.workload import WorkloadCondition
 from machinery import logs
 from machinery.clock import Clock
@@ -48,13 +48,13 @@ def known(workload: Workload) -> Workload:
     """
     slim = compact(workload)
     try:
-        unit, fault = compile_unit(workload), ""
+        unit, fault = workload_info(workload), ""
     except (ValueError, msgspec.ValidationError) as e:
-        unit, fault = compile_unit(harmless(slim)), str(e)
+        unit, fault = workload_info(harmless(slim)), str(e)
     return msgspec.structs.replace(slim, unit=unit, fault=fault)
 
 
-class World:
+class SchedulerCache:
     """The state between the informers and `decide`. All calls come from one event loop.
 
     `schedulers` are the scheduler names that we answer to; `sort` is the order of the queue;
@@ -73,11 +73,11 @@ class World:
     ) -> None:
         self._fields = fields
         ledgers = tuple(ledgers)
-        self.index = Index(ledgers)
+        self.index = PlacementIndex(ledgers)
         self._schedulers = frozenset(schedulers)
         self._reviewed = reviewed
-        self._builder = FleetBuilder()
-        self._holdings = Holdings(self.index, self._builder)
+        self._builder = SnapshotBuilder()
+        self._holdings = AssumedPlacements(self.index, self._builder)
         self._renames = Renames()
         self._renamed: Gradually[Key] = Gradually(self._read_renamed)
         self._stored: Callable[[Key], Workload | None] = lambda _: None
@@ -89,7 +89,7 @@ class World:
         """What is stored of a Workload, to be read anew where a cluster was renamed."""
         self._stored = stored
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> Snapshot:
         """The clusters as they are now, decisions in flight counted."""
         return self._builder.snapshot()
 
@@ -97,12 +97,12 @@ class World:
         """The Workload by the names that its clusters have now."""
         return self._renames.of(workload)
 
-    def unit(self, key: Key) -> Unit | None:
+    def unit(self, key: Key) -> WorkloadInfo | None:
         """A Workload as the last decision saw it; None for one that does not exist."""
         holding = self._holdings.get(key)
         return holding.unit if holding else None
 
-    def rank(self, unit: Unit) -> Rank:
+    def rank(self, unit: WorkloadInfo) -> Rank:
         """The unit's place in the queue."""
         return self._feed.rank(unit)
 
@@ -117,12 +117,12 @@ class World:
         self._feed.offer_in_steps(unit for unit in units if unit is not None)
 
     @property
-    def seekers(self) -> Seekers:
+    def seekers(self) -> PendingAffinity:
         """The Workloads that require others and run nowhere yet."""
         return self._holdings.seekers
 
     @property
-    def settled(self) -> Seekers:
+    def settled(self) -> PendingAffinity:
         """The Workloads that require others and run somewhere."""
         return self._holdings.settled
 
@@ -187,7 +187,7 @@ class World:
             and self._reviewed(workload.metadata)
         )
 
-    def assume(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def assume(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Count a decision whose write is under way: all its new units are in flight."""
         self._holdings.assume(unit, placements)
         if (owed := self._owed.pop(unit.key, None)) is not None:
@@ -195,7 +195,7 @@ class World:
 
     def restore(
         self,
-        unit: Unit,
+        unit: WorkloadInfo,
         placements: Mapping[str, int],
         workload: Workload | None,
         *,
@@ -223,11 +223,11 @@ class World:
         self._feed.announce(kind, key, action, old, new)
 
     def hold(self, cluster: str, load: Load, units: int) -> None:
-        """See `controller.cache.ledger.Room`."""
+        """See `controller.cache.ledger.RoomHolder`."""
         self._builder.hold(cluster, load, units)
 
     def freed(self, cluster: str) -> None:
-        """See `controller.cache.ledger.Room`."""
+        """See `controller.cache.ledger.RoomHolder`."""
         self._feed.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
@@ -300,7 +300,7 @@ class World:
         self._feed.offer_in_steps(u for u in units if u and u.scheduler_name in self._schedulers)
 
 
-def _keep_room(ledgers: Iterable[Ledger], room: Room) -> None:
+def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
     """Give the room of the clusters to those ledgers that hold some of it."""
     for ledger in ledgers:
         if isinstance(ledger, HoldsRoom):
@@ -310,14 +310,16 @@ def _keep_room(ledgers: Iterable[Ledger], room: Room) -> None:
                 LOG.exception("the ledger %s did not take the room", type(ledger).__name__)
 
 
-def _as_decided(unit: Unit, placements: Mapping[str, int], now: Workload | None) -> Workload:
+def _as_decided(
+    unit: WorkloadInfo, placements: Mapping[str, int], now: Workload | None
+) -> Workload:
     """A Workload as a decision had it."""
     meta = Meta(name=unit.name, namespace=unit.namespace, uid=unit.uid)
     decided = unit.with_present(placements)
     return msgspec.structs.replace(now or Workload(metadata=meta), unit=decided)
 
 
-def _stands(held: Holding, new: Workload) -> bool:
+def _stands(held: AssumedPlacement, new: Workload) -> bool:
     """Whether what was decided last is what the object says."""
     return held.placements == new.placements and held.unit.limits == new.unit.limits
 

@@ -11,7 +11,7 @@ from typing import Any
 from controller.framework.events import MEMBER_CLUSTER, WORKLOAD, Action
 from controller.framework.interface import QueueSort
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.queue import events
 from controller.queue.scheduling_queue import Rank, SchedulingQueue
 from machinery import logs
@@ -31,7 +31,7 @@ class Feed:
         """Feed that queue, and no other, from now on."""
         self._queue = queue
 
-    def rank(self, unit: Unit) -> Rank:
+    def rank(self, unit: WorkloadInfo) -> Rank:
         """The unit's place in the queue: the first, where the plugin fails to say."""
         try:
             order = self._sort.rank(unit)
@@ -40,13 +40,13 @@ class Feed:
             order = ()
         return Rank(order, unit.key, unit.priority)
 
-    def offer(self, units: Iterable[Unit], *, patiently: bool = False) -> None:
+    def offer(self, units: Iterable[WorkloadInfo], *, patiently: bool = False) -> None:
         """These must be decided; `patiently` those that nobody edited."""
         if self._queue is not None:
             offer = self._queue.offer_patiently if patiently else self._queue.offer
             offer([self.rank(unit) for unit in units])
 
-    def offer_in_steps(self, units: Iterable[Unit]) -> None:
+    def offer_in_steps(self, units: Iterable[WorkloadInfo]) -> None:
         """As `offer`, of units that may be very many: each is asked for when its step comes."""
         if self._queue is not None:
             self._queue.offer_in_steps(self.rank(unit) for unit in units)

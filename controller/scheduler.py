@@ -1,10 +1,10 @@
 """One Workload: read the world, decide, write once. Level-triggered, so a key is all it is given.
 
-Between reading the world and counting the decision (`World.assume`, Reserve, Permit) nobody else is
-decided, so decisions are made one after the other on the newest state while many writes are under
-way (`controller.queue.cycles`; for those that take long see `controller.scheduling.sets`). Whatever
-goes wrong with a write, the informer's view of the Workload replaces what was assumed, and the key
-comes again.
+Between reading the world and counting the decision (`SchedulerCache.assume`, Reserve, Permit)
+nobody else is decided, so decisions are made one after the other on the newest state while many
+writes are under way (`controller.queue.cycles`; for those that take long see
+`controller.scheduling.sets`). Whatever goes wrong with a write, the informer's view of the Workload
+replaces what was assumed, and the key comes again.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import networkx  # noqa: F401 - or the first set of Workloads would hold the loo
 
 from controller.admission import Admission
 from controller.binding.binder import Binder
-from controller.binding.inwork import InWork
+from controller.binding.inwork import InFlightKeys
 from controller.binding.permits import Held, Permits
-from controller.binding.publisher import Publisher
+from controller.binding.publisher import StatusUpdater
 from controller.binding.refusals import Refusals
 from controller.binding.waiters import Waiters
-from controller.eventhandlers import World
+from controller.eventhandlers import SchedulerCache
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
-from controller.framework.waiting import WaitingRoom
+from controller.framework.waiting import WaitingWorkloads
 from controller.http.server import Flags
 from controller.model.objects import Workload
-from controller.model.placed import Placeables
-from controller.model.unit import Unit
+from controller.model.placed import SchedulableLister
+from controller.model.unit import WorkloadInfo
 from controller.queue.cycles import Cycle, Cycles
 from controller.queue.hints import Awaits, Hints
 from controller.queue.scheduling_queue import SchedulingQueue
@@ -40,7 +40,7 @@ from controller.scheduling.steps import Steps, in_slices
 from crds.workload import ScheduledReason
 from machinery import logs, metrics
 from machinery.clock import Clock
-from machinery.runtime.heap import Entry
+from machinery.runtime.heap import HeapEntry
 from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
@@ -75,11 +75,11 @@ class Scheduler:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: StatusUpdater,
         *,
         queue: SchedulingQueue,
-        workloads: Placeables,
-        world: World,
+        workloads: SchedulableLister,
+        world: SchedulerCache,
         profiles: Mapping[str, Profile],
         admission: Admission,
         clock: Clock,
@@ -95,10 +95,10 @@ class Scheduler:
         self._clock = clock
         self._flags = flags
         self._fresh = fresh
-        self._in_work = InWork()
+        self._in_work = InFlightKeys()
         self._cycles = Cycles(clock=clock)
         self._permits = Permits(
-            profiles, WaitingRoom(clock=clock, wake=lambda key: world.offer([key]))
+            profiles, WaitingWorkloads(clock=clock, wake=lambda key: world.offer([key]))
         )
         self._refusals = Refusals(
             publisher,
@@ -198,7 +198,7 @@ class Scheduler:
         `anew` it comes to nothing at a moment when what is held for another set looks free.
         """
         started, begun = self._clock.monotonic(), set[Key]()
-        open_, answered = list[Entry[Key]](), frozenset[Key]()
+        open_, answered = list[HeapEntry[Key]](), frozenset[Key]()
 
         def begin(keys: Iterable[Key]) -> None:
             begun.update(keys)
@@ -245,7 +245,7 @@ class Scheduler:
             and not self._binder.unknown(key)
         )
 
-    def _current(self, unit: Unit) -> bool:
+    def _current(self, unit: WorkloadInfo) -> bool:
         """Whether a unit is still what the last version of its object says."""
         held = self._workloads.get(unit.key)
         return held is not None and held.unit.version == unit.version and self._world.ours(held)

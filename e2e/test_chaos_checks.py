@@ -24,7 +24,7 @@ from e2e.chaos.judgement import Whole
 from e2e.chaos.stage import MEMBERS
 from e2e.chaos.watchman import Watchman
 from machinery.errors import NotFound
-from machinery.types.memory_budget import Holding
+from machinery.types.memory_budget import BudgetShare
 from machinery.types.metadata import Meta
 from tests.fakeclock import settle
 
@@ -142,7 +142,7 @@ class Server:
     """An API server that holds a few objects by kind and key."""
 
     def __init__(self) -> None:
-        self.holding = Holding()
+        self.holding = BudgetShare()
         self.objects: dict[tuple[str, tuple[str, str]], dict[str, Any]] = {}
 
     async def get(self, resource: Any, name: str, *, namespace: str) -> dict[str, Any]:

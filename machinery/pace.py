@@ -37,14 +37,14 @@ class _Gate:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.connecting = asyncio.Lock()
-        self.flooding: set[Pace] = set()
+        self.flooding: set[ServerBudget] = set()
 
 
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, _Gate] = WeakKeyDictionary()
 
 
-class Pace:
-    """One server's account. Every reader of its words takes a `Stint` of it.
+class ServerBudget:
+    """One server's account. Every reader of its words takes a `TimeSlice` of it.
 
     `burst` is what it may use at full speed, in seconds of the loop; without end where the server
     is our own hub, whose changes are to be followed however many they are.
@@ -97,10 +97,10 @@ class Pace:
             gate.flooding.discard(self)
 
 
-class Stint:
+class TimeSlice:
     """One reader's work, from `begin` to the next `pause`."""
 
-    def __init__(self, pace: Pace) -> None:
+    def __init__(self, pace: ServerBudget) -> None:
         self._pace = pace
         self._began = pace.clock.monotonic()
 

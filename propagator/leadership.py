@@ -25,11 +25,11 @@ from machinery.runtime.event_recorder import EventRecorder
 from machinery.runtime.informer import Informer
 from machinery.runtime.leader_election import LeaderElector
 from machinery.types.metadata import Key
-from propagator.hub.cluster_status_writer import Publisher
+from propagator.hub.cluster_status_writer import ClusterStatusWriter
 from propagator.hub.registration import Registrar
 from propagator.hub.token_renewal import Renewer
 from propagator.members.cluster_identity import Identities
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.hub_identity import HubIdentity
 from propagator.members.hub_lease import HubHolder
 from propagator.members.registry import MemberFleet
@@ -49,7 +49,7 @@ class Placements(Protocol):
 
     @property
     def informers(self) -> Sequence[Informer[Any]]:
-        """What it reads of the hub; run by each term, and part of `Ground.fresh`."""
+        """What it reads of the hub; run by each term, and part of `ControllerContext.fresh`."""
         ...
 
     @property
@@ -70,7 +70,7 @@ class Placements(Protocol):
         ...
 
 
-MakePlacements: TypeAlias = Callable[[Ground], Placements]
+MakePlacements: TypeAlias = Callable[[ControllerContext], Placements]
 
 
 class Manager:
@@ -115,7 +115,7 @@ class Manager:
             identities=Identities(self._clusters),
             holder=self._holder,
         )
-        ground = Ground(
+        ground = ControllerContext(
             hub=hub,
             fleet=self.fleet,
             clusters=self._clusters,
@@ -137,7 +137,7 @@ class Manager:
         self._renewer = Renewer(
             hub, secrets=secrets, settings=settings.renewal, recorder=recorder, **shared
         )
-        self._publisher = Publisher(hub, recorder=recorder, **shared)
+        self._publisher = ClusterStatusWriter(hub, recorder=recorder, **shared)
 
     def stale(self) -> str:
         """Why the view of the hub must not be acted on; empty when it may."""

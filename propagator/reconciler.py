@@ -28,19 +28,19 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.keyed_backoff import Pauses
 from machinery.tasks import Gradually
 from machinery.types.metadata import Key
-from propagator.access.carried_objects import Gate
+from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
 from propagator.apply.apply_records import ApplyRecords
 from propagator.apply.object_writer import PieceWriter
-from propagator.apply.unanswered_writes import Doubts
+from propagator.apply.unanswered_writes import UnconfirmedWrites
 from propagator.groups.gates import Gates
-from propagator.groups.rule import Answer, Verdict
+from propagator.groups.rule import GateAnswer, GateVerdict
 from propagator.hub.idle_watches import IdleKinds
 from propagator.hub.secrets import HubSecrets
 from propagator.hub.workloads import SECRET_INDEX, HubWorkloads, clusters_of
 from propagator.members.census import Census
-from propagator.members.context import Ground
-from propagator.members.inventory import Inventory, owned
+from propagator.members.context import ControllerContext
+from propagator.members.inventory import OwnedObjects, owned
 from propagator.members.target import Target
 from propagator.removal.brake import SweepBrake
 from propagator.removal.finalizer import Finalizer
@@ -48,7 +48,7 @@ from propagator.removal.orphans import Orphans
 from propagator.removal.prune import Pruner
 from propagator.removal.remover import Remover
 from propagator.removal.rule import taken_up
-from propagator.shares import FIRST_PAUSE, LONGEST_PAUSE, Shares
+from propagator.shares import FIRST_PAUSE, LONGEST_PAUSE, ShareWriter
 from propagator.status.controller import Reporter
 from propagator.status.observation import Survey
 from propagator.types.workload import Workload
@@ -61,7 +61,7 @@ STALE_SECONDS = 0.5
 class WorkloadPlacements:
     """See the module. It outlives a term; `begin` and `run` are one."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: ControllerContext) -> None:
         self._fresh = ground.fresh
         self._clock = ground.clock
         self._stale = asyncio.Lock()
@@ -73,11 +73,11 @@ class WorkloadPlacements:
         self._records = ApplyRecords(clock=ground.clock)
         self._hub = HubWorkloads(ground)
         self._secrets = HubSecrets(ground.hub, clock=ground.clock, changed=self._secret_changed)
-        self._inventory = Inventory(ground)
+        self._inventory = OwnedObjects(ground)
         self._gates = Gates(ground, workloads=self._hub, wake=self._gate_changed)
         self._idle = IdleKinds(ground, workloads=self._hub, inventory=self._inventory)
         identity = ground.identity
-        doubts = Doubts(clock=ground.clock)
+        doubts = UnconfirmedWrites(clock=ground.clock)
         namespaces = Namespaces(clock=ground.clock)
         pruner = Pruner(
             self._records,
@@ -99,7 +99,7 @@ class WorkloadPlacements:
             survey=Survey(ground, inventory=self._inventory),
             finalizer=self._finalizer,
         )
-        self._shares = Shares(
+        self._shares = ShareWriter(
             ground,
             workloads=self._hub,
             secrets=self._secrets,
@@ -117,7 +117,7 @@ class WorkloadPlacements:
             namespaces=namespaces,
             doubts=doubts,
             pruner=pruner,
-            gate=Gate(ground, judged=self._judged),
+            gate=CarriedObjectsReview(ground, judged=self._judged),
             gates=self._gates,
             note=self._reporter.note,
         )
@@ -205,10 +205,10 @@ class WorkloadPlacements:
         if workload.metadata.deleting or not workload.wants_units or taken_back:
             return await self._shares.leave(session, workload)
         verdict = self._gates.verdict(workload)
-        leaves = verdict.answer is Answer.LEAVE and session.name not in verdict.stays
+        leaves = verdict.answer is GateAnswer.LEAVE and session.name not in verdict.stays
         if leaves or self._gates.unfinished(workload, session.name):
             return await self._give_back(session, workload, verdict)
-        if verdict.answer is not Answer.PUSH:
+        if verdict.answer is not GateAnswer.PUSH:
             self._shares.hold(session, workload, verdict)
             return None
         if session.name in workload.placements:
@@ -222,7 +222,7 @@ class WorkloadPlacements:
         return await self._move_on(session, workload)
 
     async def _give_back(
-        self, session: Target, workload: Workload, verdict: Verdict
+        self, session: Target, workload: Workload, verdict: GateVerdict
     ) -> float | None:
         """Its group's gate was closed: all of it goes, though it is placed."""
         again = await self._shares.leave(session, workload, verdict)

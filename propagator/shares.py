@@ -15,21 +15,21 @@ from machinery import logs
 from machinery.errors import Conflict, TransportError
 from machinery.runtime.keyed_backoff import Pauses
 from machinery.types.metadata import Key
-from propagator.access.carried_objects import Gate
+from propagator.access.carried_objects import CarriedObjectsReview
 from propagator.access.namespaces import Namespaces
 from propagator.apply.applier import Overtaken, apply
 from propagator.apply.object_writer import PieceWriter
 from propagator.apply.refusals import misfit, unlisted, unreadable
 from propagator.apply.render import PatchMisfit, Piece, render
-from propagator.apply.unanswered_writes import Doubts
+from propagator.apply.unanswered_writes import UnconfirmedWrites
 from propagator.errors import HubFault, Refused
 from propagator.groups.gates import Gates
-from propagator.groups.rule import Verdict
+from propagator.groups.rule import GateVerdict
 from propagator.hub.secrets import HubSecrets, NoTenant
 from propagator.hub.workloads import HubWorkloads
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.hub_identity import HubIdentity
-from propagator.members.inventory import Inventory
+from propagator.members.inventory import OwnedObjects
 from propagator.members.target import Target
 from propagator.members.watches import Found
 from propagator.outcome import Outcome, Wish, outcome_of
@@ -48,23 +48,23 @@ Note: TypeAlias = Callable[[Key, str, Outcome | None], None]
 """(Workload's key, member's name, what came of it; None: nothing of it is wanted there)."""
 
 
-class Shares:
+class ShareWriter:
     """Called by the members' own workers, for one Workload on one ready member at a time."""
 
     def __init__(
         self,
-        ground: Ground,
+        ground: ControllerContext,
         *,
         workloads: HubWorkloads,
         secrets: HubSecrets,
-        inventory: Inventory,
+        inventory: OwnedObjects,
         identity: HubIdentity,
         finalizer: Finalizer,
         writer: PieceWriter,
         namespaces: Namespaces,
-        doubts: Doubts,
+        doubts: UnconfirmedWrites,
         pruner: Pruner,
-        gate: Gate,
+        gate: CarriedObjectsReview,
         gates: Gates,
         note: Note,
     ) -> None:
@@ -117,13 +117,13 @@ class Shares:
         self._end(session, workload, outcome)
         return again
 
-    def hold(self, session: Target, workload: Workload, verdict: Verdict) -> None:
+    def hold(self, session: Target, workload: Workload, verdict: GateVerdict) -> None:
         """Leave everything there as it is; why is told of a share, where there is something new."""
         if verdict.message and session.name in workload.placements:
             self._end(session, workload, _kept(session, workload, verdict))
 
     async def leave(
-        self, session: Target, workload: Workload, verdict: Verdict | None = None
+        self, session: Target, workload: Workload, verdict: GateVerdict | None = None
     ) -> float | None:
         """Remove everything of a Workload from one member; as `push` otherwise.
 
@@ -303,7 +303,7 @@ class Shares:
             raise HubFault(f"Secret {'/'.join(key)} could not be read", fault) from fault
 
 
-def _kept(session: Target, workload: Workload, verdict: Verdict) -> Outcome:
+def _kept(session: Target, workload: Workload, verdict: GateVerdict) -> Outcome:
     """What is told of a share that its group keeps from the member."""
     return Outcome(Wish.of(workload, session.name), verdict.reason, verdict.message)
 

@@ -24,8 +24,8 @@ from machinery.api.resources import Resource
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.errors import AlreadyExists, Conflict, Invalid, NotFound, TransportError
-from machinery.pace import Pace
-from machinery.types.memory_budget import Holding
+from machinery.pace import ServerBudget
+from machinery.types.memory_budget import BudgetShare
 
 Body = dict[str, Any]
 Fault = Callable[[str, str, Any], Awaitable[None]]
@@ -41,7 +41,7 @@ class MemoryHub(Verbs):
     """The store and its client in one; `requests` are (method, path, body) of all that came."""
 
     def __init__(self, *, clock: Clock, admission: bool = True) -> None:
-        super().__init__(clock, Pace(clock), Holding())
+        super().__init__(clock, ServerBudget(clock), BudgetShare())
         self.clock = clock
         self.requests: list[tuple[str, str, Any]] = []
         self.enforces = True

@@ -17,7 +17,7 @@ import pytest
 from controller.app import RESYNC_SECONDS
 from controller.binding.refusals import RETRY_SECONDS
 from controller.cache import ledger
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework import explains, gathering, interface, percluster, statuswriter, waiting
 from controller.framework.calling.guard import RESTS_SECONDS
@@ -25,10 +25,10 @@ from controller.framework.profile import PLUGIN_TIMEOUT, PROTOCOLS
 from controller.framework.runtime import controllers, feature, handle, services
 from controller.framework.runtime.arguments import model_of
 from controller.framework.runtime.framework import PRE_BIND_SECONDS
-from controller.framework.runtime.handle import Rehearsed
+from controller.framework.runtime.handle import DryRunHandle
 from controller.framework.status import Code
 from controller.framework.told import MOST_BYTES, MOST_BYTES_TOGETHER
-from controller.framework.waiting import LONGEST_WAIT_SECONDS, WaitingRoom
+from controller.framework.waiting import LONGEST_WAIT_SECONDS, WaitingWorkloads
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
@@ -161,7 +161,9 @@ def reference() -> dict[str, Any]:
 
 def decided(asked: Any, *clusters: Any, **points: Any) -> Decision:
     profile = replace(default_profile(), **points)
-    return decide(fleet(*clusters), asked, Index(), profile, datetime(2026, 1, 2, tzinfo=UTC))
+    return decide(
+        fleet(*clusters), asked, PlacementIndex(), profile, datetime(2026, 1, 2, tzinfo=UTC)
+    )
 
 
 def test_the_factory_of_the_first_page_is_one(start: dict[str, Any]) -> None:
@@ -192,7 +194,7 @@ def test_its_events_are_what_the_framework_takes(start: dict[str, Any]) -> None:
 
 
 async def test_its_endpoint_answers_and_its_controller_is_one(start: dict[str, Any]) -> None:
-    plugin = start["PricesThatAreRead"]({}, Rehearsed())
+    plugin = start["PricesThatAreRead"]({}, DryRunHandle())
     (service,) = services.services([plugin])
     assert service.path == "/apis/v1/plugins/Prices/of/:cluster"
     answer = await service.handler(Request("GET", service.path, params={"cluster": "a"}))
@@ -260,7 +262,7 @@ def test_the_words_of_faults_are_those_that_the_page_shows() -> None:
 
 def test_pairs_wait_for_each_other(reference: dict[str, Any]) -> None:
     woken: list[Any] = []
-    room = WaitingRoom(clock=SystemClock(), wake=woken.append)
+    room = WaitingWorkloads(clock=SystemClock(), wake=woken.append)
     made = reference["InPairs"]()
     made.use_waiting_room(room)
     state = interface.CycleState()
@@ -278,5 +280,7 @@ def test_its_events_and_its_status_are_what_the_framework_takes(reference: dict[
     inside, outside = cluster("a", {REGION: "eu-west"}), cluster("b", {REGION: "us"})
     assert event.hint(unit(), None, inside)
     assert not event.hint(unit(), inside, outside)
-    told = reference["own_status"](None, unit(), {"a": 1, "gone": 1}, fleet(inside), Index())
+    told = reference["own_status"](
+        None, unit(), {"a": 1, "gone": 1}, fleet(inside), PlacementIndex()
+    )
     assert told == {"regions": ["eu-west"]}

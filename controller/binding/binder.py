@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.binding.inwork import InWork
-from controller.binding.publisher import Publisher
+from controller.binding.inwork import InFlightKeys
+from controller.binding.publisher import StatusUpdater
 from controller.binding.refusals import Refusals
-from controller.eventhandlers import World
+from controller.eventhandlers import SchedulerCache
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
 from controller.framework.statuswriter import for_good
-from controller.model.placed import Placeables
+from controller.model.placed import SchedulableLister
 from controller.queue.scheduling_queue import SchedulingQueue
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
@@ -30,14 +30,14 @@ class Binder:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: StatusUpdater,
         refusals: Refusals,
         *,
         queue: SchedulingQueue,
-        workloads: Placeables,
-        world: World,
+        workloads: SchedulableLister,
+        world: SchedulerCache,
         profiles: Mapping[str, Profile],
-        in_work: InWork,
+        in_work: InFlightKeys,
     ) -> None:
         self._publisher = publisher
         self._refusals = refusals

@@ -13,7 +13,7 @@ from controller.explain.steps import Occasion
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import TellsCause
-from controller.model.learning import Limit
+from controller.model.learning import ObservedLimit
 from controller.model.learnt import stored
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
@@ -79,7 +79,7 @@ def _by_plugins(decision: Decision, present: Mapping[str, int]) -> tuple[str, st
 
 
 def _learnt(
-    before: Mapping[str, Limit], after: Mapping[str, Limit]
+    before: Mapping[str, ObservedLimit], after: Mapping[str, ObservedLimit]
 ) -> tuple[ChangeCause, str] | None:
     """A limit that is lower than it was, or one that is higher or gone."""
     for cluster, limit in sorted(after.items()):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from machinery.types.metadata import Key
 
 
-class InWork:
+class InFlightKeys:
     """Keys in work; for each the keys that came in vain."""
 
     def __init__(self) -> None:

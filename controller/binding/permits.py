@@ -15,7 +15,12 @@ from types import MappingProxyType
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import SUCCESS, Code, Status
-from controller.framework.waiting import Answer, UsesWaitingRoom, Waiting, WaitingRoom
+from controller.framework.waiting import (
+    PermitAnswer,
+    UsesWaitingWorkloads,
+    WaitingWorkload,
+    WaitingWorkloads,
+)
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason
@@ -34,19 +39,19 @@ class Held:
     """
 
     decisions: dict[Key, Decision]
-    waits: dict[Key, Waiting]
+    waits: dict[Key, WaitingWorkload]
     open: bool = False
     since: float = 0.0
     late: str = ""
     """What is said when its time is over, where a plugin has words for that."""
 
-    def answer(self, now: float) -> Answer:
+    def answer(self, now: float) -> PermitAnswer:
         """What has become of the set: the worst answer of any of it."""
         answers = {waiting.answer(now) for waiting in self.waits.values()}
-        for worst in (Answer.REJECTED, Answer.TIMED_OUT, Answer.WAITING):
+        for worst in (PermitAnswer.REJECTED, PermitAnswer.TIMED_OUT, PermitAnswer.WAITING):
             if worst in answers:
                 return worst
-        return Answer.ALLOWED
+        return PermitAnswer.ALLOWED
 
     @property
     def deadline(self) -> float:
@@ -75,7 +80,7 @@ class Held:
 class Permits:
     """Which decisions may be written, for one term of leadership."""
 
-    def __init__(self, profiles: Mapping[str, Profile], room: WaitingRoom) -> None:
+    def __init__(self, profiles: Mapping[str, Profile], room: WaitingWorkloads) -> None:
         self._profiles = profiles
         self._room = room
         self._held: dict[Key, Held] = {}
@@ -205,9 +210,9 @@ def waiting_status(held: Held, key: Key) -> Status:
     return Status(Code.WAIT, reasons, reason=ScheduledReason.WAITING_ON_PERMIT)
 
 
-def _users(profiles: Mapping[str, Profile]) -> list[UsesWaitingRoom]:
+def _users(profiles: Mapping[str, Profile]) -> list[UsesWaitingWorkloads]:
     """The plugins that answer for those that wait, each once."""
     plugins = {
         id(plugin): plugin for profile in profiles.values() for plugin in profile.every_plugin()
     }
-    return [plugin for plugin in plugins.values() if isinstance(plugin, UsesWaitingRoom)]
+    return [plugin for plugin in plugins.values() if isinstance(plugin, UsesWaitingWorkloads)]

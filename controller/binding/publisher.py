@@ -13,7 +13,7 @@ from typing import Any
 
 from controller.binding.statuspatch import Kept, is_news, patch_of, short_patch
 from controller.model.objects import Workload
-from controller.model.placed import Placeables
+from controller.model.placed import SchedulableLister
 from controller.scheduling.decision import Decision
 from crds.workload import EventReason, ScheduledReason
 from machinery import logs, metrics
@@ -31,14 +31,14 @@ NOTED_CLUSTERS = 20
 WRITE_SECONDS = metrics.histogram("stowage_decision_write_seconds", "Time of the status write")
 
 
-class Publisher:
+class StatusUpdater:
     """Writes statuses of what is placed and tells people of them; `check` raises LeaseLost."""
 
     def __init__(
         self,
         client: ApiClient,
         *,
-        workloads: Placeables,
+        workloads: SchedulableLister,
         recorder: EventRecorder,
         clock: Clock,
         check: Callable[[], None],

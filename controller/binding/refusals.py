@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.binding.publisher import Publisher
-from controller.eventhandlers import World
+from controller.binding.publisher import StatusUpdater
+from controller.eventhandlers import SchedulerCache
 from controller.framework.status import Status
 from controller.framework.statuswriter import for_good
-from controller.model.placed import Placeables
-from controller.model.unit import Unit
+from controller.model.placed import SchedulableLister
+from controller.model.unit import WorkloadInfo
 from controller.queue.hints import Hints
 from controller.queue.scheduling_queue import SchedulingQueue
 from controller.scheduling.decision import Decision
@@ -33,11 +33,11 @@ class Refusals:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: StatusUpdater,
         *,
         queue: SchedulingQueue,
-        workloads: Placeables,
-        world: World,
+        workloads: SchedulableLister,
+        world: SchedulerCache,
         hints: Mapping[str, Hints],
         clock: Clock,
     ) -> None:
@@ -87,14 +87,14 @@ class Refusals:
         """Say on the object why it was withheld. Raises TransportError."""
         await self.say(untouched(decision.unit, self._world.fleet(), self._clock.now(), status))
 
-    def park(self, unit: Unit, reason: ScheduledReason, plugin: str = "") -> None:
+    def park(self, unit: WorkloadInfo, reason: ScheduledReason, plugin: str = "") -> None:
         """Wait for what could help that plugin; in vain only so long."""
         rank, hints = self._world.rank(unit), self._hints[unit.scheduler_name]
         self._queue.park(rank, unit, hints.of(frozenset({plugin})))
         if reason in RETRY_SECONDS:
             self._queue.add_after(rank, RETRY_SECONDS[reason])
 
-    def _invalid(self, unit: Unit, message: str) -> Decision:
+    def _invalid(self, unit: WorkloadInfo, message: str) -> Decision:
         status = Status(reasons=(message,), reason=ScheduledReason.INVALID_WORKLOAD)
         return untouched(unit, self._world.fleet(), self._clock.now(), status)
 

@@ -20,10 +20,10 @@ from controller.explain.history import lengthened
 from controller.framework.told import OWN, merging
 from controller.model.learnt import stored, told
 from controller.model.objects import Workload
-from controller.model.why import Rule, ShareSteps, kept
-from controller.planner.reasons import Reasons, Why
+from controller.model.why import RuleNote, ShareSteps, kept
+from controller.planner.reasons import Reasons, RuleKind
 from controller.scheduling.decision import Decision
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.names import ANNOTATION_CLUSTERS, API_VERSION
 from crds.workload import WorkloadCondition, WorkloadState
 from machinery.clock import timestamp
@@ -154,7 +154,7 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
     before = kept(workload.status)
     at, names = occasion(decision, workload), decision.fleet.names
     ranking = [names[row] for row in decision.ranking[: 2 * steps.MOST_SHARES].tolist()]
-    shares = steps.Shares(workload.placements, decision.placements, ranking)
+    shares = steps.ShareDifference(workload.placements, decision.placements, ranking)
     rules = partial(_rules, decision.fleet.row, decision.why)
     known, named = _named(before.reasons, shares, decision.fleet)
     reasons, counts = steps.carried(known, before.reason_counts, named, at, rules)
@@ -166,8 +166,8 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
 
 
 def _named(
-    known: list[ShareSteps], shares: steps.Shares, fleet: Fleet
-) -> tuple[list[ShareSteps], steps.Shares]:
+    known: list[ShareSteps], shares: steps.ShareDifference, fleet: Snapshot
+) -> tuple[list[ShareSteps], steps.ShareDifference]:
     """The same by the names that clusters have now: a share that was renamed keeps its steps."""
     if all(name in fleet.row for name in shares.before):
         return known, shares
@@ -179,16 +179,16 @@ def _named(
     return told, replace(shares, before=before)
 
 
-_LEAST_TELLING = (Why.TIE, Why.REMAINDER)
+_LEAST_TELLING = (RuleKind.TIE, RuleKind.REMAINDER)
 
 
-def _rules(row: Mapping[str, int], why: Reasons, cluster: str) -> list[Rule]:
+def _rules(row: Mapping[str, int], why: Reasons, cluster: str) -> list[RuleNote]:
     """What made a number, beside what was there before; what only rounds it comes last."""
     if cluster not in row:
         return []
-    found = [reason for reason in why(row[cluster]) if reason.kind is not Why.KEPT]
+    found = [reason for reason in why(row[cluster]) if reason.kind is not RuleKind.KEPT]
     found.sort(key=lambda reason: reason.kind in _LEAST_TELLING)
-    kept_rules = (msgspec.convert(reason.to_rule(), Rule) for reason in found)
+    kept_rules = (msgspec.convert(reason.to_rule(), RuleNote) for reason in found)
     return [msgspec.structs.replace(each, name=_cut(each.name)) for each in kept_rules]
 
 

@@ -15,14 +15,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from controller.binding.inwork import InWork
+from controller.binding.inwork import InFlightKeys
 from controller.binding.permits import Held, Permits, waiting_status
 from controller.binding.refusals import Refusals
-from controller.eventhandlers import World
+from controller.eventhandlers import SchedulerCache
 from controller.framework.status import Status
-from controller.framework.waiting import Answer
+from controller.framework.waiting import PermitAnswer
 from controller.model.objects import Workload
-from controller.model.placed import Placeables
+from controller.model.placed import SchedulableLister
 from controller.queue import events
 from controller.scheduling.decision import Decision
 from controller.scheduling.refusal import untouched
@@ -43,9 +43,9 @@ class Waiters:
         permits: Permits,
         refusals: Refusals,
         *,
-        workloads: Placeables,
-        world: World,
-        in_work: InWork,
+        workloads: SchedulableLister,
+        world: SchedulerCache,
+        in_work: InFlightKeys,
         clock: Clock,
         look_after: Callable[[Key, float], None],
     ) -> None:
@@ -89,10 +89,10 @@ class Waiters:
             self.give_back(held)
             return None
         answer = held.answer(now)
-        if answer is Answer.WAITING:
+        if answer is PermitAnswer.WAITING:
             return await self.tell(held)
-        decisions = self._permits.release(held, written=answer is Answer.ALLOWED)
-        if answer is Answer.ALLOWED:
+        decisions = self._permits.release(held, written=answer is PermitAnswer.ALLOWED)
+        if answer is PermitAnswer.ALLOWED:
             return decisions
         await self._turn_away(decisions, held.refusal(now))
         return None
@@ -105,7 +105,7 @@ class Waiters:
         so each time, or one that comes sooner for something else would not come then.
         """
         now = self._clock.monotonic()
-        if not held.open or held.answer(now) is not Answer.WAITING or self._lost(held):
+        if not held.open or held.answer(now) is not PermitAnswer.WAITING or self._lost(held):
             return False
         if (rest := max(held.since + REST_SECONDS, self._next) - now) > 0:
             self._look_after(next(iter(held.decisions)), rest)

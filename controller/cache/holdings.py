@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from controller.cache.placements import Index
-from controller.cache.seekers import Seekers
+from controller.cache.placements import PlacementIndex
+from controller.cache.seekers import PendingAffinity
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit
-from controller.snapshot.builder import FleetBuilder
+from controller.model.unit import WorkloadInfo
+from controller.snapshot.builder import SnapshotBuilder
 from machinery.runtime.store import number
 from machinery.types.metadata import Key
 
@@ -38,7 +38,7 @@ class Late:
 
 
 @dataclass(slots=True)
-class _Counted:
+class _AssumedCount:
     """Units of each share that are in flight no more: counted by their cluster, or finished."""
 
     units: dict[str, int] = field(default_factory=dict)
@@ -48,10 +48,10 @@ class _Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class AssumedPlacement:
     """The shares of a Workload, and the units of them that their clusters do not count yet."""
 
-    unit: Unit
+    unit: WorkloadInfo
     placements: Mapping[str, int]
     flying: dict[str, int]
     finished: dict[str, int]
@@ -66,41 +66,41 @@ class Holding:
         return max(landed - self.finished.get(cluster, 0), 0)
 
 
-class Holdings:
-    """Holdings by Workload and by cluster; the index and the fleet's builder are kept in step."""
+class AssumedPlacements:
+    """Assumed placements by Workload and by cluster; index and builder are kept in step."""
 
-    def __init__(self, index: Index, builder: FleetBuilder) -> None:
+    def __init__(self, index: PlacementIndex, builder: SnapshotBuilder) -> None:
         self._index = index
         self._builder = builder
-        self._all: dict[Key, Holding] = {}
+        self._all: dict[Key, AssumedPlacement] = {}
         self._holders: dict[str, set[Key]] = {}
         self._seen: dict[str, int] = {}
         self._awaiting: dict[str, set[Key]] = {}
-        self.seekers = Seekers()
+        self.seekers = PendingAffinity()
         """Those that require others and hold nothing."""
-        self.settled = Seekers()
+        self.settled = PendingAffinity()
         """Those that require others and hold something."""
 
-    def get(self, key: Key) -> Holding | None:
+    def get(self, key: Key) -> AssumedPlacement | None:
         """What a Workload holds; None for one that nobody has heard of."""
         return self._all.get(key)
 
-    def values(self) -> Iterable[Holding]:
+    def values(self) -> Iterable[AssumedPlacement]:
         """Everybody's."""
         return self._all.values()
 
-    def on(self, cluster: str) -> list[Holding]:
+    def on(self, cluster: str) -> list[AssumedPlacement]:
         """Those with a share on a cluster, by the Workload's name."""
         return [self._all[key] for key in sorted(self._holders.get(cluster, ()))]
 
-    def assume(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def assume(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Hold a decision whose write is under way: all its new units are in flight."""
         before = self._all.get(unit.key)
-        counted = _Counted()
+        counted = _AssumedCount()
         if before is not None:
             units = {c: n - before.flying[c] for c, n in before.placements.items()}
             late = {c: late for c, late in before.late.items() if c in placements}
-            counted = _Counted(units, before.finished, late)
+            counted = _AssumedCount(units, before.finished, late)
         self._index.put(unit, placements)
         self._put(unit, placements, counted)
 
@@ -118,13 +118,13 @@ class Holdings:
         flew = before.flying.items() if before is not None else ()
         return [cluster for cluster, units in flew if units > after.get(cluster, units)]
 
-    def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _Counted:
+    def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _AssumedCount:
         """What clusters count of a Workload, as far as they have been seen.
 
         A version beyond the Workload's own was not written before it: that is no version to wait
         for. Any other is past with the next that the cluster gets, whoever writes it.
         """
-        counted, before = _Counted(), self._all.get(workload.metadata.key)
+        counted, before = _AssumedCount(), self._all.get(workload.metadata.key)
         own = number(workload.metadata.resource_version)
         latest = _LATEST if own is None else own
         for share in workload.status.clusters:
@@ -159,7 +159,7 @@ class Holdings:
         """A cluster is known no more."""
         self._seen.pop(cluster, None)
 
-    def _land(self, held: Holding, cluster: str) -> None:
+    def _land(self, held: AssumedPlacement, cluster: str) -> None:
         """The version is here that counts those that were late."""
         flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
         if flying != held.flying[cluster]:
@@ -169,7 +169,9 @@ class Holdings:
             self._builder.count(cluster, held.unit.load, held.counted(cluster) - before)
         _discard(self._awaiting, cluster, held.unit.key)
 
-    def _put(self, unit: Unit, placements: Mapping[str, int], counted: _Counted) -> None:
+    def _put(
+        self, unit: WorkloadInfo, placements: Mapping[str, int], counted: _AssumedCount
+    ) -> None:
         for seekers, member in ((self.seekers, not placements), (self.settled, bool(placements))):
             if member and unit.affinity.required:
                 seekers.put(unit)
@@ -179,11 +181,13 @@ class Holdings:
         if unit.booked:
             flying = dict.fromkeys(placements, 0)
         before = self._all.get(unit.key)
-        after = Holding(unit, dict(placements), flying, counted.finished, counted.late)
+        after = AssumedPlacement(unit, dict(placements), flying, counted.finished, counted.late)
         self._all[unit.key] = after
         self._fly(unit.key, before, after)
 
-    def _fly(self, key: Key, before: Holding | None, after: Holding | None) -> None:
+    def _fly(
+        self, key: Key, before: AssumedPlacement | None, after: AssumedPlacement | None
+    ) -> None:
         """Count a Workload on its clusters, and its units on their way, where that changed."""
         was, now = (held.flying if held else _NOWHERE for held in (before, after))
         load, other = (held.unit.load if held else None for held in (after, before))
@@ -204,7 +208,7 @@ class Holdings:
                 self._holders.setdefault(cluster, set()).add(key)
         self._recount(before, after)
 
-    def _recount(self, before: Holding | None, after: Holding | None) -> None:
+    def _recount(self, before: AssumedPlacement | None, after: AssumedPlacement | None) -> None:
         """Count the units that are in flight no more, where that changed."""
         load, other = (held.unit.load if held else None for held in (after, before))
         was, now = (_landed(held) for held in (before, after))
@@ -218,7 +222,7 @@ class Holdings:
                 self._builder.count(cluster, load, units)
 
 
-def _landed(held: Holding | None) -> dict[str, int]:
+def _landed(held: AssumedPlacement | None) -> dict[str, int]:
     return {} if held is None else {cluster: held.counted(cluster) for cluster in held.placements}
 
 

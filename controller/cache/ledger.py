@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from controller.model.load import Load
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key
 
-Placed: TypeAlias = Mapping[Key, tuple[Unit, Mapping[str, int]]]
+PlacementsByWorkload: TypeAlias = Mapping[Key, tuple[WorkloadInfo, Mapping[str, int]]]
 """Workloads with the shares that they would have, by key."""
 
 
 class Ledger(Protocol):
     """The books of one feature. All calls come from one event loop."""
 
-    def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Take a Workload with the shares that count: none of one that is being deleted."""
         ...
 
@@ -29,12 +29,12 @@ class Ledger(Protocol):
         """Forget a Workload; one that is unknown is no fault."""
         ...
 
-    def overlay(self, placed: Placed) -> Self:
+    def overlay(self, placed: PlacementsByWorkload) -> Self:
         """What the books would say with these Workloads placed so; these stay as they are."""
         ...
 
 
-class Room(Protocol):
+class RoomHolder(Protocol):
     """Room of clusters that a ledger takes out of what everybody may use, and gives back."""
 
     def hold(self, cluster: str, load: Load, units: int) -> None:
@@ -54,7 +54,7 @@ class Room(Protocol):
 class HoldsRoom(Ledger, Protocol):
     """A ledger that holds room on clusters for somebody."""
 
-    def keep(self, room: Room) -> None:
+    def keep(self, room: RoomHolder) -> None:
         """Called once, before anything is put. An overlay of the ledger holds nothing."""
         ...
 
@@ -66,6 +66,6 @@ class TakesMore(Ledger, Protocol):
     Very many may be decided in one pass, each over those before it.
     """
 
-    def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """One more Workload placed so, or one of them placed otherwise."""
         ...

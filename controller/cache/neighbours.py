@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.model.objects import WorkloadTerm
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 
 
-def beside(unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
+def beside(unit: WorkloadInfo, term: WorkloadTerm, fleet: Snapshot, bound: PlacementIndex) -> Mask:
     """The domains with a match. The first of a set that wants its own kind may go anywhere."""
     mask = holding(unit, term, fleet, bound)
     if term.label_selector.matches(unit.labels):
@@ -20,7 +20,7 @@ def beside(unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
     return mask
 
 
-def holding(unit: Unit, term: WorkloadTerm, fleet: Fleet, bound: Index) -> Mask:
+def holding(unit: WorkloadInfo, term: WorkloadTerm, fleet: Snapshot, bound: PlacementIndex) -> Mask:
     """The domains of a term that hold units of another Workload that it selects."""
     clusters = bound.clusters_of(unit.namespace, term.label_selector, but=(unit.key,))
     return fleet.domain(term.topology_key, clusters)

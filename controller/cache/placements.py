@@ -16,9 +16,9 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from controller.cache.ledger import Ledger, TakesMore
-from controller.cache.ledger import Placed as PlacedUnits
+from controller.cache.ledger import PlacementsByWorkload as PlacedUnits
 from controller.model.objects import WorkloadTerm
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery import logs
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector
@@ -33,7 +33,7 @@ L = TypeVar("L", bound=Ledger)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedWorkload:
     """A Workload as others see it: its labels, where its units are, what it asks for."""
 
     key: Key
@@ -43,14 +43,16 @@ class Placed:
     repels: tuple[WorkloadTerm, ...]
 
     @staticmethod
-    def of(unit: Unit, placements: Mapping[str, int]) -> Placed:
+    def of(unit: WorkloadInfo, placements: Mapping[str, int]) -> PlacedWorkload:
         """What others see of a unit with these shares."""
         holding = frozenset(cluster for cluster, units in placements.items() if units > 0)
         sides = (unit.affinity, unit.anti_affinity)
         terms = [term for side in sides for term in side.required]
         terms += [each.workload_affinity_term for side in sides for each in side.preferred]
         asks = tuple(term.label_selector for term in terms)
-        return Placed(unit.key, unit.labels, holding, asks, tuple(unit.anti_affinity.required))
+        return PlacedWorkload(
+            unit.key, unit.labels, holding, asks, tuple(unit.anti_affinity.required)
+        )
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class _Table:
             else:
                 del self.counts[cluster]
 
-    def without(self, others: Iterable[Placed]) -> set[str]:
+    def without(self, others: Iterable[PlacedWorkload]) -> set[str]:
         """The clusters that somebody holds beside these, each of whom is counted here."""
         less: dict[str, int] = {}
         for placed in others:
@@ -117,20 +119,22 @@ class _Tables:
                     yield table
 
 
-class Index:
+class PlacementIndex:
     """Every Workload, placed or not. Reading changes nothing. It feeds the ledgers of features."""
 
     def __init__(self, ledgers: Iterable[Ledger] = ()) -> None:
-        self._all: dict[Key, Placed] = {}
-        self._by_pair: dict[tuple[str, Pair], dict[Key, Placed]] = {}
-        self._by_namespace: dict[str, dict[Key, Placed]] = {}
+        self._all: dict[Key, PlacedWorkload] = {}
+        self._by_pair: dict[tuple[str, Pair], dict[Key, PlacedWorkload]] = {}
+        self._by_namespace: dict[str, dict[Key, PlacedWorkload]] = {}
         self._asked = _Tables()
         self._repelling = _Tables()
         self._ledgers = tuple(ledgers)
         self.version = 0
         """Another one after each change: who decides in steps sees that he has been overtaken."""
 
-    def put(self, unit: Unit, placements: Mapping[str, int], *, deleting: bool = False) -> None:
+    def put(
+        self, unit: WorkloadInfo, placements: Mapping[str, int], *, deleting: bool = False
+    ) -> None:
         """Take a Workload with its shares; on its way out it counts in no ledger."""
         self.version += 1
         counted = {} if deleting else placements
@@ -139,7 +143,7 @@ class Index:
                 ledger.put(unit, counted)
             except Exception:  # the books of one feature: everybody else's go on
                 LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(unit.key)})
-        placed = Placed.of(unit, placements)
+        placed = PlacedWorkload.of(unit, placements)
         if self._all.get(placed.key) == placed:
             return
         self._forget(placed.key)
@@ -201,9 +205,11 @@ class Index:
         apart = [self._all[key] for key in but if key in self._all and key[0] == namespace]
         return table.without(placed for placed in apart if selector.matches(placed.labels))
 
-    def repelling(self, unit: Unit, *, but: Collection[Key]) -> Iterator[tuple[str, set[str]]]:
+    def repelling(
+        self, unit: WorkloadInfo, *, but: Collection[Key]
+    ) -> Iterator[tuple[str, set[str]]]:
         """Who keeps this Workload away: topology keys, with the clusters that are held."""
-        apart: list[Placed] | None = None
+        apart: list[PlacedWorkload] | None = None
         for table in self._repelling.selecting(unit.namespace, unit.labels):
             if apart is None:  # there are as many as a set has members, and mostly nobody repels
                 apart = [self._all[k] for k in but if k in self._all and k[0] == unit.namespace]
@@ -212,16 +218,16 @@ class Index:
             if held:
                 yield table.topology_key, held
 
-    def overlay(self, units: PlacedUnits) -> Overlay:
+    def overlay(self, units: PlacedUnits) -> PlacementOverlay:
         """What the index would be with these Workloads placed so; this one stays as it is."""
-        return Overlay(self, units)
+        return PlacementOverlay(self, units)
 
-    def _count(self, placed: Placed, sign: int) -> None:
+    def _count(self, placed: PlacedWorkload, sign: int) -> None:
         if placed.clusters:
             for table in self._asked.selecting(placed.key[0], placed.labels):
                 table.add(placed.clusters, sign)
 
-    def _selected(self, namespace: str, selector: LabelSelector) -> Iterator[Placed]:
+    def _selected(self, namespace: str, selector: LabelSelector) -> Iterator[PlacedWorkload]:
         anchor = _anchor(selector)
         found = (
             self._by_namespace.get(namespace)
@@ -231,14 +237,14 @@ class Index:
         return (p for p in (found or {}).values() if selector.matches(p.labels))
 
 
-class Overlay(Index):
+class PlacementOverlay(PlacementIndex):
     """A few Workloads placed otherwise, over an index that is not touched."""
 
-    def __init__(self, base: Index, units: PlacedUnits) -> None:
+    def __init__(self, base: PlacementIndex, units: PlacedUnits) -> None:
         super().__init__()
         self._base = base
         self._hidden: set[Key] = set()
-        self._units: dict[Key, tuple[Unit, Mapping[str, int]]] = {}
+        self._units: dict[Key, tuple[WorkloadInfo, Mapping[str, int]]] = {}
         self._over: dict[type[Any], Any] = {}
         self._growing: dict[type[Any], TakesMore] = {}
         self._standing: set[type[Any]] = set()
@@ -246,7 +252,7 @@ class Overlay(Index):
         for unit, placements in units.values():
             self.place(unit, placements)
 
-    def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """One more Workload placed so."""
         self._hidden.add(unit.key)
         self._units[unit.key] = (unit, placements)
@@ -274,7 +280,9 @@ class Overlay(Index):
         found: L = self._over[kind]
         return found
 
-    def repelling(self, unit: Unit, *, but: Collection[Key]) -> Iterator[tuple[str, set[str]]]:
+    def repelling(
+        self, unit: WorkloadInfo, *, but: Collection[Key]
+    ) -> Iterator[tuple[str, set[str]]]:
         """Those of the overlay, and those of the base that it does not hide."""
         yield from super().repelling(unit, but=but)
         yield from self._base.repelling(unit, but=self._hidden.union(but))

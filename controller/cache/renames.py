@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.types.bounds import MOST_UNITS
 
 V = TypeVar("V")
@@ -50,7 +50,7 @@ class Renames:
 
     def of(self, workload: Workload) -> Workload:
         """The Workload with the names that its clusters have now; the same where they all stand."""
-        unit: Unit | None = workload.unit
+        unit: WorkloadInfo | None = workload.unit
         if not self._now or unit is None:
             return workload
         shares = {each.cluster for each in unit.reservations}

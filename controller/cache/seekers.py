@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector
 
@@ -17,16 +17,16 @@ _Place: TypeAlias = tuple[str, str, tuple[str, str] | None]
 """Scheduler name, namespace, and a label pair; None for all of the namespace."""
 
 
-class Seekers:
+class PendingAffinity:
     """Units by scheduler name, namespace and label."""
 
-    def __init__(self, units: Iterable[Unit] = ()) -> None:
-        self._all: dict[Key, Unit] = {}
+    def __init__(self, units: Iterable[WorkloadInfo] = ()) -> None:
+        self._all: dict[Key, WorkloadInfo] = {}
         self._places: dict[_Place, dict[Key, None]] = {}
         for unit in units:
             self.put(unit)
 
-    def put(self, unit: Unit) -> None:
+    def put(self, unit: WorkloadInfo) -> None:
         """Take a unit, new or changed."""
         before = self._all.get(unit.key)
         if before is not None and (before.labels, before.scheduler_name) != (
@@ -47,7 +47,7 @@ class Seekers:
             if not members:
                 del self._places[place]
 
-    def selected(self, by: Unit, selector: LabelSelector) -> Iterator[Unit]:
+    def selected(self, by: WorkloadInfo, selector: LabelSelector) -> Iterator[WorkloadInfo]:
         """Those of the unit's scheduler and namespace that the selector picks."""
         pair = min(selector.match_labels.items(), default=None)
         keys = self._places.get((by.scheduler_name, by.namespace, pair), {})
@@ -55,7 +55,7 @@ class Seekers:
         return (unit for unit in found if selector.matches(unit.labels))
 
 
-def _places(unit: Unit) -> Iterator[_Place]:
+def _places(unit: WorkloadInfo) -> Iterator[_Place]:
     yield (unit.scheduler_name, unit.namespace, None)
     for pair in unit.labels.items():
         yield (unit.scheduler_name, unit.namespace, pair)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import TypeAlias
 
-from controller.claims.claims import Claimed, Ledger, Shares, Taken
+from controller.claims.claims import Claimed, ClaimLedger, HeldClaim, Shares
 from controller.model.objects import Workload
 from machinery.clock import Clock
 from machinery.types.metadata import Key
@@ -25,7 +25,7 @@ Haunt: TypeAlias = Callable[[Key, Mapping[Key, Shares]], object]
 """Counts of an object from now on what others have claimed of it, by Workload and cluster."""
 
 
-class Books:
+class ClaimBooks:
     """Claims by object; what others have claimed haunts the counts. `holder` is this process."""
 
     def __init__(self, haunt: Haunt, *, holder: str, clock: Clock) -> None:
@@ -33,15 +33,15 @@ class Books:
         self.holder = holder
         self._clock = clock
         self._epochs = count(1)
-        self._ledgers: dict[str, dict[Key, Ledger]] = {}
+        self._ledgers: dict[str, dict[Key, ClaimLedger]] = {}
         self._shown: dict[Key, tuple[str, Shares]] = {}
         self._gone: dict[str, None] = {}
 
-    def ledger(self, key: Key) -> Ledger:
+    def ledger(self, key: Key) -> ClaimLedger:
         """The claims on an object."""
         there = self._ledgers.setdefault(key[0], {})
         if key not in there:
-            there[key] = Ledger(self.holder, self._epochs)
+            there[key] = ClaimLedger(self.holder, self._epochs)
         return there[key]
 
     def learn(self, stored: Claimed) -> None:
@@ -78,7 +78,7 @@ class Books:
             ghosts = self.ledger(key).ghosts(self.seen, self._clock.monotonic())
             self._haunt(key, ghosts)
 
-    def told(self, key: Key) -> list[Taken]:
+    def told(self, key: Key) -> list[HeldClaim]:
         """The claims that still have to be told."""
         return self.ledger(key).told(self.seen, self._clock.monotonic())
 

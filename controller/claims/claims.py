@@ -72,7 +72,7 @@ class Claimed(Protocol):
 
 
 @dataclass(slots=True)
-class Taken:
+class HeldClaim:
     """A claim, the moment since which we know it, and the one since which its units show.
 
     `size` are the bytes that it takes in the status.
@@ -120,7 +120,7 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Ledger:
+class ClaimLedger:
     """The claims on one object, those of others and our own, by the Workload's uid.
 
     `epochs` are shared with the ledgers of all other objects, those that went included.
@@ -130,8 +130,8 @@ class Ledger:
     epochs: Iterator[int] = field(default_factory=lambda: count(1))
     epoch: int = field(init=False)
     generation: int = 0
-    others: dict[str, Taken] = field(default_factory=dict)
-    own: dict[str, Taken] = field(default_factory=dict)
+    others: dict[str, HeldClaim] = field(default_factory=dict)
+    own: dict[str, HeldClaim] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Begin apart from all others."""
@@ -155,7 +155,7 @@ class Ledger:
         """Whether that Workload has a claim here."""
         return uid in self.others or uid in self.own
 
-    def add(self, taken: Taken) -> None:
+    def add(self, taken: HeldClaim) -> None:
         """A claim of our own that has been written."""
         self.own[taken.uid] = taken
 
@@ -168,7 +168,7 @@ class Ledger:
                 found[each.key] = more
         return found
 
-    def told(self, seen: Seen, now: float) -> list[Taken]:
+    def told(self, seen: Seen, now: float) -> list[HeldClaim]:
         """Everybody's that still have to be told, the oldest first; our others are forgotten."""
         self.own = {uid: each for uid, each in self.own.items() if each.open(seen, now)}
         theirs = [each for each in self.others.values() if each.open(seen, now)]
@@ -179,7 +179,7 @@ class Ledger:
         return known is not None and (known.placements, known.time) == (_shares(claim), claim.time)
 
 
-def admitted(known: Iterable[Taken], wanted: Iterable[Taken]) -> set[str]:
+def admitted(known: Iterable[HeldClaim], wanted: Iterable[HeldClaim]) -> set[str]:
     """The uids of those wanted that a status has room for, beside the claims that are known.
 
     The others wait until some of these have landed; a small one does not wait for a large one. One
@@ -199,9 +199,9 @@ def admitted(known: Iterable[Taken], wanted: Iterable[Taken]) -> set[str]:
     return chosen
 
 
-def _taken(claim: Claim, now: float) -> Taken:
+def _taken(claim: Claim, now: float) -> HeldClaim:
     namespace, _, name = claim.workload.partition("/")
-    return Taken((namespace, name), claim.uid, _shares(claim), claim.holder, claim.time, now)
+    return HeldClaim((namespace, name), claim.uid, _shares(claim), claim.holder, claim.time, now)
 
 
 def _shares(claim: Claim) -> dict[str, int]:

@@ -15,17 +15,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from controller.claims.books import Books
+from controller.claims.books import ClaimBooks
 from controller.claims.claims import (
     LANDED_SECONDS,
     WRITE_SECONDS,
+    HeldClaim,
     Shares,
-    Taken,
     admitted,
 )
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import StatusWriter
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery import metrics
 from machinery.api.resources import Resource
 from machinery.clock import microtime
@@ -55,7 +55,7 @@ T = TypeVar("T", bound=Object)
 class _Wish:
     """A decision that waits for its quota, and the epoch that it was made in."""
 
-    taken: Taken
+    taken: HeldClaim
     epoch: int
     done: asyncio.Future[bool]
 
@@ -76,7 +76,9 @@ class Desk(Generic[T]):
     status (`fields`).
     """
 
-    def __init__(self, term: Term, resource: Resource, type_: type[T], *, books: Books) -> None:
+    def __init__(
+        self, term: Term, resource: Resource, type_: type[T], *, books: ClaimBooks
+    ) -> None:
         self._client = term.client
         self._store: Informer[T] = term.informer(resource)
         self._books = books
@@ -97,12 +99,12 @@ class Desk(Generic[T]):
         for each in self._store.values():
             self.look(each.metadata.key)
 
-    def quota_of(self, unit: Unit) -> Key | None:
+    def quota_of(self, unit: WorkloadInfo) -> Key | None:
         """The object whose quota the unit's decisions take; None where they take none."""
         raise NotImplementedError
 
     def fields(
-        self, stored: T, claims: Sequence[Taken], *, anyway: bool
+        self, stored: T, claims: Sequence[HeldClaim], *, anyway: bool
     ) -> Mapping[str, Any] | None:
         """The status with these claims; None where the object says all of it, but for `anyway`."""
         raise NotImplementedError
@@ -128,12 +130,12 @@ class Desk(Generic[T]):
         for key in keys:
             self._writer.add(key, after=CALM_SECONDS)
 
-    def epoch(self, unit: Unit) -> int | None:
+    def epoch(self, unit: WorkloadInfo) -> int | None:
         """The claims that a decision of this moment stands on; None where it takes no quota."""
         key = self.quota_of(unit)
         return None if key is None else self._books.ledger(key).epoch
 
-    async def claim(self, unit: Unit, placements: Shares, epoch: int | None) -> bool:
+    async def claim(self, unit: WorkloadInfo, placements: Shares, epoch: int | None) -> bool:
         """Take the quota of a decision of that epoch; False when it must be decided anew.
 
         Raises TransportError when the hub cannot be asked.
@@ -149,7 +151,7 @@ class Desk(Generic[T]):
             return False
         now = self._clock.monotonic()
         time = microtime(self._clock.now())
-        taken = Taken(unit.key, unit.uid, dict(placements), self._books.holder, time, now)
+        taken = HeldClaim(unit.key, unit.uid, dict(placements), self._books.holder, time, now)
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._wishes.setdefault(key, {})[unit.key] = _Wish(taken, epoch, done)
         self._writer.add(key)
@@ -157,7 +159,7 @@ class Desk(Generic[T]):
         CLAIMS.labels("written" if granted else "stale").inc()
         return granted
 
-    def withdraw(self, unit: Unit) -> None:
+    def withdraw(self, unit: WorkloadInfo) -> None:
         """The decision was not written: its quota is free again."""
         key = self.quota_of(unit)
         if key is None:

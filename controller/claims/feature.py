@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controller.claims.books import HOLDER_LIMIT, Books, Haunt
+from controller.claims.books import HOLDER_LIMIT, ClaimBooks, Haunt
 from controller.claims.claims import Claimed
 from controller.claims.desk import Desk
 from controller.framework.runtime.handle import Handle, switched_off
 from controller.model.objects import Workload
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.clock import SystemClock
 from machinery.types.metadata import Key
 
@@ -30,12 +30,14 @@ class ClaimedKind:
         self._haunt = haunt
         self.quotas: Desk[Any] | None = None
         self._handle: Handle | None = None
-        self._books = Books(haunt, holder="", clock=SystemClock())
+        self._books = ClaimBooks(haunt, holder="", clock=SystemClock())
 
     def attach(self, handle: Handle) -> None:
         """Claim under the name of the process."""
         self._handle = handle
-        self._books = Books(self._haunt, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock)
+        self._books = ClaimBooks(
+            self._haunt, holder=handle.holder[:HOLDER_LIMIT], clock=handle.clock
+        )
 
     def rest(self) -> None:
         """Write and claim no more."""
@@ -46,17 +48,19 @@ class ClaimedKind:
         running = self._handle is None or self._handle.controls(self._plugin)
         return "" if running else switched_off(self._plugin)
 
-    def epoch(self, unit: Unit) -> int | None:
+    def epoch(self, unit: WorkloadInfo) -> int | None:
         """See `Desk.epoch`."""
         return self.quotas.epoch(unit) if self.quotas is not None else None
 
-    async def claim(self, unit: Unit, placements: Mapping[str, int], epoch: int | None) -> bool:
+    async def claim(
+        self, unit: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
+    ) -> bool:
         """See `Desk.claim`; nothing is granted where this instance does not lead."""
         if self.quotas is None:
             return bool(self.closed())  # PreFilter has let in no Workload that would take quota
         return await self.quotas.claim(unit, placements, epoch)
 
-    def withdraw(self, unit: Unit) -> None:
+    def withdraw(self, unit: WorkloadInfo) -> None:
         """See `Desk.withdraw`."""
         if self.quotas is not None:
             self.quotas.withdraw(unit)

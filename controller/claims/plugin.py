@@ -7,7 +7,7 @@ from typing import Protocol
 
 from controller.framework.interface import CycleState
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 
 
 class Claims(Protocol):
@@ -16,13 +16,15 @@ class Claims(Protocol):
     def closed(self) -> str:
         """Why no quota can be had here at all, in words; empty where it can."""
 
-    def epoch(self, unit: Unit) -> int | None:
+    def epoch(self, unit: WorkloadInfo) -> int | None:
         """The claims that a decision of this moment stands on; None where it takes no quota."""
 
-    async def claim(self, unit: Unit, placements: Mapping[str, int], epoch: int | None) -> bool:
+    async def claim(
+        self, unit: WorkloadInfo, placements: Mapping[str, int], epoch: int | None
+    ) -> bool:
         """Take the quota of a decision of that epoch; False when it must be decided anew."""
 
-    def withdraw(self, unit: Unit) -> None:
+    def withdraw(self, unit: WorkloadInfo) -> None:
         """The decision was not written: its quota is free again."""
 
 
@@ -41,13 +43,15 @@ class ClaimsQuota:
     def _epoch(self) -> str:
         return f"{self.name}/epoch"
 
-    def reserve(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
+    def reserve(
+        self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+    ) -> Status:
         """Note on which claims the decision stands: with newer ones it is made anew."""
         state.data[self._epoch] = self.claims.epoch(unit) if self.claims is not None else None
         return SUCCESS
 
     async def pre_bind(
-        self, state: CycleState, unit: Unit, placements: Mapping[str, int]
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Take the quota; where another scheduler was faster the Workload is decided anew."""
         epoch = state.data.get(self._epoch)
@@ -55,7 +59,9 @@ class ClaimsQuota:
             return SUCCESS
         return unschedulable(self.name)
 
-    def unreserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
+    def unreserve(
+        self, _state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+    ) -> None:
         """Give the quota back."""
         if self.claims is not None:
             self.claims.withdraw(unit)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from controller.explain.steps import MOST_RULES, Occasion, Rules, Shares
-from controller.model.why import Change, Move, Untold
+from controller.explain.steps import MOST_RULES, Occasion, Rules, ShareDifference
+from controller.model.why import Move, PlacementChange, Untold
 from machinery.types.bounds import MOST_UNITS
 
 MOST_CHANGES = 20
@@ -24,15 +24,15 @@ MOST_BYTES = 5 * 1024
 
 
 def lengthened(
-    history: Sequence[Change],
-    shares: Shares,
+    history: Sequence[PlacementChange],
+    shares: ShareDifference,
     occasion: Occasion,
     rules: Rules,
     desired: int,
-) -> list[Change]:
+) -> list[PlacementChange]:
     """The history with one more change."""
     moves, more = _moves(shares, rules)
-    newest = Change(
+    newest = PlacementChange(
         time=occasion.time,
         cause=occasion.cause,
         name=occasion.name,
@@ -44,7 +44,7 @@ def lengthened(
     return _bounded([*history, newest][-MOST_CHANGES:])
 
 
-def _moves(shares: Shares, rules: Rules) -> tuple[list[Move], Untold | None]:
+def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | None]:
     """The shares that changed, those by which most units moved first."""
     before, after = shares.before, shares.after
     moved = [c for c in {**before, **after} if before.get(c, -1) != after.get(c, -1)]
@@ -73,7 +73,7 @@ def _untold(before: Untold | None, grown: Sequence[int]) -> Untold | None:
     return Untold(clusters, min(came, MOST_UNITS), min(went, MOST_UNITS))
 
 
-def _bounded(history: list[Change]) -> list[Change]:
+def _bounded(history: list[PlacementChange]) -> list[PlacementChange]:
     """Short enough: shorter moves from the oldest on, then none, then fewer changes."""
     for most in (FEW_MOVES, 0):
         for at in range(len(history)):
@@ -85,12 +85,12 @@ def _bounded(history: list[Change]) -> list[Change]:
     return history
 
 
-def _shortened(change: Change, most: int) -> Change:
+def _shortened(change: PlacementChange, most: int) -> PlacementChange:
     told, rest = change.moves[:most], change.moves[most:]
     bare = [msgspec.structs.replace(move, because=[]) for move in told]
     grown = [max(move.now, 0) - max(move.before, 0) for move in rest]
     return msgspec.structs.replace(change, moves=bare, more=_untold(change.more, grown))
 
 
-def _size(history: list[Change]) -> int:
+def _size(history: list[PlacementChange]) -> int:
     return len(msgspec.json.encode(history))

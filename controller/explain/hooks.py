@@ -16,13 +16,13 @@ import numpy as np
 
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
-from controller.framework.explains import Seen, TellsChanges, either
+from controller.framework.explains import PassView, TellsChanges, either
 from controller.model.objects import WorkloadSpec
-from controller.model.unit import Unit
-from controller.scheduling.decision import Change, Decision
+from controller.model.unit import WorkloadInfo
+from controller.scheduling.decision import Decision, HookChange
 from controller.snapshot.columns import Column, Ints, Mask
 from controller.snapshot.saturating import sums, times
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.types import quantities
 
 MOST_TEXTS = 20
@@ -55,7 +55,7 @@ def told(decision: Decision) -> list[dict[str, str]]:
     ]
 
 
-def _texts(change: Change, hook: Any) -> Sequence[str]:
+def _texts(change: HookChange, hook: Any) -> Sequence[str]:
     said: Sequence[str] = ()
     if isinstance(hook, TellsChanges):
         try:
@@ -67,7 +67,7 @@ def _texts(change: Change, hook: Any) -> Sequence[str]:
     return found if rest <= 0 else [*found[:MOST_TEXTS], f"changed {rest} things more"]
 
 
-def compared(before: Seen, after: Seen) -> Iterator[str]:
+def compared(before: PassView, after: PassView) -> Iterator[str]:
     """Sentences without a subject: what became of the unit, the clusters, the list of them."""
     if after.unit is not before.unit:
         yield from _unit(before.unit, after.unit)
@@ -79,7 +79,7 @@ def compared(before: Seen, after: Seen) -> Iterator[str]:
             yield f"took {_named(after.fleet.names[row] for row in gone)} out of the list"
 
 
-def _unit(before: Unit, after: Unit) -> Iterator[str]:
+def _unit(before: WorkloadInfo, after: WorkloadInfo) -> Iterator[str]:
     for field in fields(before):
         old, new = getattr(before, field.name), getattr(after, field.name)
         if field.name in _UNTOLD or old == new:
@@ -115,7 +115,7 @@ def _nothing(value: Any) -> bool:
     return value is None or (not isinstance(value, int) and len(value) == 0)
 
 
-def _fleet(before: Fleet, after: Fleet) -> Iterator[str]:
+def _fleet(before: Snapshot, after: Snapshot) -> Iterator[str]:
     """What became of clusters; those of which the same is to be said, in one sentence."""
     gone = [name for name in before.names if name not in after.row]
     if gone:
@@ -138,7 +138,7 @@ def _fleet(before: Fleet, after: Fleet) -> Iterator[str]:
 class _Rows:
     """The rows of some clusters of a fleet, column by column, in one order for all processes."""
 
-    def __init__(self, fleet: Fleet, names: Sequence[str]) -> None:
+    def __init__(self, fleet: Snapshot, names: Sequence[str]) -> None:
         self.objects = [fleet.clusters[fleet.row[name]] for name in names]
         self.columns: dict[str, Any] = {
             **{name: getattr(fleet, name) for name in _PLAIN},

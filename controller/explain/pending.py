@@ -16,7 +16,7 @@ import numpy as np
 
 from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
-from controller.framework.explains import Kind, Note, Shortage, Stop, Stops
+from controller.framework.explains import Note, NoteKind, Shortage, Stop, Stops
 from controller.framework.interface import Plugin
 from controller.framework.room import room_of
 from controller.scheduling.decision import FITS, Decision
@@ -44,12 +44,12 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
     if decision.pending <= 0:
         return []
     if not len(decision.fleet):
-        return [Note(Kind.NO_CLUSTER, 0, "", "no cluster is registered")]
+        return [Note(NoteKind.NO_CLUSTER, 0, "", "no cluster is registered")]
     if decision.reason in WITHHELD:
-        return [Note(Kind.BOUND, 0, "", decision.message)]
+        return [Note(NoteKind.BOUND, 0, "", decision.message)]
     counts = np.bincount(decision.verdicts, minlength=len(decision.refusals) + 1).tolist()
     notes = [
-        Note(Kind.REFUSED, number, each.plugin, f"{_clusters(number)}: {each.text}")
+        Note(NoteKind.REFUSED, number, each.plugin, f"{_clusters(number)}: {each.text}")
         for each, number in zip(decision.refusals, counts[1:], strict=True)
         if number
     ]
@@ -61,12 +61,12 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
         first[stop.rows] = at
     said = [(stop.kind, plugin, stop.text) for plugin, stop in stops]
     rows = np.flatnonzero(shortage.feasible).tolist()
-    left = (Kind.NO_ROOM, "", "no more by the rules of its distribution")
-    full = (Kind.NO_ROOM, "", "no room for more")
+    left = (NoteKind.NO_ROOM, "", "no more by the rules of its distribution")
+    full = (NoteKind.NO_ROOM, "", "no room for more")
     told = Counter((*said, full if tight[row] else left)[first[row]] for row in rows)
     for (kind, plugin, text), number in told.most_common():
         notes.append(Note(kind, number, plugin, f"{_clusters(number)}: {text}"))
-    return notes + [Note(Kind.BOUND, 0, "", text) for text in decision.choosing]
+    return notes + [Note(NoteKind.BOUND, 0, "", text) for text in decision.choosing]
 
 
 def shortage_of(decision: Decision) -> Shortage:

@@ -18,16 +18,16 @@ from controller.framework.calling import answers
 from controller.framework.calling.guard import PluginError, ask
 from controller.framework.explains import (
     Explains,
-    Kind,
     Note,
+    NoteKind,
     Remedies,
     Shortage,
     TellsWhere,
     either,
 )
-from controller.framework.gathering import Gathers
+from controller.framework.gathering import GroupScheduling
 from controller.framework.room import needed, resources_of, room, room_of, variants_of
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.decision import Decision, Refusal
 from controller.snapshot.columns import Ints, Mask
 from machinery.types import hostports, quantities
@@ -38,20 +38,20 @@ def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]
     if decision.pending <= 0:
         return []
     if not len(decision.fleet):
-        return [Note(Kind.NO_CLUSTER, 0, "", "a cluster that is registered: stowage join")]
+        return [Note(NoteKind.NO_CLUSTER, 0, "", "a cluster that is registered: stowage join")]
     shortage = shortage or shortage_of(decision)
     if decision.reason in WITHHELD:
         return [*_of_set(decision, shortage)]
     if decision.refusals and not decision.masks:
         every = np.ones(len(decision.fleet), dtype=np.bool_)
         return [
-            Note(Kind.LIFT, len(every), r.plugin, _cure(shortage, decision.plugins, r, every))
+            Note(NoteKind.LIFT, len(every), r.plugin, _cure(shortage, decision.plugins, r, every))
             for r in decision.refusals
         ]
     blame = _Blame(decision, shortage)
     offered = list(_offered(decision, blame.shortage))
-    quotas = [note for note in offered if note.kind is Kind.QUOTA]
-    others = [note for note in offered if note.kind is not Kind.QUOTA]
+    quotas = [note for note in offered if note.kind is NoteKind.QUOTA]
+    others = [note for note in offered if note.kind is not NoteKind.QUOTA]
     return [*quotas, *_room(decision, blame), *others, *_lifts(blame)] or _several(blame)
 
 
@@ -60,10 +60,10 @@ def _of_set(decision: Decision, shortage: Shortage) -> Iterator[Note]:
     every = np.ones(len(decision.fleet), dtype=np.bool_)
     said = {*decision.shared_by, *(refusal.plugin for refusal in decision.refusals)}
     for plugin in decision.plugins.values():
-        if isinstance(plugin, Gathers) and plugin.name in said:
+        if isinstance(plugin, GroupScheduling) and plugin.name in said:
             refusal = Refusal(plugin.name, decision.message)
             cure = _cure(shortage, decision.plugins, refusal, every)
-            yield Note(Kind.LIFT, len(every), plugin.name, cure)
+            yield Note(NoteKind.LIFT, len(every), plugin.name, cure)
 
 
 class _Blame:
@@ -139,7 +139,7 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
     else:
         most = int(fits[tight].max())
         text = f"{_all(unit)} {amounts} on {where}: there is room for {most} at the most"
-    yield Note(Kind.ROOM, decision.pending, ",".join(lacking), text)
+    yield Note(NoteKind.ROOM, decision.pending, ",".join(lacking), text)
 
 
 def _where(decision: Decision, shortage: Shortage, rows: Mask) -> str:
@@ -182,7 +182,7 @@ def _lifts(blame: _Blame) -> list[Note]:
             if not what:
                 continue
             sentence = f"{what}: that alone keeps it from {either(names)}{shortage.space(mask)}"
-            notes.append(Note(Kind.LIFT, len(names), plugin, sentence))
+            notes.append(Note(NoteKind.LIFT, len(names), plugin, sentence))
     return sorted(notes, key=lambda note: (-note.number, note.name, note.text))
 
 
@@ -204,7 +204,7 @@ def _several(blame: _Blame) -> list[Note]:
     listed = ", ".join(f"{p} ({'; '.join(blame.texts(p, _only(row, blame)))})" for p in plugins)
     name = blame.decision.fleet.names[row]
     text = f"nothing by itself; the least stands against {name}: {listed}"
-    return [Note(Kind.SEVERAL, number, name, text)]
+    return [Note(NoteKind.SEVERAL, number, name, text)]
 
 
 def _only(row: int, blame: _Blame) -> Mask:
@@ -227,7 +227,7 @@ def _asked(decision: Decision, resource: str) -> int:
     return max(request.get(resource, 0) for request in (decision.seen.request, *said))
 
 
-def _divided(unit: Unit) -> bool:
+def _divided(unit: WorkloadInfo) -> bool:
     return not (unit.whole or unit.everywhere)
 
 
@@ -248,11 +248,11 @@ def _amount(resource: str, amount: int) -> str:
     return f"{quantities.render(resource, amount)} {resource}"
 
 
-def _more(units: int, unit: Unit) -> str:
+def _more(units: int, unit: WorkloadInfo) -> str:
     if not unit.counted:
         return "it needs"
     return "1 more unit needs" if units == 1 else f"{units} more units need"
 
 
-def _all(unit: Unit) -> str:
+def _all(unit: WorkloadInfo) -> str:
     return "the unit needs" if unit.replicas == 1 else f"all {unit.replicas} units need"

@@ -17,7 +17,7 @@ from itertools import accumulate, chain, zip_longest
 
 import msgspec
 
-from controller.model.why import Rule, RuleCount, ShareSteps, Step
+from controller.model.why import RuleCount, RuleNote, ShareStep, ShareSteps
 from machinery.types.bounds import MOST_UNITS
 
 MOST_SHARES = 100
@@ -37,7 +37,7 @@ MOST_COUNT_BYTES = 900
 UNTOLD = "Unrecorded"
 """The rule of shares that nobody was asked about."""
 
-Rules = Callable[[str], Sequence[Rule]]
+Rules = Callable[[str], Sequence[RuleNote]]
 """The rules of a cluster's number, the most telling first."""
 
 
@@ -49,13 +49,13 @@ class Occasion:
     cause: str
     name: str = ""
 
-    def step(self, units: int, rules: Sequence[Rule]) -> Step:
+    def step(self, units: int, rules: Sequence[RuleNote]) -> ShareStep:
         """The step that it makes of a share."""
-        return Step(units, self.time, self.cause, self.name, list(rules[:MOST_RULES]))
+        return ShareStep(units, self.time, self.cause, self.name, list(rules[:MOST_RULES]))
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class ShareDifference:
     """The shares before and after a decision, and the clusters from the best on."""
 
     before: Mapping[str, int]
@@ -74,7 +74,7 @@ class Shares:
 def carried(
     kept: Iterable[ShareSteps],
     counts: Sequence[RuleCount],
-    shares: Shares,
+    shares: ShareDifference,
     occasion: Occasion,
     rules: Rules,
 ) -> tuple[list[ShareSteps], list[RuleCount]]:
@@ -94,7 +94,7 @@ def carried(
     return told, _counted(counts, others, shares, rules) if others else []
 
 
-def _worth_telling(shares: Shares) -> list[str]:
+def _worth_telling(shares: ShareDifference) -> list[str]:
     """All of them, the largest first; of too many, the largest and the best ranked in turns."""
     largest = sorted(shares.after, key=lambda cluster: (-shares.after[cluster], cluster))
     if len(largest) <= MOST_SHARES:
@@ -105,8 +105,12 @@ def _worth_telling(shares: Shares) -> list[str]:
 
 
 def _steps(
-    known: Sequence[Step] | None, cluster: str, shares: Shares, occasion: Occasion, rules: Rules
-) -> list[Step]:
+    known: Sequence[ShareStep] | None,
+    cluster: str,
+    shares: ShareDifference,
+    occasion: Occasion,
+    rules: Rules,
+) -> list[ShareStep]:
     """The steps of one share."""
     steps = _as_they_stand(known or (), shares.before.get(cluster, 0))
     if shares.touched(cluster):
@@ -114,7 +118,7 @@ def _steps(
     return _folded(steps)
 
 
-def _as_they_stand(steps: Sequence[Step], units: int) -> list[Step]:
+def _as_they_stand(steps: Sequence[ShareStep], units: int) -> list[ShareStep]:
     """The known steps, with one more where they do not add up to the units that are there.
 
     Steps that no share can have gone through say nothing: what they add up to may be a number that
@@ -122,12 +126,12 @@ def _as_they_stand(steps: Sequence[Step], units: int) -> list[Step]:
     """
     sums = list(accumulate(step.units for step in steps))
     if any(not 0 <= each <= MOST_UNITS for each in sums):
-        return [Step(units)] if units else []
+        return [ShareStep(units)] if units else []
     missing = units - sums[-1] if sums else units
-    return [*steps, Step(missing)] if missing else list(steps)
+    return [*steps, ShareStep(missing)] if missing else list(steps)
 
 
-def _folded(steps: list[Step]) -> list[Step]:
+def _folded(steps: list[ShareStep]) -> list[ShareStep]:
     """At most `MOST_STEPS`: first what left is taken from what came before it, then the oldest."""
     while len(steps) > MOST_STEPS:
         at = next((n for n, step in enumerate(steps) if n and step.units < 0), 1)
@@ -142,7 +146,7 @@ def _folded(steps: list[Step]) -> list[Step]:
 
 
 def _counted(
-    counts: Sequence[RuleCount], others: Sequence[str], shares: Shares, rules: Rules
+    counts: Sequence[RuleCount], others: Sequence[str], shares: ShareDifference, rules: Rules
 ) -> list[RuleCount]:
     """The counts carried on: what changed is counted by its rule, the rest as it was.
 
@@ -204,5 +208,5 @@ def _fit(counts: Counter[str], total: int) -> None:
         over -= taken
 
 
-def _first(rules: Sequence[Rule]) -> str:
+def _first(rules: Sequence[RuleNote]) -> str:
     return rules[0].rule if rules else UNTOLD

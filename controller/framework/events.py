@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key
 
 MEMBER_CLUSTER = "MemberCluster"
@@ -66,7 +66,7 @@ class ClusterEvent:
     action: Action
 
 
-Hint: TypeAlias = Callable[[Unit, Any, Any], bool]
+Hint: TypeAlias = Callable[[WorkloadInfo, Any, Any], bool]
 """(the refused unit, the object before, the object after): whether that could help.
 
 No I/O, and a few microseconds: it is asked for each Workload that waits for such an event. The
@@ -74,7 +74,7 @@ object before is None for a new one, the one after for one that is gone. Many ev
 several about one object, wake without asking.
 """
 
-About: TypeAlias = Callable[[Unit], str | Key | None]
+About: TypeAlias = Callable[[WorkloadInfo], str | Key | None]
 """The only object (its key), or the namespace, whose events matter to a unit; None for any."""
 
 
@@ -106,6 +106,6 @@ PLAN_EVENTS: Sequence[EventHint] = (on(MEMBER_CLUSTER, Action.ADDED | Action.ROO
 """What a plan waits for, whichever plugins are enabled: the clusters' room is its own bound."""
 
 
-def namespace_of(unit: Unit) -> str:
+def namespace_of(unit: WorkloadInfo) -> str:
     """For `about`: objects of the unit's own namespace."""
     return unit.namespace

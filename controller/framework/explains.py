@@ -13,22 +13,22 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.interface import Candidates, CycleState, Plugin
 from controller.framework.room import room, variants_of
-from controller.model.unit import Unit
-from controller.planner.plan import Plan
-from controller.planner.reasons import Reasons, Why
+from controller.model.unit import WorkloadInfo
+from controller.planner.plan import Apportionment
+from controller.planner.reasons import Reasons, RuleKind
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.nodegroups import UNLIMITED
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
 NAMED = 3
 """Names that a sentence tells; of more it tells the number."""
 
 
-class Kind(Enum):
+class NoteKind(Enum):
     """What a note is about."""
 
     REFUSED = "Refused"
@@ -48,7 +48,7 @@ class Note:
     `name` is the plugin, object or resource that it is about.
     """
 
-    kind: Kind
+    kind: NoteKind
     number: int
     name: str
     text: str
@@ -73,8 +73,8 @@ class Shortage:
     a row what made its number.
     """
 
-    unit: Unit
-    fleet: Fleet
+    unit: WorkloadInfo
+    fleet: Snapshot
     pending: int
     reason: ScheduledReason
     state: CycleState
@@ -82,7 +82,7 @@ class Shortage:
     held: Ints
     room: Ints
     why: Reasons
-    _kinds: dict[int, set[Why]] = field(default_factory=dict, repr=False, compare=False)
+    _kinds: dict[int, set[RuleKind]] = field(default_factory=dict, repr=False, compare=False)
     """What made each number, once somebody has asked: several plugins do, of all clusters."""
 
     @property
@@ -91,7 +91,7 @@ class Shortage:
         mask: Mask = self.held >= self.room
         return mask
 
-    def made_by(self, kind: Why) -> Mask:
+    def made_by(self, kind: RuleKind) -> Mask:
         """The clusters whose number that rule had a part in."""
         if not self._kinds:
             rows = np.flatnonzero(self.held).tolist()
@@ -119,7 +119,7 @@ class Shortage:
 class Stop:
     """What keeps clusters that nothing refuses from taking more units: which, and in words."""
 
-    kind: Kind
+    kind: NoteKind
     rows: Mask
     text: str
 
@@ -137,11 +137,11 @@ class Explains(Plugin, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PassView:
     """What plugins see at one moment of a pass; `feasible` is None until clusters are filtered."""
 
-    unit: Unit
-    fleet: Fleet
+    unit: WorkloadInfo
+    fleet: Snapshot
     feasible: Mask | None = None
 
 
@@ -149,7 +149,7 @@ class Seen:
 class TellsChanges(Plugin, Protocol):
     """A hook that has words of its own for what it changed; without, the two are compared."""
 
-    def changes(self, before: Seen, after: Seen) -> Sequence[str]:
+    def changes(self, before: PassView, after: PassView) -> Sequence[str]:
         """Sentences without a subject: `gave back 2 cpu of a reservation on member-a`."""
         ...
 
@@ -167,7 +167,9 @@ class Remedies(Plugin, Protocol):
 class TellsShortfall(Plugin, Protocol):
     """A plugin at Assign that says in the condition what its bounds keep out of a plan."""
 
-    def shortfall(self, unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+    def shortfall(
+        self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+    ) -> Sequence[str]:
         """Phrases for the message, such as `2 clusters are at the maxReplicas of …`.
 
         Asked in the pass, where units stay without a cluster, with what `bound` was asked with.
@@ -217,7 +219,11 @@ class TellsStatus(Plugin, Protocol):
     """A plugin that comes with Stowage, for which the Workload's status has fields."""
 
     def status_fields(
-        self, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+        self,
+        unit: WorkloadInfo,
+        placements: Mapping[str, int],
+        fleet: Snapshot,
+        bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """The fields by their JSON names, as they shall stand there; None takes one away.
 
@@ -232,7 +238,11 @@ class TellsOwnStatus(Plugin, Protocol):
     """A plugin with something to tell below `status.plugins.<its name>`; any package's may."""
 
     def own_status(
-        self, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+        self,
+        unit: WorkloadInfo,
+        placements: Mapping[str, int],
+        fleet: Snapshot,
+        bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """An object of JSON values, of 4 KiB at most; an empty one where there is nothing to tell.
 
@@ -256,7 +266,7 @@ def clusters(rows: Mask, one: str = "", many: str = "") -> str:
     return f"1 cluster {one}".rstrip() if number == 1 else f"{number} clusters {many}".rstrip()
 
 
-def full(field: Candidates, plan: Plan) -> Mask:
+def full(field: Candidates, plan: Apportionment) -> Mask:
     """The clusters that might take units by their weight and have no room for more in a plan."""
     meant = field.feasible & (plan.asked.weight > 0)
     mask: Mask = meant & (plan.shares >= plan.asked.room)

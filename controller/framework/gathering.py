@@ -1,9 +1,9 @@
 """Workloads that a plugin wants decided in one pass: all of them, or as many as it says, or none.
 
-A plugin that is a `Gathers` says who belongs together. The scheduler decides them one after the
-other over one snapshot, each seeing the room that those before it took, and the plugin judges what
-came of it. It may try several ways (`Attempt`), and the first that it lets pass is taken. So a set
-takes room as a whole or not at all, and no half of it waits for room that another half holds.
+A plugin that is a `GroupScheduling` says who belongs together. The scheduler decides them one after
+the other over one snapshot, each seeing the room that those before it took, and the plugin judges
+what came of it. It may try several ways (`Attempt`), and the first that it lets pass is taken. So a
+set takes room as a whole or not at all, and no half of it waits for room that another half holds.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.interface import Plugin
 from controller.framework.status import SUCCESS, Status
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
 
@@ -27,7 +27,7 @@ Withdrawn: TypeAlias = Mapping[Key, Mapping[str, int]]
 """By member, what it keeps of its present shares."""
 
 
-class Outcome(Enum):
+class TrialResult(Enum):
     """What becomes of an attempt."""
 
     PLACE = "Place"
@@ -73,7 +73,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class Trial:
     """What became of one member in an attempt.
 
     Args:
@@ -86,7 +86,7 @@ class Tried:
         crowded: those that only a lack of room refuses, shape (n,).
     """
 
-    unit: Unit
+    unit: WorkloadInfo
     placements: Mapping[str, int]
     desired: int
     reason: ScheduledReason
@@ -101,7 +101,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GroupDecision:
     """What the plugin makes of an attempt.
 
     `status` says why it waits (with `seconds`, from now on) or is refused: its reasons become the
@@ -110,29 +110,35 @@ class Verdict:
     has waited for too long.
     """
 
-    outcome: Outcome
+    outcome: TrialResult
     status: Status = SUCCESS
     withdrawn: Withdrawn = field(default_factory=dict)
     late: str = ""
 
 
-PLACE = Verdict(Outcome.PLACE)
+PLACE = GroupDecision(TrialResult.PLACE)
 
 
 @runtime_checkable
-class Gathers(Plugin, Protocol):
+class GroupScheduling(Plugin, Protocol):
     """A plugin at PreFilter that wants Workloads decided together.
 
     All but `concluded` are pure: plan, explain and diagnosis ask them, too. `unit` and `units` are
     settled: what else is known of them is in them.
     """
 
-    def gathering(self, unit: Unit, fleet: Fleet, bound: Index, now: datetime) -> Gathering | None:
+    def gathering(
+        self, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex, now: datetime
+    ) -> Gathering | None:
         """Who is decided with it; None where it is decided alone, which costs next to nothing."""
         ...
 
     def attempts(
-        self, gathering: Gathering, units: Sequence[Unit], fleet: Fleet, bound: Index
+        self,
+        gathering: Gathering,
+        units: Sequence[WorkloadInfo],
+        fleet: Snapshot,
+        bound: PlacementIndex,
     ) -> Iterable[Attempt]:
         """The ways to try, the most promising first: one at least, each made when it is asked for.
 
@@ -143,11 +149,11 @@ class Gathers(Plugin, Protocol):
     def judge(
         self,
         gathering: Gathering,
-        tried: Sequence[Tried],
-        fleet: Fleet,
-        bound: Index,
+        tried: Sequence[Trial],
+        fleet: Snapshot,
+        bound: PlacementIndex,
         now: datetime,
-    ) -> Verdict:
+    ) -> GroupDecision:
         """What becomes of it. `fleet` and `bound` are as they were before the attempt.
 
         The first that is placed is taken; where none is, the best of them: one that waits, then
@@ -156,7 +162,7 @@ class Gathers(Plugin, Protocol):
         ...
 
     def concluded(
-        self, gathering: Gathering, verdict: Verdict, tried: Sequence[Tried], now: datetime
+        self, gathering: Gathering, verdict: GroupDecision, tried: Sequence[Trial], now: datetime
     ) -> None:
         """It is decided so, by who leads: note what the next one must know.
 

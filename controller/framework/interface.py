@@ -16,18 +16,20 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.events import EventHint
 from controller.framework.status import SUCCESS, Status
-from controller.model.unit import Unit
-from controller.planner.plan import Plan
+from controller.model.unit import WorkloadInfo
+from controller.planner.plan import Apportionment
 from controller.planner.problem import Problem
 from controller.planner.reasons import AssignmentOrder, Binding, Reasons, no_order, nothing_binds
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
-Fields: TypeAlias = Callable[[Unit, Mapping[str, int], Fleet, Index], Mapping[str, Any]]
+Fields: TypeAlias = Callable[
+    [WorkloadInfo, Mapping[str, int], Snapshot, PlacementIndex], Mapping[str, Any]
+]
 """What the plugins tell of a unit, placed so, in its Workload's status."""
 
 
@@ -47,7 +49,7 @@ class CycleState:
 
     data: dict[str, Any] = field(default_factory=dict)
     enabled: Mapping[str, Collection[str]] = field(default_factory=dict)
-    plan: Plan | None = None
+    plan: Apportionment | None = None
     tentative: set[str] = field(default_factory=set)
     without: frozenset[str] = frozenset()
     refused: dict[tuple[str, str], list[str]] = field(default_factory=dict)
@@ -68,7 +70,7 @@ class CycleState:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class FilterMask:
     """Which clusters a filter refuses: one mask for each reason; the first that holds counts.
 
     `reached` are refusals of clusters that would do, were a quota not used up, `short` of those
@@ -80,7 +82,7 @@ class Refused:
     short: Sequence[tuple[Mask, str]] = ()
 
 
-NOTHING_REFUSED = Refused(())
+NOTHING_REFUSED = FilterMask(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class EventsToRegister(Plugin, Protocol):
 class QueueSort(Plugin, Protocol):
     """Which Workload is decided first. Exactly one is enabled in a process."""
 
-    def rank(self, unit: Unit) -> tuple[Any, ...]:
+    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
         """A sort key; the smaller goes first."""
         ...
 
@@ -133,7 +135,9 @@ class QueueSort(Plugin, Protocol):
 class PreFilter(Plugin, Protocol):
     """Called once, before any cluster is looked at; may refuse the whole Workload."""
 
-    def pre_filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Status:
+    def pre_filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> Status:
         """SUCCESS, or why no cluster can take it now."""
         ...
 
@@ -142,11 +146,11 @@ class PreFilter(Plugin, Protocol):
 class PreFilterExtensions(Plugin, Protocol):
     """A PreFilter whose state can be asked: what if a share came, or went?"""
 
-    def add_share(self, state: CycleState, unit: Unit, cluster: str, units: int) -> None:
+    def add_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
         """Count these units as present there."""
         ...
 
-    def remove_share(self, state: CycleState, unit: Unit, cluster: str, units: int) -> None:
+    def remove_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
         """Count them no longer; an unknown cluster is no fault."""
         ...
 
@@ -157,7 +161,9 @@ class Filter(Plugin, Protocol):
 
     ignored_during_execution: bool
 
-    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> FilterMask:
         """The refused clusters, with reasons that can be counted."""
         ...
 
@@ -167,7 +173,7 @@ class PostFilter(Plugin, Protocol):
     """Called when units found no cluster; may add to the message."""
 
     def post_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, unplaced: Unplaced
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, unplaced: Unplaced
     ) -> Status:
         """A Status whose reasons are added to the message."""
         ...
@@ -178,7 +184,12 @@ class PreScore(Plugin, Protocol):
     """Called once before scoring, with the clusters that are left."""
 
     def pre_score(
-        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index, feasible: Mask
+        self,
+        state: CycleState,
+        unit: WorkloadInfo,
+        fleet: Snapshot,
+        bound: PlacementIndex,
+        feasible: Mask,
     ) -> Status:
         """Prepare what `score` needs; SKIP leaves the plugin's score out of this pass."""
         ...
@@ -188,7 +199,9 @@ class PreScore(Plugin, Protocol):
 class Score(Plugin, Protocol):
     """How well each cluster suits, shape (n,). Without NormalizeScore the values are 0..100."""
 
-    def score(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Ints:
+    def score(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> Ints:
         """Integers, the greater the better; entries of refused clusters do not matter."""
         ...
 
@@ -206,11 +219,11 @@ class NormalizeScore(Plugin, Protocol):
 class Assign(Plugin, Protocol):
     """AssignmentOrder the ranking into shares that are not divided."""
 
-    def serves(self, unit: Unit) -> bool:
+    def serves(self, unit: WorkloadInfo) -> bool:
         """Whether this plugin decides for the unit's distribution; the first that does, does."""
         ...
 
-    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+    def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
         """The shares; see `Candidates` for what is known."""
         ...
 
@@ -223,11 +236,11 @@ class Bounds(Plugin, Protocol):
     made. Then one planner solves it (`controller.planner.plan`), so that they all hold together.
     """
 
-    def divides(self, unit: Unit, state: CycleState) -> bool:
+    def divides(self, unit: WorkloadInfo, state: CycleState) -> bool:
         """Whether units are divided because of this plugin, whatever their distribution."""
         ...
 
-    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """The problem with this plugin's rules; itself where it has nothing to say."""
         ...
 
@@ -239,11 +252,11 @@ class Settle(Plugin, Protocol):
     What clusters have made of the shares that they were given, or what another object says of it.
     """
 
-    def settled(self, unit: Unit, now: datetime, bound: Index) -> Unit:
+    def settled(self, unit: WorkloadInfo, now: datetime, bound: PlacementIndex) -> WorkloadInfo:
         """The unit with what is known by now; itself where that is nothing new."""
         ...
 
-    def next_look(self, unit: Unit, now: datetime) -> float | None:
+    def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
         """Seconds until `settled` may say something new though nothing is reported, or None."""
         ...
 
@@ -256,11 +269,15 @@ class Reserve(Plugin, Protocol):
     for decisions that change shares only.
     """
 
-    def reserve(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+    def reserve(
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> Status:
         """SUCCESS, or why the decision cannot be had; then nothing of it is written."""
         ...
 
-    def unreserve(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> None:
+    def unreserve(
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> None:
         """Give it back: the decision was not written. Also called when it was never reserved."""
         ...
 
@@ -269,7 +286,9 @@ class Reserve(Plugin, Protocol):
 class Permit(Plugin, Protocol):
     """The last word before the write."""
 
-    def permit(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+    def permit(
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> Status:
         """SUCCESS, a refusal, or `status.wait`: asked once, then the waiting room is told."""
         ...
 
@@ -279,7 +298,7 @@ class PreBind(Plugin, Protocol):
     """I/O that must have happened before the decision is written."""
 
     async def pre_bind(
-        self, state: CycleState, unit: Unit, placements: Mapping[str, int]
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """SUCCESS, or a refusal: the Workload is decided anew. May raise TransportError."""
         ...
@@ -289,7 +308,9 @@ class PreBind(Plugin, Protocol):
 class PostBind(Plugin, Protocol):
     """Told after the decision was written."""
 
-    def post_bind(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> None:
+    def post_bind(
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> None:
         """Nothing depends on the answer."""
         ...
 
@@ -299,8 +320,8 @@ class PreFilterHook(Plugin, Protocol):
     """Before PreFilter: may change a copy of the unit, or refuse it."""
 
     def before_pre_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
-    ) -> tuple[Unit, bool] | Status:
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> tuple[WorkloadInfo, bool] | Status:
         """(unit, whether it was changed), or a refusal."""
         ...
 
@@ -310,8 +331,8 @@ class FilterHook(Plugin, Protocol):
     """Before Filter: may change a copy of the unit and of the fleet, or refuse it."""
 
     def before_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
-    ) -> tuple[Unit, Fleet, bool] | Status:
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         """(unit, fleet, whether either was changed), or a refusal of the Workload.
 
         A cluster alone is refused by `state.refuse`.
@@ -324,8 +345,13 @@ class ScoreHook(Plugin, Protocol):
     """Before Score: may change a copy of the unit, take clusters out of the list, or refuse."""
 
     def before_score(
-        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index, feasible: Mask
-    ) -> tuple[Unit, Mask, bool] | Status:
+        self,
+        state: CycleState,
+        unit: WorkloadInfo,
+        fleet: Snapshot,
+        bound: PlacementIndex,
+        feasible: Mask,
+    ) -> tuple[WorkloadInfo, Mask, bool] | Status:
         """(unit, feasible clusters, whether either was changed), or a refusal."""
         ...
 
@@ -349,7 +375,7 @@ class Candidates:
         state: what the plugins of this pass left for each other.
     """
 
-    fleet: Fleet
+    fleet: Snapshot
     feasible: Mask
     keeps: Mask
     line: Ints
@@ -395,4 +421,4 @@ class Assignment:
     shared_by: tuple[str, ...] = ()
 
 
-__all__ = ["NOTHING_REFUSED", "SUCCESS", "Candidates", "CycleState", "Refused", "Status"]
+__all__ = ["NOTHING_REFUSED", "SUCCESS", "Candidates", "CycleState", "FilterMask", "Status"]

@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.cache.placements import Index
-from controller.framework.interface import CycleState, Refused
+from controller.cache.placements import PlacementIndex
+from controller.framework.interface import CycleState, FilterMask
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.builder import with_clusters
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 
 
 class PerClusterFilter(ABC):
@@ -23,17 +23,19 @@ class PerClusterFilter(ABC):
     ignored_during_execution = True
 
     @abstractmethod
-    def fits(self, unit: Unit, cluster: MemberCluster) -> str:
+    def fits(self, unit: WorkloadInfo, cluster: MemberCluster) -> str:
         """Empty when the cluster will do, else the reason."""
 
-    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """The loop over `fits`."""
         said: dict[str, NDArray[np.bool_]] = {}
         for row, cluster in enumerate(fleet.clusters):
             reason = self.fits(unit, cluster)
             if reason:
                 said.setdefault(reason, np.zeros(len(fleet), dtype=np.bool_))[row] = True
-        return Refused([(mask, reason) for reason, mask in said.items()])
+        return FilterMask([(mask, reason) for reason, mask in said.items()])
 
 
 class PerClusterFilterHook(ABC):
@@ -42,12 +44,14 @@ class PerClusterFilterHook(ABC):
     name = ""
 
     @abstractmethod
-    def before_filter_one(self, unit: Unit, cluster: MemberCluster) -> MemberCluster | str | None:
+    def before_filter_one(
+        self, unit: WorkloadInfo, cluster: MemberCluster
+    ) -> MemberCluster | str | None:
         """A changed copy of the cluster, the reason why no new unit may go there, or None."""
 
     def before_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index
-    ) -> tuple[Unit, Fleet, bool]:
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> tuple[WorkloadInfo, Snapshot, bool]:
         """The loop over `before_filter_one`; only the changed clusters are read anew.
 
         Raises TypeError or ValueError for an answer that is none of the three.
@@ -76,12 +80,17 @@ class PerClusterScoreHook(ABC):
     name = ""
 
     @abstractmethod
-    def leaves_out(self, unit: Unit, cluster: MemberCluster) -> bool:
+    def leaves_out(self, unit: WorkloadInfo, cluster: MemberCluster) -> bool:
         """Whether this cluster shall take no new unit. Only asked of those that nothing refuses."""
 
     def before_score(
-        self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index, feasible: Mask
-    ) -> tuple[Unit, Mask, bool]:
+        self,
+        _state: CycleState,
+        unit: WorkloadInfo,
+        fleet: Snapshot,
+        _bound: PlacementIndex,
+        feasible: Mask,
+    ) -> tuple[WorkloadInfo, Mask, bool]:
         """The loop over `leaves_out`."""
         rows = np.flatnonzero(feasible).tolist()
         out = [row for row in rows if self.leaves_out(unit, fleet.clusters[row])]
@@ -96,10 +105,12 @@ class PerClusterScore(ABC):
     name = ""
 
     @abstractmethod
-    def score_one(self, unit: Unit, cluster: MemberCluster) -> int:
+    def score_one(self, unit: WorkloadInfo, cluster: MemberCluster) -> int:
         """0..100, the greater the better."""
 
-    def score(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """The loop over `score_one`."""
         values = [self.score_one(unit, cluster) for cluster in fleet.clusters]
         return np.array(values, dtype=np.int64)

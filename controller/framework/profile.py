@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from controller.framework import explains, interface
-from controller.framework.gathering import Gathers
+from controller.framework.gathering import GroupScheduling
 
 PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
     "queueSort": interface.QueueSort,
@@ -74,13 +74,13 @@ class Profile:
     learning: Sequence[interface.Settle] = field(init=False, repr=False)
     """The plugins that learn from what clusters make of their shares, or look again at a gathering.
     """
-    gathering: Sequence[Gathers] = field(init=False, repr=False)
+    gathering: Sequence[GroupScheduling] = field(init=False, repr=False)
     """The plugins that want Workloads decided together."""
 
     def __post_init__(self) -> None:
         """Look at each plugin once: what a protocol asks of it costs microseconds."""
         plugins = {plugin.name: plugin for plugin in self.every_plugin()}
-        gathers = [p for p in self.pre_filter if isinstance(p, Gathers)]
+        gathers = [p for p in self.pre_filter if isinstance(p, GroupScheduling)]
         found = {
             "plugins": plugins,
             "telling": [p for p in plugins.values() if isinstance(p, explains.TellsStatus)],

@@ -15,10 +15,10 @@ import numpy as np
 
 from controller.framework.interface import CycleState
 from controller.model.objects import Toleration
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.nodegroups import UNLIMITED
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
 _LIMIT = "limit"
@@ -36,7 +36,7 @@ class Variant:
     the clusters' own taints.
     """
 
-    rows: Callable[[Fleet], Mask]
+    rows: Callable[[Snapshot], Mask]
     request: Mapping[str, int]
     node_selector: Mapping[str, str]
     pod_tolerations: tuple[Toleration, ...]
@@ -44,7 +44,7 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class PlacementLimit:
     """The units of a Workload that may have clusters, all of them together, present ones included.
 
     `plugin` says so, and `reason` is that of the condition where fewer are placed than are wanted.
@@ -55,7 +55,7 @@ class Limit:
     reason: ScheduledReason
 
 
-def limit(state: CycleState, most: Limit) -> None:
+def limit(state: CycleState, most: PlacementLimit) -> None:
     """No more units than these have a cluster. Of several limits the least holds.
 
     It takes nothing away: whoever says so counts the present units in.
@@ -65,9 +65,9 @@ def limit(state: CycleState, most: Limit) -> None:
         state.data[_LIMIT] = most
 
 
-def limit_of(state: CycleState) -> Limit | None:
+def limit_of(state: CycleState) -> PlacementLimit | None:
     """What was said with `limit` in this pass."""
-    said: Limit | None = state.data.get(_LIMIT)
+    said: PlacementLimit | None = state.data.get(_LIMIT)
     return said
 
 
@@ -88,7 +88,7 @@ def variants_of(state: CycleState) -> Sequence[Variant]:
     return said
 
 
-def cap(state: CycleState, most: Callable[[Fleet], Ints]) -> None:
+def cap(state: CycleState, most: Callable[[Snapshot], Ints]) -> None:
     """A cluster holds at most so many units in all, present ones included, shape (n,).
 
     Of several caps the least holds. It is asked with the fleet that hooks left.
@@ -102,13 +102,16 @@ def without_room(state: CycleState) -> CycleState:
     return replace(state, data={name: each for name, each in state.data.items() if name != _ROOM})
 
 
-def _caps_of(state: CycleState) -> Sequence[Callable[[Fleet], Ints]]:
-    said: Sequence[Callable[[Fleet], Ints]] = state.data.get(_CAPS, ())
+def _caps_of(state: CycleState) -> Sequence[Callable[[Snapshot], Ints]]:
+    said: Sequence[Callable[[Snapshot], Ints]] = state.data.get(_CAPS, ())
     return said
 
 
 def by_variant(
-    variants: Sequence[Variant], unit: Unit, fleet: Fleet, value: Callable[[Unit | Variant], Ints]
+    variants: Sequence[Variant],
+    unit: WorkloadInfo,
+    fleet: Snapshot,
+    value: Callable[[WorkloadInfo | Variant], Ints],
 ) -> Ints:
     """A column of the fleet, shape (n,): that of the unit, and of each variant where it holds."""
     column = value(unit)
@@ -117,7 +120,7 @@ def by_variant(
     return column
 
 
-def needed(unit: Unit) -> int:
+def needed(unit: WorkloadInfo) -> int:
     """The units that one cluster must have room for."""
     if not unit.counted:
         return 0
@@ -125,7 +128,7 @@ def needed(unit: Unit) -> int:
     return unit.replicas if whole else min(unit.replicas, 1)
 
 
-def room_of(state: CycleState, unit: Unit, fleet: Fleet) -> Ints:
+def room_of(state: CycleState, unit: WorkloadInfo, fleet: Snapshot) -> Ints:
     """The room in all resources, computed once in a pass for the unit and fleet that hooks left."""
     known = state.data.get(_ROOM)
     if known is None or known[0] is not unit or known[1] is not fleet:
@@ -134,7 +137,7 @@ def room_of(state: CycleState, unit: Unit, fleet: Fleet) -> Ints:
     return units
 
 
-def _capped(state: CycleState, unit: Unit, fleet: Fleet) -> Ints:
+def _capped(state: CycleState, unit: WorkloadInfo, fleet: Snapshot) -> Ints:
     fits = room(unit, fleet, variants=variants_of(state))
     for most in _caps_of(state):
         fits = np.minimum(fits, most(fleet))
@@ -142,7 +145,11 @@ def _capped(state: CycleState, unit: Unit, fleet: Fleet) -> Ints:
 
 
 def room(
-    unit: Unit, fleet: Fleet, *, only: str | None = None, variants: Sequence[Variant] = ()
+    unit: WorkloadInfo,
+    fleet: Snapshot,
+    *,
+    only: str | None = None,
+    variants: Sequence[Variant] = (),
 ) -> Ints:
     """Units that fit on each cluster in all, present ones included; one resource, or all.
 
@@ -151,7 +158,7 @@ def room(
     if not unit.counted:
         return np.full(len(fleet), UNLIMITED, dtype=np.int64)
 
-    def fitting(of: Unit | Variant) -> Ints:
+    def fitting(of: WorkloadInfo | Variant) -> Ints:
         asked = {r: n for r, n in of.request.items() if only in (None, r)}
         return fleet.fitting(asked, node_selector=of.node_selector, tolerations=of.pod_tolerations)
 
@@ -163,6 +170,6 @@ def room(
     return fits
 
 
-def resources_of(state: CycleState, unit: Unit) -> list[str]:
+def resources_of(state: CycleState, unit: WorkloadInfo) -> list[str]:
     """What a unit asks for somewhere, by name."""
     return sorted({*unit.request, *(r for each in variants_of(state) for r in each.request)})

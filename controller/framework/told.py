@@ -36,7 +36,7 @@ def fields_of(said: Mapping[str, Any]) -> Mapping[str, Any]:
     return said
 
 
-class Own:
+class PluginStatus:
     """What plugins tell of one Workload below `status.plugins`."""
 
     def __init__(self) -> None:

@@ -1,9 +1,10 @@
 """The waiting room: decisions that a Permit plugin holds back, who waits for whom, and until when.
 
 A Permit plugin that answers `wait` is not asked again. It keeps the room that it was given
-(`UsesWaitingRoom`) and says `allow` or `reject` when it knows; a decision that nobody has answered
-by its deadline counts as rejected. The room only keeps the answers: the scheduler, woken with the
-key, writes the decision or gives back what it took. One room serves one term of leadership.
+(`UsesWaitingWorkloads`) and says `allow` or `reject` when it knows; a decision that nobody has
+answered by its deadline counts as rejected. The room only keeps the answers: the scheduler, woken
+with the key, writes the decision or gives back what it took. One room serves one term of
+leadership.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 from controller.framework.interface import CycleState, Plugin
 from controller.framework.status import Status
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.workload import ScheduledReason
 from machinery.clock import Clock
 from machinery.types.metadata import Key
@@ -24,17 +25,17 @@ LONGEST_WAIT_SECONDS = 900.0
 """As in kube-scheduler: what waits holds room that others could use."""
 
 
-class Answer(Enum):
+class PermitAnswer(Enum):
     """How far a waiting decision is."""
 
-    WAITING = "Waiting"
+    WAITING = "WaitingWorkload"
     ALLOWED = "Allowed"
     REJECTED = "Rejected"
     TIMED_OUT = "TimedOut"
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingWorkload:
     """One decision that waits; `plugins` are those that have not allowed it yet, with deadlines.
 
     Deadlines are moments of the room's monotonic clock, in seconds. `said` are the reasons of the
@@ -42,7 +43,7 @@ class Waiting:
     `objection` the words of the one that rejected it.
     """
 
-    unit: Unit
+    unit: WorkloadInfo
     placements: Mapping[str, int]
     state: CycleState
     since: float
@@ -53,13 +54,13 @@ class Waiting:
     objection: str = ""
     rejected: bool = False
 
-    def answer(self, now: float) -> Answer:
+    def answer(self, now: float) -> PermitAnswer:
         """What has become of it by that moment."""
         if self.rejected:
-            return Answer.REJECTED
+            return PermitAnswer.REJECTED
         if not self.plugins:
-            return Answer.ALLOWED
-        return Answer.TIMED_OUT if now >= self.deadline else Answer.WAITING
+            return PermitAnswer.ALLOWED
+        return PermitAnswer.TIMED_OUT if now >= self.deadline else PermitAnswer.WAITING
 
     @property
     def deadline(self) -> float:
@@ -67,24 +68,24 @@ class Waiting:
         return min(self.plugins.values(), default=self.since)
 
 
-class WaitingRoom:
+class WaitingWorkloads:
     """Waiting decisions by the Workload's key; `wake` is called with a key that was answered."""
 
     def __init__(self, *, clock: Clock, wake: Callable[[Key], None]) -> None:
         self._clock = clock
         self._wake = wake
-        self._waiting: dict[Key, Waiting] = {}
+        self._waiting: dict[Key, WaitingWorkload] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def add(
         self,
-        unit: Unit,
+        unit: WorkloadInfo,
         placements: Mapping[str, int],
         state: CycleState,
         asked: Mapping[str, Status],
-    ) -> Waiting:
+    ) -> WaitingWorkload:
         """Keep a decision until each of the plugins, named with their answers, has allowed it."""
         now = self._clock.monotonic()
         until = {
@@ -93,19 +94,21 @@ class WaitingRoom:
         }
         own = [s for s in asked.values() if s.reason is not ScheduledReason.WAITING_ON_PERMIT]
         said = tuple(text for status in own or asked.values() for text in status.reasons)
-        waiting = Waiting(unit, placements, state, now, until, said, own[0].reason if own else None)
+        waiting = WaitingWorkload(
+            unit, placements, state, now, until, said, own[0].reason if own else None
+        )
         self._waiting[unit.key] = waiting
         return waiting
 
-    def put(self, waiting: Waiting) -> None:
+    def put(self, waiting: WaitingWorkload) -> None:
         """Keep one that was taken out, as it was."""
         self._waiting[waiting.unit.key] = waiting
 
-    def get(self, key: Key) -> Waiting | None:
+    def get(self, key: Key) -> WaitingWorkload | None:
         """The decision of that Workload that waits, if there is one."""
         return self._waiting.get(key)
 
-    def iterate(self) -> Iterator[Waiting]:
+    def iterate(self) -> Iterator[WaitingWorkload]:
         """All that wait, as they are now: answering one of them does not disturb the iteration."""
         return iter(tuple(self._waiting.values()))
 
@@ -124,15 +127,15 @@ class WaitingRoom:
             waiting.rejected, waiting.objector, waiting.objection = True, plugin, message
             self._wake(key)
 
-    def remove(self, key: Key) -> Waiting | None:
+    def remove(self, key: Key) -> WaitingWorkload | None:
         """Take it out: it is written, or given back."""
         return self._waiting.pop(key, None)
 
 
 @runtime_checkable
-class UsesWaitingRoom(Plugin, Protocol):
+class UsesWaitingWorkloads(Plugin, Protocol):
     """A plugin that answers for those that wait."""
 
-    def use_waiting_room(self, room: WaitingRoom) -> None:
+    def use_waiting_room(self, room: WaitingWorkloads) -> None:
         """Called when a term of leadership begins, before its first decision."""
         ...

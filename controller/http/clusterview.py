@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.eventhandlers import World
+from controller.eventhandlers import SchedulerCache
 from controller.snapshot.amounts import amounts_of, rendered
 
 
-def of_cluster(world: World, name: str) -> dict[str, Any] | None:
+def of_cluster(world: SchedulerCache, name: str) -> dict[str, Any] | None:
     """Labels, room and shares of a cluster; None for one that does not exist.
 
     `requested` counts the units that were decided and that the cluster does not count yet, and what

@@ -21,7 +21,7 @@ as that is where API servers tell what they serve (the role system:discovery).""
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class DeniedRequest:
     """Why somebody may not: the HTTP status to answer with, and the sentence."""
 
     status: int
@@ -35,21 +35,23 @@ class Guard:
         self._client = client
         self._turns = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
-    async def refusal(self, *, authorization: str, method: str, path: str) -> Refusal | None:
+    async def refusal(self, *, authorization: str, method: str, path: str) -> DeniedRequest | None:
         """None when the bearer may use that HTTP method on that path.
 
         What is asked for is the non-resource URL `/stowage` + path. Raises TransportError.
         """
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            return Refusal(401, "a bearer token is needed")
+            return DeniedRequest(401, "a bearer token is needed")
         async with self._turns:
             status = await review(self._client, TOKEN_REVIEWS, {"token": token.strip()})
             if not status.get("authenticated"):
-                return Refusal(401, "the token is not valid on the hub")
+                return DeniedRequest(401, "the token is not valid on the hub")
             return await self._authorize(status.get("user", {}), method.lower(), path)
 
-    async def _authorize(self, user: Mapping[str, Any], verb: str, path: str) -> Refusal | None:
+    async def _authorize(
+        self, user: Mapping[str, Any], verb: str, path: str
+    ) -> DeniedRequest | None:
         who = {
             "user": user.get("username", ""),
             "groups": user.get("groups", []),
@@ -59,4 +61,4 @@ class Guard:
         wanted = {"path": f"{PATH_PREFIX}{path}", "verb": verb}
         if await allowed(self._client, {**who, "nonResourceAttributes": wanted}):
             return None
-        return Refusal(403, f"{who['user']} may not {verb} {wanted['path']}")
+        return DeniedRequest(403, f"{who['user']} may not {verb} {wanted['path']}")

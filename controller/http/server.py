@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Protocol
 
-from controller.framework.runtime.services import PREFIX, Service, as_json, failure
+from controller.framework.runtime.services import PREFIX, Endpoint, as_json, failure
 from controller.http.guard import Guard
 from machinery import logs, metrics
 from machinery.errors import TransportError
@@ -74,7 +74,7 @@ def install(
     insight: Insight,
     flags: Flags,
     guard: Guard | None,
-    services: Iterable[Service] = (),
+    services: Iterable[Endpoint] = (),
 ) -> None:
     """Route every endpoint, those of plugins among them.
 

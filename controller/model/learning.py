@@ -41,7 +41,7 @@ FORGOTTEN = 2**19
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
+class ObservedLimit:
     """What a cluster was seen to run.
 
     Args:
@@ -58,12 +58,12 @@ class Limit:
 
 
 def learn(
-    limits: Mapping[str, Limit],
+    limits: Mapping[str, ObservedLimit],
     *,
     present: Mapping[str, int],
     unschedulable: Mapping[str, int],
     now: datetime,
-) -> dict[str, Limit]:
+) -> dict[str, ObservedLimit]:
     """The limits after one look at the clusters; equal to `limits` where nothing new was seen.
 
     Args:
@@ -84,7 +84,7 @@ def learn(
     return learnt
 
 
-def as_bounds(limits: Mapping[str, Limit], row: Mapping[str, int]) -> Ints:
+def as_bounds(limits: Mapping[str, ObservedLimit], row: Mapping[str, int]) -> Ints:
     """`Problem.learnt` for clusters in these rows: UNBOUNDED where nothing is known."""
     learnt = np.full(len(row), UNBOUNDED, dtype=np.int64)
     for cluster, limit in limits.items():
@@ -93,27 +93,27 @@ def as_bounds(limits: Mapping[str, Limit], row: Mapping[str, int]) -> Ints:
     return learnt
 
 
-def next_expiry(limits: Mapping[str, Limit]) -> datetime | None:
+def next_expiry(limits: Mapping[str, ObservedLimit]) -> datetime | None:
     """When to look again though nothing was reported; None without limits."""
     return min((limit.expires for limit in limits.values()), default=None)
 
 
-def _failed(old: Limit | None, runs: int, now: datetime) -> Limit:
+def _failed(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit:
     """Units found no node: what runs is the limit, believed for longer when confirmed."""
     if old is None:
-        return Limit(runs, now + FIRST_HOLD)
+        return ObservedLimit(runs, now + FIRST_HOLD)
     if old.units == runs and now < old.expires and not old.doubted:
         return old
     confirmed = old.doubted or now >= old.expires
     hold = min(old.hold * 2, LONGEST_HOLD) if confirmed else old.hold
-    return Limit(runs, now + hold, hold)
+    return ObservedLimit(runs, now + hold, hold)
 
 
-def _ran(old: Limit | None, runs: int, now: datetime) -> Limit | None:
+def _ran(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit | None:
     """All that was asked runs: a limit is at least that, and is doubted once it has expired."""
     if old is None:
         return None
     if now >= old.expires:
         units = max(2 * old.units, runs, 1)
-        return Limit(units, now + old.hold, old.hold, doubted=True)
+        return ObservedLimit(units, now + old.hold, old.hold, doubted=True)
     return old if runs <= old.units else replace(old, units=runs)

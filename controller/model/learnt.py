@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from controller.model.learning import Limit
+from controller.model.learning import ObservedLimit
 from controller.model.objects import Workload, WorkloadStatus
 from controller.planner.problem import UNBOUNDED
 from crds.fields.shares import ShareState
@@ -40,10 +40,10 @@ class Shown:
         return self.since + patience if self.since is not None else None
 
 
-def stored(status: WorkloadStatus) -> dict[str, Limit]:
+def stored(status: WorkloadStatus) -> dict[str, ObservedLimit]:
     """The limits that the status tells, by cluster."""
     return {
-        each.cluster: Limit(
+        each.cluster: ObservedLimit(
             between(0, each.replicas, UNBOUNDED),
             _utc(each.until),
             timedelta(seconds=between(0, each.hold_seconds, MOST_UNITS)),
@@ -53,7 +53,7 @@ def stored(status: WorkloadStatus) -> dict[str, Limit]:
     }
 
 
-def told(limits: Mapping[str, Limit]) -> list[dict[str, Any]]:
+def told(limits: Mapping[str, ObservedLimit]) -> list[dict[str, Any]]:
     """The limits as the status tells them, by name."""
     return [
         {

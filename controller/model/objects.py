@@ -1,8 +1,8 @@
 """Workloads and MemberClusters as the controller reads them: partial structs, decoded fast.
 
 `crds` holds the kinds in full. Here stands only what a decision reads; a Workload's template is
-decoded once, turned into a `controller.model.unit.Unit`, and dropped, so that a thousand large
-templates cost the memory of a thousand small records.
+decoded once, turned into a `controller.model.unit.WorkloadInfo`, and dropped, so that a thousand
+large templates cost the memory of a thousand small records.
 """
 
 from __future__ import annotations
@@ -375,7 +375,8 @@ class Workload(Object, frozen=True):
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
     unit: Any = None
-    """The compiled `controller.model.unit.Unit`; `controller.eventhandlers.known` sets it."""
+    """The compiled `controller.model.unit.WorkloadInfo`; `controller.eventhandlers.known` sets
+    it."""
     fault: str = ""
     """Why there is no unit."""
 

@@ -162,7 +162,7 @@ class PlacedObjects(Cache[Workload]):
         return msgspec.structs.replace(held, metadata=meta, unit=unit, fault=fault)
 
 
-class Placeables:
+class SchedulableLister:
     """Everything that is placed, by key: Workloads, and the objects of all placed kinds."""
 
     def __init__(self, workloads: Informer[Workload], placed: Iterable[PlacedObjects] = ()) -> None:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from controller.model.learning import learn, next_expiry
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 
 
-def settled(unit: Unit, now: datetime, patience: timedelta) -> Unit:
+def settled(unit: WorkloadInfo, now: datetime, patience: timedelta) -> WorkloadInfo:
     """The unit with what its clusters have shown by now; itself where that is nothing new."""
     now = now.replace(microsecond=0)  # as the status tells it
     due = {
@@ -31,7 +31,7 @@ def settled(unit: Unit, now: datetime, patience: timedelta) -> Unit:
     return unit if limits == unit.limits else replace(unit, limits=limits)
 
 
-def next_look(unit: Unit, now: datetime, patience: timedelta) -> float | None:
+def next_look(unit: WorkloadInfo, now: datetime, patience: timedelta) -> float | None:
     """Seconds until `settled` may say something new though nothing is reported; None for never."""
     waits = [each.believed(patience) for each in unit.shown.values()]
     moments = [next_expiry(unit.limits), *(at for at in waits if at is not None and at > now)]

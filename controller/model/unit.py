@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from controller.model import podtemplate, why
-from controller.model.learning import Limit
+from controller.model.learning import ObservedLimit
 from controller.model.learnt import Shown, shown, stored
 from controller.model.load import Load
 from controller.model.objects import (
@@ -60,7 +60,7 @@ WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class WorkloadInfo:
     """One Workload, ready to be placed.
 
     `replicas` are the units wanted (on each cluster, where it is duplicated), `request` what one of
@@ -115,7 +115,7 @@ class Unit:
     demand: str
     shape: str
     decided: tuple[str, str, str]
-    limits: Mapping[str, Limit]
+    limits: Mapping[str, ObservedLimit]
     shown: Mapping[str, Shown]
     version: str
     pod: bytes = b""
@@ -172,12 +172,12 @@ class Unit:
         """True when all units go to one cluster."""
         return self.distribution == "Single" and not self.everywhere and not self.split
 
-    def with_present(self, present: Mapping[str, int]) -> Unit:
+    def with_present(self, present: Mapping[str, int]) -> WorkloadInfo:
         """The same with other present shares."""
         return replace(self, present=present)
 
 
-def compile_unit(workload: Workload) -> Unit:
+def workload_info(workload: Workload) -> WorkloadInfo:
     """The unit of a Workload.
 
     Raises ValueError, naming the field, for what the schema could not refuse, such as a quantity.
@@ -197,7 +197,7 @@ def compile_unit(workload: Workload) -> Unit:
     shape = _hash([request, {field: pod[field] for field in _PLACED_BY if field in pod}])
     decided = _parts(workload.status.decision.hash)
     divided = counted and (spec.distribution == Distribution.DIVIDED or bool(bindings))
-    return Unit(
+    return WorkloadInfo(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,

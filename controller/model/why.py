@@ -17,15 +17,15 @@ import msgspec
 from controller.model.objects import WorkloadStatus
 
 
-class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rule that made a number: one of `controller.planner.reasons.Why`, by its title."""
+class RuleNote(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rule that made a number: one of `controller.planner.reasons.RuleKind`, by its title."""
 
     rule: str
     numbers: dict[str, int] = {}
     name: str = ""
 
 
-class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+class ShareStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """Units that came to a cluster in one decision, or left it: `units` is negative then.
 
     `cause` is what set the decision off (`crds.workload.ChangeCause`), `name` what that is about.
@@ -36,14 +36,14 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     time: str = ""
     cause: str = ""
     name: str = ""
-    because: list[Rule] = []
+    because: list[RuleNote] = []
 
 
 class ShareSteps(msgspec.Struct, frozen=True):
     """How one cluster's share came about; the units of the steps add up to it."""
 
     cluster: str
-    steps: list[Step]
+    steps: list[ShareStep]
 
 
 class RuleCount(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class Move(msgspec.Struct, frozen=True, omit_defaults=True, rename={"before": "f
     cluster: str
     before: int = -1
     now: int = -1
-    because: list[Rule] = []
+    because: list[RuleNote] = []
 
 
 class Untold(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Untold(msgspec.Struct, frozen=True):
     went: int = 0
 
 
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+class PlacementChange(msgspec.Struct, frozen=True, omit_defaults=True):
     """One change of placement: when, what set it off, and each share that it changed."""
 
     time: str
@@ -88,7 +88,7 @@ class Why(msgspec.Struct, frozen=True):
 
     reasons: list[ShareSteps] = []
     reason_counts: list[RuleCount] = []
-    history: list[Change] = []
+    history: list[PlacementChange] = []
 
 
 _decoder = msgspec.json.Decoder(Why)

@@ -19,18 +19,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.planner.indomain import Inside
+from controller.planner.indomain import WithinDomain
 from controller.planner.problem import UNBOUNDED, BoundKind, GroupBound, LastStep, Problem
-from controller.planner.reasons import Obstacle, Reason, Why
+from controller.planner.reasons import Obstacle, Reason, RuleKind
 from controller.planner.subsets import Subsets
 from controller.planner.unitcycle import OUTSIDE
 from controller.planner.webster import Ints, Mask, sums
 
-_WHY = {BoundKind.DOMAIN_QUOTA: Why.DOMAIN_QUOTA, BoundKind.SUBSET_CAP: Why.SUBSET_CAP}
+_WHY = {BoundKind.DOMAIN_QUOTA: RuleKind.DOMAIN_QUOTA, BoundKind.SUBSET_CAP: RuleKind.SUBSET_CAP}
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class PlanColumns:
     """The columns that the reasons are read from, all of shape (n,) or one entry a block.
 
     Args:
@@ -61,7 +61,7 @@ class Account:
     sorted: tuple[Ints, Ints, Ints] | None = None
 
     @classmethod
-    def of(cls, problem: Problem, shares: Ints, last: LastStep) -> Account:
+    def of(cls, problem: Problem, shares: Ints, last: LastStep) -> PlanColumns:
         """The account of a finished plan."""
         full = tuple(_full(problem, shares)) if last.bounded else ()
         every = np.ones(len(shares), dtype=np.bool_)
@@ -91,7 +91,7 @@ class Account:
 
     def reasons(self, row: int) -> tuple[Reason, ...]:
         """What made one cluster's share: what was there, what the weights gave, the bounds."""
-        by_rule = self._by_weight if self.problem.inside is Inside.WEIGHT else self._by_order
+        by_rule = self._by_weight if self.problem.inside is WithinDomain.WEIGHT else self._by_order
         own = (*self._of_domain(row), *self._of_subsets(row))
         return (*self._before(row), *by_rule(row), *own, *self._stops(row))
 
@@ -102,7 +102,7 @@ class Account:
         many units a plan places.
         """
         of = self.problem
-        alone = of.domains is None and of.inside is Inside.WEIGHT and of.nests()
+        alone = of.domains is None and of.inside is WithinDomain.WEIGHT and of.nests()
         most = _most if alone and of.subsets is None else placed
         groups = (*self._group_obstacles(), *self._quota_obstacles(), *self._subset_obstacles())
         found = (*self._own_obstacles(), *groups)
@@ -118,37 +118,37 @@ class Account:
         problem, share = self.problem, int(self.shares[row])
         kept = min(int(problem.present[row]), int(problem.learnt[row]), share)
         if kept:
-            yield Reason(Why.KEPT, kept)
+            yield Reason(RuleKind.KEPT, kept)
         lower = int(problem.lower[row])
         if lower and share == lower:
-            yield Reason(Why.LOWER, lower)
+            yield Reason(RuleKind.LOWER, lower)
         elif kept < share < lower:
-            yield Reason(Why.LOWER, share, of=lower)
+            yield Reason(RuleKind.LOWER, share, of=lower)
         elif max(kept, lower) < share == self.last.base[row]:
             for bound in problem.groups:
                 group = int(bound.group[row])
                 if bound.lower[group]:
-                    yield Reason(Why.GROUP_LOWER, int(bound.lower[group]), bound.names[group])
+                    yield Reason(RuleKind.GROUP_LOWER, int(bound.lower[group]), bound.names[group])
 
     def _by_weight(self, row: int) -> Iterator[Reason]:
         share, weight = int(self.shares[row]), int(self.last.weight[row])
         if not weight:
-            yield Reason(Why.NO_WEIGHT, 0)
+            yield Reason(RuleKind.NO_WEIGHT, 0)
         if self.free[row]:
             units, weights = (int(of[self.block[row]]) for of in (self.units, self.weights))
             part, rest = divmod(units * weight, weights)
-            yield Reason(Why.WEIGHT, part, of=units)
+            yield Reason(RuleKind.WEIGHT, part, of=units)
             if share * weights > units * weight:
-                yield Reason(Why.REMAINDER, share - part, of=100 * rest // weights)
+                yield Reason(RuleKind.REMAINDER, share - part, of=100 * rest // weights)
         level = self._level(row)
         if level:
-            yield Reason(Why.TIE, level)
+            yield Reason(RuleKind.TIE, level)
 
     def _by_order(self, row: int) -> Iterator[Reason]:
         problem, share = self.problem, int(self.shares[row])
         kept = min(int(problem.present[row]), int(problem.learnt[row]), share)
-        if problem.inside is Inside.FEWEST and share > kept:
-            yield Reason(Why.PACKED, share - kept)
+        if problem.inside is WithinDomain.FEWEST and share > kept:
+            yield Reason(RuleKind.PACKED, share - kept)
 
     def _of_domain(self, row: int) -> Iterator[Reason]:
         """What its domain counts, where it takes units in an order."""
@@ -158,7 +158,7 @@ class Account:
         at = int(order.domain[row])
         quota = order.after(self.shares - self.problem.present).quota
         held, desired = int(quota.count[at]), int(quota.desired[at])
-        kind = Why.DOMAIN_QUOTA if held == desired else Why.DOMAIN
+        kind = RuleKind.DOMAIN_QUOTA if held == desired else RuleKind.DOMAIN
         yield Reason(kind, held, name=order.names[at], of=desired)
 
     def _of_subsets(self, row: int) -> Iterator[Reason]:
@@ -167,17 +167,17 @@ class Account:
         if subsets is None or self.sorted is None:
             return
         counted, excess, outside = self.sorted
-        for units, kind in ((counted, Why.SUBSET), (excess, Why.EXCESS)):
+        for units, kind in ((counted, RuleKind.SUBSET), (excess, RuleKind.EXCESS)):
             for at in np.flatnonzero(units[:, row]).tolist():
                 yield Reason(kind, int(units[at, row]), subsets.names[at])
         if outside[row]:
-            yield Reason(Why.NO_SUBSET, int(outside[row]))
+            yield Reason(RuleKind.NO_SUBSET, int(outside[row]))
         waiting, beyond = share - int(of.learnt[row]), share - int(of.room[row])
         over = np.flatnonzero(subsets.overflow & (counted[:, row] > 0))
         if waiting > 0:
-            yield Reason(Why.WAITING, waiting)
+            yield Reason(RuleKind.WAITING, waiting)
         elif beyond > 0 and len(over):
-            yield Reason(Why.OVERFLOW, beyond, subsets.names[int(over[-1])])
+            yield Reason(RuleKind.OVERFLOW, beyond, subsets.names[int(over[-1])])
 
     def _level(self, row: int) -> int:
         """How many clusters could have taken this one's last unit and stood as high in line.
@@ -219,13 +219,13 @@ class Account:
             at = (self.shares >= bound) & able & (bound < UNBOUNDED)
             if at.any():
                 yield Reason(kind, int(bound[at].sum())), _without(problem, kind)
-        if subsets is not None and problem.inside is Inside.RANK:
+        if subsets is not None and problem.inside is WithinDomain.RANK:
             return  # what has no weight is refused by a filter, which says so
         idle = problem.weight == 0
         stopped = idle if idle.all() else idle & (self.shares < problem.cap())
         if stopped.any():
             lifted = replace(problem, weight=np.maximum(problem.weight, 1))
-            yield Reason(Why.NO_WEIGHT, int(stopped.sum())), lifted
+            yield Reason(RuleKind.NO_WEIGHT, int(stopped.sum())), lifted
 
     def _group_obstacles(self) -> Iterator[tuple[Reason, Problem]]:
         problem = self.problem
@@ -249,7 +249,7 @@ class Account:
             desired = order.quota.desired.copy()
             desired[at] = UNBOUNDED
             lifted = replace(order, quota=replace(order.quota, desired=desired))
-            reason = Reason(Why.DOMAIN_QUOTA, int(quota.desired[at]), order.names[at])
+            reason = Reason(RuleKind.DOMAIN_QUOTA, int(quota.desired[at]), order.names[at])
             yield reason, replace(of, domains=lifted) if of.groups else int(room[at])
 
     def _full_subsets(self, subsets: Subsets) -> list[int]:
@@ -274,12 +274,12 @@ class Account:
 
 def capped(subsets: Subsets, at: int) -> Reason:
     """A subset is at its cap."""
-    return Reason(Why.SUBSET_CAP, int(subsets.cap[at]), subsets.names[at])
+    return Reason(RuleKind.SUBSET_CAP, int(subsets.cap[at]), subsets.names[at])
 
 
 def shut(subsets: Subsets, at: int) -> Reason:
     """A subset takes nothing new."""
-    return Reason(Why.SUBSET_CLOSED, 0, subsets.names[at])
+    return Reason(RuleKind.SUBSET_CLOSED, 0, subsets.names[at])
 
 
 def _drawing(problem: Problem) -> Ints | None:
@@ -292,23 +292,23 @@ def _drawing(problem: Problem) -> Ints | None:
     return subsets.home * (len(order.names) + 1) + order.place
 
 
-def _own_bounds(problem: Problem) -> tuple[tuple[Why, Ints], ...]:
+def _own_bounds(problem: Problem) -> tuple[tuple[RuleKind, Ints], ...]:
     return (
-        (Why.UPPER, problem.upper),
-        (Why.ROOM, problem.room),
-        (Why.LEARNT, problem.learnt),
+        (RuleKind.UPPER, problem.upper),
+        (RuleKind.ROOM, problem.room),
+        (RuleKind.LEARNT, problem.learnt),
     )
 
 
-def _without(problem: Problem, kind: Why) -> Problem:
+def _without(problem: Problem, kind: RuleKind) -> Problem:
     """The problem with one of the three bounds on single clusters lifted everywhere."""
     free = np.full_like(problem.upper, UNBOUNDED)
-    if kind is Why.UPPER:
+    if kind is RuleKind.UPPER:
         return replace(problem, upper=free)
-    if kind is Why.ROOM and problem.subsets is not None:
+    if kind is RuleKind.ROOM and problem.subsets is not None:
         weight = np.where(problem.subsets.crowded, np.maximum(problem.weight, 1), problem.weight)
         return replace(problem, room=free, weight=weight)
-    if kind is Why.ROOM:
+    if kind is RuleKind.ROOM:
         return replace(problem, room=free)
     return replace(problem, learnt=free)
 

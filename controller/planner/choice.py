@@ -31,7 +31,7 @@ from controller.planner.domains import Effort, Level, in_turn, largest_capacity,
 from controller.planner.indomain import in_line
 from controller.planner.levels import first_of_each
 from controller.planner.problem import BoundKind, DomainCount, GroupBound, Problem
-from controller.planner.reasons import Contradiction, Reason, Why
+from controller.planner.reasons import Contradiction, Reason, RuleKind
 from controller.planner.subsets import Subsets
 from controller.planner.webster import MAX_UNITS, Ints, Mask, sums
 
@@ -150,9 +150,9 @@ def _of_lower_bounds(
     full = _full(asked, shares)
     for row in np.flatnonzero(shares < asked.lower).tolist():
         name, share = asked.names[row] if asked.names else str(row), int(shares[row])
-        lower = Reason(Why.LOWER, int(asked.lower[row]), name)
+        lower = Reason(RuleKind.LOWER, int(asked.lower[row]), name)
         stop = full.get(row)
-        for kind, own in ((Why.UPPER, asked.upper), (Why.LEARNT, asked.learnt)):
+        for kind, own in ((RuleKind.UPPER, asked.upper), (RuleKind.LEARNT, asked.learnt)):
             if share >= own[row]:
                 stop = Reason(kind, int(own[row]), name)
         if stop is None and left_out[row] and share < asked.cap()[row]:
@@ -171,7 +171,7 @@ def _of_counts(asked: Problem, choice: Choice | None, shares: Ints) -> Iterator[
         if len(used) < min(count.least, asked.total):
             for row, quota in full.items():
                 if free[row] and count.domain[row] not in {*used, 0}:
-                    yield Contradiction(Reason(Why.MIN_DOMAINS, count.least, count.key), quota)
+                    yield Contradiction(Reason(RuleKind.MIN_DOMAINS, count.least, count.key), quota)
                     used.add(int(count.domain[row]))
     most, stopped = _most(asked), np.zeros_like(free)
     stopped[list(full)] = True
@@ -189,7 +189,11 @@ def _full(asked: Problem, shares: Ints) -> dict[int, Reason]:
         full = sums(bound.group, shares, len(bound.upper)) >= bound.upper
         for row in np.flatnonzero(full[bound.group]).tolist():
             group = int(bound.group[row])
-            kind = Why.DOMAIN_QUOTA if bound.kind is BoundKind.DOMAIN_QUOTA else Why.SUBSET_CAP
+            kind = (
+                RuleKind.DOMAIN_QUOTA
+                if bound.kind is BoundKind.DOMAIN_QUOTA
+                else RuleKind.SUBSET_CAP
+            )
             if bound.names[group]:
                 found[row] = Reason(kind, bound.told(group), bound.names[group])
     if asked.subsets is not None:
@@ -203,13 +207,14 @@ def _capped(subsets: Subsets, shares: Ints) -> Iterator[tuple[int, Reason]]:
     for row in np.flatnonzero(subsets.shut(counted)).tolist():
         home = int(subsets.home[row])
         if not subsets.closed[home]:
-            yield row, Reason(Why.SUBSET_CAP, int(subsets.cap[home]), subsets.names[home])
+            yield row, Reason(RuleKind.SUBSET_CAP, int(subsets.cap[home]), subsets.names[home])
 
 
 def _most(asked: Problem) -> Reason | None:
     """The first count that leaves domains out."""
     return next(
-        (Reason(Why.MAX_DOMAINS, each.most, each.key) for each in asked.counts if each.most), None
+        (Reason(RuleKind.MAX_DOMAINS, each.most, each.key) for each in asked.counts if each.most),
+        None,
     )
 
 

@@ -44,7 +44,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LevelSearch:
     """One level in a case: its domains, the most room that it leaves, and which to try next."""
 
     number: int
@@ -187,12 +187,12 @@ class Crossing:
                 cases.append(replace(case, rows=case.rows[domain != roomiest]))
                 cases.append(case.with_one(at, roomiest))
 
-    def _narrowed(self, case: Case) -> tuple[Case, dict[int, Look]] | None:
+    def _narrowed(self, case: Case) -> tuple[Case, dict[int, LevelSearch]] | None:
         """The case without what its used domains rule out, and the levels that have too many.
 
         None where it cannot be better than what is found.
         """
-        wide: dict[int, Look] = {}
+        wide: dict[int, LevelSearch] = {}
         at = 0
         while at < len(self.levels):
             if not self.effort.columns(5, len(case.rows)):
@@ -231,7 +231,7 @@ class Crossing:
         return value <= before or self.value == value
 
 
-def _look(domain: Ints, room: Ints, level: Level, used: Mask) -> Look | None:
+def _look(domain: Ints, room: Ints, level: Level, used: Mask) -> LevelSearch | None:
     """A level of a case; None where it cannot keep to its bounds any more."""
     totals = sums(domain, room, level.size)
     number, free = int(np.count_nonzero(totals)), level.most - int(np.count_nonzero(used))
@@ -239,7 +239,7 @@ def _look(domain: Ints, room: Ints, level: Level, used: Mask) -> Look | None:
         return None
     open_ = np.where(used, 0, totals)
     best = -np.partition(-open_, min(free, level.size - 1))[:free]
-    return Look(number, int(totals[used].sum() + best.sum()), int(open_.argmax()))
+    return LevelSearch(number, int(totals[used].sum() + best.sum()), int(open_.argmax()))
 
 
 def _first(picked: Mask, rank: Ints, most: int) -> Mask:

@@ -21,11 +21,11 @@ from enum import Enum
 
 import numpy as np
 
-from controller.planner.unitcycle import DomainOrder, Method, Quota, decline, growth
+from controller.planner.unitcycle import DomainOrder, DomainQuota, Method, decline, growth
 from controller.planner.webster import Ints, first_come, sums
 
 
-class Inside(Enum):
+class WithinDomain(Enum):
     """What decides between the clusters of one domain."""
 
     WEIGHT = "weight"
@@ -58,7 +58,7 @@ class Clusters:
         return np.where(self.domain < 0, domains, self.domain)
 
 
-def grow(quota: Quota, clusters: Clusters, units: int) -> Ints:
+def grow(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
     """By rank: units that each cluster takes; fewer in sum where nothing may take the rest."""
     if not quota.ordered:
         return _unordered(quota, clusters, units)
@@ -67,7 +67,7 @@ def grow(quota: Quota, clusters: Clusters, units: int) -> Ints:
     return taken_by_rank(clusters, place, taken, quota.method)
 
 
-def shrink(quota: Quota, clusters: Clusters, units: int) -> Ints:
+def shrink(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
     """By rank: units that each cluster gives back of its present ones; at most `units`."""
     place, size = clusters.place(len(quota.desired)), len(quota.desired) + 1
     if not quota.ordered:
@@ -182,7 +182,7 @@ def _groups(place: Ints, score: Ints) -> tuple[Ints, int]:
     return group, int(new.sum())
 
 
-def _unordered(quota: Quota, clusters: Clusters, units: int) -> Ints:
+def _unordered(quota: DomainQuota, clusters: Clusters, units: int) -> Ints:
     """Without an order of domains: clusters by rank and name, within the quota."""
     line = np.lexsort((clusters.order, -clusters.score))
     wanted = clusters.room
@@ -202,7 +202,7 @@ def ranked(order: DomainOrder, score: Ints, names: Ints, amount: Ints) -> Cluste
 
 __all__ = [
     "Clusters",
-    "Inside",
+    "WithinDomain",
     "given_by_rank",
     "grow",
     "in_line",

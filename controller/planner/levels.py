@@ -159,7 +159,7 @@ class Leaves:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RoomTable:
     """`room` by the number of coarser and of finer domains.
 
     `picks` tells for each coarser domain, and each entry after it was joined, how many of its
@@ -193,7 +193,7 @@ def work(most: Sequence[int], leaves: int, parts: int) -> int:
     return prod(number + 1 for number in most) * leaves + parts * FOLD
 
 
-def table(most: Sequence[int], leaves: Leaves, used: Mask | None = None) -> Table:
+def table(most: Sequence[int], leaves: Leaves, used: Mask | None = None) -> RoomTable:
     """The table of these leaves; `most` bounds the number on each level, the coarser first.
 
     `used` are coarser domains that every entry uses, beside those that hold anything.
@@ -209,7 +209,7 @@ def table(most: Sequence[int], leaves: Leaves, used: Mask | None = None) -> Tabl
     for each, line in zip(coarse.tolist(), lines, strict=True):
         room, pick = _with(room, leaves, line, used=used is not None and bool(used[each]))
         picks.append(pick)
-    return Table(room, lines, picks)
+    return RoomTable(room, lines, picks)
 
 
 def _with(room: Ints, leaves: Leaves, line: Ints, *, used: bool) -> tuple[Ints, Ints]:

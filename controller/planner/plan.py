@@ -37,9 +37,9 @@ from itertools import islice
 
 import numpy as np
 
-from controller.planner.account import Account, capped, shut
+from controller.planner.account import PlanColumns, capped, shut
 from controller.planner.choice import Choice, chosen, contradictions
-from controller.planner.indomain import Inside
+from controller.planner.indomain import WithinDomain
 from controller.planner.problem import (
     UNBOUNDED,
     BoundKind,
@@ -54,11 +54,19 @@ from controller.planner.steps import by_subset, by_weight_alone, decline_to, han
 from controller.planner.unitcycle import TURNS, DomainOrder, assignment_order
 from controller.planner.webster import Ints, Mask, Nest, divide
 
-__all__ = ["UNBOUNDED", "BoundKind", "DomainCount", "GroupBound", "Plan", "Problem", "apportion"]
+__all__ = [
+    "UNBOUNDED",
+    "Apportionment",
+    "BoundKind",
+    "DomainCount",
+    "GroupBound",
+    "Problem",
+    "apportion",
+]
 
 
 @dataclass(frozen=True)
-class Plan:
+class Apportionment:
     """The shares, shape (n,), and the units that no cluster may take; why, when somebody asks.
 
     `asked` is the problem as it was given, `problem` that of the chosen clusters, `choice` says
@@ -73,9 +81,9 @@ class Plan:
     last: LastStep
 
     @cached_property
-    def account(self) -> Account:
+    def account(self) -> PlanColumns:
         """Everything that `reasons` and `binding` read, computed once when one of them is asked."""
-        return Account.of(self.problem, self.shares, self.last)
+        return PlanColumns.of(self.problem, self.shares, self.last)
 
     @cached_property
     def contradictions(self) -> tuple[Contradiction, ...]:
@@ -194,7 +202,7 @@ def _placed_by(problem: Problem) -> int:
     return int(_planned(problem).shares.sum())
 
 
-def apportion(problem: Problem) -> Plan:
+def apportion(problem: Problem) -> Apportionment:
     """The plan for a problem; see the module for what it promises.
 
     Raises:
@@ -204,7 +212,7 @@ def apportion(problem: Problem) -> Plan:
     return _planned(problem)
 
 
-def _planned(problem: Problem) -> Plan:
+def _planned(problem: Problem) -> Apportionment:
     within, choice = _unordered(problem), None
     first = None
     if problem.counts:
@@ -216,13 +224,13 @@ def _planned(problem: Problem) -> Plan:
     held = within.settled()
     grows = within.total >= int(held.sum())
     shares, last = _grow(within, held, first) if grows else _shrink(within, held)
-    return Plan(problem, within, choice, shares, problem.total - int(shares.sum()), last)
+    return Apportionment(problem, within, choice, shares, problem.total - int(shares.sum()), last)
 
 
 def _unordered(problem: Problem) -> Problem:
     """Where domains have no order and weights or packing decide, quotas are bounds on groups."""
     order = problem.domains
-    if order is None or order.quota.ordered or problem.inside is Inside.RANK:
+    if order is None or order.quota.ordered or problem.inside is WithinDomain.RANK:
         return problem
     groups = (quotas(order, problem.present),) if order.quota.required else ()
     return replace(problem, domains=None, groups=(*groups, *problem.groups))

@@ -14,7 +14,7 @@ from functools import reduce
 
 import numpy as np
 
-from controller.planner.indomain import Inside
+from controller.planner.indomain import WithinDomain
 from controller.planner.subsets import Subsets
 from controller.planner.unitcycle import DomainOrder
 from controller.planner.webster import MAX_UNITS, MAX_WEIGHT, Ints
@@ -107,7 +107,7 @@ class Problem:
     present: Ints
     order: Ints
     groups: tuple[GroupBound, ...] = ()
-    inside: Inside = Inside.WEIGHT
+    inside: WithinDomain = WithinDomain.WEIGHT
     domains: DomainOrder | None = None
     counts: tuple[DomainCount, ...] = ()
     subsets: Subsets | None = None

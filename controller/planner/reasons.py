@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, TypeAlias
 
 
-class Why(Enum):
+class RuleKind(Enum):
     """What made a share; the value is the sentence, with the numbers left out."""
 
     KEPT = "{number} stay where they are"
@@ -50,8 +50,8 @@ class Why(Enum):
 
 
 _WITH_SECOND = {
-    Why.WEIGHT: "its weight's share of {of} units is {number}",
-    Why.LOWER: "{number} of its lower bound of {of}",
+    RuleKind.WEIGHT: "its weight's share of {of} units is {number}",
+    RuleKind.LOWER: "{number} of its lower bound of {of}",
 }
 """Sentences that tell the second number, where there is one."""
 
@@ -69,7 +69,7 @@ class Reason:
             REMAINDER: hundredths of a unit by which the exact share passes a whole number.
     """
 
-    kind: Why
+    kind: RuleKind
     number: int
     name: str = ""
     of: int = 0
@@ -96,13 +96,13 @@ class Reason:
 
 
 _NAMED = {
-    Why.LOWER: "minReplicas {number} of cluster {name}",
-    Why.UPPER: "maxReplicas {number} of cluster {name}",
-    Why.LEARNT: "the limit {number} of cluster {name}",
-    Why.DOMAIN_QUOTA: "quota {number} of {name}",
-    Why.SUBSET_CAP: "cap {number} of {name}",
-    Why.MIN_DOMAINS: "minDomains {number} of {name}",
-    Why.MAX_DOMAINS: "maxDomains {number} of {name}",
+    RuleKind.LOWER: "minReplicas {number} of cluster {name}",
+    RuleKind.UPPER: "maxReplicas {number} of cluster {name}",
+    RuleKind.LEARNT: "the limit {number} of cluster {name}",
+    RuleKind.DOMAIN_QUOTA: "quota {number} of {name}",
+    RuleKind.SUBSET_CAP: "cap {number} of {name}",
+    RuleKind.MIN_DOMAINS: "minDomains {number} of {name}",
+    RuleKind.MAX_DOMAINS: "maxDomains {number} of {name}",
 }
 """What a bound is called beside another one."""
 
@@ -122,7 +122,9 @@ class Contradiction:
     def reason(self) -> Reason:
         """The pair as a rule of a share: the number of the bound that was kept."""
         return Reason(
-            Why.CONTRADICTION, self.other.number, f"{_named(self.one)} and {_named(self.other)}"
+            RuleKind.CONTRADICTION,
+            self.other.number,
+            f"{_named(self.one)} and {_named(self.other)}",
         )
 
     def __str__(self) -> str:
@@ -134,7 +136,7 @@ def _named(reason: Reason) -> str:
     return _NAMED[reason.kind].format(number=reason.number, name=reason.name)
 
 
-_BY_TITLE = {kind.title: kind for kind in Why}
+_BY_TITLE = {kind.title: kind for kind in RuleKind}
 
 
 def worded(rule: str, numbers: Mapping[str, int], name: str = "") -> str:
@@ -152,10 +154,10 @@ def title_in_words(rule: str) -> str:
 
 
 _STOPS = {
-    Why.ROOM: "clusters that could take more have room for {number} in all",
-    Why.UPPER: "clusters that could take more are at their upper bounds, {number} in all",
-    Why.LEARNT: "clusters that could take more were seen to run {number} in all and no more",
-    Why.NO_WEIGHT: "{number} clusters have weight 0",
+    RuleKind.ROOM: "clusters that could take more have room for {number} in all",
+    RuleKind.UPPER: "clusters that could take more are at their upper bounds, {number} in all",
+    RuleKind.LEARNT: "clusters that could take more were seen to run {number} in all and no more",
+    RuleKind.NO_WEIGHT: "{number} clusters have weight 0",
 }
 
 
@@ -184,7 +186,7 @@ class Obstacle:
 
     def __str__(self) -> str:
         """The obstacle in words, and what would help."""
-        if self.reason.kind is Why.CONTRADICTION:
+        if self.reason.kind is RuleKind.CONTRADICTION:
             return str(self.reason)
         text = _STOPS.get(self.reason.kind, self.reason.kind.value)
         told = text.format(number=self.reason.number, name=self.reason.name)

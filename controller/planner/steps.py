@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from controller.planner.indomain import (
-    Inside,
+    WithinDomain,
     given_by_rank,
     grow,
     in_line,
@@ -46,7 +46,7 @@ from controller.planner.webster import (
 
 def by_weight_alone(problem: Problem) -> bool:
     """Whether weights decide between all clusters, within groups that nest."""
-    return problem.domains is None and problem.inside is Inside.WEIGHT and problem.nests()
+    return problem.domains is None and problem.inside is WithinDomain.WEIGHT and problem.nests()
 
 
 def hand_out(
@@ -176,7 +176,7 @@ def stay(problem: Problem, held: Ints, nests: Sequence[Nest]) -> Ints:
     if subsets is None or units <= int(held.sum()):
         return held
     score, top = subsets.best_first(problem.scored()), np.maximum(present, held)
-    waiting = replace(problem, total=units, inside=Inside.RANK, score=score, subsets=None)
+    waiting = replace(problem, total=units, inside=WithinDomain.RANK, score=score, subsets=None)
     after = hand_out(waiting, np.ones_like(held), held, top, nests)
     return after + taken_by_score(after, top, score, problem.order, units - int(after.sum()))
 
@@ -244,16 +244,16 @@ class _Growth:
         if not order.quota.ordered:
             return start + grow(order.quota, clusters, units)
         by_domain = growth(order.quota, order.by_domain(room), units)
-        if problem.inside is Inside.RANK:
+        if problem.inside is WithinDomain.RANK:
             return start + taken_by_rank(clusters, order.place, by_domain, order.quota.method)
         return self._inside(order.place, start, top, by_domain)
 
     def _inside(self, place: Ints, start: Ints, top: Ints, units: Ints) -> Ints:
         order = self.problem.order
-        if self.problem.inside is Inside.RANK:
+        if self.problem.inside is WithinDomain.RANK:
             score = self.problem.scored()
             return start + taken_by_score(start, top, score, order, int(units[0]))
-        if self.problem.inside is Inside.FEWEST:
+        if self.problem.inside is WithinDomain.FEWEST:
             return start + taken_packed(place, start, top, order, units, lowers=self.lowers)
         cap = sums(place, start, len(units)) + units
         return until_full(self.weight, start, np.maximum(top, start), order, place, cap)
@@ -351,12 +351,12 @@ def _given(problem: Problem, weight: Ints, below: Ints, above: _Layer, units: in
             place, by_domain = np.zeros_like(own), np.array([units], dtype=np.int64)
         else:
             by_domain = decline(order.quota, sums(place, own, size), units)
-        if problem.inside is Inside.RANK:
+        if problem.inside is WithinDomain.RANK:
             return given_by_rank(clusters, place, by_domain, order.quota.method)
     kept = sums(place, own, len(by_domain)) - by_domain
-    if problem.inside is Inside.RANK:
+    if problem.inside is WithinDomain.RANK:
         return own - taken_by_score(below, above.top, above.score, problem.order, int(kept[0]))
-    if problem.inside is Inside.FEWEST:
+    if problem.inside is WithinDomain.FEWEST:
         line = np.lexsort((problem.order, -above.fullest, above.other, place))
         return own - in_line(line, place, own, kept)
     cap = sums(place, below, len(by_domain)) + kept

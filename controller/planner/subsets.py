@@ -6,9 +6,9 @@ to a later subset rather than being too much for an earlier one. What no subset 
 excess of the first one that matches. Units on clusters that none matches are outside.
 
 Where a subset holds more than its cap, the units stay in it that the rule between clusters gives
-first (`Inside`), unless another one makes room by spilling to a later subset. The deletion costs of
-units fall from the first subset to the last, then come those of the excess, then those outside;
-the lowest cost leaves first. Pure; integers only.
+first (`WithinDomain`), unless another one makes room by spilling to a later subset. The deletion
+costs of units fall from the first subset to the last, then come those of the excess, then those
+outside; the lowest cost leaves first. Pure; integers only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from controller.planner.indomain import Inside, in_line
+from controller.planner.indomain import WithinDomain, in_line
 from controller.planner.webster import MAX_UNITS, Ints, Mask, first_come, sums, until_full
 
 _STEP = 100
@@ -55,7 +55,7 @@ class Subsets:
     overflow: Mask
     rank: Ints
     crowded: Mask
-    keeps: Inside = Inside.RANK
+    keeps: WithinDomain = WithinDomain.RANK
     order: Ints | None = None
     weight: Ints | None = None
 
@@ -197,10 +197,10 @@ class Subsets:
     def _kept(self, place: Ints, units: Ints, most: Ints, rank: Ints) -> Ints:
         """Of the units of each place, so many that the rule between clusters would give first."""
         order = np.arange(len(units)) if self.order is None else self.order
-        if self.keeps is Inside.WEIGHT:
+        if self.keeps is WithinDomain.WEIGHT:
             weight = np.ones_like(units) if self.weight is None else np.maximum(self.weight, 1)
             return until_full(weight, np.zeros_like(units), units, order, place, most)
-        best = rank if self.keeps is Inside.RANK else units
+        best = rank if self.keeps is WithinDomain.RANK else units
         return in_line(np.lexsort((order, -best, place)), place, units, most)
 
 

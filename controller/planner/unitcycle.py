@@ -50,7 +50,7 @@ class Method(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class DomainQuota:
     """A policy at one moment. Arrays have one entry a listed domain, in the order of the list.
 
     Args:
@@ -88,7 +88,7 @@ class DomainOrder:
 
     names: Sequence[str]
     domain: Ints
-    quota: Quota
+    quota: DomainQuota
     held: Ints
     uncounted: Mask
 
@@ -113,7 +113,7 @@ class DomainOrder:
         return sums(self.place, values, len(self.names) + 1)
 
 
-def growth(quota: Quota, room: Ints, units: int) -> Ints:
+def growth(quota: DomainQuota, room: Ints, units: int) -> Ints:
     """Units that each listed domain takes, and last the clusters outside.
 
     Args:
@@ -135,7 +135,7 @@ def growth(quota: Quota, room: Ints, units: int) -> Ints:
     return np.append(taken, outside)
 
 
-def decline(quota: Quota, own: Ints, units: int) -> Ints:
+def decline(quota: DomainQuota, own: Ints, units: int) -> Ints:
     """Units that each listed domain gives back, and last the clusters outside.
 
     `own` has the same shape, and says how many each has to give.
@@ -154,7 +154,7 @@ def decline(quota: Quota, own: Ints, units: int) -> Ints:
     return np.append(first + second, outside)
 
 
-def scores(quota: Quota) -> Ints:
+def scores(quota: DomainQuota) -> Ints:
     """The column of the next unit by domain, 0..100; 0 for a domain that is reached."""
     some = np.maximum(quota.desired, 1)
     count = quota.count if quota.method is Method.FILL else quota.desired - quota.count
@@ -162,7 +162,7 @@ def scores(quota: Quota) -> Ints:
     return value * (quota.count < quota.desired)
 
 
-def assignment_order(quota: Quota, room: Ints, units: int, *, most: int = TURNS) -> list[int]:
+def assignment_order(quota: DomainQuota, room: Ints, units: int, *, most: int = TURNS) -> list[int]:
     """The domains (OUTSIDE last) that the first `most` units go to, one after the other."""
     order: list[int] = []
     before = np.zeros(len(quota.desired) + 1, dtype=np.int64)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.interface import CycleState
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 
 _UNKNOWN = 2**62
 _SCALE = 2**40
@@ -40,7 +40,9 @@ class ClusterCost(_SmallerIsBetter):
 
     name = "ClusterCost"
 
-    def score(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """The price, as an integer on the scale of the dearest cluster."""
         known = ~np.isnan(fleet.cost)
         prices = np.full(len(fleet), _UNKNOWN, dtype=np.int64)
@@ -57,7 +59,9 @@ class ClusterLatency(_SmallerIsBetter):
 
     name = "ClusterLatency"
 
-    def score(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """Milliseconds."""
         return np.where(fleet.latency >= 0, fleet.latency, _UNKNOWN)
 
@@ -67,6 +71,8 @@ class ClusterReliability:
 
     name = "ClusterReliability"
 
-    def score(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """The percentage itself, 0 where it was never measured."""
         return np.maximum(fleet.reliability, 0)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
-from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.room import (
     Variant,
     by_variant,
@@ -21,11 +21,11 @@ from controller.framework.room import (
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, as_json, failure
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.amounts import amounts_of, rendered
 from controller.snapshot.columns import Ints
 from controller.snapshot.saturating import CEILING, plus
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.http_messages import Request, Response
 from machinery.types import hostports
 
@@ -65,7 +65,9 @@ class ClusterResources:
         """A cluster comes, has more room, or shall be checked no more."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),)
 
-    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """The clusters with too little room, by the resources that are lacking."""
         need = needed(unit)
         full = room_of(state, unit, fleet) < need
@@ -76,15 +78,17 @@ class ClusterResources:
             for resource in resources_of(state, unit)
         }
         reasons = [(mask, _lack(resource)) for resource, mask in lacking.items()]
-        return Refused((), short=[*reasons, (full, "insufficient room")])
+        return FilterMask((), short=[*reasons, (full, "insufficient room")])
 
-    def score(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """Percent that stays free after placing, averaged over cpu and memory."""
         return by_variant(
             variants_of(state), unit, fleet, lambda of: self._free(of, needed(unit), fleet)
         )
 
-    def _free(self, of: Unit | Variant, units: int, fleet: Fleet) -> Ints:
+    def _free(self, of: WorkloadInfo | Variant, units: int, fleet: Snapshot) -> Ints:
         asked = [min(of.request.get(resource, 0) * units, CEILING) for resource in MEASURED]
 
         def compute(rows: Ints | None) -> Ints:

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage
-from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 
 
 class NamedCluster:
@@ -31,14 +31,18 @@ class NamedCluster:
         """The cluster of that name comes, or its Secret lies elsewhere."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _is_named),)
 
-    def pre_filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Status:
+    def pre_filter(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Status:
         """Refuse at once when the cluster does not exist."""
         target = unit.target_cluster
         if target is None or target.name in fleet.row:
             return SUCCESS
         return unschedulable(self.name, f"cluster {target.name} not found")
 
-    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """Every other cluster, and this one if its Secret lies in another namespace."""
         target = unit.target_cluster
         if target is None:
@@ -47,7 +51,7 @@ class NamedCluster:
         others[fleet.rows([target.name])] = False
         if target.namespace:
             others |= ~fleet.secret_namespace.equals(target.namespace)
-        return Refused([(others, "didn't match targetCluster")])
+        return FilterMask([(others, "didn't match targetCluster")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
         """Another name, or a cluster of that name."""
@@ -69,7 +73,9 @@ class ClusterSelector:
         """A cluster comes, or changes what a pair may be about."""
         return (on(MEMBER_CLUSTER, _ABOUT_ITSELF),)
 
-    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """The clusters that fail any pair."""
         if not unit.cluster_selector:
             return NOTHING_REFUSED
@@ -78,20 +84,20 @@ class ClusterSelector:
             holds = fleet.column(key).equals(value)
             reserved = _RESERVED.get(key)
             mask &= holds | reserved(fleet, value) if reserved else holds
-        return Refused([(~mask, "didn't match clusterSelector")])
+        return FilterMask([(~mask, "didn't match clusterSelector")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
         """Other pairs, or other labels."""
         return "other pairs in spec.clusterSelector, or these labels on the MemberCluster"
 
 
-def _named(fleet: Fleet, value: str) -> Mask:
+def _named(fleet: Snapshot, value: str) -> Mask:
     mask = np.zeros(len(fleet), dtype=np.bool_)
     mask[fleet.rows([value])] = True
     return mask
 
 
-_RESERVED: Mapping[str, Callable[[Fleet, str], Mask]] = {
+_RESERVED: Mapping[str, Callable[[Snapshot, str], Mask]] = {
     "clusterName": _named,
     "clusterNamespace": lambda fleet, value: fleet.secret_namespace.equals(value),
     "cloudProvider": lambda fleet, value: fleet.provider.equals(value.lower()),
@@ -100,7 +106,7 @@ _RESERVED: Mapping[str, Callable[[Fleet, str], Mask]] = {
 }
 
 
-def _is_named(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+def _is_named(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
     target = unit.target_cluster
     return target is not None and target.name == new.metadata.name
 
@@ -108,17 +114,19 @@ def _is_named(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> boo
 _ABOUT_ITSELF = Action.ADDED | Action.LABELS | Action.SPEC | Action.VERSION
 
 
-class ClusterAffinity:
+class ClusterAffinityPlugin:
     """spec.clusterAffinity: required terms are ORed; preferred ones add their weights up."""
 
-    name = "ClusterAffinity"
+    name = "ClusterAffinityPlugin"
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:
         """A cluster that a required term matches comes, or is labelled so."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS, _matches),)
 
-    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """The clusters that no required term matches."""
         required = unit.cluster_affinity.required
         if required is None:
@@ -126,13 +134,15 @@ class ClusterAffinity:
         mask = np.zeros(len(fleet), dtype=np.bool_)
         for term in required.cluster_selector_terms:
             mask |= fleet.matches(term)
-        return Refused([(~mask, "didn't match clusterAffinity")])
+        return FilterMask([(~mask, "didn't match clusterAffinity")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
         """Another term, or other labels."""
         return "another required term in spec.clusterAffinity, or its labels on the MemberCluster"
 
-    def score(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """The sum of the weights of the preferred terms that match."""
         total = np.zeros(len(fleet), dtype=np.int64)
         for term in unit.cluster_affinity.preferred:
@@ -145,7 +155,7 @@ class ClusterAffinity:
         return 100 * scores // best if best else np.zeros_like(scores)
 
 
-def _matches(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+def _matches(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
     required = unit.cluster_affinity.required
     terms = required.cluster_selector_terms if required else []
     labels = new.labels

@@ -10,16 +10,16 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.explains import Shortage, either
-from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.room import Variant, by_variant, variants_of
 from controller.model.objects import MemberCluster, Taint
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.nodegroups import HARD, SOFT
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.names import forbidden_namespace
 
 _CORDONED = "unschedulable"
@@ -36,7 +36,9 @@ class TargetNamespace:
         """A cluster that takes the namespace comes, or its rule lets it in."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_namespace),)
 
-    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """Clusters whose rule leaves the namespace out.
 
         All of them for one that is never a target.
@@ -44,13 +46,13 @@ class TargetNamespace:
         target = unit.target_namespace
         if forbidden_namespace(target):
             nowhere = np.ones(len(fleet), dtype=np.bool_)
-            return Refused([(nowhere, f"namespace {target} is never a target")])
+            return FilterMask([(nowhere, f"namespace {target} is never a target")])
 
         def refused(rule: str | None) -> bool:
             return not _allowed(target, (rule or "").split("\n"))
 
         outside = fleet.kept.fixed((self.name, target), lambda: fleet.rules.where(refused))
-        return Refused([(outside, f"namespace {target} is not allowed")])
+        return FilterMask([(outside, f"namespace {target} is not allowed")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
         """The namespace in the cluster's rule."""
@@ -61,7 +63,7 @@ def _allowed(target: str, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(target, glob) for glob in globs)
 
 
-def _takes_namespace(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+def _takes_namespace(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
     target = unit.target_namespace
     return not forbidden_namespace(target) and _allowed(target, new.spec.namespaces.allow)
 
@@ -79,7 +81,9 @@ class NamespaceGiven:
         """A cluster that takes the namespace comes, or it is given there."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.VERSION, _is_given),)
 
-    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """Clusters whose member is known to refuse the namespace."""
         target = unit.target_namespace
 
@@ -91,7 +95,7 @@ class NamespaceGiven:
             return target in told.split("\n")
 
         refused = fleet.kept.fixed((self.name, target), outside)
-        return Refused([(refused, f"namespace {target} was not given to Stowage")])
+        return FilterMask([(refused, f"namespace {target} was not given to Stowage")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
         """The command that gives it, for an administrator of the member."""
@@ -99,7 +103,7 @@ class NamespaceGiven:
         return f"`stowage join CLUSTER --member-kubeconfig FILE {given}`"
 
 
-def _is_given(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+def _is_given(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
     return new.status.namespaces.takes(unit.target_namespace)
 
 
@@ -116,7 +120,9 @@ class AllowedKinds:
         """A cluster that takes all of its kinds comes, or lists them."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.SPEC, _takes_kinds),)
 
-    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """Clusters that do not list every guarded kind that the Workload brings along."""
         wanted = set(unit.guarded_kinds)
         if not wanted:
@@ -126,7 +132,7 @@ class AllowedKinds:
             return not wanted <= set((listed or "").split("\n"))
 
         named = ", ".join(unit.guarded_kinds)
-        return Refused([(fleet.kinds.where(refused), f"{named} not in spec.allowedKinds")])
+        return FilterMask([(fleet.kinds.where(refused), f"{named} not in spec.allowedKinds")])
 
     def cure(self, shortage: Shortage, _text: str, _rows: Mask) -> str:
         """The kinds in the cluster's list."""
@@ -134,7 +140,7 @@ class AllowedKinds:
         return f"{named} in spec.allowedKinds of the MemberCluster"
 
 
-def _takes_kinds(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+def _takes_kinds(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
     return set(unit.guarded_kinds) <= set(new.spec.allowed_kinds)
 
 
@@ -148,16 +154,18 @@ class ClusterReady:
         """A cluster answers, from the first moment or again."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.READY, _is_ready),)
 
-    def filter(self, _state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """Those being deleted, and those not ready."""
-        return Refused([(fleet.deleting, "being deleted"), (~fleet.ready, "not ready")])
+        return FilterMask([(fleet.deleting, "being deleted"), (~fleet.ready, "not ready")])
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
         """Only the cluster itself can help."""
         return "a cluster that is ready again"
 
 
-def _is_ready(_unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+def _is_ready(_unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
     return new.ready and not new.metadata.deleting
 
 
@@ -171,10 +179,12 @@ class TaintToleration:
         """A cluster comes without a cordon, its taints tolerated, or gets rid of them."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.TAINTS, _lets_in),)
 
-    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """Cordoned clusters, and those with a hard taint that is not tolerated."""
         tainted = _untolerated(state, unit, fleet, HARD) > 0
-        return Refused(
+        return FilterMask(
             [(fleet.cordoned, _CORDONED), (tainted, "had taints that were not tolerated")]
         )
 
@@ -184,7 +194,9 @@ class TaintToleration:
             return "an end of the cordon (spec.unschedulable of the MemberCluster)"
         return f"a toleration of {either(_taints(shortage, rows), 'and')} in spec.tolerations"
 
-    def score(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """How many soft taints are not tolerated."""
         return _untolerated(state, unit, fleet, SOFT)
 
@@ -194,8 +206,10 @@ class TaintToleration:
         return np.full_like(scores, 100) if not worst else 100 - 100 * scores // worst
 
 
-def _untolerated(state: CycleState, unit: Unit, fleet: Fleet, effects: frozenset[str]) -> Ints:
-    def count(of: Unit | Variant) -> Ints:
+def _untolerated(
+    state: CycleState, unit: WorkloadInfo, fleet: Snapshot, effects: frozenset[str]
+) -> Ints:
+    def count(of: WorkloadInfo | Variant) -> Ints:
         return fleet.untolerated(of.tolerations, effects)
 
     return by_variant(variants_of(state), unit, fleet, count)
@@ -213,7 +227,7 @@ def _taints(shortage: Shortage, rows: Mask) -> list[str]:
     )
 
 
-def _lets_in(unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+def _lets_in(unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster) -> bool:
     borne = (any(t.tolerates(taint) for t in unit.tolerations) for taint in _hard(new))
     return not new.spec.unschedulable and all(borne)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from controller.framework.runtime.arguments import Factory, Plain
 from controller.plugins.clustercriteria import ClusterCost, ClusterLatency, ClusterReliability
 from controller.plugins.clusterresources import ClusterResources
-from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster
+from controller.plugins.clusterselection import ClusterAffinityPlugin, ClusterSelector, NamedCluster
 from controller.plugins.clusterstate import (
     AllowedKinds,
     ClusterReady,
@@ -19,7 +19,7 @@ from controller.plugins.divided import Divided
 from controller.plugins.prioritysort import PrioritySort
 from controller.plugins.spreadconstraints import SpreadConstraints
 from controller.plugins.whole import Duplicated, Single
-from controller.plugins.workloadaffinity import WorkloadAffinity
+from controller.plugins.workloadaffinity import WorkloadAffinityPlugin
 
 BUILTIN: Mapping[str, Factory] = {
     ClusterResources.name: ClusterResources,
@@ -30,13 +30,13 @@ BUILTIN: Mapping[str, Factory] = {
             PrioritySort,
             NamedCluster,
             ClusterSelector,
-            ClusterAffinity,
+            ClusterAffinityPlugin,
             TargetNamespace,
             NamespaceGiven,
             AllowedKinds,
             ClusterReady,
             TaintToleration,
-            WorkloadAffinity,
+            WorkloadAffinityPlugin,
             ClusterCost,
             ClusterLatency,
             ClusterReliability,
@@ -55,19 +55,19 @@ DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
         for name in (
             "NamedCluster",
             "ClusterSelector",
-            "ClusterAffinity",
+            "ClusterAffinityPlugin",
             "TargetNamespace",
             "NamespaceGiven",
             "AllowedKinds",
             "ClusterReady",
             "TaintToleration",
-            "WorkloadAffinity",
+            "WorkloadAffinityPlugin",
             "ClusterResources",
         )
     ),
     "score": (
-        ("ClusterAffinity", 2),
-        ("WorkloadAffinity", 2),
+        ("ClusterAffinityPlugin", 2),
+        ("WorkloadAffinityPlugin", 2),
         ("TaintToleration", 3),
         ("ClusterResources", 1),
     ),

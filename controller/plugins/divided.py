@@ -14,22 +14,22 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
-from controller.framework.explains import Kind, Note, Shortage, Stop, clusters, either, full
+from controller.framework.explains import Note, NoteKind, Shortage, Stop, clusters, either, full
 from controller.framework.interface import Candidates, CycleState
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.model import settled
 from controller.model.learning import as_bounds
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
-from controller.planner.indomain import Inside
-from controller.planner.plan import Plan
+from controller.model.unit import WorkloadInfo
+from controller.planner.indomain import WithinDomain
+from controller.planner.plan import Apportionment
 from controller.planner.problem import UNBOUNDED, Problem
-from controller.planner.reasons import Why
+from controller.planner.reasons import RuleKind
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.fields.placing import Packing
 
 PATIENCE_SECONDS = 60
@@ -61,7 +61,7 @@ class Divided:
             on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, _is_weighted),
         )
 
-    def settled(self, unit: Unit, now: datetime, _bound: Index) -> Unit:
+    def settled(self, unit: WorkloadInfo, now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
         """The unit with the limits that its clusters have shown by now.
 
         None where something else says what becomes of units that find no node.
@@ -70,29 +70,31 @@ class Divided:
             return replace(unit, limits={}) if unit.limits else unit
         return settled.settled(unit, now, self._patience)
 
-    def next_look(self, unit: Unit, now: datetime) -> float | None:
+    def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
         """Seconds until `settled` may say something new without a report."""
         return settled.next_look(unit, now, self._patience) if _learns(unit) else None
 
-    def divides(self, unit: Unit, _state: CycleState) -> bool:
+    def divides(self, unit: WorkloadInfo, _state: CycleState) -> bool:
         """`distribution: Divided`, for kinds that have replicas."""
         return unit.distribution == "Divided" and not unit.everywhere
 
-    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """Static weights with their bounds, packing, learnt limits."""
         limits = np.minimum(problem.learnt, as_bounds(unit.limits, field.fleet.row))
         problem = replace(problem, learnt=limits)
         if not self.divides(unit, field.state):
             return problem
         if unit.weights:
-            problem = replace(_static(unit, field, problem), inside=Inside.WEIGHT)
+            problem = replace(_static(unit, field, problem), inside=WithinDomain.WEIGHT)
         if unit.packing == Packing.FEWEST.value:
             weight = np.where(_takes(field, problem), problem.weight, 0)
-            subsets = problem.subsets and replace(problem.subsets, keeps=Inside.FEWEST)
-            problem = replace(problem, weight=weight, inside=Inside.FEWEST, subsets=subsets)
+            subsets = problem.subsets and replace(problem.subsets, keeps=WithinDomain.FEWEST)
+            problem = replace(problem, weight=weight, inside=WithinDomain.FEWEST, subsets=subsets)
         return problem
 
-    def shortfall(self, unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+    def shortfall(
+        self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+    ) -> Sequence[str]:
         """Clusters that no rule gives weight; with room, those at a rule's or a learnt bound."""
         rules = _Rules.of(unit, field.fleet) if self._has_rules(unit) else None
         return (
@@ -100,7 +102,7 @@ class Divided:
             *self._at_bounds(rules, unit, field, plan),
         )
 
-    def _unweighted(self, ruled: Mask, field: Candidates, plan: Plan) -> Iterator[str]:
+    def _unweighted(self, ruled: Mask, field: Candidates, plan: Apportionment) -> Iterator[str]:
         without = field.feasible & (plan.asked.weight == 0)
         if not without.any():
             return
@@ -112,7 +114,7 @@ class Divided:
             yield f"distributionWeights give weight 0 to {clusters(without & ruled)}"
 
     def _at_bounds(
-        self, rules: _Rules | None, unit: Unit, field: Candidates, plan: Plan
+        self, rules: _Rules | None, unit: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Iterator[str]:
         spare = field.feasible & (plan.asked.weight > 0) & ~full(field, plan)
         bound = spare & (plan.shares >= rules.upper) if rules else np.zeros_like(spare)
@@ -128,12 +130,12 @@ class Divided:
         ruled = self._has_rules(unit)
         if ruled:
             text = "at the upper bound of spec.distributionWeights"
-            stops.append(Stop(Kind.BOUND, self._at_upper(shortage), text))
+            stops.append(Stop(NoteKind.BOUND, self._at_upper(shortage), text))
         text = "seen to run what it has and no more (status.limits)"
-        stops.append(Stop(Kind.BOUND, shortage.made_by(Why.LEARNT), text))
+        stops.append(Stop(NoteKind.BOUND, shortage.made_by(RuleKind.LEARNT), text))
         if ruled:
             outside = ~_Rules.of(unit, shortage.fleet).meant
-            stops.append(Stop(Kind.BOUND, outside, "no rule of spec.distributionWeights"))
+            stops.append(Stop(NoteKind.BOUND, outside, "no rule of spec.distributionWeights"))
         return stops
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
@@ -143,24 +145,24 @@ class Divided:
         found = []
         if stuck := shortage.names(self._at_upper(shortage)):
             text = f"a greater maxReplicas in spec.distributionWeights for {either(stuck)}"
-            found.append(Note(Kind.BOUND, len(stuck), "maxReplicas", text))
+            found.append(Note(NoteKind.BOUND, len(stuck), "maxReplicas", text))
         outside = ~_Rules.of(shortage.unit, shortage.fleet).meant
         if unruled := shortage.names(shortage.feasible & outside):
             text = f"a rule in spec.distributionWeights that matches {either(unruled)}"
-            found.append(Note(Kind.BOUND, len(unruled), "distributionWeights", text))
+            found.append(Note(NoteKind.BOUND, len(unruled), "distributionWeights", text))
         return found
 
-    def _has_rules(self, unit: Unit) -> bool:
+    def _has_rules(self, unit: WorkloadInfo) -> bool:
         return unit.distribution == "Divided" and bool(unit.weights)
 
     def _at_upper(self, shortage: Shortage) -> Mask:
         """The clusters whose share a rule's own bound made."""
         upper = _Rules.of(shortage.unit, shortage.fleet).upper
-        mask: Mask = shortage.made_by(Why.UPPER) & (shortage.held >= upper)
+        mask: Mask = shortage.made_by(RuleKind.UPPER) & (shortage.held >= upper)
         return mask
 
 
-def _learns(unit: Unit) -> bool:
+def _learns(unit: WorkloadInfo) -> bool:
     """Whether clusters are held to what they were seen to run of it."""
     return not unit.divided and unit.learns
 
@@ -175,7 +177,7 @@ class _Rules:
     meant: Mask
 
     @staticmethod
-    def of(unit: Unit, fleet: Fleet) -> _Rules:
+    def of(unit: WorkloadInfo, fleet: Snapshot) -> _Rules:
         """The first rule that matches a cluster counts there."""
         weight, lower = np.zeros((2, len(fleet)), dtype=np.int64)
         upper = np.full(len(fleet), UNBOUNDED, dtype=np.int64)
@@ -190,7 +192,7 @@ class _Rules:
         return _Rules(weight, lower, upper, ~free)
 
 
-def _static(unit: Unit, field: Candidates, problem: Problem) -> Problem:
+def _static(unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
     """The first rule that matches a cluster gives its weight and bounds; no rule, no units."""
     rules = _Rules.of(unit, field.fleet)
     weight, lower, upper = rules.weight, rules.lower, rules.upper
@@ -199,7 +201,7 @@ def _static(unit: Unit, field: Candidates, problem: Problem) -> Problem:
         # Units may wait for room where a rule gives weight, and leave by weight as they came.
         able = able | subsets.crowded
         crowded = subsets.crowded & (weight > 0)
-        subsets = replace(subsets, crowded=crowded, keeps=Inside.WEIGHT, weight=weight)
+        subsets = replace(subsets, crowded=crowded, keeps=WithinDomain.WEIGHT, weight=weight)
     weight = np.where(able, weight, 0)
     return replace(
         problem,
@@ -216,5 +218,5 @@ def _takes(field: Candidates, problem: Problem) -> Mask:
     return field.able if problem.subsets is None else field.able | problem.subsets.crowded
 
 
-def _is_weighted(unit: Unit, _old: MemberCluster, _new: MemberCluster | None) -> bool:
+def _is_weighted(unit: WorkloadInfo, _old: MemberCluster, _new: MemberCluster | None) -> bool:
     return bool(unit.weights)

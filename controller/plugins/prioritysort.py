@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 
 
 class PrioritySort:
@@ -12,6 +12,6 @@ class PrioritySort:
 
     name = "PrioritySort"
 
-    def rank(self, unit: Unit) -> tuple[Any, ...]:
+    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
         """The sort key."""
         return (-unit.priority, unit.created, unit.key)

@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
-from controller.framework.explains import Kind, Note, Shortage, Stop, clusters, either, full
+from controller.framework.explains import Note, NoteKind, Shortage, Stop, clusters, either, full
 from controller.framework.interface import Candidates, CycleState
-from controller.model.unit import Unit
-from controller.planner.plan import Plan
+from controller.model.unit import WorkloadInfo
+from controller.planner.plan import Apportionment
 from controller.planner.problem import DomainCount, Problem
 from controller.planner.webster import Ints
 from controller.snapshot.columns import Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.names import LABEL_CLUSTER
 
 
@@ -32,17 +32,19 @@ class SpreadConstraints:
         """A cluster of another domain, or a domain that nobody counts any more."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS | Action.DELETED),)
 
-    def divides(self, _unit: Unit, _state: CycleState) -> bool:
+    def divides(self, _unit: WorkloadInfo, _state: CycleState) -> bool:
         """It bounds what others divide."""
         return False
 
-    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """The problem with the constraints, in their order."""
         if not unit.spread:
             return problem
         return replace(problem, counts=(*problem.counts, *counts(unit, field.fleet)))
 
-    def shortfall(self, unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+    def shortfall(
+        self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+    ) -> Sequence[str]:
         """Clusters with room that the choice of domains leaves out."""
         if not unit.spread or plan.choice is None or plan.choice.lacks:
             return ()
@@ -55,7 +57,7 @@ class SpreadConstraints:
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
         """Clusters that would have room."""
         text = "left out by spec.spreadConstraints"
-        return (Stop(Kind.BOUND, _left_out(shortage), text),) if shortage.unit.spread else ()
+        return (Stop(NoteKind.BOUND, _left_out(shortage), text),) if shortage.unit.spread else ()
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
         """Other bounds on the number of domains, where clusters with room have nothing."""
@@ -65,7 +67,7 @@ class SpreadConstraints:
         left = either(shortage.names(out))
         text = f"other bounds in spec.spreadConstraints, which leave out {left}"
         number = int(out.sum())
-        return (Note(Kind.BOUND, number, "spreadConstraints", f"{text}{shortage.space(out)}"),)
+        return (Note(NoteKind.BOUND, number, "spreadConstraints", f"{text}{shortage.space(out)}"),)
 
 
 def _left_out(shortage: Shortage) -> Mask:
@@ -79,7 +81,7 @@ def _left_out(shortage: Shortage) -> Mask:
     return left
 
 
-def counts(unit: Unit, fleet: Fleet) -> tuple[DomainCount, ...]:
+def counts(unit: WorkloadInfo, fleet: Snapshot) -> tuple[DomainCount, ...]:
     """The constraints over the clusters of this fleet."""
     return tuple(
         DomainCount(
@@ -92,7 +94,7 @@ def counts(unit: Unit, fleet: Fleet) -> tuple[DomainCount, ...]:
     )
 
 
-def _domains(fleet: Fleet, key: str) -> Ints:
+def _domains(fleet: Snapshot, key: str) -> Ints:
     """The domain of each cluster; each is its own for the label that holds its name."""
     if key == LABEL_CLUSTER:
         return np.arange(1, len(fleet) + 1, dtype=np.int64)

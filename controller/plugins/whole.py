@@ -14,9 +14,9 @@ from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
 from controller.framework.interface import Assignment, Candidates
 from controller.framework.room import within
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.planner.choice import Choice, Field, choose
-from controller.planner.reasons import Reason, Why, no_reasons
+from controller.planner.reasons import Reason, RuleKind, no_reasons
 from controller.plugins.spreadconstraints import counts
 from crds.workload import ScheduledReason
 
@@ -37,11 +37,11 @@ class Single:
             on(MEMBER_CLUSTER, Action.READY | Action.DELETED, _is_home),
         )
 
-    def serves(self, unit: Unit) -> bool:
+    def serves(self, unit: WorkloadInfo) -> bool:
         """Everything that is neither divided nor duplicated."""
         return unit.distribution == "Single" and not unit.everywhere
 
-    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+    def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
         """One share of all units, or none; the old share where no cluster takes the new number.
 
         Where a limit does not let all of them in, it is no more than there are.
@@ -53,22 +53,22 @@ class Single:
         found = self._assign(unit, field, placed) if placed else Assignment({}, want, no_reasons)
         return replace(found, desired=want)
 
-    def _assign(self, unit: Unit, field: Candidates, want: int) -> Assignment:
+    def _assign(self, unit: WorkloadInfo, field: Candidates, want: int) -> Assignment:
         if not unit.edited and int((field.keeps & (field.present > 0)).sum()) > 1:
             return _as_it_is(field, want)
         home = self._home(unit, field)
         if home is not None and self._holds(home, want, field):
-            kind = Why.KEPT if field.present[home] else Why.WHOLE
+            kind = RuleKind.KEPT if field.present[home] else RuleKind.WHOLE
             return _whole(home, want, want, kind)
         if len(field.ranking):
             best = int(field.ranking[0])
-            return _whole(best, want, want, Why.WHOLE)
+            return _whole(best, want, want, RuleKind.WHOLE)
         if home is not None:
             kept = min(int(field.present[home]), want)
-            return _whole(home, kept, want, Why.KEPT)
+            return _whole(home, kept, want, RuleKind.KEPT)
         return Assignment({}, want, no_reasons)
 
-    def _home(self, unit: Unit, field: Candidates) -> int | None:
+    def _home(self, unit: WorkloadInfo, field: Candidates) -> int | None:
         """The present cluster; of several (after an edit) the best ranked, then the fullest."""
         rows = [field.fleet.row[n] for n in unit.present if n in field.fleet.row]
         rows = [row for row in rows if field.keeps[row]]
@@ -98,11 +98,11 @@ class Duplicated:
             on(MEMBER_CLUSTER, Action.LABELS | Action.DELETED, is_spread),
         )
 
-    def serves(self, unit: Unit) -> bool:
+    def serves(self, unit: WorkloadInfo) -> bool:
         """`distribution: Duplicated`, and every DaemonSet."""
         return unit.everywhere or unit.distribution == "Duplicated"
 
-    def assign(self, unit: Unit, field: Candidates) -> Assignment:
+    def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
         """Desired counts every chosen cluster; where there is none, one that is looked for."""
         held = field.keeps & field.held
         choice = _choice(unit, field)
@@ -110,8 +110,8 @@ class Duplicated:
         chosen = {int(row): unit.replicas for row in rows}
         desired = unit.replicas * max(len(chosen), 1)
         shares = _limited(chosen, field, within(field.state, desired))
-        why = (Reason(Why.EVERYWHERE, unit.replicas),)
-        kept = {row: (Reason(Why.KEPT, n),) for row, n in shares.items() if n != chosen[row]}
+        why = (Reason(RuleKind.EVERYWHERE, unit.replicas),)
+        kept = {row: (Reason(RuleKind.KEPT, n),) for row, n in shares.items() if n != chosen[row]}
         return Assignment(
             shares,
             desired,
@@ -135,16 +135,16 @@ def _limited(chosen: dict[int, int], field: Candidates, most: int) -> dict[int, 
     return {row: shares[row] for row in chosen if row in shares}
 
 
-def _is_home(unit: Unit, old: MemberCluster, _new: MemberCluster | None) -> bool:
+def _is_home(unit: WorkloadInfo, old: MemberCluster, _new: MemberCluster | None) -> bool:
     return old.metadata.name in unit.present
 
 
-def is_spread(unit: Unit, _old: MemberCluster, _new: MemberCluster | None) -> bool:
+def is_spread(unit: WorkloadInfo, _old: MemberCluster, _new: MemberCluster | None) -> bool:
     """Whether domains matter to it."""
     return bool(unit.spread)
 
 
-def _choice(unit: Unit, field: Candidates) -> Choice:
+def _choice(unit: WorkloadInfo, field: Candidates) -> Choice:
     """The clusters that spec.spreadConstraints leave; those that hold a copy count as in use."""
     held = field.keeps & field.held
     stays = held.astype(np.int64)
@@ -167,10 +167,12 @@ def _as_it_is(field: Candidates, want: int) -> Assignment:
         shares[row] -= taken
         more += taken
     kept = {row: units for row, units in shares.items() if units}
-    return Assignment(kept, want, lambda row: (Reason(Why.KEPT, kept[row]),) if row in kept else ())
+    return Assignment(
+        kept, want, lambda row: (Reason(RuleKind.KEPT, kept[row]),) if row in kept else ()
+    )
 
 
-def _whole(row: int, units: int, desired: int, kind: Why) -> Assignment:
+def _whole(row: int, units: int, desired: int, kind: RuleKind) -> Assignment:
     """One share on one cluster."""
     why = (Reason(kind, units),)
     return Assignment({row: units}, desired, lambda asked: why if asked == row else ())

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from controller.cache.neighbours import beside, holding
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.events import (
     MEMBER_CLUSTER,
     WORKLOAD,
@@ -22,17 +22,17 @@ from controller.framework.events import (
     on,
 )
 from controller.framework.explains import Shortage
-from controller.framework.interface import CycleState, Refused
+from controller.framework.interface import CycleState, FilterMask
 from controller.model.objects import Workload, WorkloadTerm
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 
 
-class WorkloadAffinity:
+class WorkloadAffinityPlugin:
     """spec.workloadAffinity and spec.workloadAntiAffinity, required and preferred."""
 
-    name = "WorkloadAffinity"
+    name = "WorkloadAffinityPlugin"
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:
@@ -44,7 +44,9 @@ class WorkloadAffinity:
             on(WORKLOAD, others, _concerns, about=namespace_of),
         )
 
-    def filter(self, _state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Refused:
+    def filter(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> FilterMask:
         """Clusters outside a required domain, inside a forbidden one, or kept by another."""
         reasons = [
             (~beside(unit, term, fleet, bound), "didn't match workloadAffinity")
@@ -58,7 +60,7 @@ class WorkloadAffinity:
             (fleet.domain(key, held), "kept away by another Workload's workloadAntiAffinity")
             for key, held in bound.repelling(unit, but=(unit.key,))
         ]
-        return Refused(reasons)
+        return FilterMask(reasons)
 
     def cure(self, _shortage: Shortage, _text: str, _rows: Mask) -> str:
         """Other terms, or the others elsewhere."""
@@ -67,7 +69,9 @@ class WorkloadAffinity:
             "Workloads that they select in other places"
         )
 
-    def score(self, _state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Ints:
+    def score(
+        self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> Ints:
         """Weights of the domains that hold a match: for affinity up, for anti-affinity down."""
         total = np.zeros(len(fleet), dtype=np.int64)
         for sign, weighted in ((1, unit.affinity.preferred), (-1, unit.anti_affinity.preferred)):
@@ -87,7 +91,7 @@ class WorkloadAffinity:
         return np.clip(100 * (scores - low) // (high - low), 0, 100)
 
 
-def _concerns(unit: Unit, old: Workload | None, new: Workload | None) -> bool:
+def _concerns(unit: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
     """Whether another Workload is, or was, one that its terms select, or that keeps it away."""
     mine = [*unit.affinity.required, *unit.anti_affinity.required]
     return any(

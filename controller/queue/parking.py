@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from controller.framework.events import ANY_RESOURCE, About, Action, Hint
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.queue.hints import Awaits
 from machinery import logs
 from machinery.types.metadata import Key
@@ -40,13 +40,13 @@ class Happened:
     by: Key | None = None
     """The Workload whose doing it is: its own affairs wake it not."""
 
-    def helps(self, unit: Unit, hints: Sequence[Hint] | None) -> bool:
+    def helps(self, unit: WorkloadInfo, hints: Sequence[Hint] | None) -> bool:
         """Whether this could help that unit, as far as these hints know."""
         if hints is None or self.blurred:
             return True
         return any(self._asks(hint, unit) for hint in hints)
 
-    def _asks(self, hint: Hint, unit: Unit) -> bool:
+    def _asks(self, hint: Hint, unit: WorkloadInfo) -> bool:
         """What a hint says. One that fails must not keep the unit waiting, nor anybody else."""
         try:
             return hint(unit, self.old, self.new)
@@ -89,7 +89,7 @@ class News:
         ]
 
 
-_Waiting: TypeAlias = dict[Key, Unit]
+_Waiting: TypeAlias = dict[Key, WorkloadInfo]
 _Place: TypeAlias = tuple[str, Topic]
 _Line: TypeAlias = tuple[Awaits, About | None]
 
@@ -101,7 +101,7 @@ def _concerned(resource: str, key: Key) -> Iterator[_Place]:
             yield each, topic
 
 
-def _topic(about: About | None, unit: Unit) -> Topic:
+def _topic(about: About | None, unit: WorkloadInfo) -> Topic:
     """The object or the namespace that matters to the unit; any, where the plugin fails to say."""
     try:
         return about(unit) if about else None
@@ -110,7 +110,7 @@ def _topic(about: About | None, unit: Unit) -> Topic:
         return None
 
 
-class Parking:
+class UnschedulableWorkloads:
     """Units by what they await."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Parking:
         self.moment = 0
         """How many things have happened."""
 
-    def put(self, key: Key, unit: Unit, awaits: Awaits) -> None:
+    def put(self, key: Key, unit: WorkloadInfo, awaits: Awaits) -> None:
         """Let it wait for these, and for nothing else."""
         self.drop(key)
         places = []
@@ -185,7 +185,9 @@ class Parking:
                     else:
                         yield None
 
-    def _reached(self, event: Happened) -> Iterator[tuple[_Place, _Line, list[tuple[Key, Unit]]]]:
+    def _reached(
+        self, event: Happened
+    ) -> Iterator[tuple[_Place, _Line, list[tuple[Key, WorkloadInfo]]]]:
         """Who awaits events of this resource, about this object; copies."""
         for place in _concerned(event.resource, event.key):
             for line, waiting in list(self._lines.get(place, {}).items()):

@@ -27,7 +27,7 @@ One that takes longer, as a large set does, is followed by a rest in proportion.
 """
 
 
-class Renewal:
+class MessageRefresher:
     """What is done for reasons in one term of leadership."""
 
     def __init__(self, queue: SchedulingQueue, *, clock: Clock) -> None:

@@ -26,9 +26,9 @@ from itertools import chain, islice
 from typing import Any
 
 from controller.framework.events import Action
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.queue.hints import EVERYTHING, NOBODY, Awaits
-from controller.queue.parking import Happened, News, Parking
+from controller.queue.parking import Happened, News, UnschedulableWorkloads
 from machinery.clock import Clock
 from machinery.runtime.fair_queue import namespace_of
 from machinery.runtime.workqueue import WorkQueue
@@ -98,7 +98,7 @@ class SchedulingQueue:
         )
         self._clock = clock
         self._refusals: dict[Key, _Refusal] = {}
-        self._parking = Parking()
+        self._parking = UnschedulableWorkloads()
         self._news = News()
         self._offered: list[Iterator[Rank]] = []  # what is left of them
         self._happened = asyncio.Event()
@@ -127,7 +127,7 @@ class SchedulingQueue:
             self.active.add_patiently(rank.key, priority=rank.priority, rank=rank.order)
 
     def park(
-        self, rank: Rank, unit: Unit, awaits: Awaits = EVERYTHING, *, in_vain: bool = True
+        self, rank: Rank, unit: WorkloadInfo, awaits: Awaits = EVERYTHING, *, in_vain: bool = True
     ) -> None:
         """Keep a refused Workload until an event that it awaits is announced.
 
@@ -195,7 +195,7 @@ class SchedulingQueue:
         refusal = self._refusals.get(key)
         return refusal is not None and refusal.renewed
 
-    def rest(self, rank: Rank, unit: Unit) -> None:
+    def rest(self, rank: Rank, unit: WorkloadInfo) -> None:
         """Keep it until it is edited, or offered with everybody else."""
         self.park(rank, unit, NOBODY)
 

@@ -18,17 +18,17 @@ import msgspec
 import numpy as np
 
 from controller.cache.neighbours import beside
-from controller.cache.placements import Index, Overlay
-from controller.cache.seekers import Seekers
+from controller.cache.placements import PlacementIndex, PlacementOverlay
+from controller.cache.seekers import PendingAffinity
 from controller.framework.profile import Profile
 from controller.model.objects import ClusterTerms, WorkloadAffinity, WorkloadTerm
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
 from controller.scheduling.steps import Steps
 from controller.snapshot.columns import Mask
 from controller.snapshot.saturating import sums, times
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.names import LABEL_CLUSTER
 from machinery.types.metadata import Key
 from machinery.types.selectors import Requirement, SelectorTerm
@@ -41,9 +41,9 @@ _PASSES = 4
 
 
 def decide_together(
-    fleet: Fleet,
-    units: Sequence[Unit],
-    bound: Index,
+    fleet: Snapshot,
+    units: Sequence[WorkloadInfo],
+    bound: PlacementIndex,
     profile: Profile,
     now: datetime,
     data: Mapping[str, Any] = MappingProxyType({}),
@@ -69,7 +69,11 @@ def decide_together(
 
 
 def found_again(
-    fleet: Fleet, found: Sequence[Decision], bound: Index, profile: Profile, now: datetime
+    fleet: Snapshot,
+    found: Sequence[Decision],
+    bound: PlacementIndex,
+    profile: Profile,
+    now: datetime,
 ) -> Steps[bool]:
     """Whether the members of a set come to the same places in this fleet, beginning at the same.
 
@@ -88,17 +92,17 @@ class _Open:
     `there` are the rows of the unit's clusters, `selected` the others of the set that may.
     """
 
-    unit: Unit
+    unit: WorkloadInfo
     there: Mapping[str, int]
     term: WorkloadTerm
     selected: frozenset[Key]
 
-    def met(self, fleet: Fleet, view: Index) -> bool:
+    def met(self, fleet: Snapshot, view: PlacementIndex) -> bool:
         """Whether it holds on each of the unit's clusters."""
         rows, unit = fleet.rows(self.there), self.unit.with_present(self.there)
         return bool(beside(unit, self.term, fleet, view)[rows].all())
 
-    def domains(self, fleet: Fleet) -> tuple[str, tuple[str, ...]]:
+    def domains(self, fleet: Snapshot) -> tuple[str, tuple[str, ...]]:
         """The topology key, and its values on the unit's clusters."""
         column = fleet.column(self.term.topology_key)
         codes = sorted(set(column.codes[fleet.rows(self.there)].tolist()))
@@ -110,15 +114,15 @@ class _Open:
 class _Attempt:
     """A set half placed: what the next pass reads, and what is still owed."""
 
-    fleet: Fleet
-    view: Overlay
-    left: dict[Key, Unit]
+    fleet: Snapshot
+    view: PlacementOverlay
+    left: dict[Key, WorkloadInfo]
     decisions: dict[Key, Decision] = field(default_factory=dict)
     open: list[_Open] = field(default_factory=list)
 
-    def following(self) -> Unit:
+    def following(self) -> WorkloadInfo:
         """Whom somebody waits for and nobody else can help, then whom anybody waits for."""
-        waited: Unit | None = None
+        waited: WorkloadInfo | None = None
         for owed in self.open:
             able = [key for key in self.left if key in owed.selected]
             if len(able) == 1:
@@ -127,7 +131,7 @@ class _Attempt:
         unit = waited or next(iter(self.left.values()))
         return self.left.pop(unit.key)
 
-    def owed_by(self, unit: Unit, *, strictly: bool) -> list[_Open]:
+    def owed_by(self, unit: WorkloadInfo, *, strictly: bool) -> list[_Open]:
         """The open terms that the unit may make hold; `strictly`: that nobody else can."""
         mine = [owed for owed in self.open if unit.key in owed.selected]
         return [o for o in mine if not (strictly and o.selected & self.left.keys())]
@@ -138,9 +142,9 @@ class _Search:
 
     def __init__(
         self,
-        fleet: Fleet,
-        units: Sequence[Unit],
-        bound: Index,
+        fleet: Snapshot,
+        units: Sequence[WorkloadInfo],
+        bound: PlacementIndex,
         profile: Profile,
         now: datetime,
         data: Mapping[str, Any] = MappingProxyType({}),
@@ -152,7 +156,7 @@ class _Search:
         self._profile = profile
         self._now = now
         self._turns = sorted(units, key=lambda unit: (not unit.whole, unit.key))
-        self._seekers = Seekers(units)
+        self._seekers = PendingAffinity(units)
         self._selected: dict[Key, list[frozenset[Key]]] = {}
 
     @property
@@ -202,7 +206,7 @@ class _Search:
             yield
             unit = start = attempt.following()
 
-    def _place(self, attempt: _Attempt, unit: Unit, asked: Unit) -> bool:
+    def _place(self, attempt: _Attempt, unit: WorkloadInfo, asked: WorkloadInfo) -> bool:
         """Decide one beside those that are placed; False where it finds no place."""
         asked = _without(asked, self._terms(unit), attempt.left.keys())
         decision = None
@@ -219,7 +223,7 @@ class _Search:
         self._take(attempt, unit, decision)
         return True
 
-    def _take(self, attempt: _Attempt, unit: Unit, decision: Decision) -> None:
+    def _take(self, attempt: _Attempt, unit: WorkloadInfo, decision: Decision) -> None:
         """Count it in what the next pass reads, and note what it owes and is owed."""
         there = decision.placements
         attempt.decisions[unit.key] = replace(decision, unit=unit)
@@ -234,7 +238,7 @@ class _Search:
             if not keys.isdisjoint(attempt.left) and not owed.met(fleet, view):
                 attempt.open.append(owed)
 
-    def _terms(self, unit: Unit) -> list[frozenset[Key]]:
+    def _terms(self, unit: WorkloadInfo) -> list[frozenset[Key]]:
         """For each required term the others of the set that it selects."""
         if unit.key not in self._selected:
             self._selected[unit.key] = [
@@ -251,17 +255,17 @@ class _Search:
             for unit in self._turns
         )
 
-    def _decide(self, fleet: Fleet, unit: Unit, view: Index) -> Decision:
+    def _decide(self, fleet: Snapshot, unit: WorkloadInfo, view: PlacementIndex) -> Decision:
         self.passes += 1
         return decide(fleet, unit, view, self._profile, self._now, self._data)
 
 
-def _around(fleet: Fleet, term: WorkloadTerm, masks: Iterable[Mask]) -> Mask:
+def _around(fleet: Snapshot, term: WorkloadTerm, masks: Iterable[Mask]) -> Mask:
     rows = np.flatnonzero(np.any([np.zeros(len(fleet), dtype=np.bool_), *masks], axis=0))
     return fleet.domain(term.topology_key, (fleet.names[int(row)] for row in rows))
 
 
-def _roomy(fleet: Fleet, units: Iterable[Unit]) -> Mask:
+def _roomy(fleet: Snapshot, units: Iterable[WorkloadInfo]) -> Mask:
     """The clusters whose nodes have at least as much free, in sum, as all of the units ask for."""
     asked: dict[str, int] = {}
     for unit in units:
@@ -275,19 +279,19 @@ def _roomy(fleet: Fleet, units: Iterable[Unit]) -> Mask:
     return mask | fleet.virtual
 
 
-def more(unit: Unit, placements: Mapping[str, int]) -> dict[str, int]:
+def more(unit: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
     """The units that take room which is not taken yet."""
     return {name: n - unit.present.get(name, 0) for name, n in placements.items()}
 
 
-def _bound_to(unit: Unit, owed: Iterable[_Open], fleet: Fleet) -> Unit:
+def _bound_to(unit: WorkloadInfo, owed: Iterable[_Open], fleet: Snapshot) -> WorkloadInfo:
     """The unit, bound to the domains of placed ones that wait for it."""
     for key, values in dict.fromkeys(each.domains(fleet) for each in owed):
         unit = _within(unit, Requirement(key, "In", list(values)))
     return unit
 
 
-def _within(unit: Unit, requirement: Requirement) -> Unit:
+def _within(unit: WorkloadInfo, requirement: Requirement) -> WorkloadInfo:
     """The unit with one more requirement on clusters. An empty term still matches nothing."""
     required = unit.cluster_affinity.required or ClusterTerms([SelectorTerm({}, [])])
     terms = [
@@ -299,7 +303,9 @@ def _within(unit: Unit, requirement: Requirement) -> Unit:
     return replace(unit, cluster_affinity=affinity)
 
 
-def _without(unit: Unit, selected: Sequence[frozenset[Key]], later: Iterable[Key]) -> Unit:
+def _without(
+    unit: WorkloadInfo, selected: Sequence[frozenset[Key]], later: Iterable[Key]
+) -> WorkloadInfo:
     """The unit without the required terms that others, still to come, may meet."""
     terms = zip(unit.affinity.required, selected, strict=True)
     left = [term for term, keys in terms if keys.isdisjoint(later)]

@@ -17,16 +17,16 @@ from controller.framework.calling.guard import PluginError
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.affinityset import decide_together, found_again
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
-from controller.scheduling.gathered import decide_gathered
+from controller.scheduling.gathered import decide_group
 from controller.scheduling.graph import together
 from controller.scheduling.refusal import untouched
 from controller.scheduling.sets import FEW, Batch, Others, View, confirmed
 from controller.scheduling.steps import Steps
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
 _TRIES = 3
@@ -39,7 +39,7 @@ _MOST_CONFIRMED = 64
 
 def decide_set(
     view: View,
-    unit: Unit,
+    unit: WorkloadInfo,
     profiles: Mapping[str, Profile],
     now: datetime,
     *,
@@ -66,7 +66,7 @@ def decide_set(
         return Batch([untouched(unit, fleet, now, status)])
     try:
         unit = runtime.settled(profile, unit, now, view.index)
-        gathered = yield from decide_gathered(view, unit, profiles, now, others)
+        gathered = yield from decide_group(view, unit, profiles, now, others)
     except PluginError as e:
         return Batch([untouched(unit, fleet, now, e.status)])
     if gathered is not None:
@@ -99,7 +99,7 @@ class _Asked:
     """A Workload that finds no place alone and waits for others."""
 
     view: View
-    unit: Unit
+    unit: WorkloadInfo
     profile: Profile
     now: datetime
     others: Others
@@ -153,7 +153,7 @@ class _Asked:
         if not 0 < len(chosen) <= _MOST_CONFIRMED:
             return False
 
-        def again(fleet: Fleet) -> Steps[bool]:
+        def again(fleet: Snapshot) -> Steps[bool]:
             return found_again(fleet, found, self.view.index, self.profile, self.now)
 
         return (yield from confirmed(self.view, chosen, again, large=len(found) > FEW))

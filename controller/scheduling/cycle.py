@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask, failed
-from controller.framework.explains import Seen
+from controller.framework.explains import PassView
 from controller.framework.interface import (
     Assignment,
     Candidates,
@@ -37,20 +37,20 @@ from controller.framework.profile import Profile
 from controller.framework.room import room_of
 from controller.framework.runtime.framework import named, status_fields
 from controller.framework.status import Code, Status, unschedulable
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import no_reasons
-from controller.scheduling.decision import FITS, Change, Decision, Refusal
+from controller.scheduling.decision import FITS, Decision, HookChange, Refusal
 from controller.scheduling.division import assigned
 from controller.scheduling.outcome import of_assignment, of_refusal
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import WorkloadState
 
 
 def decide(
-    fleet: Fleet,
-    unit: Unit,
-    bound: Index,
+    fleet: Snapshot,
+    unit: WorkloadInfo,
+    bound: PlacementIndex,
     profile: Profile,
     now: datetime,
     data: Mapping[str, Any] = MappingProxyType({}),
@@ -83,7 +83,12 @@ def decide(
 
 
 def _decide(
-    fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime, state: CycleState
+    fleet: Snapshot,
+    unit: WorkloadInfo,
+    bound: PlacementIndex,
+    profile: Profile,
+    now: datetime,
+    state: CycleState,
 ) -> Decision:
     work = _Pass(profile, bound, unit, fleet, state)
     refusal = work.admit() or work.filter() or work.score()
@@ -104,11 +109,11 @@ class _Pass:
     """One pass as it goes on. Hooks exchange `unit` and `fleet` for copies of their own."""
 
     profile: Profile
-    bound: Index
-    unit: Unit
-    fleet: Fleet
+    bound: PlacementIndex
+    unit: WorkloadInfo
+    fleet: Snapshot
     state: CycleState
-    changes: list[Change] = field(default_factory=list)
+    changes: list[HookChange] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
     masks: list[Mask] = field(default_factory=list)
     verdicts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
@@ -119,7 +124,7 @@ class _Pass:
     ranking: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @property
-    def about(self) -> tuple[CycleState, Unit, Fleet, Index]:
+    def about(self) -> tuple[CycleState, WorkloadInfo, Snapshot, PlacementIndex]:
         """What most points are asked about."""
         return self.state, self.unit, self.fleet, self.bound
 
@@ -136,19 +141,21 @@ class _Pass:
             answer = ask(hook, "PreFilterHook", usable, hook.before_pre_filter, *self.about)
             if isinstance(answer, Status):
                 return named(hook, answer)
-            self._changed(hook, "PreFilter", Seen(answer[0], self.fleet))
+            self._changed(hook, "PreFilter", PassView(answer[0], self.fleet))
         for plugin in self.profile.pre_filter:
             status = ask(plugin, "PreFilter", answers.a_status, plugin.pre_filter, *self.about)
             if not status.ok:
                 return named(plugin, status)
         return None
 
-    def _changed(self, hook: Plugin, phase: str, seen: Seen, before: Mask | None = None) -> None:
+    def _changed(
+        self, hook: Plugin, phase: str, seen: PassView, before: Mask | None = None
+    ) -> None:
         """What the others see from now on."""
-        was = Seen(self.unit, self.fleet, before)
+        was = PassView(self.unit, self.fleet, before)
         if seen.unit is was.unit and seen.fleet is was.fleet and seen.feasible is before:
             return
-        self.changes.append(Change(hook.name, phase, was, seen))
+        self.changes.append(HookChange(hook.name, phase, was, seen))
         self.unit, self.fleet = seen.unit, seen.fleet
 
     def filter(self) -> Status | None:
@@ -162,7 +169,7 @@ class _Pass:
             answer = ask(hook, "FilterHook", usable, hook.before_filter, *self.about)
             if isinstance(answer, Status):
                 return named(hook, answer)
-            self._changed(hook, "Filter", Seen(answer[0], answer[1]))
+            self._changed(hook, "Filter", PassView(answer[0], answer[1]))
         self.verdicts = np.zeros(len(self.fleet), dtype=np.int16)
         self.keeps = ~self.fleet.deleting
         for (name, text), clusters in self.state.refused.items():
@@ -202,7 +209,7 @@ class _Pass:
             self._refuse(~answer[1], hook.name, f"taken out by {hook.name}")
             after = self.feasible
             left = before if (after == before).all() else after
-            self._changed(hook, "Score", Seen(answer[0], self.fleet, left), before)
+            self._changed(hook, "Score", PassView(answer[0], self.fleet, left), before)
         self.totals = np.zeros(len(self.fleet), dtype=np.int64)
         feasible = self.feasible
         if not feasible.any():
@@ -295,7 +302,7 @@ def _short(values: Ints) -> NDArray[Any]:
     return values
 
 
-def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) -> Decision:
+def _recorded(unit: WorkloadInfo, work: _Pass, assignment: Assignment, now: datetime) -> Decision:
     names = work.fleet.names
     shares = list(assignment.shares.items())
     if not assignment.in_order:
@@ -342,7 +349,12 @@ def _recorded(unit: Unit, work: _Pass, assignment: Assignment, now: datetime) ->
 
 
 def _refused(
-    fleet: Fleet, unit: Unit, bound: Index, profile: Profile, now: datetime, status: Status
+    fleet: Snapshot,
+    unit: WorkloadInfo,
+    bound: PlacementIndex,
+    profile: Profile,
+    now: datetime,
+    status: Status,
 ) -> Decision:
     """The Workload as a whole is refused: what it has it keeps, what it lacks stays pending."""
     placements, desired = _kept(unit, fleet)
@@ -364,7 +376,7 @@ def _refused(
     )
 
 
-def _kept(unit: Unit, fleet: Fleet) -> tuple[dict[str, int], int]:
+def _kept(unit: WorkloadInfo, fleet: Snapshot) -> tuple[dict[str, int], int]:
     """The present shares on clusters that exist, as far as they are wanted; the units wanted."""
     kept = {name: n for name, n in unit.present.items() if name in fleet.row}
     if unit.everywhere:

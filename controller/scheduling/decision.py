@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.framework.explains import Seen
+from controller.framework.explains import PassView
 from controller.framework.interface import CycleState
 from controller.framework.room import without_room
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import (
     AssignmentOrder,
     Binding,
@@ -28,7 +28,7 @@ from controller.planner.reasons import (
     nothing_binds,
 )
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason, WorkloadState
 from machinery.types.metadata import Key
 
@@ -50,13 +50,13 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class HookChange:
     """What a hook changed, before PreFilter, Filter or Score. Kept as it was, worded when asked."""
 
     plugin: str
     phase: str
-    before: Seen
-    after: Seen
+    before: PassView
+    after: PassView
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,8 @@ class Decision:
     `incomplete` are Workloads that run without it though all of them require each other.
     """
 
-    unit: Unit
-    fleet: Fleet
+    unit: WorkloadInfo
+    fleet: Snapshot
     time: datetime
     placements: Mapping[str, int]
     desired: int
@@ -98,11 +98,11 @@ class Decision:
     plugins: Mapping[str, Any] = field(default_factory=dict)
     fields: Mapping[str, Any] = field(default_factory=dict)
     cycle_state: CycleState = field(default_factory=CycleState)
-    changes: Sequence[Change] = ()
+    changes: Sequence[HookChange] = ()
     incomplete: tuple[Key, ...] = ()
 
     @property
-    def seen(self) -> Unit:
+    def seen(self) -> WorkloadInfo:
         """The unit as hooks left it: what plugins were asked about."""
         return self.changes[-1].after.unit if self.changes else self.unit
 

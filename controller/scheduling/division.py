@@ -23,8 +23,8 @@ from controller.framework.explains import TellsShortfall, clusters, full
 from controller.framework.interface import Assignment, Bounds, Candidates
 from controller.framework.profile import Profile
 from controller.framework.room import limit_of, within
-from controller.model.unit import Unit
-from controller.planner.plan import UNBOUNDED, Plan, Problem, apportion
+from controller.model.unit import WorkloadInfo
+from controller.planner.plan import UNBOUNDED, Apportionment, Problem, apportion
 from controller.planner.reasons import Obstacle, Reason
 from controller.planner.unitcycle import OUTSIDE
 from controller.planner.webster import MAX_WEIGHT, Ints
@@ -32,7 +32,7 @@ from controller.snapshot.columns import Mask
 from crds.workload import ScheduledReason
 
 
-def assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | None:
+def assigned(profile: Profile, unit: WorkloadInfo, field: Candidates) -> Assignment | None:
     """The shares; None where no plugin of the profile serves the distribution.
 
     Where a limit on all units together keeps some out, its plugin says why they are pending.
@@ -43,7 +43,7 @@ def assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | No
     return replace(found, short=most.reason, shared_by=(*found.shared_by, most.plugin))
 
 
-def _assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | None:
+def _assigned(profile: Profile, unit: WorkloadInfo, field: Candidates) -> Assignment | None:
     for plugin in profile.bounds:
         if ask(plugin, "Assign", answers.a_bool, plugin.divides, unit, field.state):
             return divided(profile.bounds, unit, field)
@@ -55,7 +55,7 @@ def _assigned(profile: Profile, unit: Unit, field: Candidates) -> Assignment | N
     return None
 
 
-def divided(bounds: Sequence[Bounds], unit: Unit, field: Candidates) -> Assignment:
+def divided(bounds: Sequence[Bounds], unit: WorkloadInfo, field: Candidates) -> Assignment:
     """The shares of one plan within the bounds of all; what no cluster may take stays pending."""
     problem = asked(unit, field)
     said = [THE_PLAN]
@@ -85,7 +85,7 @@ def divided(bounds: Sequence[Bounds], unit: Unit, field: Candidates) -> Assignme
     )
 
 
-def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Plan:
+def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Apportionment:
     """The plan. Raises PluginError of the first plugin that has made no problem of it."""
     try:
         return apportion(problem)
@@ -95,7 +95,7 @@ def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Plan:
         raise
 
 
-def asked(unit: Unit, field: Candidates) -> Problem:
+def asked(unit: WorkloadInfo, field: Candidates) -> Problem:
     """The problem before any plugin had a say: free room gives the weights."""
     size = len(field.fleet)
     present = np.where(field.keeps, field.present, 0)
@@ -117,18 +117,18 @@ def asked(unit: Unit, field: Candidates) -> Problem:
     )
 
 
-def _why(plan: Plan, row: int) -> tuple[Reason, ...]:
+def _why(plan: Apportionment, row: int) -> tuple[Reason, ...]:
     """What made the share, and which of its bounds contradict each other."""
     pairs = (each.reason for each in plan.contradictions if each.row == row)
     return (*plan.reasons(row), *pairs)
 
 
-def _binding(plan: Plan) -> tuple[Obstacle, ...]:
+def _binding(plan: Apportionment) -> tuple[Obstacle, ...]:
     """What keeps units out, and the bounds that contradict each other, pending units or not."""
     return (*plan.binding, *(Obstacle(each.reason, 0) for each in plan.contradictions))
 
 
-def _in_order(plan: Plan, field: Candidates) -> Ints:
+def _in_order(plan: Apportionment, field: Candidates) -> Ints:
     """The rows that hold units; by domain, in their order, where they have one, then by name."""
     rows = np.flatnonzero(plan.shares)
     order = plan.asked.domains
@@ -138,7 +138,7 @@ def _in_order(plan: Plan, field: Candidates) -> Ints:
     return sorted_
 
 
-def _assignment_order(plan: Plan) -> list[str]:
+def _assignment_order(plan: Apportionment) -> list[str]:
     """Each new unit's domain, in the order in which they were given; `-` for none of the list."""
     order = plan.asked.domains
     names = () if order is None else order.names
@@ -149,9 +149,9 @@ def _assignment_order(plan: Plan) -> list[str]:
 class Shortfall:
     """What was asked and what came of it."""
 
-    unit: Unit
+    unit: WorkloadInfo
     field: Candidates
-    plan: Plan
+    plan: Apportionment
     bounds: Sequence[Bounds] = ()
 
     @property

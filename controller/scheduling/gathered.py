@@ -15,24 +15,24 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.placements import Index, Overlay
+from controller.cache.placements import PlacementIndex, PlacementOverlay
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import ask, failed
 from controller.framework.gathering import (
     Attempt,
     Gathering,
-    Gathers,
-    Outcome,
-    Tried,
-    Verdict,
+    GroupDecision,
+    GroupScheduling,
+    Trial,
+    TrialResult,
     Withdrawn,
 )
 from controller.framework.profile import Profile
 from controller.framework.room import room_of, within
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import Status
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.planner.reasons import no_reasons
 from controller.scheduling.affinityset import decide_together, more
 from controller.scheduling.cycle import decide
@@ -42,7 +42,7 @@ from controller.scheduling.refusal import untouched
 from controller.scheduling.sets import FEW, Batch, Conclusion, Others, View, confirmed
 from controller.scheduling.steps import Steps
 from controller.snapshot.columns import Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import WorkloadState
 from machinery.types.metadata import Key
 
@@ -56,8 +56,8 @@ _STEP = 50
 """Members that are looked at in one go, where that takes less than a pass."""
 
 
-def decide_gathered(
-    view: View, unit: Unit, profiles: Mapping[str, Profile], now: datetime, others: Others
+def decide_group(
+    view: View, unit: WorkloadInfo, profiles: Mapping[str, Profile], now: datetime, others: Others
 ) -> Steps[Batch | None]:
     """The decisions on all that a plugin gathers with the unit; None where none does.
 
@@ -85,7 +85,7 @@ def decide_gathered(
             return batch
         if not all(map(others.current, units)):
             break  # it comes anew with its new words
-        if tried is None or tried.verdict.outcome is Outcome.REFUSE:
+        if tried is None or tried.verdict.outcome is TrialResult.REFUSE:
             return replace(batch, moved=True)
         if (yield from _still(view, work, units, tried)) and all(map(others.current, units)):
             return replace(batch, moved=True)  # who has no place may have one elsewhere by now
@@ -94,8 +94,8 @@ def decide_gathered(
 
 
 def _gathering(
-    profile: Profile, unit: Unit, fleet: Fleet, bound: Index, now: datetime
-) -> tuple[Gathers, Gathering] | None:
+    profile: Profile, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex, now: datetime
+) -> tuple[GroupScheduling, Gathering] | None:
     """The first plugin that gathers others with the unit. Raises PluginError."""
     if not profile.gathering:
         return None
@@ -110,14 +110,14 @@ def _gathering(
 
 def _units(
     view: View,
-    unit: Unit,
+    unit: WorkloadInfo,
     gathering: Gathering,
     profiles: Mapping[str, Profile],
     now: datetime,
     others: Others,
-) -> Steps[list[Unit]]:
+) -> Steps[list[WorkloadInfo]]:
     """The members that can be decided now. Raises PluginError."""
-    found: list[Unit] = []
+    found: list[WorkloadInfo] = []
     for number, key in enumerate(gathering.members, start=1):
         known = unit if key == unit.key else view.unit(key) if others.partner(key) else None
         if known is not None and known.scheduler_name in profiles:
@@ -127,11 +127,11 @@ def _units(
     return found
 
 
-def _still(view: View, work: _Work, units: Sequence[Unit], tried: _Judged) -> Steps[bool]:
+def _still(view: View, work: _Work, units: Sequence[WorkloadInfo], tried: _Judged) -> Steps[bool]:
     """Whether the same attempt comes to the same places in the world as it is now."""
     chosen = {name for d in tried.decisions.values() for name in d.placements}
 
-    def again(fleet: Fleet) -> Steps[bool]:
+    def again(fleet: Snapshot) -> Steps[bool]:
         now = replace(work, fleet=fleet, bound=view.index)
         anew = yield from now.attempt(units, tried.attempt)
         return all(anew[k].placements == d.placements for k, d in tried.decisions.items())
@@ -145,28 +145,28 @@ class _Judged:
 
     attempt: Attempt
     decisions: Mapping[Key, Decision]
-    told: Sequence[Tried]
-    verdict: Verdict
+    told: Sequence[Trial]
+    verdict: GroupDecision
 
     @property
     def worth(self) -> tuple[bool, int]:
         """Of two that place nothing the greater one is told."""
-        return self.verdict.outcome is Outcome.WAIT, sum(each.assigned for each in self.told)
+        return self.verdict.outcome is TrialResult.WAIT, sum(each.assigned for each in self.told)
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
     """One snapshot, and who is to be placed in it."""
 
-    fleet: Fleet
-    bound: Index
+    fleet: Snapshot
+    bound: PlacementIndex
     profiles: Mapping[str, Profile]
     now: datetime
-    plugin: Gathers
+    plugin: GroupScheduling
     gathering: Gathering
     asked: Key
 
-    def tried(self, units: Sequence[Unit]) -> Steps[_Judged | None]:
+    def tried(self, units: Sequence[WorkloadInfo]) -> Steps[_Judged | None]:
         """The first attempt that is placed, or the best of them; None where none is to be made.
 
         Raises PluginError.
@@ -178,7 +178,7 @@ class _Work:
             decisions = yield from self.attempt(units, attempt)
             told = yield from _told_of(decisions[unit.key] for unit in units)
             judged = _Judged(attempt, decisions, told, self._verdict(told))
-            if judged.verdict.outcome is Outcome.PLACE:
+            if judged.verdict.outcome is TrialResult.PLACE:
                 return judged
             if best is None or judged.worth > best.worth:
                 best = judged
@@ -186,9 +186,11 @@ class _Work:
             raise failed(self.plugin, "Attempts", "gave no attempt")
         return best
 
-    def attempt(self, units: Sequence[Unit], attempt: Attempt) -> Steps[dict[Key, Decision]]:
+    def attempt(
+        self, units: Sequence[WorkloadInfo], attempt: Attempt
+    ) -> Steps[dict[Key, Decision]]:
         """What becomes of each of them so."""
-        course = _Course(self, {self.plugin.name: attempt}, self.fleet, self.bound.overlay({}))
+        course = _GroupCycle(self, {self.plugin.name: attempt}, self.fleet, self.bound.overlay({}))
         by_key = {unit.key: unit for unit in units}
         ordered = [by_key.pop(key) for key in attempt.order if key in by_key]
         left = [*ordered, *by_key.values()]
@@ -201,7 +203,7 @@ class _Work:
             yield from course.mutual(left)
         return course.decisions
 
-    def batch(self, units: Sequence[Unit], judged: _Judged | None) -> Steps[Batch]:
+    def batch(self, units: Sequence[WorkloadInfo], judged: _Judged | None) -> Steps[Batch]:
         """What is decided, and what the plugin is to be told of it."""
         verdict = self._refusal() if judged is None else judged.verdict
         found = {} if judged is None else judged.decisions
@@ -214,7 +216,7 @@ class _Work:
             seconds=self._seconds,
         )
         placed = [found[unit.key] for unit in units if unit.key in found]
-        if verdict.outcome is Outcome.PLACE:
+        if verdict.outcome is TrialResult.PLACE:
             return Batch(placed, conclusion=conclusion)
         status = runtime.named(self.plugin, verdict.status)
         out = frozenset(name for each in placed for name in each.kept_out_by())
@@ -223,7 +225,7 @@ class _Work:
             told.append(self._withheld(unit, found.get(unit.key), status, verdict.withdrawn, out))
             if len(told) % _STEP == 0:
                 yield
-        if verdict.outcome is Outcome.WAIT:
+        if verdict.outcome is TrialResult.WAIT:
             waits = {self.plugin.name: status}
             return Batch(told, conclusion=conclusion, held=placed, waits=waits)
         return Batch(told, conclusion=conclusion)
@@ -232,11 +234,11 @@ class _Work:
     def _seconds(self) -> float:
         return max(profile.plugin_timeout for profile in self.profiles.values())
 
-    def _refusal(self) -> Verdict:
+    def _refusal(self) -> GroupDecision:
         status = self.gathering.refusal or Status()
-        return Verdict(Outcome.REFUSE, status, self.gathering.withdrawn)
+        return GroupDecision(TrialResult.REFUSE, status, self.gathering.withdrawn)
 
-    def _attempts(self, units: Sequence[Unit]) -> Iterator[Attempt]:
+    def _attempts(self, units: Sequence[WorkloadInfo]) -> Iterator[Attempt]:
         """The plugin's own, each asked for when the one before has failed."""
         plugin, about = self.plugin, (self.gathering, units, self.fleet, self.bound)
         with limited(self._seconds):
@@ -248,14 +250,14 @@ class _Work:
                 return
             yield attempt
 
-    def _verdict(self, told: Sequence[Tried]) -> Verdict:
+    def _verdict(self, told: Sequence[Trial]) -> GroupDecision:
         plugin, about = self.plugin, (self.gathering, told, self.fleet, self.bound, self.now)
         with limited(self._seconds):
             return ask(plugin, "Judge", answers.a_verdict, plugin.judge, *about)
 
     def _withheld(
         self,
-        unit: Unit,
+        unit: WorkloadInfo,
         found: Decision | None,
         status: Status,
         withdrawn: Withdrawn,
@@ -284,18 +286,18 @@ class _Work:
 
 
 @dataclass(slots=True)
-class _Course:
+class _GroupCycle:
     """An attempt as it goes on: what the next pass reads."""
 
     work: _Work
     data: Mapping[str, Any]
-    fleet: Fleet
-    view: Overlay
+    fleet: Snapshot
+    view: PlacementOverlay
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
-    def round(self, units: Sequence[Unit]) -> Steps[list[Unit]]:
+    def round(self, units: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
         """A turn for each; those that lack units and require others, who may come yet."""
-        left: list[Unit] = []
+        left: list[WorkloadInfo] = []
         for unit in units:
             profile = self.work.profiles[unit.scheduler_name]
             found = self._decide(unit, profile)
@@ -307,7 +309,7 @@ class _Course:
             yield
         return left
 
-    def _decide(self, unit: Unit, profile: Profile) -> Decision:
+    def _decide(self, unit: WorkloadInfo, profile: Profile) -> Decision:
         return decide(self.fleet, unit, self.view, profile, self.work.now, self.data)
 
     def _fewer(self, found: Decision, profile: Profile) -> Decision:
@@ -333,7 +335,7 @@ class _Course:
             shared_by=tuple(sorted(found.kept_out_by().union(less.shared_by))),
         )
 
-    def mutual(self, units: Sequence[Unit]) -> Steps[None]:
+    def mutual(self, units: Sequence[WorkloadInfo]) -> Steps[None]:
         """Those that require each other: all of them beside each other, or none."""
         profile = self.work.profiles[units[0].scheduler_name]
         alike = [each for each in units if each.scheduler_name == profile.scheduler_name]
@@ -353,9 +355,9 @@ class _Course:
             self.fleet = self.fleet.assuming(unit.load, more(unit, there))
 
 
-def _told_of(decisions: Iterable[Decision]) -> Steps[list[Tried]]:
+def _told_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:
     """The decisions as a plugin is told of them."""
-    found: list[Tried] = []
+    found: list[Trial] = []
     for decision in decisions:
         found.append(_told(decision))
         if len(found) % _STEP == 0:
@@ -363,9 +365,9 @@ def _told_of(decisions: Iterable[Decision]) -> Steps[list[Tried]]:
     return found
 
 
-def _told(decision: Decision) -> Tried:
+def _told(decision: Decision) -> Trial:
     """The decision as a plugin is told of it."""
-    return Tried(
+    return Trial(
         unit=decision.unit,
         placements=decision.placements,
         desired=decision.desired,

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice, product
 
-from controller.cache.seekers import Seekers
-from controller.model.unit import Unit
+from controller.cache.seekers import PendingAffinity
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.steps import Steps
 from machinery.types.metadata import Key
 
@@ -23,8 +23,8 @@ who asks for such a thing must not keep all the others from being decided."""
 
 
 def together(
-    unit: Unit, *among: Seekers, partner: Callable[[Key], bool] = lambda _: True
-) -> Steps[list[Unit]]:
+    unit: WorkloadInfo, *among: PendingAffinity, partner: Callable[[Key], bool] = lambda _: True
+) -> Steps[list[WorkloadInfo]]:
     """The Workloads, this one included, that require each other, by key; alone where none does.
 
     Only those that it reaches are looked at, and whoever requires nobody reaches nobody. `partner`
@@ -54,9 +54,9 @@ def together(
     return [reached[key] for key in sorted(found)]
 
 
-def _wanted(unit: Unit, among: Sequence[Seekers]) -> Iterable[Unit]:
+def _wanted(unit: WorkloadInfo, among: Sequence[PendingAffinity]) -> Iterable[WorkloadInfo]:
     """Those that its terms select, each once; a few more than a set may have are enough."""
-    found: dict[Key, Unit] = {}
+    found: dict[Key, WorkloadInfo] = {}
     for term, seekers in product(unit.affinity.required, among):
         chosen = islice(seekers.selected(unit, term.label_selector), MOST_TOGETHER + 1)
         found |= {other.key: other for other in chosen}

@@ -23,7 +23,7 @@ _FAILING = frozenset({ScheduledReason.FAILED_TO_SCHEDULE, ScheduledReason.INVALI
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ScheduledCondition:
     """The condition's reason and message, and the state that goes with them."""
 
     reason: ScheduledReason
@@ -31,11 +31,11 @@ class Verdict:
     message: str
 
 
-def of_refusal(clusters: int, status: Status, *, holding: bool) -> Verdict:
+def of_refusal(clusters: int, status: Status, *, holding: bool) -> ScheduledCondition:
     """The Workload as a whole was refused; `holding` says that it keeps units meanwhile."""
     state = without_units(status.reason)
     text = "; ".join(status.reasons)
-    return Verdict(
+    return ScheduledCondition(
         status.reason,
         WorkloadState.SCHEDULED if holding else state,
         f"0/{clusters} clusters: {text}",
@@ -49,7 +49,7 @@ def of_assignment(
     said: Sequence[str],
     *,
     holds: bool,
-) -> Verdict:
+) -> ScheduledCondition:
     """The clusters were filtered and shares assigned.
 
     `said` is what stands in the way beside the refusals; `holds` that there were shares before.
@@ -58,7 +58,7 @@ def of_assignment(
     feasible = int((verdicts == FITS).sum())
     if assigned == desired and (assignment.shares or holds or (feasible and not desired)):
         message = f"{assigned} of {desired} units have a cluster"
-        return Verdict(ScheduledReason.SCHEDULED, WorkloadState.SCHEDULED, message)
+        return ScheduledCondition(ScheduledReason.SCHEDULED, WorkloadState.SCHEDULED, message)
     counted = tally(verdicts, refusals)
     if not (counted or said):
         counted = "no room for more" if feasible else "none registered"
@@ -72,9 +72,9 @@ def of_assignment(
     elif np.isin(verdicts, full).any():
         reason = ScheduledReason.REPLICAS_REACHED
     if not assigned:
-        return Verdict(reason, without_units(reason), message)
+        return ScheduledCondition(reason, without_units(reason), message)
     message = f"{assigned} of {desired} units have a cluster; {message}"
-    return Verdict(reason, WorkloadState.SCHEDULED, message)
+    return ScheduledCondition(reason, WorkloadState.SCHEDULED, message)
 
 
 def without_units(reason: ScheduledReason) -> WorkloadState:

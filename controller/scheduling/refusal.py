@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from controller.framework.status import Status
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.decision import Decision, Refusal
 from controller.scheduling.outcome import without_units
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import WorkloadState
 
 
-def untouched(unit: Unit, fleet: Fleet, now: datetime, status: Status) -> Decision:
+def untouched(unit: WorkloadInfo, fleet: Snapshot, now: datetime, status: Status) -> Decision:
     """Every share stays; reason and message are those of the status."""
     text = "; ".join(status.reasons)
     return Decision(

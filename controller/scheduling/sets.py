@@ -12,19 +12,19 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol
 
-from controller.cache.placements import Index
-from controller.cache.seekers import Seekers
+from controller.cache.placements import PlacementIndex
+from controller.cache.seekers import PendingAffinity
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import PluginError, ask
-from controller.framework.gathering import Gathering, Gathers, Tried, Verdict
+from controller.framework.gathering import Gathering, GroupDecision, GroupScheduling, Trial
 from controller.framework.status import Status
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.decision import Decision
 from controller.scheduling.steps import Steps, at_once
 from controller.snapshot.builder import narrowed
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery import logs
 from machinery.types.metadata import Key
 
@@ -39,25 +39,25 @@ class View(Protocol):
     """What decisions read of the world."""
 
     @property
-    def index(self) -> Index:
+    def index(self) -> PlacementIndex:
         """Where everybody runs."""
         ...
 
     @property
-    def seekers(self) -> Seekers:
+    def seekers(self) -> PendingAffinity:
         """The Workloads that require others and run nowhere yet."""
         ...
 
     @property
-    def settled(self) -> Seekers:
+    def settled(self) -> PendingAffinity:
         """The Workloads that require others and run somewhere."""
         ...
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> Snapshot:
         """The clusters as they are now, decisions in flight counted."""
         ...
 
-    def unit(self, key: Key) -> Unit | None:
+    def unit(self, key: Key) -> WorkloadInfo | None:
         """A Workload as it is known now; None for one that does not exist."""
         ...
 
@@ -66,10 +66,10 @@ class View(Protocol):
 class Conclusion:
     """What a plugin has made of the Workloads that it wants decided together."""
 
-    plugin: Gathers
+    plugin: GroupScheduling
     gathering: Gathering
-    verdict: Verdict
-    tried: Sequence[Tried]
+    verdict: GroupDecision
+    tried: Sequence[Trial]
     time: datetime
     seconds: float
     """The plugin may take so long to note it."""
@@ -131,13 +131,13 @@ class Others:
     busy: Callable[[Key], bool] = lambda _: False
     deciding: Callable[[Key], bool] = lambda _: False
     begin: Callable[[Iterable[Key]], None] = lambda _: None
-    current: Callable[[Unit], bool] = lambda _: True
+    current: Callable[[WorkloadInfo], bool] = lambda _: True
 
 
 def confirmed(
     view: View,
     chosen: Collection[str],
-    again: Callable[[Fleet], Steps[bool]],
+    again: Callable[[Snapshot], Steps[bool]],
     *,
     large: bool,
 ) -> Steps[bool]:

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from controller.model.load import Load
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.types import hostports, quantities
 
 
-class Amounts(NamedTuple):
+class ResourceAmounts(NamedTuple):
     """By resource, in the smallest units.
 
     `reserved` is the part of `requested` that is held for somebody; `remaining` is the difference
@@ -29,7 +29,7 @@ class Amounts(NamedTuple):
     remaining: Mapping[str, int]
 
 
-def amounts_of(fleet: Fleet, name: str) -> Amounts | None:
+def amounts_of(fleet: Snapshot, name: str) -> ResourceAmounts | None:
     """Those of a cluster; None for one that does not exist."""
     row = fleet.row.get(name)
     if row is None:
@@ -47,7 +47,7 @@ def amounts_of(fleet: Fleet, name: str) -> Amounts | None:
     allocatable |= {r: nodes for r in requested if r.startswith(hostports.PREFIX)}
     known = sorted({*allocatable, *requested})
     remaining = {r: allocatable.get(r, 0) - requested.get(r, 0) for r in known}
-    return Amounts(allocatable, requested, reserved, remaining)
+    return ResourceAmounts(allocatable, requested, reserved, remaining)
 
 
 def _sum(loads: Mapping[Load, int]) -> dict[str, int]:
@@ -65,7 +65,7 @@ def rendered(amounts: Mapping[str, int]) -> dict[str, str]:
     return {hostports.words(resource): quantities.render(resource, n) for resource, n in told}
 
 
-def _used(fleet: Fleet, here: Mask) -> dict[str, int]:
+def _used(fleet: Snapshot, here: Mask) -> dict[str, int]:
     """The host ports in use on a cluster, each with the number of nodes."""
     nodes: dict[str, int] = {}
     groups = fleet.groups

@@ -1,6 +1,6 @@
 """The fleet while it changes: MemberClusters in, immutable snapshots out.
 
-A `FleetBuilder` takes one cluster at a time and remembers which rows it touched; `snapshot()`
+A `SnapshotBuilder` takes one cluster at a time and remembers which rows it touched; `snapshot()`
 copies the columns of the last snapshot and writes those rows. Clusters that came are rows at the
 end, those that went are cut out, so that no change rebuilds a fleet of thousands. Room that was
 given away and is not yet counted by its cluster is kept beside (`assume`), and is the one column
@@ -23,19 +23,19 @@ from controller.snapshot.columns import ABSENT, Codes, Column, Floats, Ints, Mas
 from controller.snapshot.encode import Changes, Row
 from controller.snapshot.inflight import NO_FLIGHTS
 from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 
 __all__ = [
     "ABSENT",
     "UNLIMITED",
     "Codes",
     "Column",
-    "Fleet",
-    "FleetBuilder",
     "Floats",
     "Ints",
     "Mask",
     "NodeGroups",
+    "Snapshot",
+    "SnapshotBuilder",
     "narrowed",
     "with_cluster",
     "with_clusters",
@@ -59,7 +59,7 @@ class _Touched:
         return bool(self.clusters or self.loads or self.counted or self.gone)
 
 
-class FleetBuilder:
+class SnapshotBuilder:
     """The clusters as they are now. Not thread-safe; snapshots are."""
 
     def __init__(self) -> None:
@@ -132,14 +132,14 @@ class FleetBuilder:
             if not loads.get(name):
                 loads.pop(name, None)
 
-    def snapshot(self) -> Fleet:
+    def snapshot(self) -> Snapshot:
         """The fleet as it is now; the same object while nothing has changed."""
         if self._touched:
             self._last = self._next()
             self._touched = _Touched()
         return self._last
 
-    def _next(self) -> Fleet:
+    def _next(self) -> Snapshot:
         touched, last = self._touched, self._last
         for name in touched.counted:
             self._rows[name] = self._row(self._rows[name].cluster)
@@ -154,7 +154,7 @@ class FleetBuilder:
         return replace(last, **_loads(last, changes))
 
 
-def with_cluster(fleet: Fleet, cluster: MemberCluster) -> Fleet:
+def with_cluster(fleet: Snapshot, cluster: MemberCluster) -> Snapshot:
     """A copy in which one cluster, known by its name, is as given: for a hook before Filter.
 
     Raises KeyError for a cluster that is not in the fleet.
@@ -162,25 +162,25 @@ def with_cluster(fleet: Fleet, cluster: MemberCluster) -> Fleet:
     return with_clusters(fleet, [cluster])
 
 
-def with_clusters(fleet: Fleet, clusters: Iterable[MemberCluster]) -> Fleet:
+def with_clusters(fleet: Snapshot, clusters: Iterable[MemberCluster]) -> Snapshot:
     """The same of several clusters: what it costs grows with their number, but for one copy."""
     rows = [_row(fleet, cluster) for cluster in clusters]
     return _written(fleet, rows) if rows else fleet
 
 
-def _row(fleet: Fleet, cluster: MemberCluster) -> tuple[int, Row]:
+def _row(fleet: Snapshot, cluster: MemberCluster) -> tuple[int, Row]:
     name = cluster.metadata.name
     row = fleet.row[name]
     held = fleet.merged.get(name) or fleet.holds.on(row)
     return row, Row.of(cluster, fleet.flights.on(row), held, fleet.counted.get(name, {}))
 
 
-def narrowed(fleet: Fleet, names: Collection[str]) -> Fleet:
+def narrowed(fleet: Snapshot, names: Collection[str]) -> Snapshot:
     """A fleet of some of the clusters alone."""
     return _resized(fleet, {name for name in fleet.names if name not in names}, [])
 
 
-def _empty() -> Fleet:
+def _empty() -> Snapshot:
     nothing = np.zeros(0, dtype=np.int64)
     none = np.zeros(0, dtype=np.int32)
     groups = NodeGroups(nothing, nothing, {}, {}, none, (), none, ())
@@ -189,7 +189,7 @@ def _empty() -> Fleet:
     }
     columns |= {name: Column.absent(0) for name in encode.TEXTS}
     columns |= {name: {} for name in ("labels", "taints", *encode.AMOUNTS)}
-    return Fleet(
+    return Snapshot(
         names=(),
         clusters=(),
         row={},
@@ -203,7 +203,7 @@ def _empty() -> Fleet:
     )
 
 
-def _written(last: Fleet, rows: Sequence[tuple[int, Row]]) -> Fleet:
+def _written(last: Snapshot, rows: Sequence[tuple[int, Row]]) -> Snapshot:
     """The same rows, some of them with other facts."""
     changes, size = Changes.of(rows), len(last)
     clusters = list(last.clusters)
@@ -228,7 +228,7 @@ def _written(last: Fleet, rows: Sequence[tuple[int, Row]]) -> Fleet:
     )
 
 
-def _loads(last: Fleet, changes: Changes) -> dict[str, Any]:
+def _loads(last: Snapshot, changes: Changes) -> dict[str, Any]:
     """What takes room that no cluster counts, with the changed rows written."""
     size = len(last)
     holds, merged = encode.holds(last.holds, last.merged, changes, size)
@@ -236,7 +236,7 @@ def _loads(last: Fleet, changes: Changes) -> dict[str, Any]:
     return {"flights": flights, "holds": holds, "merged": merged}
 
 
-def _resized(last: Fleet, gone: set[str], new: Iterable[str]) -> Fleet:
+def _resized(last: Snapshot, gone: set[str], new: Iterable[str]) -> Snapshot:
     """Without the rows that went, and with empty ones at the end for those that came."""
     keep = np.fromiter((n not in gone for n in last.names), dtype=np.bool_, count=len(last))
     kept = [name for name in last.names if name not in gone]

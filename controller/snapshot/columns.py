@@ -108,7 +108,7 @@ _START = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class DerivedColumns:
     """Columns that were computed of a snapshot, for those that follow it step by step.
 
     Workloads of a set are decided one after the other, each over a snapshot that differs from the
@@ -120,9 +120,11 @@ class Kept:
     _columns: dict[Hashable, tuple[_Step, Ints]] = field(default_factory=dict)
     _fixed: dict[Hashable, object] = field(default_factory=dict)
 
-    def after(self, rows: Ints) -> Kept:
+    def after(self, rows: Ints) -> DerivedColumns:
         """That of a snapshot which differs from this one in these rows alone, which go up."""
-        return Kept(_Step(rows, self._step, self._step.depth + 1), self._columns, self._fixed)
+        return DerivedColumns(
+            _Step(rows, self._step, self._step.depth + 1), self._columns, self._fixed
+        )
 
     def column(self, name: Hashable, compute: Callable[[Ints | None], Ints]) -> Ints:
         """The column of that name, which nobody writes into.

@@ -18,7 +18,7 @@ from controller.model import believed
 from controller.model.load import Load, entries, lying
 from controller.model.objects import MemberCluster, NodeGroup, Taint
 from controller.snapshot.columns import Codes, Column, Ints, Mask, Vocabulary
-from controller.snapshot.inflight import LEAST_HOLDS, LEAST_LOADS, Flights, most_loads
+from controller.snapshot.inflight import LEAST_HOLDS, LEAST_LOADS, InFlight, most_loads
 from controller.snapshot.nodegroups import NodeGroups
 from crds.names import ANNOTATION_COST
 from machinery.types import hostports, quantities
@@ -267,7 +267,7 @@ def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
     )
 
 
-def flights(last: Flights, changes: Changes, size: int) -> Flights:
+def flights(last: InFlight, changes: Changes, size: int) -> InFlight:
     """The units on their way, with those of the changed rows exchanged."""
     fresh: list[tuple[int, Load, int]] = []
     for i, row in changes.rows:
@@ -277,8 +277,8 @@ def flights(last: Flights, changes: Changes, size: int) -> Flights:
 
 
 def holds(
-    last: Flights, merged: Mapping[str, Mapping[Load, int]], changes: Changes, size: int
-) -> tuple[Flights, Mapping[str, Mapping[Load, int]]]:
+    last: InFlight, merged: Mapping[str, Mapping[Load, int]], changes: Changes, size: int
+) -> tuple[InFlight, Mapping[str, Mapping[Load, int]]]:
     """What is held, with that of the changed rows exchanged; and of merged ones all, by name."""
     if not len(last) and not any(row.held for _, row in changes.rows):
         return last, merged

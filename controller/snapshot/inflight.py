@@ -65,7 +65,7 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Flights:
+class InFlight:
     """All units on their way, flat: an entry for each load on each cluster, in no order.
 
     Args:
@@ -91,16 +91,16 @@ class Flights:
     def __len__(self) -> int:
         return len(self.cluster)
 
-    def without(self, rows: Ints) -> Flights:
+    def without(self, rows: Ints) -> InFlight:
         """Those of the other clusters."""
         return self._where(~np.isin(self.cluster, rows))
 
-    def kept(self, keep: Mask) -> Flights:
+    def kept(self, keep: Mask) -> InFlight:
         """Those of the kept clusters, with their new rows."""
         found = self._where(keep[self.cluster])
         return replace(found, cluster=np.cumsum(keep)[found.cluster] - 1)
 
-    def of(self, rows: Ints, size: int) -> Flights:
+    def of(self, rows: Ints, size: int) -> InFlight:
         """Those of some rows of `size`, which go up; the first of these is row 0 then."""
         if not len(self):
             return self
@@ -114,7 +114,7 @@ class Flights:
         """Whether all of them are units of this load."""
         return bool((self.load == self.codes.get(load, -1)).all())
 
-    def plus(self, entries: Iterable[tuple[int, Load, int]]) -> Flights:
+    def plus(self, entries: Iterable[tuple[int, Load, int]]) -> InFlight:
         """These, and more of them: (row, load, units)."""
         told = list(entries)
         if not told:
@@ -129,7 +129,7 @@ class Flights:
         both = self._beside(_coded(cluster, load, units, codes))
         return both if len(both.codes) <= 2 * len(both) + _SPARE_LOADS else _used(both)
 
-    def joined(self, other: Flights) -> Flights:
+    def joined(self, other: InFlight) -> InFlight:
         """These and those as one: units of one load on one cluster are one entry."""
         few, many = sorted((self, other), key=lambda each: len(each.codes))
         both = many._beside(few)  # noqa: SLF001 - one class
@@ -144,7 +144,7 @@ class Flights:
         others: Sequence[tuple[int, Load, int]],
         whole: Mapping[int, Mapping[Load, int]],
         rows: int,
-    ) -> Flights:
+    ) -> InFlight:
         """As `less`; `whole` is all that is left on each row where some of it is put together.
 
         What was told apart stays so: put together anew, less could seem to take more.
@@ -173,7 +173,7 @@ class Flights:
             found[row].add(loads[load])
         return found
 
-    def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> Flights:
+    def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> InFlight:
         """Without these, of a fleet of so many rows; what is not there cannot be taken away."""
         told = [(row, self.codes[load], n) for row, load, n in others if load in self.codes]
         touched = np.zeros(rows, dtype=np.bool_)
@@ -201,10 +201,10 @@ class Flights:
             return np.zeros(rows, dtype=np.int64)
         return sums(self.cluster, times(self.units, each[self.load]), rows)
 
-    def _where(self, mask: Mask) -> Flights:
+    def _where(self, mask: Mask) -> InFlight:
         return self._with(self.cluster[mask], self.load[mask], self.units[mask])
 
-    def _beside(self, other: Flights) -> Flights:
+    def _beside(self, other: InFlight) -> InFlight:
         """The entries of both, each load with one code."""
         codes = dict(self.codes)
         recoded = _ints(codes.setdefault(load, len(codes)) for load in other.codes)
@@ -225,12 +225,12 @@ class Flights:
         bound = other.place != _EVERYWHERE
         place[recoded[bound]] = replaced[other.place[bound]]
         ports = tuple(each.ports for each in codes)
-        return Flights(cluster, load, units, codes, amounts, ports, place, tuple(places))
+        return InFlight(cluster, load, units, codes, amounts, ports, place, tuple(places))
 
-    def _with(self, cluster: Ints, load: Ints, units: Ints) -> Flights:
+    def _with(self, cluster: Ints, load: Ints, units: Ints) -> InFlight:
         """Other entries that refer to the same loads."""
         told = (self.codes, self.amounts, self.ports, self.place, self.places)
-        return Flights(cluster, load, units, *told)
+        return InFlight(cluster, load, units, *told)
 
 
 def most_loads(clusters: int, groups: int, least: int) -> int:
@@ -239,7 +239,7 @@ def most_loads(clusters: int, groups: int, least: int) -> int:
 
 
 def taken(
-    flights: Flights, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+    flights: InFlight, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
 ) -> Ints:
     """Units of a template that those on their way take at the most, shape (rows,).
 
@@ -254,7 +254,7 @@ def taken(
     return np.zeros(rows, dtype=np.int64) if found is None else taken_by(*found, rows)
 
 
-def taken_by(flights: Flights, each: Floats, reach: Floats, rows: int) -> Ints:
+def taken_by(flights: InFlight, each: Floats, reach: Floats, rows: int) -> Ints:
     """The same, where one unit of each entry takes `each`, and all of them `reach` at the most."""
     cost = np.minimum(flights.units * each, reach)
     total = np.bincount(flights.cluster, weights=cost, minlength=rows)
@@ -276,8 +276,8 @@ def cost_of(
 
 
 def _costs(
-    flights: Flights, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
-) -> tuple[Flights, Floats, Floats] | None:
+    flights: InFlight, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
+) -> tuple[InFlight, Floats, Floats] | None:
     """The entries that take anything, and what of `taken_by`; None where there is none."""
     pairs = _Pairs.of(flights, groups, units, rows)
     if pairs is None:
@@ -295,7 +295,7 @@ class _Pairs:
     Nothing is lost on the others. `entry` and `group` are indices, `first` begins an entry's pairs.
     """
 
-    flights: Flights
+    flights: InFlight
     groups: NodeGroups
     units: Ints
     entry: Ints
@@ -303,7 +303,7 @@ class _Pairs:
     first: Ints
 
     @staticmethod
-    def of(flights: Flights, groups: NodeGroups, units: Ints, rows: int) -> _Pairs | None:
+    def of(flights: InFlight, groups: NodeGroups, units: Ints, rows: int) -> _Pairs | None:
         """All pairs; None where there is none."""
         if not len(flights):
             return None
@@ -363,7 +363,7 @@ def _ints(numbers: Iterable[int]) -> Ints:
     return np.fromiter(numbers, dtype=np.int64)
 
 
-def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) -> Flights:
+def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) -> InFlight:
     """Entries by code, with what their loads are made of as columns."""
     resources = {resource for load in codes for resource in load.resources}
     amounts = {r: np.zeros(len(codes), dtype=np.int64) for r in resources}
@@ -376,10 +376,10 @@ def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) ->
         if each.place is not None:
             place[code] = places.setdefault(each.place, len(places))
     ports = tuple(each.ports for each in codes)
-    return Flights(cluster, load, units, codes, amounts, ports, place, tuple(places))
+    return InFlight(cluster, load, units, codes, amounts, ports, place, tuple(places))
 
 
-def _used(flights: Flights) -> Flights:
+def _used(flights: InFlight) -> InFlight:
     """Without the codes of what has landed."""
     used, load = np.unique(flights.load, return_inverse=True)
     loads = list(flights.codes)

@@ -13,8 +13,8 @@ import numpy as np
 
 from controller.model.load import Load, less
 from controller.model.objects import MemberCluster, Taint, Toleration
-from controller.snapshot.columns import ABSENT, Column, Floats, Ints, Kept, Mask
-from controller.snapshot.inflight import MOST_PLACES, Flights, cost_of, taken, taken_by
+from controller.snapshot.columns import ABSENT, Column, DerivedColumns, Floats, Ints, Mask
+from controller.snapshot.inflight import MOST_PLACES, InFlight, cost_of, taken, taken_by
 from controller.snapshot.nodegroups import UNLIMITED, NodeGroups
 from controller.snapshot.saturating import sums, times
 from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm
@@ -24,7 +24,7 @@ _ALL = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class Snapshot:
     """An immutable snapshot. Rows are in no order; ties are broken by `by_name`.
 
     Args:
@@ -73,12 +73,14 @@ class Fleet:
     allocatable: Mapping[str, Ints]
     requested: Mapping[str, Ints]
     groups: NodeGroups
-    flights: Flights
-    holds: Flights
+    flights: InFlight
+    holds: InFlight
     merged: Mapping[str, Mapping[Load, int]]
     counted: Mapping[str, Mapping[Load, int]]
-    kept: Kept = field(init=False, default_factory=Kept, compare=False, repr=False)
-    _coming: dict[bytes, Flights] = field(
+    kept: DerivedColumns = field(
+        init=False, default_factory=DerivedColumns, compare=False, repr=False
+    )
+    _coming: dict[bytes, InFlight] = field(
         init=False, default_factory=dict, compare=False, repr=False
     )
 
@@ -179,7 +181,7 @@ class Fleet:
 
         return self.kept.column(("fitting", load), compute).copy()
 
-    def assuming(self, load: Load, units: Mapping[str, int]) -> Fleet:
+    def assuming(self, load: Load, units: Mapping[str, int]) -> Snapshot:
         """A copy that counts more units of this load as in flight, by the cluster's name."""
         more = {self.row[name]: n for name, n in units.items() if name in self.row and n > 0}
         after = replace(self, flights=self.flights.plus((row, load, n) for row, n in more.items()))
@@ -189,7 +191,7 @@ class Fleet:
             object.__setattr__(after, "kept", kept)
         return after
 
-    def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Fleet:
+    def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Snapshot:
         """A copy that holds less, by the cluster's name; never less than nothing of a load."""
         told: list[tuple[int, Load, int]] = []
         whole: dict[int, Mapping[Load, int]] = {}
@@ -214,7 +216,7 @@ class Fleet:
         """
         return self._loads(rows).amount(resource, len(self if rows is None else rows))
 
-    def _loads(self, rows: Ints | None = None) -> Flights:
+    def _loads(self, rows: Ints | None = None) -> InFlight:
         """All that takes room which `groups` does not count, on some of the rows or on all.
 
         Put together once for all who ask.

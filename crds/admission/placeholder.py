@@ -35,7 +35,7 @@ POD_PATHS: tuple[tuple[str, ...], ...] = (
 """Where the built-in kinds keep the spec of a pod."""
 
 
-class Owner(Protocol):
+class PlaceholderOwner(Protocol):
     """An owner reference, as both processes read it."""
 
     @property
@@ -51,7 +51,7 @@ class Owner(Protocol):
         """Whether it is the one that controls the object."""
 
 
-def keeps_room(scheduler: str, owners: Iterable[Owner]) -> bool:
+def keeps_room(scheduler: str, owners: Iterable[PlaceholderOwner]) -> bool:
     """Whether a Workload of that schedulerName and these owners is a Reservation's placeholder."""
     return scheduler == PLACEHOLDER_SCHEDULER and any(
         owner.controller and (owner.api_version, owner.kind) == (API_VERSION, "Reservation")

@@ -48,7 +48,7 @@ from machinery.api.connections import (
     silent_for,
 )
 from machinery.api.credentials import acting, client_context, current_token, identity
-from machinery.api.lanes import OBJECT, Errand, Lane, Line
+from machinery.api.lanes import OBJECT, FairQueue, PriorityLevel, RequestClass
 from machinery.api.line_stream import split_lines
 from machinery.api.resources import Resource
 from machinery.api.retry import persist
@@ -63,10 +63,10 @@ from machinery.errors import (
     Unauthorized,
     Unreachable,
 )
-from machinery.pace import Pace, Stint
+from machinery.pace import ServerBudget, TimeSlice
 from machinery.types import bounds
 from machinery.types.bounds import TooMuch
-from machinery.types.memory_budget import Holding
+from machinery.types.memory_budget import BudgetShare
 
 WATCH_SLACK = 10.0
 """Seconds of silence beyond the time a watch was asked for, until its connection counts as dead."""
@@ -86,7 +86,7 @@ class _Call:
     accept: str
     timeout: aiohttp.ClientTimeout
     seconds: float
-    errand: Errand
+    errand: RequestClass
     acting_as: str | None = None
 
 
@@ -110,20 +110,20 @@ class ApiClient(Verbs):
         timeout: float = 10.0,
         user_agent: str = "stowage",
         before_write: Callable[[], None] | None = None,
-        pace: Pace | None = None,
-        holding: Holding | None = None,
+        pace: ServerBudget | None = None,
+        holding: BudgetShare | None = None,
     ) -> None:
         self.clock = clock or SystemClock()
-        super().__init__(self.clock, pace or Pace(self.clock), holding or Holding())
+        super().__init__(self.clock, pace or ServerBudget(self.clock), holding or BudgetShare())
         self.connection = connection
         self.name = name
         self.requests = 0
         self._base = connection.server.rstrip("/")
         self._ssl = client_context(connection)
         self._lines = {
-            Lane.WORK: Line(limit),
-            Lane.PROBE: Line(bounds.PROBES),
-            Lane.DISCOVERY: Line(bounds.DISCOVERIES, each=1),
+            PriorityLevel.WORK: FairQueue(limit),
+            PriorityLevel.PROBE: FairQueue(bounds.PROBES),
+            PriorityLevel.DISCOVERY: FairQueue(bounds.DISCOVERIES, each=1),
         }
         self._large = asyncio.Lock()
         self._timeout = timeout
@@ -176,7 +176,7 @@ class ApiClient(Verbs):
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call
         acting_as: str | None = None,
-        errand: Errand = OBJECT,
+        errand: RequestClass = OBJECT,
     ) -> bytes:
         """Send one request, return the body of a 2xx answer.
 
@@ -253,7 +253,7 @@ class ApiClient(Verbs):
         response = await self._open(call)
         lines = split_lines(
             Chunks(response, functools.partial(fault_of, self._base)),
-            stint=Stint(self.pace),
+            stint=TimeSlice(self.pace),
             large=self._large,
             seconds=self._timeout,
         )
@@ -318,7 +318,7 @@ class ApiClient(Verbs):
         """The body. Raises TooMuch, and hangs up, as soon as it shows that it is not taken."""
         try:
             check_head(response, most)
-            return await body_of(response, most, self._large, Stint(self.pace))
+            return await body_of(response, most, self._large, TimeSlice(self.pace))
         except TooMuch as e:
             self.refuse("answer")
             hang_up(response)

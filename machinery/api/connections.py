@@ -23,7 +23,7 @@ import aiohttp
 from machinery.api.credentials import proxy
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import TLSVerificationFailed, TransportError, Unreachable
-from machinery.pace import CRUMB_BYTES, CRUMB_SECONDS, Pace, Stint
+from machinery.pace import CRUMB_BYTES, CRUMB_SECONDS, ServerBudget, TimeSlice
 from machinery.types import bounds
 from machinery.types.bounds import TooMuch
 
@@ -65,7 +65,7 @@ sslproto.SSLProtocol.get_buffer = _shared_buffer  # type: ignore[method-assign, 
 
 
 def open_pool(
-    context: ssl.SSLContext, middleware: aiohttp.ClientMiddlewareType, pace: Pace
+    context: ssl.SSLContext, middleware: aiohttp.ClientMiddlewareType, pace: ServerBudget
 ) -> aiohttp.ClientSession:
     """A pool without a bound: the line in front of requests is ours (`lanes`)."""
     connector = aiohttp.TCPConnector(ssl=context, limit=0, keepalive_timeout=IDLE_SECONDS)
@@ -161,7 +161,7 @@ def check_head(response: aiohttp.ClientResponse, most: int | None) -> None:
 
 
 async def body_of(
-    response: aiohttp.ClientResponse, most: int, large: asyncio.Lock, stint: Stint
+    response: aiohttp.ClientResponse, most: int, large: asyncio.Lock, stint: TimeSlice
 ) -> bytes:
     """The whole body. Once it is more than modest, it waits for `large`. Raises TooMuch."""
     parts: list[bytes] = []

@@ -33,7 +33,7 @@ NOBODY: Key = ("", "")
 _worker_for: ContextVar[Key] = ContextVar("worker_for", default=NOBODY)
 
 
-class Lane(Enum):
+class PriorityLevel(Enum):
     """Connections of one purpose."""
 
     WORK = "work"
@@ -42,18 +42,18 @@ class Lane(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class RequestClass:
     """What a request is for, as far as it decides how it is treated."""
 
-    lane: Lane
+    lane: PriorityLevel
     most: int
     """Bytes of the answer."""
 
 
-OBJECT = Errand(Lane.WORK, bounds.OBJECT_BYTES)
-LIST = Errand(Lane.WORK, bounds.PAGE_BYTES)
-FACT = Errand(Lane.PROBE, bounds.FACT_BYTES)
-DISCOVERY = Errand(Lane.DISCOVERY, bounds.DISCOVERY_BYTES)
+OBJECT = RequestClass(PriorityLevel.WORK, bounds.OBJECT_BYTES)
+LIST = RequestClass(PriorityLevel.WORK, bounds.PAGE_BYTES)
+FACT = RequestClass(PriorityLevel.PROBE, bounds.FACT_BYTES)
+DISCOVERY = RequestClass(PriorityLevel.DISCOVERY, bounds.DISCOVERY_BYTES)
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def works_for(key: Key) -> bool:
     return _worker_for.get() == key
 
 
-class Line:
+class FairQueue:
     """The fair line of one lane: `most` at once, `each` of them for one Workload."""
 
     def __init__(self, most: int, *, each: int = bounds.FOR_ONE_WORKLOAD) -> None:

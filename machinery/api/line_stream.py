@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from machinery.errors import Unreachable
-from machinery.pace import Stint
+from machinery.pace import TimeSlice
 from machinery.types import bounds
 from machinery.types.bounds import TooMuch
 
@@ -17,7 +17,7 @@ from machinery.types.bounds import TooMuch
 async def split_lines(
     chunks: AsyncIterator[bytes],
     *,
-    stint: Stint,
+    stint: TimeSlice,
     large: asyncio.Lock,
     seconds: float,
     most: int = bounds.LINE_BYTES,

@@ -15,13 +15,13 @@ from typing import Any
 import msgspec
 
 from machinery.api.kinds import Catalogue
-from machinery.api.lanes import DISCOVERY, FACT, LIST, OBJECT, Errand
+from machinery.api.lanes import DISCOVERY, FACT, LIST, OBJECT, RequestClass
 from machinery.api.resources import Resource
 from machinery.api.responses import decode, joined, onward, version_of
 from machinery.api.server_time import ServerTime
 from machinery.clock import Clock
 from machinery.errors import Gone, TransportError
-from machinery.pace import Pace
+from machinery.pace import ServerBudget
 from machinery.types.bounds import (
     DISCOVERY_SECONDS,
     TOKEN,
@@ -31,7 +31,7 @@ from machinery.types.bounds import (
     check_page,
     clean,
 )
-from machinery.types.memory_budget import Holding
+from machinery.types.memory_budget import BudgetShare
 
 JSON = "application/json"
 APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML; the server takes it under this name
@@ -71,7 +71,7 @@ by another operation, which an apply must first be made to take over.)"""
 class Verbs(ABC):
     """The verbs of the Kubernetes API over one `request` method, and the watch beside them."""
 
-    def __init__(self, clock: Clock, pace: Pace, holding: Holding) -> None:
+    def __init__(self, clock: Clock, pace: ServerBudget, holding: BudgetShare) -> None:
         self.pace = pace
         """Whoever decodes much of what this server says takes a Stint of it."""
         self.holding = holding
@@ -91,7 +91,7 @@ class Verbs(ABC):
         content_type: str = JSON,
         accept: str = JSON,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds each attempt, not the call
-        errand: Errand = OBJECT,
+        errand: RequestClass = OBJECT,
     ) -> bytes:
         """Send one request, return the body of a 2xx answer; else raise one of the errors."""
 

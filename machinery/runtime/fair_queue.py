@@ -26,7 +26,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from machinery.runtime.heap import Entry, Heap
+from machinery.runtime.heap import Heap, HeapEntry
 
 K = TypeVar("K", bound=Hashable)
 
@@ -85,16 +85,16 @@ class Flows(Generic[K]):
         """Keys that are ready."""
         return self._ready
 
-    def entries(self) -> Iterator[Entry[K]]:
+    def entries(self) -> Iterator[HeapEntry[K]]:
         """All ready keys, in no order."""
         return (entry for flow in self._flows.values() for entry in flow.keys.entries())
 
-    def get(self, key: K) -> Entry[K] | None:
+    def get(self, key: K) -> HeapEntry[K] | None:
         """The entry of that key, if it is ready."""
         flow = self._flows.get(self._flow_of(key))
         return flow.keys.get(key) if flow else None
 
-    def put(self, entry: Entry[K]) -> None:
+    def put(self, entry: HeapEntry[K]) -> None:
         """Take a key that is ready, or another entry for one that was."""
         flow = self._known(self._flow_of(entry.key))
         self._ready += entry.key not in flow.keys
@@ -103,7 +103,7 @@ class Flows(Generic[K]):
         if before is None or flow.keys.first() is not before:
             self._place(flow)
 
-    def discard(self, key: K) -> Entry[K] | None:
+    def discard(self, key: K) -> HeapEntry[K] | None:
         """Take the entry of that key out, where it is ready."""
         flow = self._flows.get(self._flow_of(key))
         entry = flow.keys.discard(key) if flow else None
@@ -112,7 +112,7 @@ class Flows(Generic[K]):
             self._place(flow)
         return entry
 
-    def take(self) -> Entry[K] | None:
+    def take(self) -> HeapEntry[K] | None:
         """Hand out the next key; None where nothing is ready, or no flow may have another seat."""
         while True:
             self._advance()
@@ -158,7 +158,7 @@ class Flows(Generic[K]):
             flow = self._flows[name] = _Flow(name, self._now)
         return flow
 
-    def _hand_out(self, flow: _Flow[K]) -> Entry[K]:
+    def _hand_out(self, flow: _Flow[K]) -> HeapEntry[K]:
         entry = flow.keys.pop()
         self._ready -= 1
         self._charged[entry.key] = flow.usual
@@ -182,7 +182,7 @@ class Flows(Generic[K]):
 
     def _wait(self, flow: _Flow[K]) -> None:
         flow.clock = max(flow.clock, self._now)  # who did not wait earns no credit
-        entry = Entry(flow.name, flow.priority, flow.clock)
+        entry = HeapEntry(flow.name, flow.priority, flow.clock)
         self._waiting.put(entry, rank=(flow.clock,))
         if flow.clock <= self._now + TURN_SECONDS:
             self._turn.put(entry, rank=(-flow.priority, flow.clock, flow.at_work))
@@ -196,7 +196,7 @@ class Flows(Generic[K]):
         if flow.clock <= self._now:
             del self._flows[flow.name]
         else:
-            self._idle.put(Entry(flow.name, 0, flow.clock), rank=(flow.clock,))
+            self._idle.put(HeapEntry(flow.name, 0, flow.clock), rank=(flow.clock,))
 
     def _advance(self) -> None:
         """Let the time of the earliest who waits be now, and look who is no longer ahead."""

@@ -19,7 +19,7 @@ _SMALL = 64  # below this a rebuild gains nothing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry(Generic[K]):
+class HeapEntry(Generic[K]):
     """A key with its priority and a moment on the monotonic clock; the owner knows which moment.
 
     `rank` is its place in an order of the owner's; without one the higher priority goes first.
@@ -40,8 +40,8 @@ class Heap(Generic[K]):
     """At most one entry for each key; the lowest rank first, then the one put first."""
 
     def __init__(self) -> None:
-        self._live: dict[K, Entry[K]] = {}
-        self._heap: list[tuple[tuple[Any, ...], int, Entry[K]]] = []
+        self._live: dict[K, HeapEntry[K]] = {}
+        self._heap: list[tuple[tuple[Any, ...], int, HeapEntry[K]]] = []
         self._numbers = itertools.count()
 
     def __len__(self) -> int:
@@ -50,31 +50,31 @@ class Heap(Generic[K]):
     def __contains__(self, key: object) -> bool:
         return key in self._live
 
-    def get(self, key: K) -> Entry[K] | None:
+    def get(self, key: K) -> HeapEntry[K] | None:
         """The entry of that key."""
         return self._live.get(key)
 
-    def entries(self) -> Iterable[Entry[K]]:
+    def entries(self) -> Iterable[HeapEntry[K]]:
         """All entries, in no order."""
         return self._live.values()
 
-    def put(self, entry: Entry[K], *, rank: tuple[Any, ...]) -> None:
+    def put(self, entry: HeapEntry[K], *, rank: tuple[Any, ...]) -> None:
         """Insert the entry, in place of any other of its key."""
         self._live[entry.key] = entry
         heapq.heappush(self._heap, (rank, next(self._numbers), entry))
         self._tidy()
 
-    def discard(self, key: K) -> Entry[K] | None:
+    def discard(self, key: K) -> HeapEntry[K] | None:
         """Take the entry of that key out, where there is one."""
         return self._live.pop(key, None)
 
-    def first(self) -> Entry[K] | None:
+    def first(self) -> HeapEntry[K] | None:
         """The entry that `pop` would take."""
         while self._heap and not self._alive(self._heap[0][2]):
             heapq.heappop(self._heap)
         return self._heap[0][2] if self._heap else None
 
-    def pop(self) -> Entry[K]:
+    def pop(self) -> HeapEntry[K]:
         """Take the first entry out. Raises IndexError when there is none."""
         self.first()
         entry = heapq.heappop(self._heap)[2]
@@ -86,7 +86,7 @@ class Heap(Generic[K]):
         self._live.clear()
         self._heap.clear()
 
-    def _alive(self, entry: Entry[K]) -> bool:
+    def _alive(self, entry: HeapEntry[K]) -> bool:
         return self._live.get(entry.key) is entry
 
     def _tidy(self) -> None:

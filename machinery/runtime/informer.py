@@ -43,10 +43,10 @@ from machinery.api.status_errors import told
 from machinery.api.verbs import Verbs
 from machinery.clock import Clock, SystemClock
 from machinery.errors import ApiError, Forbidden, Gone, TransportError
-from machinery.pace import Stint
+from machinery.pace import TimeSlice
 from machinery.runtime.backoff import Jitter, delay
 from machinery.runtime.list_and_watch import (
-    Event,
+    WatchEvent,
     check_names,
     decoder_of,
     event_of,
@@ -242,7 +242,7 @@ class Informer(Cache[T]):
     async def _take_pages(self, pages: AsyncIterator[bytes]) -> None:
         seen: set[Key] = set()
         version, restored = "", False
-        stint = Stint(self._client.pace)
+        stint = TimeSlice(self._client.pace)
         async for answer in pages:
             self._heard()
             stint.begin()
@@ -287,7 +287,7 @@ class Informer(Cache[T]):
                 self._follow(event_of(line))
         self._cut = self._clock.monotonic() - began < seconds
 
-    def _follow(self, event: Event) -> None:
+    def _follow(self, event: WatchEvent) -> None:
         match event.type:
             case "ADDED" | "MODIFIED":
                 meta, _ = self._learn(event.object, self.observe)

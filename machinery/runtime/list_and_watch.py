@@ -28,7 +28,7 @@ class _LonePage(msgspec.Struct):
     items: tuple[msgspec.Raw]
 
 
-class Event(msgspec.Struct):
+class WatchEvent(msgspec.Struct):
     """One line of a watch, its object undecoded."""
 
     type: str
@@ -37,7 +37,7 @@ class Event(msgspec.Struct):
 
 _page = msgspec.json.Decoder(Page)
 _lone_page = msgspec.json.Decoder(_LonePage)
-_event = msgspec.json.Decoder(Event)
+_event = msgspec.json.Decoder(WatchEvent)
 _identity = msgspec.json.Decoder(Object)
 
 
@@ -85,9 +85,9 @@ def taken_apart(answer: bytes) -> Page:
     return page
 
 
-def event_of(line: bytes) -> Event:
+def event_of(line: bytes) -> WatchEvent:
     """A line of a watch. Raises Unreadable."""
-    event: Event = decode(line, _event)
+    event: WatchEvent = decode(line, _event)
     return event
 
 

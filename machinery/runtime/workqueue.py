@@ -30,7 +30,7 @@ from machinery.clock import Clock
 from machinery.errors import Conflict, StowageError
 from machinery.runtime.backoff import Jitter, delay
 from machinery.runtime.fair_queue import Flows, one_flow
-from machinery.runtime.heap import Entry, Heap
+from machinery.runtime.heap import Heap, HeapEntry
 from machinery.runtime.workqueue_metrics import QueueMetrics
 
 K = TypeVar("K", bound=Hashable)
@@ -68,8 +68,8 @@ class WorkQueue(Generic[K]):
         self._jitter = jitter
         self._ready: Flows[K] = Flows(flow=flow, seats=seats)  # `at`: when it became ready
         self._later: Heap[K] = Heap()  # `at` is its deadline
-        self._in_work: dict[K, Entry[K]] = {}  # `at` is the moment it was handed out
-        self._again: dict[K, Entry[K]] = {}  # added while in work: the place it comes back with
+        self._in_work: dict[K, HeapEntry[K]] = {}  # `at` is the moment it was handed out
+        self._again: dict[K, HeapEntry[K]] = {}  # added while in work: the place it comes back with
         self._failures: dict[K, int] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.Task[None] | None = None
@@ -90,7 +90,7 @@ class WorkQueue(Generic[K]):
         """
         if self._closed:
             return
-        entry = Entry(key, priority, self._clock.monotonic(), rank)
+        entry = HeapEntry(key, priority, self._clock.monotonic(), rank)
         delayed = self._later.discard(key)
         if delayed is not None:
             entry = replace(_better(entry, delayed), at=entry.at)
@@ -106,7 +106,7 @@ class WorkQueue(Generic[K]):
             return
         if self._closed:
             return
-        entry = Entry(key, priority, self._clock.monotonic() + seconds, rank)
+        entry = HeapEntry(key, priority, self._clock.monotonic() + seconds, rank)
         before = self._later.get(key)
         if before is not None:
             entry = replace(_better(entry, before), at=min(entry.at, before.at))
@@ -127,7 +127,7 @@ class WorkQueue(Generic[K]):
             wait = delay(failures, base=self._base_delay, cap=self._max_delay, jitter=self._jitter)
         self.add_after(key, wait, priority=priority, rank=rank)
 
-    def withdraw(self, keys: Iterable[K]) -> list[Entry[K]]:
+    def withdraw(self, keys: Iterable[K]) -> list[HeapEntry[K]]:
         """Hand these out no more, but for what they are added for from now on: for `put_back`.
 
         For who does in one go what several keys were added for. A key in work stays as it is.
@@ -135,7 +135,7 @@ class WorkQueue(Generic[K]):
         found = (self._later.discard(key) or self._ready.discard(key) for key in keys)
         return [entry for entry in found if entry is not None]
 
-    def put_back(self, entries: Iterable[Entry[K]]) -> None:
+    def put_back(self, entries: Iterable[HeapEntry[K]]) -> None:
         """What was withdrawn is not done: as if it had never been taken out."""
         for entry in entries:
             wait = entry.at - self._clock.monotonic()
@@ -199,7 +199,7 @@ class WorkQueue(Generic[K]):
         since = min((entry.at for entry in self._ready.entries()), default=None)
         return 0.0 if since is None else self._clock.monotonic() - since
 
-    def _make_ready(self, entry: Entry[K]) -> None:
+    def _make_ready(self, entry: HeapEntry[K]) -> None:
         before = self._ready.get(entry.key)
         if before is None:
             self._metrics.adds.inc()
@@ -208,7 +208,7 @@ class WorkQueue(Generic[K]):
         elif (better := _better(entry, before)) is not before:
             self._ready.put(better)
 
-    def _come_again(self, entry: Entry[K]) -> None:
+    def _come_again(self, entry: HeapEntry[K]) -> None:
         before = self._again.get(entry.key)
         if before is None:
             self._metrics.adds.inc()
@@ -223,7 +223,7 @@ class WorkQueue(Generic[K]):
                 return
             self.add(entry.key, priority=entry.priority, rank=entry.rank)
 
-    def _hand_out(self, entry: Entry[K]) -> K:
+    def _hand_out(self, entry: HeapEntry[K]) -> K:
         self._in_work[entry.key] = replace(entry, at=self._clock.monotonic())
         if self._ready:
             self._wake_one()  # one free seat more may have been enough for several flows
@@ -333,7 +333,7 @@ def _being_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-def _better(new: Entry[K], old: Entry[K]) -> Entry[K]:
+def _better(new: HeapEntry[K], old: HeapEntry[K]) -> HeapEntry[K]:
     """The old entry with the higher priority and the better rank of both; itself if it has them."""
     priority = max(new.priority, old.priority)
     rank = min((entry.rank for entry in (new, old) if entry.rank), default=())

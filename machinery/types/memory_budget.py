@@ -31,10 +31,10 @@ class Book:
     def __init__(self, most: int) -> None:
         self.most = most
         self.total = 0
-        self.servers: WeakSet[Holding] = WeakSet()
+        self.servers: WeakSet[BudgetShare] = WeakSet()
 
 
-class Holding:
+class BudgetShare:
     """What is kept of one server; without a book it is only counted, as of our own hub."""
 
     def __init__(self, book: Book | None = None) -> None:
@@ -63,7 +63,7 @@ class Holding:
 class Shelf:
     """What one informer keeps of a server; given back by `close`, or when `owner` is gone."""
 
-    def __init__(self, holding: Holding, owner: object) -> None:
+    def __init__(self, holding: BudgetShare, owner: object) -> None:
         self._account = _Account(holding)
         finalize(owner, self._account.close).atexit = False
 
@@ -79,7 +79,7 @@ class Shelf:
 class _Account:
     """Known to the finalizer, and so apart from the shelf, which its owner holds."""
 
-    def __init__(self, holding: Holding) -> None:
+    def __init__(self, holding: BudgetShare) -> None:
         self._holding = holding
         self._held = 0
 

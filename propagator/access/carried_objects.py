@@ -25,7 +25,7 @@ from machinery.discovery.access_reviews import namespace_may_use
 from machinery.discovery.enforcement import InForce
 from machinery.errors import Forbidden, TransportError
 from propagator.errors import HubFault, Refused
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.kinds import USUAL_KINDS, no_kind, resource_of
 from propagator.members.target import Target
 from propagator.types.workload import Workload, outline_of
@@ -51,14 +51,14 @@ def not_taken(session: Target, resource: Resource, field: str = "") -> Refused:
     )
 
 
-class Gate:
+class CarriedObjectsReview:
     """Asked before anything of a Workload is written to a member.
 
     `judged` says whether the hub lets no wrong Workload in; where it does not, the controller's
     review of the very edit is waited for.
     """
 
-    def __init__(self, ground: Ground, *, judged: InForce) -> None:
+    def __init__(self, ground: ControllerContext, *, judged: InForce) -> None:
         self._judged = judged
         self._hub = ground.hub
         self._clock = ground.clock

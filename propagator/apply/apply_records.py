@@ -36,7 +36,7 @@ LEAST_PEACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ObjectPlace:
     """Where an object lies; the namespace is empty for kinds that have none.
 
     A server shows the same object in every version of its kind, so the version tells no two places
@@ -51,13 +51,13 @@ class Place:
     resource: Resource = field(compare=False)
 
     @classmethod
-    def at(cls, member: str, resource: Resource, key: Key) -> Place:
+    def at(cls, member: str, resource: Resource, key: Key) -> ObjectPlace:
         """Where the object of that key lies, empty or not."""
         namespace = key[0] if resource.namespaced else ""
         return cls(member, resource.group, resource.kind, namespace, key[1], resource)
 
     @classmethod
-    def of(cls, member: str, resource: Resource, piece: Piece) -> Place:
+    def of(cls, member: str, resource: Resource, piece: Piece) -> ObjectPlace:
         """Where that piece is to lie on a member."""
         return cls.at(member, resource, (piece.namespace, piece.name))
 
@@ -104,16 +104,16 @@ class ApplyRecords:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._written: dict[Place, _Written] = {}
-        self._places: dict[str, set[Place]] = {}
+        self._written: dict[ObjectPlace, _Written] = {}
+        self._places: dict[str, set[ObjectPlace]] = {}
         self._removals: dict[str, float] = {}  # when we sent one, by the object's UID
-        self._locks: WeakValueDictionary[Place, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[ObjectPlace, asyncio.Lock] = WeakValueDictionary()
 
-    def lock(self, place: Place) -> asyncio.Lock:
+    def lock(self, place: ObjectPlace) -> asyncio.Lock:
         """To be held by whoever writes or removes there; it lives while somebody wants it."""
         return self._locks.setdefault(place, asyncio.Lock())
 
-    def stands(self, place: Place, piece: Piece, live: ManagedObject, uid: str) -> bool:
+    def stands(self, place: ObjectPlace, piece: Piece, live: ManagedObject, uid: str) -> bool:
         """Whether the object is as we wrote it, and that is what is wanted for that owner."""
         meta = live.metadata
         if meta.deleting or OWNER_PREFIX + uid not in meta.annotations:
@@ -127,7 +127,9 @@ class ApplyRecords:
             return written.stamp == _stamp(live)
         return _untouched(piece, live)
 
-    def backoff(self, place: Place, piece: Piece, live: ManagedObject | None) -> Backoff | None:
+    def backoff(
+        self, place: ObjectPlace, piece: Piece, live: ManagedObject | None
+    ) -> Backoff | None:
         """For how long to leave alone an object that does not stand; None: write it now."""
         written = self._written.get(place)
         if written is None or written.digest != piece.digest:
@@ -140,7 +142,7 @@ class ApplyRecords:
         left = written.at + pause - self._clock.monotonic()
         return Backoff(left, self._sentence(place, piece, written)) if left > 0 else None
 
-    def fight(self, place: Place, piece: Piece) -> Backoff | None:
+    def fight(self, place: ObjectPlace, piece: Piece) -> Backoff | None:
         """An object that stands, but was changed back too often of late to be relied upon."""
         written = self._written.get(place)
         if written is None or written.digest != piece.digest or written.rounds < OPEN_FIGHT:
@@ -149,7 +151,7 @@ class ApplyRecords:
         left = written.at + peace - self._clock.monotonic()
         return Backoff(left, self._sentence(place, piece, written)) if left > 0 else None
 
-    def remember(self, place: Place, piece: Piece, found: ManagedObject, uid: str) -> None:
+    def remember(self, place: ObjectPlace, piece: Piece, found: ManagedObject, uid: str) -> None:
         """The piece was written there just now for the Workload of that UID, with that result."""
         now, before = self._clock.monotonic(), self._written.get(place)
         written = _Written(piece.digest, _stamp(found), now, _uids(found))
@@ -181,7 +183,7 @@ class ApplyRecords:
             written.turned = True
             written.stood = max(written.stood, self._clock.monotonic() - written.at)
 
-    def _sentence(self, place: Place, piece: Piece, written: _Written) -> str:
+    def _sentence(self, place: ObjectPlace, piece: Piece, written: _Written) -> str:
         if written.rounds < OPEN_FIGHT:
             return ""
         where = f"{place.member}: {piece.kind} {place.namespace}/{place.name}"
@@ -196,7 +198,7 @@ class ApplyRecords:
             "take it out of what else manages it there, such as a HorizontalPodAutoscaler"
         )
 
-    def removed(self, place: Place) -> None:
+    def removed(self, place: ObjectPlace) -> None:
         """We took away what lay there, or our part in it."""
         self._written.pop(place, None)
 

@@ -22,7 +22,7 @@ from machinery.runtime.informer import Informer
 from machinery.runtime.keyed_backoff import Pauses, steady
 from propagator.access.carried_objects import not_taken, takes
 from propagator.access.namespaces import Namespaces
-from propagator.apply.apply_records import ApplyRecords, Backoff, Place
+from propagator.apply.apply_records import ApplyRecords, Backoff, ObjectPlace
 from propagator.apply.ownership import (
     claim,
     new,
@@ -31,7 +31,7 @@ from propagator.apply.ownership import (
 )
 from propagator.apply.refusals import rejected
 from propagator.apply.render import Piece
-from propagator.apply.unanswered_writes import Doubts
+from propagator.apply.unanswered_writes import UnconfirmedWrites
 from propagator.errors import HubFault, Refused, says_no
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.hub_identity import HubIdentity
@@ -69,7 +69,7 @@ class Site:
 
     session: Target
     piece: Piece
-    place: Place
+    place: ObjectPlace
     informer: Informer[ManagedObject]
 
     @property
@@ -95,7 +95,7 @@ class PieceWriter:
         self,
         records: ApplyRecords,
         *,
-        doubts: Doubts,
+        doubts: UnconfirmedWrites,
         workloads: HubWorkloads,
         identity: HubIdentity,
         namespaces: Namespaces,
@@ -159,7 +159,7 @@ class PieceWriter:
         resource = await resource_of(session, piece.api_version, piece.kind)
         if not takes(session, resource):  # the gate cannot have known its scope: it is new there
             raise not_taken(session, resource)
-        place = Place.of(session.name, resource, piece)
+        place = ObjectPlace.of(session.name, resource, piece)
         try:
             informer = await listed(session, resource, place.namespace, clock=self._clock)
         except ApiError as e:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, TransportError
-from propagator.apply.apply_records import Place
+from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.render import ForeignClass, PatchMisfit, Piece
 from propagator.errors import Refused
 
@@ -33,7 +33,7 @@ def unreadable(fault: str) -> Refused:
     )
 
 
-def undeletable(member: str, place: Place, fault: ApiError) -> Refused:
+def undeletable(member: str, place: ObjectPlace, fault: ApiError) -> Refused:
     """The member's API did not let the object go."""
     return Refused(PropagatedReason.REJECTED, f"{member}: {place} cannot be removed: {fault}")
 

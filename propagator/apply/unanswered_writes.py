@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from crds.names import LABEL_MANAGED
 from machinery.clock import Clock
 from machinery.errors import ApiError, NotFound, ServerError
-from propagator.apply.apply_records import Place
+from propagator.apply.apply_records import ObjectPlace
 from propagator.members.objects import managed
 from propagator.members.target import Target
 
@@ -27,15 +27,15 @@ stops when the client hangs up, but for what it had already handed to its store.
 _UNDER_WAY = float("inf")
 
 
-class Doubts:
+class UnconfirmedWrites:
     """By member and UID of the Workload."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._ripe: dict[tuple[str, str], dict[Place, float]] = {}
+        self._ripe: dict[tuple[str, str], dict[ObjectPlace, float]] = {}
 
     @contextmanager
-    def sending(self, place: Place, uid: str) -> Iterator[None]:
+    def sending(self, place: ObjectPlace, uid: str) -> Iterator[None]:
         """To be held by whoever sends a write for that Workload, from before until its answer."""
         self._ripe.setdefault((place.member, uid), {})[place] = _UNDER_WAY
         try:
@@ -65,7 +65,7 @@ class Doubts:
                 unsure.append(f"{session.name}: {place}: {sentence}")
         return unsure
 
-    def settle(self, place: Place, uid: str) -> None:
+    def settle(self, place: ObjectPlace, uid: str) -> None:
         """It is known what lies there."""
         doubts = self._ripe.get((place.member, uid), {})
         doubts.pop(place, None)
@@ -81,7 +81,7 @@ class Doubts:
         self._ripe = {key: doubts for key, doubts in self._ripe.items() if key[0] != member}
 
 
-async def _look(session: Target, place: Place) -> None:
+async def _look(session: Target, place: ObjectPlace) -> None:
     """Ask the member itself what lies there, and have its informer know it if it is ours."""
     try:
         found = await session.client_for(place.namespace).get(

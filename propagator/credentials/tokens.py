@@ -35,12 +35,12 @@ class _Claims(msgspec.Struct):
     exp: int
 
 
-class _Status(msgspec.Struct):
+class _TokenStatus(msgspec.Struct):
     token: str = msgspec.field(default="")
 
 
 class _TokenRequest(msgspec.Struct):
-    status: _Status
+    status: _TokenStatus
 
 
 _claims = msgspec.json.Decoder(_Claims)

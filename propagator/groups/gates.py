@@ -27,10 +27,10 @@ from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.groups.closing import Closing, group_of
 from propagator.groups.recheck import Recheck
-from propagator.groups.rule import SILENT, Answer, Verdict, verdict_on
+from propagator.groups.rule import SILENT, GateAnswer, GateVerdict, verdict_on
 from propagator.groups.starting import Contacts, Starting
 from propagator.hub.workloads import HubWorkloads
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.types.group import WorkloadGroup
 from propagator.types.workload import Workload
 
@@ -50,14 +50,18 @@ class Gates:
     """See the module. `wake` has a Workload looked at on all of its clusters."""
 
     def __init__(
-        self, ground: Ground, *, workloads: HubWorkloads, wake: Callable[[Workload], None]
+        self,
+        ground: ControllerContext,
+        *,
+        workloads: HubWorkloads,
+        wake: Callable[[Workload], None],
     ) -> None:
         self._clock = ground.clock
         self._clusters = ground.clusters
         self._workloads = workloads.informer
         self._wake = wake
         self._contacts = Contacts(ground)
-        self._given: dict[Key, set[Verdict]] = {}  # what was answered since the last review
+        self._given: dict[Key, set[GateVerdict]] = {}  # what was answered since the last review
         self._starting: dict[Key, Starting] = {}
         self._recheck = Recheck(
             ground.hub, clock=ground.clock, starting=self._starting, answered=self._conclude
@@ -93,7 +97,7 @@ class Gates:
             tasks.create_task(self._recheck.run())
             tasks.create_task(self._work())
 
-    def verdict(self, workload: Workload) -> Verdict:
+    def verdict(self, workload: Workload) -> GateVerdict:
         """What members are to do with a Workload that has placements, by what is known now."""
         verdict = self._judge(workload)
         if workload.groups and workload.metadata.key in self._workloads:
@@ -102,7 +106,7 @@ class Gates:
 
     def pushes(self, workload: Workload) -> bool:
         """Whether these placements may be written to members now."""
-        return self.verdict(workload).answer is Answer.PUSH
+        return self.verdict(workload).answer is GateAnswer.PUSH
 
     def starts(self, workload: Workload) -> bool:
         """Whether it is in a gang that has released some of it, and whose quorum has not run."""
@@ -123,14 +127,14 @@ class Gates:
         """That member has nothing of it any more."""
         self._closing.left(workload, member)
 
-    def _judge(self, workload: Workload) -> Verdict:
+    def _judge(self, workload: Workload) -> GateVerdict:
         obstacle = self._unread() if workload.groups else None
         if obstacle is not None:
             self._kept = True
-            return Verdict(Answer.HOLD, obstacle)
+            return GateVerdict(GateAnswer.HOLD, obstacle)
         group = self._group_of(workload)
         verdict = verdict_on(workload, group)
-        if group is None or not _starts(group) or verdict.answer is not Answer.PUSH:
+        if group is None or not _starts(group) or verdict.answer is not GateAnswer.PUSH:
             return verdict
         starting = self._starting.get(group.metadata.key)
         if starting is None:  # who is placed where is put together first

@@ -25,7 +25,7 @@ from propagator.types.group import WorkloadGroup
 from propagator.types.workload import Workload
 
 
-class Answer(Enum):
+class GateAnswer(Enum):
     """What members are to do with a Workload that has placements."""
 
     PUSH = "push"
@@ -37,24 +37,24 @@ class Answer(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GateVerdict:
     """The answer, and what is told of it; no message where what was told before stands.
 
     `stays` are clusters that keep what they have of one that leaves the others.
     """
 
-    answer: Answer
+    answer: GateAnswer
     message: str = ""
     reason: PropagatedReason = PropagatedReason.WAITING_FOR_GROUP
     stays: frozenset[str] = frozenset()
 
 
-PUSH = Verdict(Answer.PUSH)
-SILENT = Verdict(Answer.HOLD)
+PUSH = GateVerdict(GateAnswer.PUSH)
+SILENT = GateVerdict(GateAnswer.HOLD)
 """Too little is known for a moment: whoever comes to know more asks again."""
 
 
-def verdict_on(workload: Workload, group: WorkloadGroup | None) -> Verdict:
+def verdict_on(workload: Workload, group: WorkloadGroup | None) -> GateVerdict:
     """What the gate says of these placements; `group` is the one that the Workload names, if any.
 
     Whether the gang's clusters can be reached is not asked here. A Workload that is in no group is
@@ -80,7 +80,7 @@ def verdict_on(workload: Workload, group: WorkloadGroup | None) -> Verdict:
     if group.closed:
         what = "what it had released" if retained else "all of its units"
         told = f"{label} took {what} back from the clusters, to try again"
-        return Verdict(Answer.LEAVE, told, stays=frozenset(retained))
+        return GateVerdict(GateAnswer.LEAVE, told, stays=frozenset(retained))
     if not group.open:
         return _hold(f"{label} has not released any of its units yet: it waits for its quorum")
     return _released(workload, group, label)
@@ -97,7 +97,7 @@ def label_of(group: Key) -> str:
     return f"WorkloadGroup {group[0]}/{name_in_words(group[1])}"
 
 
-def _released(workload: Workload, group: WorkloadGroup, label: str) -> Verdict:
+def _released(workload: Workload, group: WorkloadGroup, label: str) -> GateVerdict:
     decision = group.released.get(workload.uid)
     if decision is None:
         return _hold(f"{label} has not released this Workload yet")
@@ -106,5 +106,5 @@ def _released(workload: Workload, group: WorkloadGroup, label: str) -> Verdict:
     return PUSH
 
 
-def _hold(message: str) -> Verdict:
-    return Verdict(Answer.HOLD, message)
+def _hold(message: str) -> GateVerdict:
+    return GateVerdict(GateAnswer.HOLD, message)

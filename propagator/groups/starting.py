@@ -18,8 +18,8 @@ from crds.workload import PropagatedReason
 from machinery.clock import Clock
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
-from propagator.groups.rule import PUSH, SILENT, Answer, Verdict, label_of
-from propagator.members.context import Ground
+from propagator.groups.rule import PUSH, SILENT, GateAnswer, GateVerdict, label_of
+from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.members.registry import MemberFleet
 from propagator.types.cluster import MemberCluster
@@ -56,7 +56,7 @@ class Starting:
     """By the clock: when it is worth asking."""
     tries: int = 0
     """How often it was asked in vain."""
-    verdict: Verdict = SILENT
+    verdict: GateVerdict = SILENT
     """What the gang has to do; nothing until that is so."""
 
     @property
@@ -75,7 +75,7 @@ class Starting:
 class Contacts:
     """How clusters can be reached, by the sessions of this process."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: ControllerContext) -> None:
         self._fleet: MemberFleet = ground.fleet
         self._clusters: Informer[MemberCluster] = ground.clusters
         self._clock: Clock = ground.clock
@@ -104,7 +104,7 @@ class Contacts:
             session.ask_now()
         return heard
 
-    def verdict(self, starting: Starting, group: Key) -> Verdict:
+    def verdict(self, starting: Starting, group: Key) -> GateVerdict:
         """What a gang has to do that may start, as far as its clusters are concerned."""
         if not starting.known:
             late = self._clock.monotonic() - starting.since >= PATIENCE_SECONDS
@@ -114,8 +114,8 @@ class Contacts:
         if not starting.troubles:
             return SILENT
         trouble = starting.troubles[min(starting.troubles)]
-        return Verdict(
-            Answer.HOLD,
+        return GateVerdict(
+            GateAnswer.HOLD,
             f"{label_of(group)} starts on all of its clusters or on none: {trouble}",
             PropagatedReason.CLUSTER_UNREACHABLE,
         )
@@ -129,20 +129,20 @@ class Contacts:
         return Contact.CONNECTING, ""
 
 
-def _unseen(starting: Starting, group: Key) -> Verdict:
-    return Verdict(
-        Answer.HOLD,
+def _unseen(starting: Starting, group: Key) -> GateVerdict:
+    return GateVerdict(
+        GateAnswer.HOLD,
         f"{label_of(group)} starts as a whole, and {starting.unseen} of its "
         f"{len(starting.released)} released Workloads cannot be seen at the placements that were "
         "released: see that each of them is there, and is valid",
     )
 
 
-def _unconfirmed(starting: Starting, group: Key) -> Verdict:
+def _unconfirmed(starting: Starting, group: Key) -> GateVerdict:
     if not starting.obstacle:
         return SILENT
-    return Verdict(
-        Answer.HOLD,
+    return GateVerdict(
+        GateAnswer.HOLD,
         f"{label_of(group)} has to be read before it starts: {starting.obstacle}; run "
         "`stowage install` on the hub again",
     )

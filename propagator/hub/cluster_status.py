@@ -16,7 +16,7 @@ from crds.names import LABEL_CLUSTER, LABEL_PROVIDER, LABEL_VERSION
 from machinery.types import conditions
 from machinery.types.selectors import label_value
 from propagator.members.connection import Link
-from propagator.members.health import Health, Verdict, settled
+from propagator.members.health import HealthProbe, MemberHealth, settled
 from propagator.members.session import MemberSession
 from propagator.types.cluster import MemberCluster
 
@@ -29,7 +29,7 @@ _MESSAGE_LIMIT = 1024
 
 
 def status_of(
-    cluster: MemberCluster, session: MemberSession, verdict: Verdict, *, now: datetime
+    cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, *, now: datetime
 ) -> dict[str, Any]:
     """The status that `cluster` should have; equal to the one it has when nothing changed.
 
@@ -49,7 +49,7 @@ def status_of(
 
 
 def told_health(status: Mapping[str, Any]) -> dict[str, int | None]:
-    """What a status says of how its member answers, as `Health.recall` takes it."""
+    """What a status says of how its member answers, as `HealthProbe.recall` takes it."""
     reliability = status.get("reliability") or {}
     return {
         "latency_milliseconds": status.get("latencyMilliseconds"),
@@ -77,7 +77,7 @@ def ready_condition(status: Mapping[str, Any]) -> conditions.Condition:
 
 
 def _ready(
-    cluster: MemberCluster, session: MemberSession, verdict: Verdict, now: datetime
+    cluster: MemberCluster, session: MemberSession, verdict: MemberHealth, now: datetime
 ) -> dict[str, Any]:
     link = session.link
     message = verdict.told(cluster.name)
@@ -133,7 +133,7 @@ def _learnt(link: Link) -> dict[str, Any]:
     return {field: value for field, value in learnt.items() if value != ""}
 
 
-def _measured(before: Mapping[str, Any], health: Health) -> dict[str, Any]:
+def _measured(before: Mapping[str, Any], health: HealthProbe) -> dict[str, Any]:
     """How the member answers, where that differs enough from what was told to be news."""
     told = told_health(before)
     latency, before_latency = health.latency_milliseconds, told["latency_milliseconds"]

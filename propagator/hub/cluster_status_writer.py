@@ -34,7 +34,7 @@ PERIOD = 1.0
 _WORKERS = 8
 
 
-class Publisher:
+class ClusterStatusWriter:
     """Keeps every MemberCluster's status as its session sees it."""
 
     def __init__(

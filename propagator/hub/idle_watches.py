@@ -15,8 +15,8 @@ from machinery.errors import Forbidden, NotFound, TransportError
 from machinery.runtime.informer import Informer
 from machinery.tasks import in_slices
 from propagator.hub.workloads import HubWorkloads, clusters_of, touches
-from propagator.members.context import Ground
-from propagator.members.inventory import Inventory, owned
+from propagator.members.context import ControllerContext
+from propagator.members.inventory import OwnedObjects, owned
 from propagator.members.kinds import USUAL, USUAL_KINDS
 from propagator.members.objects import ManagedObject
 from propagator.members.target import Target
@@ -34,7 +34,9 @@ Pair = tuple[str, str]
 class IdleKinds:
     """Runs beside the syncs."""
 
-    def __init__(self, ground: Ground, *, workloads: HubWorkloads, inventory: Inventory) -> None:
+    def __init__(
+        self, ground: ControllerContext, *, workloads: HubWorkloads, inventory: OwnedObjects
+    ) -> None:
         self._clock = ground.clock
         self._fresh = ground.fresh
         self._fleet = ground.fleet

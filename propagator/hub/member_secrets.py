@@ -22,7 +22,7 @@ from propagator.types.cluster import Secret, bounded
 
 
 @dataclass
-class _Watch:
+class _MemberSecretWatch:
     informer: Informer[Secret]
     key: Key
     users: set[str] = field(default_factory=set)
@@ -45,7 +45,7 @@ class SecretBook:
         self._clock = clock
         self._changed = changed
         self._references: dict[str, Key] = {}
-        self._watches: dict[Key, _Watch] = {}
+        self._watches: dict[Key, _MemberSecretWatch] = {}
         self._running = False
         labelled.add_handler(self._labelled_changed)
 
@@ -103,12 +103,12 @@ class SecretBook:
             for task in watch.tasks:
                 task.cancel()
 
-    def _begin(self, watch: _Watch) -> None:
+    def _begin(self, watch: _MemberSecretWatch) -> None:
         watch.informer.mistrust()
         loops = self._follow(watch), self._announce(watch)
         watch.tasks = [asyncio.create_task(loop) for loop in loops]
 
-    def _watch(self, key: Key) -> _Watch:
+    def _watch(self, key: Key) -> _MemberSecretWatch:
         namespace, name = key
         informer = Informer(
             self._hub,
@@ -120,12 +120,12 @@ class SecretBook:
             clock=self._clock,
         )
         informer.add_handler(lambda old, new: self._tell(key))
-        watch = _Watch(informer, key)
+        watch = _MemberSecretWatch(informer, key)
         if self._running:
             self._begin(watch)
         return watch
 
-    async def _follow(self, watch: _Watch) -> None:
+    async def _follow(self, watch: _MemberSecretWatch) -> None:
         refused = False
         while True:
             await watch.informer.step()
@@ -133,7 +133,7 @@ class SecretBook:
             if refused != before:
                 self._tell(watch.key)
 
-    async def _announce(self, watch: _Watch) -> None:
+    async def _announce(self, watch: _MemberSecretWatch) -> None:
         await watch.informer.wait_synced()
         self._tell(watch.key)
 

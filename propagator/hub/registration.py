@@ -36,7 +36,7 @@ from propagator.credentials.credentials import Credentials, credentials_of
 from propagator.hub.cluster_status import told_health
 from propagator.hub.member_secrets import SecretBook
 from propagator.hub.secrets import NoTenant
-from propagator.members.health import Verdict, verdict_of
+from propagator.members.health import MemberHealth, verdict_of
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.types.cluster import MemberCluster, Secret
@@ -75,7 +75,7 @@ class Registrar:
         self._fleet = fleet
         self._queue: WorkQueue[str] = WorkQueue(name="registrar", clock=clock)
         self._records = SecretBook(hub, labelled=secrets, clock=clock, changed=self._queue.add)
-        self._parsed: dict[str, tuple[str, Credentials | Verdict]] = {}
+        self._parsed: dict[str, tuple[str, Credentials | MemberHealth]] = {}
         clusters.add_index(FORMER_INDEX, lambda each: each.spec.former_names)
         secrets.add_handler(self._secret_changed)
         clusters.add_handler(self._cluster_changed)
@@ -208,7 +208,7 @@ class Registrar:
         match parsed[1]:
             case Credentials() as credentials:
                 session.use(credentials)
-            case Verdict() as verdict:
+            case MemberHealth() as verdict:
                 session.refuse(verdict)
 
 
@@ -240,11 +240,11 @@ def _ours(label: str) -> bool:
     return bool(slash) and (domain == GROUP or domain.endswith(f".{GROUP}"))
 
 
-def _no_secret(message: str) -> Verdict:
-    return Verdict(ReadyReason.SECRET_NOT_FOUND, message)
+def _no_secret(message: str) -> MemberHealth:
+    return MemberHealth(ReadyReason.SECRET_NOT_FOUND, message)
 
 
-async def _parse(secret: Secret) -> Credentials | Verdict:
+async def _parse(secret: Secret) -> Credentials | MemberHealth:
     """In a thread, as it takes milliseconds; whatever the Secret holds, there is an answer."""
     if secret.excess:
         return verdict_of(KubeconfigError("data", too_large(secret.excess)))

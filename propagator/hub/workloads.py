@@ -33,7 +33,7 @@ from propagator.hub.workload_metadata import (
     record_of,
     without_member,
 )
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.kinds import USUAL_KINDS
 from propagator.members.noted_kinds import without_kinds
 from propagator.members.objects import version_number
@@ -55,7 +55,7 @@ _page = msgspec.json.Decoder(Page)
 class HubWorkloads:
     """Reads by `informer`, which the term runs; writes by the methods, which raise LeaseLost."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: ControllerContext) -> None:
         self._hub = ground.hub
         self._clusters = ground.clusters
         self._there = lambda name: ground.fleet.get(name) is not None

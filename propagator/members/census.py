@@ -33,7 +33,7 @@ from machinery.runtime.list_and_watch import Page
 from machinery.runtime.workqueue import WorkQueue, work
 from propagator.members.cluster_identity import cluster_id
 from propagator.members.connection import Link
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.kinds import USUAL
 from propagator.members.session import MemberSession
 from propagator.members.watches import MANAGED_SELECTOR
@@ -57,7 +57,7 @@ _page = msgspec.json.Decoder(Page)
 class Census:
     """Told of every member that becomes ready; works on a few of them at a time."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: ControllerContext) -> None:
         self._on_searched: list[Callable[[str], None]] = []
         self._hub = ground.hub
         self._fleet = ground.fleet

@@ -20,14 +20,14 @@ from machinery.errors import Forbidden, NotFound
 from machinery.runtime.informer import Informer
 from machinery.types.bounds import UID, clean
 from machinery.types.metadata import Object
-from propagator.members.health import Verdict
+from propagator.members.health import MemberHealth
 from propagator.types.cluster import MemberCluster
 
 CLUSTER_ID_INDEX = "clusterID"
 """The informer's index of MemberClusters by the cluster that is noted on them."""
 UID_INDEX = "uid"
 
-Refusal: TypeAlias = Callable[[str, str], Verdict | None]
+Refusal: TypeAlias = Callable[[str, str], MemberHealth | None]
 """(MemberCluster's name, the cluster that it leads to): why that is not served, None when it is."""
 
 
@@ -57,7 +57,7 @@ class Identities:
         """Whether the hub has a MemberCluster of that UID."""
         return bool(self._clusters.by_index(UID_INDEX, uid))
 
-    def refusal(self, name: str, found: str) -> Verdict | None:
+    def refusal(self, name: str, found: str) -> MemberHealth | None:
         """Why the cluster that was read through that MemberCluster is not served; None when it is.
 
         Of several that lead to one cluster the one that is noted wins, then the older one.
@@ -68,7 +68,7 @@ class Identities:
             return None
         noted = cluster.cluster_id
         if noted and noted != found:
-            return Verdict(
+            return MemberHealth(
                 ReadyReason.CLUSTER_CHANGED,
                 f"its Secret leads to the cluster {found}, and not to {noted} as before: nothing "
                 "is done there. Put the right kubeconfig into the Secret; if the cluster was "
@@ -77,7 +77,7 @@ class Identities:
         first = min((*self._others(name, found), cluster), key=_rank)
         if first.name == name:
             return None
-        return Verdict(
+        return MemberHealth(
             ReadyReason.ALREADY_REGISTERED,
             f"this cluster is registered as {first.name} already: nothing is done through this "
             f"registration; take it out by `stowage unjoin {name}`, or give the cluster this name "

@@ -24,10 +24,10 @@ from machinery.api.verbs import Verbs
 from machinery.clock import Clock
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import TransportError
-from machinery.pace import BURST_SECONDS, Pace
+from machinery.pace import BURST_SECONDS, ServerBudget
 from machinery.runtime.informer import Informer
 from machinery.tasks import end
-from machinery.types.memory_budget import MEMBERS, Holding
+from machinery.types.memory_budget import MEMBERS, BudgetShare
 from machinery.types.metadata import Object
 from propagator.credentials.accounts import TENANT_ACCOUNT
 from propagator.credentials.credentials import Credentials, HeldToken, Rights
@@ -46,10 +46,10 @@ from propagator.members.capacity.ledger import CapacityLedger
 from propagator.members.cluster_identity import cluster_id
 from propagator.members.health import (
     UNKNOWN_PROVIDER,
-    Health,
+    HealthProbe,
+    MemberHealth,
     Placed,
     UnitLedger,
-    Verdict,
     provider_of,
     unreachable,
     verdict_of,
@@ -73,7 +73,7 @@ _LOOK_AGAIN = 0.02
 class LinkListener:
     """Whom a link tells; all called in the event loop, none may block."""
 
-    verdict: Callable[[Verdict], None]
+    verdict: Callable[[MemberHealth], None]
     """Connected when the link begins to serve, the reason when it ends, and when knocking fails."""
     managed: Callable[[ManagedObject | None, ManagedObject | None], None]
     units: Callable[[set[str]], None]
@@ -96,10 +96,10 @@ class Link:
         clock: Clock,
         resources: Iterable[Resource],
         listener: LinkListener,
-        health: Health,
+        health: HealthProbe,
         before_write: Callable[[], None],
         holder: Holder = nobody,
-        refusal: Callable[[str], Verdict | None],
+        refusal: Callable[[str], MemberHealth | None],
     ) -> None:
         self._before_write = before_write
         self._refusal = refusal
@@ -252,7 +252,7 @@ class Link:
             self.watches.close()
             await self.client.close()
 
-    async def _serve(self, answer: Verdict) -> None:
+    async def _serve(self, answer: MemberHealth) -> None:
         # A write whose answer was lost may have arrived: only a new list surely shows it.
         self.watches.renew()
         async with asyncio.TaskGroup() as group:
@@ -270,7 +270,7 @@ class Link:
         self._streams.clear()
         self._tell.verdict(lost)
 
-    async def _refused(self) -> Verdict | None:
+    async def _refused(self) -> MemberHealth | None:
         """Why nothing is done there, as it is another cluster or another's; None when it is ours.
 
         Read when it is connected to, and now and then: a road may come to lead elsewhere.
@@ -285,9 +285,9 @@ class Link:
     async def _identify(self) -> None:
         self.cluster_id = await cluster_id(self.client)
 
-    async def _held(self) -> Verdict | None:
+    async def _held(self) -> MemberHealth | None:
         """Why nothing is done there, as a copy of our hub has it. One that serves goes on."""
-        held: list[Verdict | None] = []
+        held: list[MemberHealth | None] = []
 
         async def look() -> None:
             held.append(await self._lease.look())
@@ -305,7 +305,7 @@ class Link:
             self.probe.ask_now()
         return why
 
-    async def _asked(self, question: Coroutine[Any, Any, None], what: str) -> Verdict | None:
+    async def _asked(self, question: Coroutine[Any, Any, None], what: str) -> MemberHealth | None:
         """Why it did not answer to that, as a member may hang or say anything; None when it did."""
         seconds = self._settings.probe_timeout
         try:
@@ -350,7 +350,7 @@ class Link:
             if self.tenants is not None:
                 await self.tenants.look()
 
-    async def _open(self, answer: Verdict) -> None:
+    async def _open(self, answer: MemberHealth) -> None:
         """Begin to serve once everything has been listed, or was asked for in vain."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.request_timeout):
@@ -373,8 +373,8 @@ class Link:
             limit=limit,
             timeout=self._settings.request_timeout,
             before_write=self._before_write,
-            pace=Pace(self._clock, burst=BURST_SECONDS),
-            holding=Holding(MEMBERS),
+            pace=ServerBudget(self._clock, burst=BURST_SECONDS),
+            holding=BudgetShare(MEMBERS),
         )
 
     def _node_changed(self, old: Object | None, new: Object | None) -> None:

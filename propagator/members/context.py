@@ -15,7 +15,7 @@ from propagator.types.cluster import MemberCluster
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class ControllerContext:
     """What the placements stand on. A write by `hub` or to a member may raise LeaseLost."""
 
     hub: ApiClient

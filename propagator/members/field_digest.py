@@ -34,7 +34,7 @@ _MOST_MERGED = 500
 _MOST_RIVALS = 5
 
 
-class Entry(msgspec.Struct, rename="camel"):
+class ManagedFieldsEntry(msgspec.Struct, rename="camel"):
     """Of metadata.managedFields: what one manager wrote in one way."""
 
     manager: str = ""
@@ -51,7 +51,7 @@ class FieldPrint(NamedTuple):
     merged: frozenset[int]
 
 
-def print_of(entries: list[Entry], kind: str) -> FieldPrint | None:
+def print_of(entries: list[ManagedFieldsEntry], kind: str) -> FieldPrint | None:
     """The print of our applies in an object of that kind; None where that is not to be told."""
     ours = [entry for entry in entries if _is_ours(entry)]
     if not ours:
@@ -90,7 +90,7 @@ def print_of_body(body: Mapping[str, Any], merged: frozenset[int]) -> int:
     return number & _MASK
 
 
-def rivals_of(entries: list[Entry]) -> tuple[str, ...]:
+def rivals_of(entries: list[ManagedFieldsEntry]) -> tuple[str, ...]:
     """Who else wrote something there that is neither metadata nor status, in words."""
     names = {
         clean(f"{each.manager} ({each.subresource})" if each.subresource else each.manager, NAME)
@@ -102,11 +102,11 @@ def rivals_of(entries: list[Entry]) -> tuple[str, ...]:
     return _shared_names(tuple(sorted(names)[:_MOST_RIVALS]))
 
 
-def _is_ours(entry: Entry) -> bool:
+def _is_ours(entry: ManagedFieldsEntry) -> bool:
     return (entry.manager, entry.operation, entry.subresource) == (FIELD_MANAGER, "Apply", "")
 
 
-def _owned(entry: Entry, kind: str) -> Iterator[tuple[int, bool]]:
+def _owned(entry: ManagedFieldsEntry, kind: str) -> Iterator[tuple[int, bool]]:
     """Each path that the entry owns, and each on the way there (True)."""
     fields = entry.fields if isinstance(entry.fields, dict) else {}
     compared = {key: value for key, value in fields.items() if key != "f:metadata"}

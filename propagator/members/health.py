@@ -26,7 +26,7 @@ from machinery.errors import (
 )
 from machinery.types.metadata import Key
 from propagator.members.capacity.kept import Node, Pod
-from propagator.members.pods import Claim, Main, made_by
+from propagator.members.pods import Main, PodClaim, made_by
 from propagator.members.sanitize import provider
 
 UNKNOWN_PROVIDER = "unknown"
@@ -41,7 +41,7 @@ _RELIABILITY_WEIGHT = 0.02  # at a probe each 5 s: half of a failure is forgotte
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class MemberHealth:
     """Can this member be used, and if not, why. The message never holds a secret.
 
     Where there was no answer the message is no more than the address and the cause; `told` makes a
@@ -68,15 +68,15 @@ class Verdict:
         )
 
 
-CONNECTED = Verdict(ReadyReason.CONNECTED, "the API server answers")
+CONNECTED = MemberHealth(ReadyReason.CONNECTED, "the API server answers")
 
 
-def unreachable(message: str) -> Verdict:
+def unreachable(message: str) -> MemberHealth:
     """The verdict on a member that gives no answer, or none that makes sense."""
-    return Verdict(ReadyReason.UNREACHABLE, message)
+    return MemberHealth(ReadyReason.UNREACHABLE, message)
 
 
-def verdict_of(fault: StowageError) -> Verdict:
+def verdict_of(fault: StowageError) -> MemberHealth:
     """What a probe that raised `fault` says about the member.
 
     Forbidden and TooManyRequests come from a server that knows us, so it is there.
@@ -85,11 +85,11 @@ def verdict_of(fault: StowageError) -> Verdict:
         case Forbidden() | TooManyRequests():
             return CONNECTED
         case KubeconfigError():
-            return Verdict(ReadyReason.INVALID_KUBECONFIG, str(fault))
+            return MemberHealth(ReadyReason.INVALID_KUBECONFIG, str(fault))
         case Unauthorized():
-            return Verdict(ReadyReason.UNAUTHORIZED, f"the credential is refused: {fault}")
+            return MemberHealth(ReadyReason.UNAUTHORIZED, f"the credential is refused: {fault}")
         case TLSVerificationFailed():
-            return Verdict(ReadyReason.TLS_VERIFICATION_FAILED, str(fault))
+            return MemberHealth(ReadyReason.TLS_VERIFICATION_FAILED, str(fault))
     return unreachable(str(fault))
 
 
@@ -104,7 +104,7 @@ class Contact(Enum):
     """It does not answer, or there is no usable way to it; the verdict says why."""
 
 
-class Health:
+class HealthProbe:
     """How fast and how reliably the probes of one member are answered.
 
     Its latency is that of the fastest of `LATENCY_ANSWERS` in a row. What holds some answers up is
@@ -199,7 +199,7 @@ class UnitCounts:
     nothing is counted, and on a hub whose versions are no numbers."""
 
 
-Placed: TypeAlias = dict[Claim, int]
+Placed: TypeAlias = dict[PodClaim, int]
 """Pods on nodes, by what they say of themselves."""
 
 
@@ -217,11 +217,11 @@ class UnitLedger:
     """UnitCounts by what pods say of themselves, kept up to date by `replace`."""
 
     def __init__(self) -> None:
-        self._counts: dict[Claim, _Held] = {}
-        self._waiting: dict[Claim, dict[Key, datetime]] = {}
-        self._claims: defaultdict[tuple[str, str], set[Claim]] = defaultdict(set)
+        self._counts: dict[PodClaim, _Held] = {}
+        self._waiting: dict[PodClaim, dict[Key, datetime]] = {}
+        self._claims: defaultdict[tuple[str, str], set[PodClaim]] = defaultdict(set)
         self._published: Placed | None = None
-        self._since: dict[Claim, int | None] = {}
+        self._since: dict[PodClaim, int | None] = {}
 
     def placed(self) -> Placed:
         """The pods on nodes: what a capacity that is taken now counts."""
@@ -275,12 +275,12 @@ class UnitLedger:
             since,
         )
 
-    def _first(self, claim: Claim, version: int | None) -> int | None:
+    def _first(self, claim: PodClaim, version: int | None) -> int | None:
         """The version that counted as many first; on a hub that was set back, the present one."""
         known = self._since.get(claim)
         return version if known is None or version is None else min(known, version)
 
-    def _add(self, pod: Pod, claim: Claim, sign: int) -> None:
+    def _add(self, pod: Pod, claim: PodClaim, sign: int) -> None:
         counts = self._counts.setdefault(claim, _Held())
         self._claims[claim.uid, claim.namespace].add(claim)
         counts.pods += sign
@@ -292,14 +292,14 @@ class UnitLedger:
         if counts == _Held():
             self._forget(claim)
 
-    def _forget(self, claim: Claim) -> None:
+    def _forget(self, claim: PodClaim) -> None:
         del self._counts[claim]
         where = claim.uid, claim.namespace
         self._claims[where].discard(claim)
         if not self._claims[where]:
             del self._claims[where]
 
-    def _wait(self, pod: Pod, claim: Claim, since: datetime | None) -> None:
+    def _wait(self, pod: Pod, claim: PodClaim, since: datetime | None) -> None:
         waiting = self._waiting.setdefault(claim, {})
         if since is None:
             waiting.pop(pod.metadata.key, None)

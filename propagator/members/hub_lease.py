@@ -37,7 +37,7 @@ from machinery.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound
 from machinery.runtime.leader_election import NEVER, Moment
 from machinery.types.bounds import NAME, clean
 from machinery.types.metadata import Object
-from propagator.members.health import Verdict
+from propagator.members.health import MemberHealth
 
 LOG = logs.get(__name__)
 HUB_LEASE = "stowage-hub"
@@ -129,9 +129,9 @@ class HubLease:
         self._version = ""  # of our last renewal
         self._seen = ("", "")
         self._seen_at = -math.inf
-        self._refusal: Verdict | None = None
+        self._refusal: MemberHealth | None = None
 
-    async def look(self) -> Verdict | None:
+    async def look(self) -> MemberHealth | None:
         """Renew it where it is time, and in a term; why the member is not served, None when it is.
 
         Raises TransportError when the member does not answer.
@@ -189,12 +189,12 @@ class HubLease:
         self._version, self._until = written.version, started + VALID_SECONDS
         return False
 
-    def _judge(self, found: _Lease, ours: HubHolder) -> Verdict | None:
+    def _judge(self, found: _Lease, ours: HubHolder) -> MemberHealth | None:
         """Why the member is another's; None when it is not."""
         if not self._same_hub(found, ours) or self._free(found) or not _later(found, ours):
             return None
         at = "".join(found.holder.split(" ")[1:2])
-        return Verdict(
+        return MemberHealth(
             ReadyReason.HELD_BY_ANOTHER_HUB,
             f"a copy of this hub, at {at}, serves this cluster: nothing is done there "
             f"by this one, at {ours.address}. Stop the propagator of the hub that is not to serve "

@@ -16,7 +16,7 @@ from machinery.errors import Forbidden, NotFound, TransportError, Unreachable
 from machinery.runtime.informer import Informer
 from propagator.errors import Refused
 from propagator.members.connection import Link
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.kinds import resource_of
 from propagator.members.noted_kinds import needed_kinds
 from propagator.members.objects import ManagedObject
@@ -52,10 +52,10 @@ async def listed(
     return informer
 
 
-class Inventory:
+class OwnedObjects:
     """Asked by all who take something away or say that it is gone."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: ControllerContext) -> None:
         self._fleet = ground.fleet
         self._clusters = ground.clusters
         self._clock = ground.clock

@@ -2,9 +2,9 @@
 
 A kind is never forgotten while a member may hold an object of it: whoever removes a Workload has
 every one of these kinds listed first. What tells them depends on how far the Workload has come.
-This table is the whole of it; what is not noted yet is noted before it is written.
+This table of `KindsSource` is the whole of it; what is not noted yet is noted before it is written.
 
-| `Told` | it is so when                               | may be on members  | may be written |
+| source | it is so when                               | may be on members  | may be written |
 |--------|---------------------------------------------|--------------------|----------------|
 | NOTES  | the kinds are noted, be it that none is     | the noted          | the noted      |
 | SPOILT | a note claims more kinds than we ever write | usual, spec, noted | none           |
@@ -38,7 +38,7 @@ Pair: TypeAlias = tuple[str, str]
 """(apiVersion, kind)."""
 
 
-class Told(Enum):
+class KindsSource(Enum):
     """What tells the kinds of a Workload."""
 
     NOTES = "its notes"
@@ -48,41 +48,41 @@ class Told(Enum):
     UNSENT = "nothing, before the first write"
 
 
-def told(workload: Workload) -> Told:
+def told(workload: Workload) -> KindsSource:
     """The Workload's row in the table."""
     if workload.spoilt:
-        return Told.SPOILT
+        return KindsSource.SPOILT
     if ANNOTATION_KINDS in workload.metadata.annotations or workload.status.footprint.kinds:
-        return Told.NOTES
+        return KindsSource.NOTES
     if ANNOTATION_CLUSTERS in workload.metadata.annotations:
-        return Told.EDITED
+        return KindsSource.EDITED
     if not workload.status.footprint.clusters:
-        return Told.UNSENT
+        return KindsSource.UNSENT
     if workload.metadata.generation > 1:
-        return Told.EDITED
+        return KindsSource.EDITED
     usual = workload.metadata.generation == 1 and USUAL_KINDS.issuperset(workload.kinds())
-    return Told.SPEC if usual else Told.UNSENT
+    return KindsSource.SPEC if usual else KindsSource.UNSENT
 
 
 def needed_kinds(workload: Workload) -> set[Pair]:
     """The kinds that a Workload has, or may have had, something of on members."""
     match told(workload):
-        case Told.NOTES:
+        case KindsSource.NOTES:
             return set(workload.remembered())
-        case Told.SPEC:
+        case KindsSource.SPEC:
             return set(workload.kinds())
-        case Told.SPOILT:
+        case KindsSource.SPOILT:
             return {*USUAL_KINDS, *workload.kinds(), *workload.remembered()}
-        case Told.EDITED | Told.UNSENT:
+        case KindsSource.EDITED | KindsSource.UNSENT:
             return set(USUAL_KINDS)
 
 
 def writable_kinds(workload: Workload) -> set[Pair]:
     """The kinds of which something may be written, as they will be found again."""
     match told(workload):
-        case Told.NOTES:
+        case KindsSource.NOTES:
             return set(workload.remembered())
-        case Told.SPEC:
+        case KindsSource.SPEC:
             return set(workload.kinds())
         case _:
             return set()
@@ -94,18 +94,18 @@ def missing_kinds(workload: Workload, kinds: set[Pair], *, alone: bool) -> dict[
     `alone`: no member is noted with it, and no other one may have been sent anything.
     """
     row = told(workload)
-    if row is Told.SPEC and alone and kinds == set(workload.kinds()):
+    if row is KindsSource.SPEC and alone and kinds == set(workload.kinds()):
         return {}
     before = _before(workload, row)
     new = sorted(kinds - before)[: max(MOST_KINDS - len(before), 0)]
-    if row is Told.NOTES and not new:
+    if row is KindsSource.NOTES and not new:
         return {}
     return {ANNOTATION_KINDS: _listed({*before, *new})}
 
 
 def first_kinds(workload: Workload) -> dict[str, Any]:
     """What notes them in the status, along with what is said there first; or nothing."""
-    if told(workload) is not Told.SPEC:
+    if told(workload) is not KindsSource.SPEC:
         return {}
     return {"footprint": {"kinds": _listed(workload.kinds())}}
 
@@ -114,20 +114,20 @@ def without_kinds(workload: Workload, idle: set[Pair]) -> dict[str, Any]:
     """The patch of its metadata that takes these kinds off; or nothing."""
     noted = set(workload.remembered())
     gone = idle - set(workload.kinds())
-    if told(workload) is not Told.NOTES or not noted & gone:
+    if told(workload) is not KindsSource.NOTES or not noted & gone:
         return {}
     return {"annotations": {ANNOTATION_KINDS: _listed(noted - gone)}}
 
 
-def _before(workload: Workload, row: Told) -> set[Pair]:
+def _before(workload: Workload, row: KindsSource) -> set[Pair]:
     """What has to be in the first note beside what is to be written now.
 
     A Workload told by its spec of which nothing was said yet, on its only member, has not been
     written there by us: a kind that this member does not show is not waited for at its end.
     """
-    if row is Told.UNSENT:
+    if row is KindsSource.UNSENT:
         return set()
-    if row is Told.SPEC and not _spoken_of(workload) and not _several(workload):
+    if row is KindsSource.SPEC and not _spoken_of(workload) and not _several(workload):
         return set()
     return needed_kinds(workload)
 

@@ -17,7 +17,7 @@ from crds.names import ANNOTATION_HUB, ANNOTATION_HUB_VERSION, ANNOTATION_MEMBER
 from machinery.api.resources import Resource
 from machinery.api.responses import shaped
 from machinery.types.metadata import Key, Meta, Object
-from propagator.members.field_digest import Entry, FieldPrint, print_of, rivals_of
+from propagator.members.field_digest import FieldPrint, ManagedFieldsEntry, print_of, rivals_of
 from propagator.members.sanitize import check_metadata, object_status
 
 _VERSION_DIGITS = 19
@@ -35,7 +35,7 @@ class ManagedObject(Object, frozen=True):
 
 
 class _WireMeta(Meta, frozen=True, rename="camel"):
-    managed_fields: list[Entry] = msgspec.field(default_factory=list)
+    managed_fields: list[ManagedFieldsEntry] = msgspec.field(default_factory=list)
 
 
 class Wire(Object, frozen=True):

@@ -24,7 +24,7 @@ _NAME_LIMIT = 253
 _NUMBER = re.compile(r"-?[0-9]{1,10}")
 
 
-class Claim(NamedTuple):
+class PodClaim(NamedTuple):
     """What a pod says of itself: its Workload's UID, where it lies, and who made it.
 
     `kind` and `name` are those of its controller, `digest` is its template's, where it has one.
@@ -48,7 +48,7 @@ class Main(NamedTuple):
     name: str
 
 
-def claim_of(meta: Meta) -> Claim | None:
+def claim_of(meta: Meta) -> PodClaim | None:
     """The claim of a pod that names a Workload; None of any other."""
     uid = meta.labels.get(LABEL_WORKLOAD_UID, "")
     if not uid:
@@ -58,7 +58,7 @@ def claim_of(meta: Meta) -> Claim | None:
     if maker is not None:
         group, kind, name = group_of(maker.api_version), maker.kind, maker.name
     digest = meta.labels.get(LABEL_TEMPLATE_HASH, "")
-    return _shared(Claim(uid, sys.intern(meta.namespace), group, kind, name, digest))
+    return _shared(PodClaim(uid, sys.intern(meta.namespace), group, kind, name, digest))
 
 
 def cost_of(meta: Meta) -> tuple[int | None, bool]:
@@ -80,7 +80,7 @@ def main_of(workload: Workload) -> Main:
     return Main(workload.uid, workload.namespace, group, outline.kind, name)
 
 
-def made_by(claim: Claim, main: Main) -> bool:
+def made_by(claim: PodClaim, main: Main) -> bool:
     """Whether a pod that says so is one of that main object's."""
     if (claim.uid, claim.namespace) != (main.uid, main.namespace):
         return False
@@ -97,7 +97,7 @@ def made_by(claim: Claim, main: Main) -> bool:
     return True
 
 
-def deployment_of(claim: Claim) -> str:
+def deployment_of(claim: PodClaim) -> str:
     """The Deployment whose ReplicaSet made a pod, by that one's name; empty where none did."""
     end = f"-{claim.digest}"
     made = (claim.group, claim.kind) == ("apps", "ReplicaSet") and claim.name.endswith(end)
@@ -110,6 +110,6 @@ def replica_set(deployment: str, digest: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _shared(claim: Claim) -> Claim:
+def _shared(claim: PodClaim) -> PodClaim:
     """The first equal one: many pods have the same maker."""
     return claim

@@ -24,7 +24,7 @@ from machinery.clock import Clock
 from machinery.errors import TransportError, Unreachable
 from machinery.runtime.backoff import delay
 from machinery.tasks import within
-from propagator.members.health import CONNECTED, Health, Verdict, unreachable, verdict_of
+from propagator.members.health import CONNECTED, HealthProbe, MemberHealth, unreachable, verdict_of
 from propagator.settings import SessionSettings
 
 _VERSION_EVERY = 12
@@ -41,7 +41,7 @@ class Probe:
         *,
         settings: SessionSettings,
         clock: Clock,
-        health: Health,
+        health: HealthProbe,
         seen: Callable[[], None],
     ) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class Probe:
         """
         self._hurry.set()
 
-    async def until_answered(self, refused: Callable[[Verdict], None]) -> Verdict:
+    async def until_answered(self, refused: Callable[[MemberHealth], None]) -> MemberHealth:
         """Ask until there is an answer; `refused` hears every verdict before it but the first.
 
         One failure proves nothing here either: what was said of the member stands a moment longer.
@@ -80,7 +80,9 @@ class Probe:
             await self._clock.sleep(pause)
         return verdict
 
-    async def until_lost(self, refused: Callable[[], Awaitable[Verdict | None]]) -> Verdict:
+    async def until_lost(
+        self, refused: Callable[[], Awaitable[MemberHealth | None]]
+    ) -> MemberHealth:
         """Ask until two probes in a row fail; the verdict of the second.
 
         `refused` is asked after each answer, and may end it as well.
@@ -106,7 +108,7 @@ class Probe:
         self._hurry.clear()
         return hurried
 
-    async def _ask(self, *, cold: bool = False, measured: bool = True) -> Verdict:
+    async def _ask(self, *, cold: bool = False, measured: bool = True) -> MemberHealth:
         """One probe. /readyz, unlike /version, knows whether the server reaches its own store."""
         started = self._clock.monotonic()
         limit = self._settings.probe_timeout
@@ -127,7 +129,7 @@ class Probe:
         self.version = await self._client.version()
         self._until_version = _VERSION_EVERY
 
-    async def _judge(self, question: Coroutine[Any, Any, object]) -> Verdict:
+    async def _judge(self, question: Coroutine[Any, Any, object]) -> MemberHealth:
         seconds = self._settings.probe_timeout
         try:
             async with asyncio.timeout(seconds):

@@ -35,7 +35,14 @@ from machinery.types.metadata import Key
 from propagator.credentials.credentials import Credentials
 from propagator.members.cluster_identity import Refusal
 from propagator.members.connection import Link, LinkListener
-from propagator.members.health import Contact, Health, UnitCounts, Verdict, unreachable, verdict_of
+from propagator.members.health import (
+    Contact,
+    HealthProbe,
+    MemberHealth,
+    UnitCounts,
+    unreachable,
+    verdict_of,
+)
 from propagator.members.held_sweep import HeldSweep
 from propagator.members.holders import Holders
 from propagator.members.hub_lease import Holder, nobody
@@ -48,7 +55,7 @@ Sync: TypeAlias = Callable[["MemberSession", Key], Awaitable[float | None]]
 """Make one member right for one Workload; seconds until it shall be looked at again, or None."""
 
 LOG = logs.get(__name__)
-_UNREAD = Verdict(
+_UNREAD = MemberHealth(
     ReadyReason.SECRET_NOT_FOUND,
     "its Secret could not be read so far: check that the propagator may get and watch it",
 )
@@ -85,14 +92,14 @@ class MemberSession:
         self.allowed_kinds: frozenset[str] = frozenset()
         """Guarded kinds that spec.allowedKinds lists, `<group>/<kind>`; see `take_in`."""
         self.registration = ""  # the UID of the MemberCluster; see `take_in`
-        self.health = Health()
+        self.health = HealthProbe()
         """How well the member's API server answers, whatever credentials are in use."""
         self.queue: WorkQueue[Key] = WorkQueue(
             name="member", clock=clock, flow=namespace_of, seats=settings.workers
         )
         """Workloads to be synced on this member; `add` a key to have `sync` called with it."""
         self.link: Link | None = None
-        self.verdict: Verdict | None = None
+        self.verdict: MemberHealth | None = None
         """The last one; None until something is known, which is not the same as bad."""
         self.generation = 0
         """Of the MemberCluster, as this session has taken it in; see `take_in`."""
@@ -109,7 +116,7 @@ class MemberSession:
         self._holder = holder
         self._holders = holders
         self._refusal = refusal
-        self._offer: Credentials | Verdict | None = None
+        self._offer: Credentials | MemberHealth | None = None
         self._offered = asyncio.Event()
         self._parked: set[Key] = set()
         self._wakes: Gradually[Key] = Gradually(self.wake)
@@ -262,7 +269,7 @@ class MemberSession:
         else:
             self._take(credentials)
 
-    def refuse(self, verdict: Verdict) -> None:
+    def refuse(self, verdict: MemberHealth) -> None:
         """There is no usable kubeconfig, for this reason; the present connection is given up."""
         self._take(verdict)
 
@@ -280,7 +287,7 @@ class MemberSession:
         """A fault of ours ended `run`, which is tried again; until then the member is away."""
         self._judge(unreachable("the propagator failed at it, its log says how"))
 
-    def _take(self, offer: Credentials | Verdict | None) -> None:
+    def _take(self, offer: Credentials | MemberHealth | None) -> None:
         if offer != self._offer:
             self._offer = offer
             self._judged = False
@@ -300,9 +307,9 @@ class MemberSession:
                 await self._offered.wait()
                 serving.cancel()
 
-    async def _serve(self, offer: Credentials | Verdict | None) -> None:
+    async def _serve(self, offer: Credentials | MemberHealth | None) -> None:
         match offer:
-            case Verdict():
+            case MemberHealth():
                 self._judge(offer)
             case Credentials():
                 await self._connect(offer)
@@ -343,7 +350,7 @@ class MemberSession:
             counted=lambda: self._changed(self.name, None),
         )
 
-    def _judge(self, verdict: Verdict) -> None:
+    def _judge(self, verdict: MemberHealth) -> None:
         known, self.verdict = self._judged and self.verdict == verdict, verdict
         self._judged = True
         if not known:

@@ -29,7 +29,7 @@ from machinery.types import conditions
 from machinery.types.metadata import Key
 from propagator.hub.workloads import HubWorkloads
 from propagator.members.connection import Link
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.held_sweep import NOTHING_HELD, HeldSweep, HeldWorkload
 from propagator.members.hub_identity import HubIdentity
 from propagator.members.objects import ManagedObject, hub_of, hub_version_of, owners
@@ -83,7 +83,7 @@ class SweepBrake:
 
     def __init__(
         self,
-        ground: Ground,
+        ground: ControllerContext,
         *,
         workloads: HubWorkloads,
         identity: HubIdentity,

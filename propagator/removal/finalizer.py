@@ -9,15 +9,15 @@ MemberCluster was deleted does not: what lies there is swept when it comes back 
 from __future__ import annotations
 
 from propagator.hub.workloads import clusters_of
-from propagator.members.context import Ground
-from propagator.members.inventory import Inventory
+from propagator.members.context import ControllerContext
+from propagator.members.inventory import OwnedObjects
 from propagator.types.workload import Workload
 
 
 class Finalizer:
     """Asked before a deleted Workload is let go."""
 
-    def __init__(self, ground: Ground, *, inventory: Inventory) -> None:
+    def __init__(self, ground: ControllerContext, *, inventory: OwnedObjects) -> None:
         self._fleet = ground.fleet
         self._clusters = ground.clusters
         self._inventory = inventory

@@ -18,7 +18,7 @@ from crds.workload import PropagatedReason
 from machinery.api.resources import Resource
 from machinery.errors import Forbidden, NotFound
 from propagator.apply.applier import wave_of
-from propagator.apply.apply_records import ApplyRecords, Place
+from propagator.apply.apply_records import ApplyRecords, ObjectPlace
 from propagator.apply.render import Piece
 from propagator.errors import Refused
 from propagator.members.inventory import owned
@@ -41,9 +41,9 @@ Chosen = Callable[[ManagedObject], bool]
 class Left:
     """What is still there after all was asked to go, and why."""
 
-    waiting: Mapping[Place, str]
+    waiting: Mapping[ObjectPlace, str]
     """The member knows; why it takes its time."""
-    refused: Mapping[Place, Refused]
+    refused: Mapping[ObjectPlace, Refused]
     kept: bool = False
     """Whether something stays that is not to go (`rule`)."""
 
@@ -61,7 +61,7 @@ class Pruner:
         self._records = records
         self._registered = registered
         self._remover = remover
-        self._left: dict[tuple[str, str], frozenset[Place]] = {}
+        self._left: dict[tuple[str, str], frozenset[ObjectPlace]] = {}
 
     async def prune(
         self,
@@ -82,13 +82,13 @@ class Pruner:
         stays = False
         kept = await _places(session, keep)
         there = [
-            (Place.at(session.name, resource, found.metadata.key), found)
+            (ObjectPlace.at(session.name, resource, found.metadata.key), found)
             for resource, found in (*owned(session, uid), *also)
             if only(found)
         ]
-        waiting: dict[Place, str] = {}
+        waiting: dict[ObjectPlace, str] = {}
         unheld: str | None = None  # not asked yet
-        refused: dict[Place, Refused] = {}
+        refused: dict[ObjectPlace, Refused] = {}
         for place, found in sorted(_beside(kept, there), key=lambda pair: -wave_of(pair[0].kind)):
             rule = partial(
                 granted,
@@ -155,7 +155,7 @@ class Pruner:
         for name, uid in [which for which in self._left if which[0] == member]:
             self._remember(name, uid, frozenset())
 
-    def _remember(self, member: str, uid: str, left: frozenset[Place]) -> None:
+    def _remember(self, member: str, uid: str, left: frozenset[ObjectPlace]) -> None:
         """Nothing needs to be known any more of what was left before and is gone now."""
         for place in self._left.pop((member, uid), frozenset()) - left:
             self._remover.forget(place)
@@ -165,8 +165,8 @@ class Pruner:
 
 
 def _beside(
-    kept: Collection[Place], there: Sequence[tuple[Place, ManagedObject]]
-) -> list[tuple[Place, ManagedObject]]:
+    kept: Collection[ObjectPlace], there: Sequence[tuple[ObjectPlace, ManagedObject]]
+) -> list[tuple[ObjectPlace, ManagedObject]]:
     """What lies elsewhere than in the kept places, each object once.
 
     An object may be shown more than once, in several versions or groups: its UID tells.
@@ -180,11 +180,11 @@ def _beside(
     return leaving
 
 
-async def _places(session: Target, pieces: Sequence[Piece]) -> set[Place]:
+async def _places(session: Target, pieces: Sequence[Piece]) -> set[ObjectPlace]:
     """Where the pieces lie; a kind that the member lacks has nothing there."""
     places = set()
     for piece in pieces:
         with suppress(Refused):
             resource = await resource_of(session, piece.api_version, piece.kind)
-            places.add(Place.of(session.name, resource, piece))
+            places.add(ObjectPlace.of(session.name, resource, piece))
     return places

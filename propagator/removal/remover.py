@@ -19,7 +19,7 @@ from machinery.errors import ApiError, Conflict, NotFound
 from machinery.runtime.keyed_backoff import Pauses, steady
 from machinery.types.metadata import Object
 from propagator.access.carried_objects import takes
-from propagator.apply.apply_records import Place
+from propagator.apply.apply_records import ObjectPlace
 from propagator.apply.ownership import other_owners, parting
 from propagator.apply.refusals import undeletable
 from propagator.errors import Refused, says_no
@@ -38,7 +38,7 @@ class _Leaving:
     """An object of a Workload as it is known on the member."""
 
     session: Target
-    place: Place
+    place: ObjectPlace
     found: ManagedObject
     grant: Grant
 
@@ -67,12 +67,12 @@ class Remover:
     """Removes single objects, one at a time in each place."""
 
     def __init__(self, *, clock: Clock) -> None:
-        self._pauses: Pauses[Place] = Pauses(
+        self._pauses: Pauses[ObjectPlace] = Pauses(
             clock=clock, base=FIRST_PAUSE, cap=LONGEST_PAUSE, jitter=steady
         )
 
     async def remove(
-        self, session: Target, place: Place, found: ManagedObject, grant: Grant
+        self, session: Target, place: ObjectPlace, found: ManagedObject, grant: Grant
     ) -> str:
         """Take that Workload's object, or its part in it, away; why it is still there, if it is.
 
@@ -102,18 +102,18 @@ class Remover:
             self._pauses.over(place)
         return why
 
-    def forget(self, place: Place) -> None:
+    def forget(self, place: ObjectPlace) -> None:
         """It is gone, however that came."""
         self._pauses.over(place)
 
-    def _said(self, place: Place) -> str:
+    def _said(self, place: ObjectPlace) -> str:
         why = self._pauses.why(place)
         if isinstance(why, Refused):
             raise why
         return str(why)
 
 
-def newest(session: Target, place: Place, found: ManagedObject) -> ManagedObject:
+def newest(session: Target, place: ObjectPlace, found: ManagedObject) -> ManagedObject:
     """The object as it is known now, which may be more than when it was decided to remove it."""
     live = session.track(place.resource, place.namespace).get(place.key)
     same = live is not None and live.metadata.uid == found.metadata.uid

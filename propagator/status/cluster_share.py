@@ -69,7 +69,7 @@ class Word(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ObservedShare:
     """One cluster as it is seen now for one Workload. What is not known is None."""
 
     name: str
@@ -93,7 +93,7 @@ class Seen:
 class Share:
     """What is said of one cluster: the entry of status.clusters, and how far that is known."""
 
-    seen: Seen
+    seen: ObservedShare
     word: Word
     entry: Mapping[str, Any]
 
@@ -117,7 +117,12 @@ class Share:
 
 
 def share_of(
-    seen: Seen, kind: str, before: Mapping[str, Any], *, said: int, completions: int | None = None
+    seen: ObservedShare,
+    kind: str,
+    before: Mapping[str, Any],
+    *,
+    said: int,
+    completions: int | None = None,
 ) -> Share:
     """`before`: the entry as it stands. `said`: the generation that Propagated speaks of.
 
@@ -157,7 +162,7 @@ def _unless_marked_anew(entry: dict[str, Any], before: Mapping[str, Any]) -> Map
     return before if one == other else entry
 
 
-def _word(seen: Seen, before: Mapping[str, Any], said: int) -> Word:
+def _word(seen: ObservedShare, before: Mapping[str, Any], said: int) -> Word:
     if seen.contact is Contact.AWAY:
         return Word.AWAY
     connecting = seen.contact is Contact.CONNECTING
@@ -175,7 +180,7 @@ def _word(seen: Seen, before: Mapping[str, Any], said: int) -> Word:
     return Word.STANDS if written and there and state in _BEGUN else Word.ON_ITS_WAY
 
 
-def _facts(seen: Seen, word: Word, readiness: Readiness) -> dict[str, Any]:
+def _facts(seen: ObservedShare, word: Word, readiness: Readiness) -> dict[str, Any]:
     """What is known of a cluster that serves; None takes a fact away."""
     facts: dict[str, Any] = {"ready": readiness.ready, "updated": readiness.updated}
     facts["finished"] = readiness.finished
@@ -204,7 +209,7 @@ def _current(units: UnitCounts, entry: Mapping[str, Any]) -> int:
 
 
 def _state(
-    seen: Seen, word: Word, readiness: Readiness | None, before: Mapping[str, Any]
+    seen: ObservedShare, word: Word, readiness: Readiness | None, before: Mapping[str, Any]
 ) -> tuple[ShareState, str]:
     if word is Word.AWAY:
         return ShareState.UNREACHABLE, seen.trouble
@@ -228,7 +233,7 @@ def _state(
     return (ShareState.RUNNING if runs else ShareState.CREATING), ""
 
 
-def _why_there(seen: Seen) -> str:
+def _why_there(seen: ObservedShare) -> str:
     """Why something of a share that left is there; a removal that is under way needs no reason."""
     outcome = seen.outcome
     if outcome is not None and outcome.reason not in (None, PropagatedReason.PROPAGATING):
@@ -236,13 +241,13 @@ def _why_there(seen: Seen) -> str:
     return LEAVING if seen.elsewhere else STAYING
 
 
-def _held(seen: Seen) -> bool:
+def _held(seen: ObservedShare) -> bool:
     """Whether its group keeps the member as it is."""
     outcome = seen.outcome
     return outcome is not None and outcome.reason is PropagatedReason.WAITING_FOR_GROUP
 
 
-def _standing(seen: Seen, readiness: Readiness, before: Mapping[str, Any]) -> ShareState:
+def _standing(seen: ObservedShare, readiness: Readiness, before: Mapping[str, Any]) -> ShareState:
     """How what was written earlier fares: it runs if that is what is asked for now."""
     written = before.get("observedGeneration") == seen.wish.generation
     runs = written and readiness.observed and readiness.ready >= seen.wish.units

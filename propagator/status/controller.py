@@ -24,7 +24,7 @@ from machinery.types.conditions import find
 from machinery.types.metadata import Key
 from propagator.hub.workload_metadata import is_ours, record_of
 from propagator.hub.workloads import HubWorkloads
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.outcome import Outcome
 from propagator.removal.finalizer import Finalizer
 from propagator.status.aggregation import condition, status_of
@@ -61,7 +61,12 @@ class Reporter:
     """Add a Workload's key to `queue` to have it reported, or released, as it is then."""
 
     def __init__(
-        self, ground: Ground, *, workloads: HubWorkloads, survey: Survey, finalizer: Finalizer
+        self,
+        ground: ControllerContext,
+        *,
+        workloads: HubWorkloads,
+        survey: Survey,
+        finalizer: Finalizer,
     ) -> None:
         self._clock = ground.clock
         self._recorder = ground.recorder

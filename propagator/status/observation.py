@@ -17,15 +17,15 @@ from machinery.api.resources import Resource
 from machinery.tasks import in_slices
 from machinery.types.metadata import Key
 from propagator.hub.workload_metadata import record_of
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
-from propagator.members.inventory import Inventory, owned
+from propagator.members.inventory import OwnedObjects, owned
 from propagator.members.objects import ManagedObject
 from propagator.members.pods import Main, main_of
 from propagator.members.session import MemberSession
 from propagator.outcome import Outcome, Wish
 from propagator.removal.rule import NEVER, keep_of
-from propagator.status.cluster_share import Seen, share_of
+from propagator.status.cluster_share import ObservedShare, share_of
 from propagator.status.readiness import completions_of
 from propagator.types.workload import Workload
 
@@ -38,14 +38,14 @@ STRANGERS = 8
 class Survey:
     """Looks at all members for one Workload."""
 
-    def __init__(self, ground: Ground, *, inventory: Inventory) -> None:
+    def __init__(self, ground: ControllerContext, *, inventory: OwnedObjects) -> None:
         self._fleet = ground.fleet
         self._clusters = ground.clusters
         self._inventory = inventory
 
     async def seen(
         self, workload: Workload, outcomes: Mapping[str, Outcome]
-    ) -> AsyncIterator[Seen]:
+    ) -> AsyncIterator[ObservedShare]:
         """Every cluster to speak of, by name. `outcomes`: of the last syncs, by cluster."""
         strangers = []
         holders = self._inventory.holders(workload.uid)
@@ -126,7 +126,7 @@ class Survey:
             return False
         return self._clusters.get(("", name)) is None
 
-    def _look(self, workload: Workload, name: str, outcome: Outcome | None) -> Seen:
+    def _look(self, workload: Workload, name: str, outcome: Outcome | None) -> ObservedShare:
         session = self._fleet.get(name)
         wish = Wish.of(workload, name)
         contact = session.contact if session is not None else Contact.CONNECTING
@@ -134,14 +134,14 @@ class Survey:
             return self._away(workload, name, session.message)
         leaving = name not in workload.placements
         if session is None or contact is Contact.CONNECTING:
-            return Seen(name=name, wish=wish, leaving=leaving, contact=Contact.CONNECTING)
+            return ObservedShare(name=name, wish=wish, leaving=leaving, contact=Contact.CONNECTING)
         current = outcome if outcome is not None and outcome.wish == wish else None
         if current is None and not _listed(session, workload, *workload.outline.pair):
-            return Seen(name=name, wish=wish, leaving=leaving, contact=Contact.CONNECTING)
+            return ObservedShare(name=name, wish=wish, leaving=leaving, contact=Contact.CONNECTING)
         objects = owned(session, workload.uid)
         where = main_of(workload)
         services = not any(_services(workload)) or _listed(session, workload, "v1", "Service")
-        return Seen(
+        return ObservedShare(
             name=name,
             wish=wish,
             leaving=leaving,
@@ -153,10 +153,12 @@ class Survey:
             load_balancer=balancer(workload, objects) if services else None,
         )
 
-    def _away(self, workload: Workload, name: str, trouble: str) -> Seen:
+    def _away(self, workload: Workload, name: str, trouble: str) -> ObservedShare:
         leaving = name not in workload.placements
         wish = Wish.of(workload, name)
-        return Seen(name=name, wish=wish, leaving=leaving, contact=Contact.AWAY, trouble=trouble)
+        return ObservedShare(
+            name=name, wish=wish, leaving=leaving, contact=Contact.AWAY, trouble=trouble
+        )
 
 
 def _strangers(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -36,12 +36,12 @@ from propagator.groups.gates import Gates
 from propagator.hub.workloads import UID_INDEX, HubWorkloads
 from propagator.members.capacity.kept import Pod, WirePod
 from propagator.members.connection import Link
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.pods import made_by, main_of
 from propagator.members.session import MemberSession
 from propagator.types.overrides import Costs
 from propagator.types.workload import Workload
-from propagator.units.deletion_costs import Change, changes
+from propagator.units.deletion_costs import CostChange, changes
 from propagator.units.followed_pods import FollowedPods
 
 LOG = logs.get(__name__)
@@ -77,7 +77,7 @@ class _Which(NamedTuple):
 class CostWriter:
     """See the module. It listens from when it is made, and `run` works."""
 
-    def __init__(self, ground: Ground, *, workloads: HubWorkloads, gates: Gates) -> None:
+    def __init__(self, ground: ControllerContext, *, workloads: HubWorkloads, gates: Gates) -> None:
         self._fleet = ground.fleet
         self._clock = ground.clock
         self._fresh = ground.fresh
@@ -238,7 +238,7 @@ class CostWriter:
         return 0.0
 
     async def _put_all(
-        self, session: MemberSession, workload: Workload, few: Sequence[Change]
+        self, session: MemberSession, workload: Workload, few: Sequence[CostChange]
     ) -> None:
         """Raises the first fault that is about the member, and not about a pod."""
         put = (self._put(session, workload.namespace, change) for change in few)
@@ -250,7 +250,7 @@ class CostWriter:
                 raise fault
 
     def _learn(
-        self, session: MemberSession, workload: Workload, change: Change, result: object
+        self, session: MemberSession, workload: Workload, change: CostChange, result: object
     ) -> None:
         """What is not as it was written is left alone for a while: others may want it otherwise."""
         pod = _Which(session.name, workload.uid, change.pod.metadata.uid)
@@ -283,7 +283,7 @@ class CostWriter:
             extra={"object": workload.owner},
         )
 
-    async def _put(self, session: MemberSession, namespace: str, change: Change) -> bool:
+    async def _put(self, session: MemberSession, namespace: str, change: CostChange) -> bool:
         """One pod, by its UID, so that a later one of its name is left alone; whether that shows.
 
         Raises TransportError.
@@ -302,7 +302,7 @@ class CostWriter:
         return isinstance(shown, Pod) and shown.cost == change.cost
 
 
-def _patch(change: Change) -> dict[str, Any]:
+def _patch(change: CostChange) -> dict[str, Any]:
     """A cost that somebody else wrote over ours stays when ours goes."""
     pod, text = change.pod, None if change.cost is None else str(change.cost)
     annotations = {ANNOTATION_DELETION_COST: text, POD_DELETION_COST: text}

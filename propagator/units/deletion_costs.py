@@ -16,14 +16,14 @@ from propagator.members.capacity.kept import Pod
 from propagator.types.overrides import MOST_COST, Costs
 
 
-class Change(NamedTuple):
+class CostChange(NamedTuple):
     """A pod that is to have another deletion cost; None: none of ours."""
 
     pod: Pod
     cost: int | None
 
 
-def changes(pods: Collection[Pod], costs: Costs) -> list[Change]:
+def changes(pods: Collection[Pod], costs: Costs) -> list[CostChange]:
     """What is to be written, the lowest cost first: those are the pods that go next.
 
     `pods` are those of the share, `costs` are (cost, units), the highest first. Without any, what
@@ -31,10 +31,10 @@ def changes(pods: Collection[Pod], costs: Costs) -> list[Change]:
     """
     there = [pod for pod in pods if not pod.metadata.deleting]
     if not costs:
-        return [Change(pod, None) for pod in there if pod.marked]
+        return [CostChange(pod, None) for pod in there if pod.marked]
     lowest = min(cost for cost, _ in costs)
     wanted = zip(sorted(there, key=_order), _each(costs, len(there)), strict=True)
-    found = [Change(pod, _leaving(pod, lowest) if c is None else c) for pod, c in wanted]
+    found = [CostChange(pod, _leaving(pod, lowest) if c is None else c) for pod, c in wanted]
     news = [change for change in found if change.cost != change.pod.cost]
     return sorted(news, key=lambda change: change.cost or 0)
 

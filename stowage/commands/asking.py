@@ -113,7 +113,7 @@ def explain(
     from stowage.reading import explain as reading  # noqa: PLC0415 - see stowage.cli
 
     hub = quick_connection(kubeconfig, context)
-    asked = reading.Asked(
+    asked = reading.ExplainRequest(
         hub,
         namespace or hub.namespace,
         about,

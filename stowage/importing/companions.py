@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from crds.names import GROUP
 from stowage.importing import pods
 from stowage.importing.conversion import Conversion, System
-from stowage.importing.fields import Part
+from stowage.importing.fields import DocumentPart
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import BUILT_IN, Made, drop_status, metadata_of
 
@@ -144,7 +144,7 @@ def _names(owners: Sequence[Made]) -> str:
 
 def _carried(into: Conversion, source: Source) -> dict[str, Any]:
     """The object without what a server gave it."""
-    part = Part(source.document, into.notes, source.document.body)
+    part = DocumentPart(source.document, into.notes, source.document.body)
     metadata = metadata_of(part)
     metadata.pop("namespace", None)
     drop_status(part)
@@ -159,7 +159,7 @@ def _carried(into: Conversion, source: Source) -> dict[str, Any]:
     } | body
 
 
-def _without_addresses(spec: Part, body: dict[str, Any]) -> None:
+def _without_addresses(spec: DocumentPart, body: dict[str, Any]) -> None:
     if body.get("clusterIP") == "None":
         return
     given = [key for key in _GIVEN_OUT if body.pop(key, None) is not None]
@@ -225,7 +225,7 @@ def _look_at(into: Conversion, made: Made, *, divided: bool) -> None:
     source = made.source
     if "replicasPath" in made.spec:  # of a custom kind nobody knows where its pods stand
         return
-    spec = Part(source.document, into.notes, made.template["spec"], "spec")
+    spec = DocumentPart(source.document, into.notes, made.template["spec"], "spec")
     pods.look_at(spec.part("template"))
     if (source.group, source.kind) in BUILT_IN:
         pods.look_at_counts(spec, source.kind, divided=divided)

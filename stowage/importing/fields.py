@@ -1,10 +1,10 @@
 """A walk through an object that forgets no field: what nobody has asked for is a loss.
 
-A `Part` is a mapping inside of an input document. Whoever converts it asks for its fields one by
-one, or walks a table that says of each field what becomes of it (a `Fate`). In the end
-`Part.account` names every field that was never asked for, at any depth, so that a field which a
-later version of the other system brings cannot be dropped in silence. Nulls count as absent, as
-the API server takes them.
+A `DocumentPart` is a mapping inside of an input document. Whoever converts it asks for its fields
+one by one, or walks a table that says of each field what becomes of it (a `Fate`). In the end
+`DocumentPart.account` names every field that was never asked for, at any depth, so that a field
+which a later version of the other system brings cannot be dropped in silence. Nulls count as
+absent, as the API server takes them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAMES = {dict: "an object", list: "a list", str: "a text", int: "a whole number
 UNKNOWN = "is not known to this version of Stowage, so that nothing was made of it"
 
 
-class Part:
+class DocumentPart:
     """A mapping inside of a document, and which of its fields were asked for."""
 
     def __init__(self, document: Document, notes: Notes, body: Any, path: str = "") -> None:
@@ -32,7 +32,7 @@ class Part:
         self._body: dict[str, Any] = self._typed(body, dict, path)
         self._read: set[str] = set()
         self._whole: set[str] = set()
-        self._inner: dict[str, tuple[str, Part]] = {}
+        self._inner: dict[str, tuple[str, DocumentPart]] = {}
 
     def __contains__(self, key: str) -> bool:
         return self._body.get(key) is not None
@@ -74,13 +74,13 @@ class Part:
         if self._body.get(key) in (None, "", [], {}):
             raise self.document.error(f"{self.at(key)}: is missing")
 
-    def part(self, key: str) -> Part:
+    def part(self, key: str) -> DocumentPart:
         """The mapping at that field; an empty one where it is not there."""
         self._read.add(key)
         value = self._body.get(key)
         return self._below(key, {} if value is None else value, self.at(key))
 
-    def parts(self, key: str) -> list[Part]:
+    def parts(self, key: str) -> list[DocumentPart]:
         """The mappings in the list at that field."""
         self._read.add(key)
         value = self._body.get(key)
@@ -107,10 +107,10 @@ class Part:
             if key not in self._whole:  # else nothing of it can be missing
                 each.account()
 
-    def _below(self, key: str, body: Any, path: str) -> Part:
+    def _below(self, key: str, body: Any, path: str) -> DocumentPart:
         """The part at that path, the same at each time."""
         if path not in self._inner:
-            self._inner[path] = key, Part(self.document, self.notes, body, path)
+            self._inner[path] = key, DocumentPart(self.document, self.notes, body, path)
         return self._inner[path][1]
 
     def _typed(self, value: Any, kind: type[T], path: str) -> T:
@@ -122,11 +122,11 @@ class Part:
         return cast("T", value)
 
 
-Fate = Callable[[Part, str, dict[str, Any]], None]
+Fate = Callable[[DocumentPart, str, dict[str, Any]], None]
 """What becomes of a field: (the part that it is in, its name, what is being made)."""
 
 
-def walk(part: Part, table: Mapping[str, Fate]) -> dict[str, Any]:
+def walk(part: DocumentPart, table: Mapping[str, Fate]) -> dict[str, Any]:
     """What the table makes of a part; a field that it does not name is left for `account`."""
     made: dict[str, Any] = {}
     for key in part:
@@ -138,7 +138,7 @@ def walk(part: Part, table: Mapping[str, Fate]) -> dict[str, Any]:
 def keep(kind: type[Any], note: str = "") -> Fate:
     """The field stays as it is, where it is; with a note where it means something else now."""
 
-    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+    def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         made[key] = part.get(key, kind)
         if note:
             part.note(key, note)
@@ -146,7 +146,7 @@ def keep(kind: type[Any], note: str = "") -> Fate:
     return fate
 
 
-def keep_any(part: Part, key: str, made: dict[str, Any]) -> None:
+def keep_any(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     """The field stays as it is, of whatever type."""
     made[key] = part.any(key)
 
@@ -154,7 +154,7 @@ def keep_any(part: Part, key: str, made: dict[str, Any]) -> None:
 def inside(table: Mapping[str, Fate]) -> Fate:
     """The field is an object with a table of its own."""
 
-    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+    def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         if inner := walk(part.part(key), table):
             made[key] = inner
 
@@ -164,7 +164,7 @@ def inside(table: Mapping[str, Fate]) -> Fate:
 def gone(note: str) -> Fate:
     """A note about a field that is not taken from here; nothing that was asked for is missing."""
 
-    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+    def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         del made
         if not nothing(part.any(key)):
             part.note(key, note)
@@ -175,7 +175,7 @@ def gone(note: str) -> Fate:
 def lost(text: str) -> Fate:
     """The field has no counterpart; one that says nothing (0, false, empty) is no loss."""
 
-    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+    def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         del made
         if not nothing(part.any(key)):
             part.lost(key, text)

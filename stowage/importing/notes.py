@@ -19,7 +19,7 @@ def one_line(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ImportNote:
     """One sentence about one field; an empty field stands for the whole object."""
 
     document: Document
@@ -39,24 +39,24 @@ class Note:
 class Notes:
     """All that is said."""
 
-    each: list[Note] = field(default_factory=list)
+    each: list[ImportNote] = field(default_factory=list)
     _said: set[tuple[int, str, str, bool]] = field(default_factory=set)
 
     def note(self, document: Document, where: str, text: str) -> None:
         """Say what became of a field; what the object asks for is kept."""
-        self._add(Note(document, where, text))
+        self._add(ImportNote(document, where, text))
 
     def lost(self, document: Document, where: str, text: str) -> None:
         """Say that a field cannot be kept true."""
-        self._add(Note(document, where, text, loss=True))
+        self._add(ImportNote(document, where, text, loss=True))
 
-    def _add(self, note: Note) -> None:
+    def _add(self, note: ImportNote) -> None:
         words = (id(note.document), note.field, note.text, note.loss)
         if words not in self._said:  # an object may be looked at for several others
             self._said.add(words)
             self.each.append(note)
 
-    def in_order(self) -> list[Note]:
+    def in_order(self) -> list[ImportNote]:
         """What is lost after all else, the notes on an object together, as they stand in files."""
         first = {note.document.place: at for at, note in reversed([*enumerate(self.each)])}
         return sorted(self.each, key=lambda note: (note.loss, first[note.document.place]))

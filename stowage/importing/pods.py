@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stowage.importing.fields import Fate, Part, gone, inside, lost, walk
+from stowage.importing.fields import DocumentPart, Fate, gone, inside, lost, walk
 
 HOSTNAME = "kubernetes.io/hostname"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -54,7 +54,7 @@ _REFERENCES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """Fields of a pod that name another object: (its kind, where the name stands)."""
 
 
-def look_at_counts(spec: Part, kind: str, *, divided: bool) -> None:
+def look_at_counts(spec: DocumentPart, kind: str, *, divided: bool) -> None:
     """Note what is said of all pods, and does not hold for them together; it is carried anyway.
 
     Units that nothing divides are all on one cluster: what is said of all of them holds there.
@@ -64,7 +64,7 @@ def look_at_counts(spec: Part, kind: str, *, divided: bool) -> None:
         walk(spec, _COUNTS.get(kind, {}))
 
 
-def look_at(template: Part) -> None:
+def look_at(template: DocumentPart) -> None:
     """Note what means something else, and what is lost, in a pod template."""
     spec = template.part("spec")
     affinity = spec.part("affinity")
@@ -79,7 +79,7 @@ def look_at(template: Part) -> None:
         say("topologyKey", f"{_ALONE}; over clusters, spec.spreadConstraints spread")
 
 
-def _pod_rules(rules: Part) -> None:
+def _pod_rules(rules: DocumentPart) -> None:
     for term in rules.parts(_REQUIRED):
         if term.get("topologyKey", str) != HOSTNAME:
             term.lost("topologyKey", f"{_ALONE}; {_BETWEEN}")

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crds.names import API_VERSION, BINDING_LABELS
-from stowage.importing.fields import Part, keep, walk
+from stowage.importing.fields import DocumentPart, keep, walk
 from stowage.importing.notes import Notes
 from stowage.importing.reading import Bundle, Source, dig
 
-Template = Callable[[Part], dict[str, Any]]
+Template = Callable[[DocumentPart], dict[str, Any]]
 """Makes the spec of a built-in kind of an input's spec."""
 
 _WRITTEN = (
@@ -56,7 +56,7 @@ class Form:
 
     api_version: str
     kind: str
-    convert: Template = Part.all
+    convert: Template = DocumentPart.all
 
 
 BUILT_IN: Mapping[tuple[str, str], Form] = {
@@ -127,7 +127,7 @@ class Workloads:
         return self.made[source]
 
     def _make(self, source: Source, replicas_path: str | None) -> dict[str, Any]:
-        part = Part(source.document, self.notes, source.document.body)
+        part = DocumentPart(source.document, self.notes, source.document.body)
         form = self.forms.get((source.group, source.kind))
         part.skip("kind")
         if form and part.get("apiVersion", str) != form.api_version:
@@ -148,7 +148,7 @@ class Workloads:
 
 
 def assembled(
-    source: Source, template: dict[str, Any], part: Part, replicas_path: str | None
+    source: Source, template: dict[str, Any], part: DocumentPart, replicas_path: str | None
 ) -> dict[str, Any]:
     """The Workload around a template."""
     spec: dict[str, Any] = {}
@@ -185,7 +185,7 @@ _METADATA = {
 }
 
 
-def metadata_of(part: Part) -> dict[str, Any]:
+def metadata_of(part: DocumentPart) -> dict[str, Any]:
     """Name, namespace, labels and annotations; what a server wrote is left out, in one note."""
     metadata = part.part("metadata")
     walked = walk(metadata, _METADATA)
@@ -206,7 +206,7 @@ def metadata_of(part: Part) -> dict[str, Any]:
     return made
 
 
-def drop_status(part: Part) -> None:
+def drop_status(part: DocumentPart) -> None:
     """A status is nothing that one could ask for."""
     if part.any("status"):
         part.note("status", "is what the cluster that it comes from has seen; it is left out")

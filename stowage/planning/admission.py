@@ -52,7 +52,7 @@ USERS = ("name", "namespace", "labels", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AdmittedKind:
     """What admission makes of a kind beside Workloads.
 
     `violations` is given the object, and the one before, if there is one; `normalised` is the merge
@@ -82,16 +82,16 @@ def _scheduler_defaulted(body: Json) -> Json:
     return {} if "schedulerName" in body["spec"] else {"spec": {"schedulerName": DEFAULT_SCHEDULER}}
 
 
-_OURS: Mapping[Resource, Kind] = {
-    WORKLOAD_POLICIES: Kind(
+_OURS: Mapping[Resource, AdmittedKind] = {
+    WORKLOAD_POLICIES: AdmittedKind(
         WorkloadPolicy, lambda body, _before: policy_violations(body), normalised_policy
     ),
-    WORKLOAD_QUOTAS: Kind(WorkloadQuota, lambda body, _before: quota_violations(body)),
-    WORKLOAD_SPREADS: Kind(WorkloadSpread, _spread_violations),
-    WORKLOAD_GROUPS: Kind(WorkloadGroup, lambda body, _before: group_violations(body)),
+    WORKLOAD_QUOTAS: AdmittedKind(WorkloadQuota, lambda body, _before: quota_violations(body)),
+    WORKLOAD_SPREADS: AdmittedKind(WorkloadSpread, _spread_violations),
+    WORKLOAD_GROUPS: AdmittedKind(WorkloadGroup, lambda body, _before: group_violations(body)),
 }
-_PLACED: Mapping[Resource, Kind] = {
-    RESERVATIONS: Kind(Object, _reservation_violations, _scheduler_defaulted),
+_PLACED: Mapping[Resource, AdmittedKind] = {
+    RESERVATIONS: AdmittedKind(Object, _reservation_violations, _scheduler_defaulted),
 }
 """What admission makes of objects of placed kinds; of those of others it knows nothing."""
 
@@ -102,10 +102,10 @@ class Kinds:
     def __init__(self, placed: Iterable[PlacedKind]) -> None:
         self._all = dict(_OURS)
         for kind in placed:
-            ours = _PLACED.get(kind.resource, Kind(Object))
+            ours = _PLACED.get(kind.resource, AdmittedKind(Object))
             self._all[kind.resource] = replace(ours, type_=kind.type_, placed=kind)
 
-    def of(self, document: Document) -> Kind | None:
+    def of(self, document: Document) -> AdmittedKind | None:
         """The kind of an object; None for one of any other kind."""
         for resource, kind in self._all.items():
             if document.of(resource.group, resource.kind):
@@ -119,7 +119,7 @@ def admitted(
     namespace: str,
     created: str = "",
     before: Json | None = None,
-    kind: Kind | None = None,
+    kind: AdmittedKind | None = None,
 ) -> dict[str, Any]:
     """The object as it would be stored, new or over the one before, without a status.
 

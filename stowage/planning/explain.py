@@ -28,7 +28,7 @@ from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
 from stowage.planning import inventory, plan, words
-from stowage.planning.inventory import Inventory
+from stowage.planning.inventory import PlanInputs
 from stowage.planning.kinds import Reference, headed, titled, told
 from stowage.planning.simulator import Rehearsal
 from stowage.setup.credentials import guarded
@@ -150,7 +150,7 @@ def explained(about: Reference, where: plan.Where, controller: Connection | None
     return replace(found, notes=notes)
 
 
-def recomputed(about: Reference, present: Inventory, where: plan.Where) -> Explanation:
+def recomputed(about: Reference, present: PlanInputs, where: plan.Where) -> Explanation:
     """What would be decided of it now. Raises ConfigurationError where it is not ours to decide."""
     key, profiles = about.key(where.namespace), where.profiles()
     rehearsal = Rehearsal(

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from controller.features.workloadgroup.compiled import Group, named
+from controller.features.workloadgroup.compiled import CompiledGroup, named
 from controller.features.workloadgroup.ledger import Groups, Member
 from controller.framework.explains import either
-from controller.framework.gathering import Outcome, Tried
+from controller.framework.gathering import Trial, TrialResult
 from controller.scheduling.decision import Decision
 from controller.scheduling.sets import Batch, Conclusion
 from crds.groups.gate import GateState
 from crds.workload import ScheduledReason
 from machinery.types import quantities
 from machinery.types.metadata import Key, Object
-from stowage.planning.gangs import PLACED, REFUSED, WAITS, Found, GroupPlan
+from stowage.planning.gangs import PLACED, REFUSED, WAITS, GangMember, GroupPlan
 from stowage.planning.simulator import Rehearsal
 from stowage.planning.words import count
 
@@ -58,7 +58,7 @@ class _Told:
     """
 
     key: Key
-    group: Group | None
+    group: CompiledGroup | None
     members: Sequence[Member]
     theirs: Collection[Key]
     assigned: int
@@ -73,7 +73,7 @@ class _Told:
         return self.batch.conclusion if self.batch is not None else None
 
     @property
-    def tried(self) -> Sequence[Tried]:
+    def tried(self) -> Sequence[Trial]:
         """What the last attempt came to, by member."""
         return self.conclusion.tried if self.conclusion is not None else ()
 
@@ -109,7 +109,7 @@ def judged(
     reason, message = _why(told)
     waits = reason is ScheduledReason.WAITING_FOR_GROUP or not told.members or _too_few(told)
     held = 0
-    if told.conclusion is not None and told.conclusion.verdict.outcome is Outcome.WAIT:
+    if told.conclusion is not None and told.conclusion.verdict.outcome is TrialResult.WAIT:
         held = sum(each.assigned for each in told.tried)
     return GroupPlan(
         key,
@@ -128,12 +128,12 @@ def _stands(told: _Told) -> bool:
     group = told.group
     if group is None or group.fault or (group.gate == GateState.CLOSED and not group.ran):
         return False
-    if told.conclusion is not None and told.conclusion.verdict.outcome is Outcome.PLACE:
+    if told.conclusion is not None and told.conclusion.verdict.outcome is TrialResult.PLACE:
         return True
     return told.started
 
 
-def _left_over(member: Found, decision: Decision | None) -> Found:
+def _left_over(member: GangMember, decision: Decision | None) -> GangMember:
     """A member of one that stands: what it lacks is its own matter."""
     lacks = decision is not None and member.assigned < member.desired
     message = decision.message if decision is not None and lacks else ""
@@ -185,17 +185,17 @@ def _least(stored: Object | None) -> int | None:
     return least if isinstance(least, int) else None
 
 
-def _found(member: Member, tried: Tried | None, theirs: Collection[Key]) -> Found:
+def _found(member: Member, tried: Trial | None, theirs: Collection[Key]) -> GangMember:
     """A member with the shares that it would have."""
     unit, placements = member.unit, member.placements
     if tried is None:
         desired = max(unit.replicas, member.assigned)
         lacks = member.assigned < desired
         message = f"left to scheduler {unit.scheduler_name}" if unit.key in theirs else ""
-        return Found(unit.name, desired, placements, {}, message if lacks else "")
+        return GangMember(unit.name, desired, placements, {}, message if lacks else "")
     lacks = tried.assigned < tried.desired
     message = tried.message if lacks else ""
-    return Found(unit.name, tried.desired, placements, tried.placements, message)
+    return GangMember(unit.name, tried.desired, placements, tried.placements, message)
 
 
 def _helps(told: _Told, message: str) -> Iterator[str]:
@@ -235,13 +235,13 @@ def _left_to_others(told: _Told) -> Iterator[str]:
         yield f"{units} of {each.unit.name}, which is left to scheduler {scheduler}"
 
 
-def _where(tried: Tried, names: Sequence[str]) -> list[str]:
+def _where(tried: Trial, names: Sequence[str]) -> list[str]:
     """The clusters that nothing but a lack of room keeps from it."""
     rows = (tried.feasible | tried.crowded).nonzero()[0].tolist()
     return sorted(names[row] for row in rows)
 
 
-def _more(tried: Tried, where: Sequence[str], missing: int) -> str:
+def _more(tried: Trial, where: Sequence[str], missing: int) -> str:
     """What so many more units of it need, of which room is one thing."""
     units = min(tried.desired - tried.assigned, missing)
     if tried.reason is ScheduledReason.REPLICAS_REACHED:

@@ -23,7 +23,7 @@ SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GangMember:
     """A member: what it wants, what it would have, and what it found in the last attempt."""
 
     name: str
@@ -60,7 +60,7 @@ class GroupPlan:
     key: Key
     least: int | None
     outcome: str
-    members: Sequence[Found]
+    members: Sequence[GangMember]
     held: int = 0
     reason: str = ""
     message: str = ""

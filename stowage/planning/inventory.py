@@ -33,7 +33,7 @@ Json = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Inventory:
+class PlanInputs:
     """Clusters, Workloads, objects of features, and notes for whoever asked.
 
     `objects` are the policies, the spreads and whatever other kinds features read, by kind and key:
@@ -54,7 +54,7 @@ class Inventory:
 
 
 @dataclass(slots=True)
-class Asked:
+class PlanRequest:
     """What files ask for: Workloads by key, and the keys of all that is placed, in their order.
 
     `beside` are the kinds and keys of the other objects.
@@ -65,9 +65,9 @@ class Asked:
     beside: list[tuple[str, Key]] = field(default_factory=list)
 
 
-def of_hub(api: Reader) -> Inventory:
+def of_hub(api: Reader) -> PlanInputs:
     """What the hub holds; only read. ConfigurationError where it does not know our kinds."""
-    found, kinds = Inventory(), (MEMBER_CLUSTERS, WORKLOADS)
+    found, kinds = PlanInputs(), (MEMBER_CLUSTERS, WORKLOADS)
     try:
         clusters, workloads = [[*api.each(kind, dict[str, Any])] for kind in kinds]
     except NotFound as e:
@@ -104,12 +104,12 @@ def one(api: Reader, resource: Resource, namespace: str, name: str) -> Workload 
     return None if kind is None else kind.read(msgspec.convert(body, kind.type_), known)
 
 
-def of_fleet(documents: Sequence[Document], *, namespace: str) -> Inventory:
+def of_fleet(documents: Sequence[Document], *, namespace: str) -> PlanInputs:
     """What files say is there: MemberClusters, Workloads with their status, what divides them.
 
     Raises ConfigurationError for a wrong object, and when there is no cluster at all.
     """
-    found, once, others = Inventory(), _Once(), []
+    found, once, others = PlanInputs(), _Once(), []
     kinds = admission.Kinds(placed_kinds(catalogue.features()))
     for document in documents:
         if document.of(GROUP, "Workload"):
@@ -133,8 +133,8 @@ def of_fleet(documents: Sequence[Document], *, namespace: str) -> Inventory:
 
 
 def to_apply(
-    documents: Sequence[Document], present: Inventory, *, namespace: str, now: datetime
-) -> Asked:
+    documents: Sequence[Document], present: PlanInputs, *, namespace: str, now: datetime
+) -> PlanRequest:
     """What the files ask for, in their order, laid over what is there.
 
     Objects of other kinds than Workload take the place of those that are there. New objects are the
@@ -142,7 +142,7 @@ def to_apply(
     says of the status does not count, as nobody could apply it. Raises ConfigurationError for a
     wrong object, and for one that stands there twice.
     """
-    found, once, others = Asked(), _Once(), list[Document]()
+    found, once, others = PlanRequest(), _Once(), list[Document]()
     kinds = admission.Kinds(placed_kinds(catalogue.features()))
     for document in documents:
         if document.of(GROUP, "Workload"):
@@ -213,7 +213,7 @@ class _Once:
             raise document.error(f"metadata.name: {name} is in {before} already")
 
 
-def _laid_over(document: Document, present: Inventory, namespace: str, now: datetime) -> Workload:
+def _laid_over(document: Document, present: PlanInputs, namespace: str, now: datetime) -> Workload:
     key = admission.key_of(document, namespace)
     before, created = present.stored.get(key), microtime(now)
     body = admission.admitted(document, namespace=namespace, created=created, before=before)
@@ -223,7 +223,9 @@ def _laid_over(document: Document, present: Inventory, namespace: str, now: date
     return admission.workload(document, body)
 
 
-def _add(found: Inventory, document: Document, namespace: str, kind: admission.Kind) -> None:
+def _add(
+    found: PlanInputs, document: Document, namespace: str, kind: admission.AdmittedKind
+) -> None:
     """Take an object as a file says that it is there, with its age and its status."""
     given = document.body.get("metadata") or {}
     created = str(given.get("creationTimestamp") or "")
@@ -235,7 +237,11 @@ def _add(found: Inventory, document: Document, namespace: str, kind: admission.K
 
 
 def _replace(
-    present: Inventory, document: Document, namespace: str, now: datetime, kind: admission.Kind
+    present: PlanInputs,
+    document: Document,
+    namespace: str,
+    now: datetime,
+    kind: admission.AdmittedKind,
 ) -> None:
     """Lay an object of a file over the one that is there, whose identity and status it keeps."""
     key = (document.kind, admission.key_of(document, namespace))
@@ -251,7 +257,7 @@ def _replace(
     present.objects[key] = _decoded(document, body, kind)
 
 
-def _decoded(document: Document, body: Json, kind: admission.Kind) -> Object:
+def _decoded(document: Document, body: Json, kind: admission.AdmittedKind) -> Object:
     """The object. Raises ConfigurationError, also where it could not be placed as it is."""
     found = document.decoded(body, kind.type_)
     if kind.placed is not None:

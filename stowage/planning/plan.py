@@ -16,7 +16,7 @@ from controller import catalogue, config
 from controller.explain import hooks
 from controller.explain.record import record
 from controller.framework.profile import Profile
-from controller.framework.runtime.handle import Rehearsed
+from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import Workload
 from controller.scheduling.decision import Decision
 from crds.names import DEFAULT_SCHEDULER
@@ -29,7 +29,7 @@ from stowage.console.terminal import say
 from stowage.hub.connection import reader
 from stowage.planning import gang_outcomes, gangs, inventory, manifests, words
 from stowage.planning.gangs import GroupPlan
-from stowage.planning.inventory import Inventory
+from stowage.planning.inventory import PlanInputs
 from stowage.planning.kinds import titled, told
 from stowage.planning.simulator import Rehearsal
 
@@ -144,9 +144,9 @@ class Where:
     hub: Connection | None = None
     config_file: Path | None = None
     plugins: Sequence[str] = ()
-    handle: Rehearsed = field(default_factory=Rehearsed)
+    handle: DryRunHandle = field(default_factory=DryRunHandle)
 
-    def present(self) -> Inventory:
+    def present(self) -> PlanInputs:
         """Clusters and Workloads that are there. Raises ConfigurationError, TransportError."""
         if self.hub is None:
             return inventory.of_fleet(manifests.read(self.fleet), namespace=self.namespace)
@@ -193,7 +193,7 @@ def make(files: Sequence[str], where: Where, *, clock: Clock) -> Plan:
 
 
 def _groups(
-    rehearsal: Rehearsal, present: Inventory, asked: inventory.Asked, planned: Iterable[Key]
+    rehearsal: Rehearsal, present: PlanInputs, asked: inventory.PlanRequest, planned: Iterable[Key]
 ) -> list[GroupPlan]:
     """The groups of the files, in their order, and those that Workloads of the plan name."""
     found = dict.fromkeys(key for kind, key in asked.beside if kind == gangs.KIND)

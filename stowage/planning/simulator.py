@@ -16,13 +16,13 @@ import msgspec
 
 from controller import catalogue
 from controller.cache.ledger import Ledger
-from controller.eventhandlers import World, known
+from controller.eventhandlers import SchedulerCache, known
 from controller.framework.profile import Profile, SchedulerConfiguration
 from controller.framework.runtime import framework as runtime
 from controller.framework.runtime.feature import placed_kinds, told_of_placed
-from controller.framework.runtime.handle import Rehearsed
+from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster, ReservedShare, Workload
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.sets import Batch, Others
@@ -51,14 +51,14 @@ class Rehearsal:
         workloads: Collection[Workload],
         objects: Collection[Object],
         now: datetime,
-        handle: Rehearsed | None = None,
+        handle: DryRunHandle | None = None,
     ) -> None:
         sort = runtime.Ranking(next(iter(profiles.values())))
         features = catalogue.features()
         self._watches = [watch for feature in features for watch in feature.watches]
         self._kinds = {kind.type_: kind for kind in placed_kinds(features)}
         ledgers = [ledger for feature in features for ledger in feature.ledgers]
-        self._world = World(
+        self._world = SchedulerCache(
             profiles.keys(),
             sort=sort,
             reviewed=lambda _: True,
@@ -69,7 +69,7 @@ class Rehearsal:
             handle.begin(self._world, SchedulerConfiguration(profiles, leader_elect=False))
         self._profiles = profiles
         self._now = now
-        self._units: dict[Key, Unit] = {}
+        self._units: dict[Key, WorkloadInfo] = {}
         self.decisions: dict[Key, Decision] = {}
         """The last decision of each Workload that changed anything, or the last one at all."""
         self.judged: dict[Key, Batch] = {}
@@ -137,7 +137,7 @@ class Rehearsal:
         """The same with those that are decided with it."""
         return self._decide(self._units[key]) if key in self._units else None
 
-    def unit(self, key: Key) -> Unit | None:
+    def unit(self, key: Key) -> WorkloadInfo | None:
         """A Workload with the shares that it has by now; None where it is not ours to decide."""
         return self._units.get(key)
 
@@ -172,7 +172,7 @@ class Rehearsal:
                 self._count(decision)
         return moved
 
-    def _decide(self, unit: Unit) -> Batch:
+    def _decide(self, unit: WorkloadInfo) -> Batch:
         """As the controller does, of the same world."""
         fault = self._faults.get(unit.key, "")
         others = Others(partner=self._sound.__contains__)

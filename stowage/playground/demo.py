@@ -41,7 +41,7 @@ _NO_ROOM = frozenset(
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingWorkload:
     """A Workload that does not run, as its status has it now."""
 
     name: str
@@ -147,7 +147,7 @@ def _text(directory: Path, path: Path) -> str:
     return text.replace("clusterVersion: v1.36.3", f"clusterVersion: {status['version']}")
 
 
-def _settled(directory: Path, progress: Progress, clock: Clock) -> Sequence[Waiting]:
+def _settled(directory: Path, progress: Progress, clock: Clock) -> Sequence[PendingWorkload]:
     """Those that still do not run when nothing happens any more."""
     seen, since = "", clock.monotonic()
     while True:
@@ -161,14 +161,14 @@ def _settled(directory: Path, progress: Progress, clock: Clock) -> Sequence[Wait
         time.sleep(_LOOK_SECONDS)
 
 
-def _waiting(directory: Path, progress: Progress) -> tuple[str, Sequence[Waiting]]:
+def _waiting(directory: Path, progress: Progress) -> tuple[str, Sequence[PendingWorkload]]:
     """All that the Workloads say of themselves, and those that do not run yet."""
     listed = _kubectl(directory, ground.HUB, "-n", NAMESPACE, "get", "workloads", "-o", "json")
     found = {
         each["metadata"]["name"]: each.get("status", {}) for each in json.loads(listed)["items"]
     }
     ours = {name: status for name, status in found.items() if name not in ELSEWHERE}
-    waiting = [Waiting(name, s) for name, s in ours.items() if s.get("state") != "Running"]
+    waiting = [PendingWorkload(name, s) for name, s in ours.items() if s.get("state") != "Running"]
     progress.step("Workloads running", len(ours) - len(waiting), len(ours))
     return json.dumps(ours, sort_keys=True), waiting
 

@@ -46,7 +46,7 @@ WIDTH = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ExplainRequest:
     """Which object, on which hub, and who says what would be decided now."""
 
     hub: Connection
@@ -57,7 +57,7 @@ class Asked:
     plugins: tuple[str, ...] = ()
 
 
-def show(asked: Asked, *, form: str, everything: bool) -> None:
+def show(asked: ExplainRequest, *, form: str, everything: bool) -> None:
     """Print why. Raises ConfigurationError, TransportError.
 
     Whatever happens to the second part, the first one is printed.
@@ -80,7 +80,7 @@ def show(asked: Asked, *, form: str, everything: bool) -> None:
         say(f"note: {remark}", err=True)
 
 
-def _read(asked: Asked) -> tuple[dict[str, Any], Gang | Belongs]:
+def _read(asked: ExplainRequest) -> tuple[dict[str, Any], Gang | Belongs]:
     """The object, and what it has to do with a group: its Workloads, or whose member it is."""
     with reader(asked.hub) as api:
         if asked.about.resource == WORKLOAD_GROUPS:
@@ -91,7 +91,7 @@ def _read(asked: Asked) -> tuple[dict[str, Any], Gang | Belongs]:
     return found, Belongs()
 
 
-def _group(api: Reader, asked: Asked) -> tuple[dict[str, Any], Gang]:
+def _group(api: Reader, asked: ExplainRequest) -> tuple[dict[str, Any], Gang]:
     """A group with its Workloads. Raises ConfigurationError where there is none, with its own."""
     try:
         found = stored(api, asked.namespace, asked.about)
@@ -107,7 +107,9 @@ def _group(api: Reader, asked: Asked) -> tuple[dict[str, Any], Gang]:
     return found, membership.gang(api, asked.namespace, found)
 
 
-def _now(asked: Asked) -> tuple[Explanation | GroupExplanation | None, StowageError | None]:
+def _now(
+    asked: ExplainRequest,
+) -> tuple[Explanation | GroupExplanation | None, StowageError | None]:
     """What would be decided now, or why that is not told."""
     from stowage.planning import explain, explain_group, plan  # noqa: PLC0415 - slow: they decide
 
@@ -151,7 +153,7 @@ def _room(about: Reference, found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def text(
-    asked: Asked, found: Mapping[str, Any], beside: Gang | Belongs, *, everything: bool
+    asked: ExplainRequest, found: Mapping[str, Any], beside: Gang | Belongs, *, everything: bool
 ) -> str:
     """The head, whose room it is in, whose member it is, and why each share is what it is."""
     if isinstance(beside, Gang):

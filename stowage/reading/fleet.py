@@ -60,7 +60,7 @@ class _ClusterStatus(msgspec.Struct):
     capacity: dict[str, Any] = {}
 
 
-class Cluster(msgspec.Struct):
+class ClusterSummary(msgspec.Struct):
     """A MemberCluster."""
 
     metadata: Meta
@@ -98,7 +98,7 @@ class _WorkloadStatus(msgspec.Struct):
     conditions: list[Condition] = []
 
 
-class Workload(msgspec.Struct):
+class WorkloadSummary(msgspec.Struct):
     """A Workload."""
 
     metadata: Meta
@@ -135,7 +135,7 @@ class Lease(msgspec.Struct):
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
-class Matter(msgspec.Struct, omit_defaults=True):
+class Finding(msgspec.Struct, omit_defaults=True):
     """Something that is going on with an object, and what would help if somebody should help."""
 
     name: str
@@ -147,7 +147,7 @@ class Matter(msgspec.Struct, omit_defaults=True):
     urgent: bool = False
 
 
-class Process(msgspec.Struct):
+class ProcessSummary(msgspec.Struct):
     """Who leads, and for how long it has been silent; -1 where that is not known."""
 
     name: str
@@ -160,7 +160,7 @@ class Process(msgspec.Struct):
 class Report(msgspec.Struct, rename="camel"):
     """The fleet at one look."""
 
-    processes: list[Process] = []
+    processes: list[ProcessSummary] = []
     clusters: dict[str, int] = {}
     workloads: dict[str, int] = {}
     reservations: dict[str, int] = {}
@@ -169,16 +169,16 @@ class Report(msgspec.Struct, rename="camel"):
     offered: dict[str, int] = {}  # by all clusters, as they report it, in the smallest units
     workload_groups: dict[str, int] = {}
     units: dict[str, int] = {}
-    clusters_not_ready: list[Matter] = []
-    sweeps_held: list[Matter] = []
-    pending: list[Matter] = []
-    failing: list[Matter] = []
-    spreads: list[Matter] = []
-    groups: list[Matter] = []
-    reserved: list[Matter] = []
-    quotas: list[Matter] = []
-    moving: list[Matter] = []
-    removing: list[Matter] = []
+    clusters_not_ready: list[Finding] = []
+    sweeps_held: list[Finding] = []
+    pending: list[Finding] = []
+    failing: list[Finding] = []
+    spreads: list[Finding] = []
+    groups: list[Finding] = []
+    reserved: list[Finding] = []
+    quotas: list[Finding] = []
+    moving: list[Finding] = []
+    removing: list[Finding] = []
     not_shown: list[str] = []
 
     @property
@@ -213,17 +213,17 @@ def take_leases(report: Report, leases: Iterable[Lease], now: datetime) -> None:
     report.processes = [_process(name, known.get(name), now) for name in (*names, *others)]
 
 
-def _process(name: str, lease: Lease | None, now: datetime) -> Process:
+def _process(name: str, lease: Lease | None, now: datetime) -> ProcessSummary:
     spec = lease.spec if lease else _LeaseSpec()
     renewed = words.time(spec.renew_time or "")
     silent = max((now - renewed).total_seconds(), 0.0) if renewed else -1.0
     # Clocks of two machines differ; twice the lease is silence beyond that.
     leads = bool(spec.holder_identity) and 0 <= silent <= 2 * spec.lease_duration_seconds + 5
     release = lease.metadata.annotations.get(ANNOTATION_RELEASE, "") if lease else ""
-    return Process(name, spec.holder_identity or "", release, round(silent, 1), leads)
+    return ProcessSummary(name, spec.holder_identity or "", release, round(silent, 1), leads)
 
 
-def take_clusters(report: Report, clusters: Iterable[Cluster]) -> None:
+def take_clusters(report: Report, clusters: Iterable[ClusterSummary]) -> None:
     """Count the clusters by state, and list those that are not ready."""
     for each in clusters:
         ready = condition(each.status.conditions, "Ready")
@@ -235,7 +235,7 @@ def take_clusters(report: Report, clusters: Iterable[Cluster]) -> None:
         held = condition(each.status.conditions, "SweepHeld")
         if held is not None and held.status == "True":
             report.sweeps_held.append(
-                Matter(
+                Finding(
                     each.metadata.name,
                     held.reason,
                     since=held.last_transition_time,
@@ -248,7 +248,7 @@ def take_clusters(report: Report, clusters: Iterable[Cluster]) -> None:
             continue
         reason = ready.reason if ready else ""
         report.clusters_not_ready.append(
-            Matter(
+            Finding(
                 each.metadata.name,
                 state,
                 since=_since(each.metadata, ready),
@@ -259,7 +259,7 @@ def take_clusters(report: Report, clusters: Iterable[Cluster]) -> None:
         )
 
 
-def _cluster_state(cluster: Cluster, ready: Condition | None) -> str:
+def _cluster_state(cluster: ClusterSummary, ready: Condition | None) -> str:
     if cluster.metadata.deleting:
         return "Leaving"
     if ready is None:
@@ -269,7 +269,7 @@ def _cluster_state(cluster: Cluster, ready: Condition | None) -> str:
     return "Cordoned" if cluster.spec.unschedulable else "Ready"
 
 
-def take_workloads(report: Report, workloads: Iterable[Workload], now: datetime) -> None:
+def take_workloads(report: Report, workloads: Iterable[WorkloadSummary], now: datetime) -> None:
     """Count the Workloads by state, and list what is going on with them."""
     report.units = dict.fromkeys(("desired", "assigned", "ready"), 0)
     groups = frozenset(each.name for each in report.groups)
@@ -290,13 +290,13 @@ def take_workloads(report: Report, workloads: Iterable[Workload], now: datetime)
         report.failing += [failing] if failing else []
 
 
-def _group(workload: Workload) -> str:
+def _group(workload: WorkloadSummary) -> str:
     """The group that it is in, as a matter names it; empty for none."""
     named = workload.groups
     return f"{workload.metadata.namespace}/{named[0]}" if len(named) == 1 else ""
 
 
-def _state(workload: Workload) -> str:
+def _state(workload: WorkloadSummary) -> str:
     if workload.metadata.deleting:
         return "Removing"
     if workload.status.state:
@@ -305,7 +305,7 @@ def _state(workload: Workload) -> str:
     return "Undecided" if ours else "LeftToOthers"
 
 
-def _waiting(workload: Workload, now: datetime) -> Matter | None:
+def _waiting(workload: WorkloadSummary, now: datetime) -> Finding | None:
     """Units without a cluster, and why."""
     status, said = workload.status, workload.condition("Scheduled")
     if said is None:
@@ -313,10 +313,10 @@ def _waiting(workload: Workload, now: datetime) -> Matter | None:
         if _state(workload) != "Undecided" or not late:
             return None
         since, asks = workload.metadata.creation_timestamp, "is the controller running?"
-        return Matter(workload.name, "Undecided", since, message=asks, help=UNKNOWN, urgent=True)
+        return Finding(workload.name, "Undecided", since, message=asks, help=UNKNOWN, urgent=True)
     if said.status == "True":
         return None
-    return Matter(
+    return Finding(
         workload.name,
         said.reason,
         since=said.last_transition_time,
@@ -333,15 +333,15 @@ def _for_its_group(said: Condition, now: datetime) -> bool:
     return waits and not overdue(said.last_transition_time, PATIENCE_SECONDS, now)
 
 
-def _failing(workload: Workload, now: datetime) -> Matter | None:
+def _failing(workload: WorkloadSummary, now: datetime) -> Finding | None:
     """What has a cluster and does not get there, or finds no node there."""
     said = workload.condition("Propagated")
     if said is not None and said.reason == "ClusterUnreachable":
         away = [each.name for each in workload.status.clusters if each.state == "Unreachable"]
         message = f"{_listed(away) or 'a cluster'} cannot be reached: told above, with its cluster"
-        return Matter(workload.name, said.reason, said.last_transition_time, message=message)
+        return Finding(workload.name, said.reason, said.last_transition_time, message=message)
     if said is not None and said.status == "False" and said.reason != "Propagating":
-        return Matter(
+        return Finding(
             workload.name,
             said.reason,
             since=said.last_transition_time,
@@ -355,7 +355,7 @@ def _failing(workload: Workload, now: datetime) -> Matter | None:
         return None
     first = late[0]
     more = f" and {len(late) - 1} more clusters" if len(late) > 1 else ""
-    return Matter(
+    return Finding(
         workload.name,
         "NoNode",
         since=first.unschedulable_since,
@@ -366,22 +366,22 @@ def _failing(workload: Workload, now: datetime) -> Matter | None:
     )
 
 
-def _moved(workload: Workload) -> list[Matter]:
+def _moved(workload: WorkloadSummary) -> list[Finding]:
     """The clusters that it leaves."""
     leaving = [each for each in workload.status.clusters if each.state == "Leaving"]
     if not leaving:
         return []
     names = _listed([each.name for each in leaving])
     units = sum(each.replicas for each in leaving)
-    return [Matter(workload.name, "Leaving", units=str(units), message=f"leaves {names}")]
+    return [Finding(workload.name, "Leaving", units=str(units), message=f"leaves {names}")]
 
 
-def _removed(workload: Workload, now: datetime) -> Matter:
+def _removed(workload: WorkloadSummary, now: datetime) -> Finding:
     since = workload.metadata.deletion_timestamp or ""
     late = overdue(since, REMOVAL_SECONDS, now)
     left = [each.name for each in workload.status.clusters]
     where = f"still on {_listed(left)}" if left else "its last objects go"
-    return Matter(
+    return Finding(
         workload.name,
         "Removing",
         since=since,

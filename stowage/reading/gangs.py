@@ -19,8 +19,8 @@ from stowage.reading.advice import GROUPS, WITH_GROUP, of_group
 from stowage.reading.membership import (
     Belongs,
     Gang,
+    GroupMember,
     Json,
-    Member,
     mapping,
     member,
     released_of,
@@ -195,12 +195,12 @@ def _lacks(found: Json, now: datetime, *, helps: bool = False) -> Iterator[str]:
         yield f"What helps: {cure.partition(';')[0]}"
 
 
-def _ranked(members: Iterable[Member]) -> list[Member]:
+def _ranked(members: Iterable[GroupMember]) -> list[GroupMember]:
     """Those that lack units first."""
     return sorted(members, key=lambda m: ((m.desired or 0) <= m.placed, m.name))
 
 
-def _row(member: Member, theirs: Json) -> dict[str, Any]:
+def _row(member: GroupMember, theirs: Json) -> dict[str, Any]:
     """`theirs` is what the group says itself: no member has to say it again in its own words."""
     said = member.message in str(theirs.get("message") or "")
     said = said or (theirs.get("status") == "False" and member.reason in WITH_GROUP)

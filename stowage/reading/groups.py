@@ -17,7 +17,7 @@ from stowage.reading.advice import GROUPS, UNKNOWN, incomplete, of_group
 from stowage.reading.fleet import (
     PATIENCE_SECONDS,
     Condition,
-    Matter,
+    Finding,
     Report,
     condition,
     overdue,
@@ -32,7 +32,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     min_member: int = 0
 
 
-class _Status(msgspec.Struct, rename="camel"):
+class _GroupStatus(msgspec.Struct, rename="camel"):
     phase: str = ""
     scheduled: int = 0
     waiting: int = 0
@@ -43,12 +43,12 @@ class _Status(msgspec.Struct, rename="camel"):
     conditions: list[Condition] = []
 
 
-class Group(msgspec.Struct):
+class GroupSummary(msgspec.Struct):
     """A WorkloadGroup."""
 
     metadata: Meta
     spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
+    status: _GroupStatus = msgspec.field(default_factory=_GroupStatus)
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Group(msgspec.Struct):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
-def take_groups(report: Report, groups: Iterable[Group], now: datetime) -> None:
+def take_groups(report: Report, groups: Iterable[GroupSummary], now: datetime) -> None:
     """Count them by phase, and list what is going on with those that are not over."""
     for each in groups:
         tally(report.workload_groups, each.status.phase or "Undecided")
@@ -66,12 +66,12 @@ def take_groups(report: Report, groups: Iterable[Group], now: datetime) -> None:
         report.groups += [matter] if matter else []
 
 
-def _failed(each: Group) -> Matter | None:
+def _failed(each: GroupSummary) -> Finding | None:
     """So many units failed that the quorum is out of reach."""
     if each.status.phase != "Failed":
         return None
     said = condition(each.status.conditions, "Scheduled")
-    return Matter(
+    return Finding(
         each.name,
         "Failed",
         since=each.status.last_failure_time or (said.last_transition_time if said else ""),
@@ -82,21 +82,21 @@ def _failed(each: Group) -> Matter | None:
     )
 
 
-def _waiting(each: Group, now: datetime) -> Matter | None:
+def _waiting(each: GroupSummary, now: datetime) -> Finding | None:
     """One that has not what it needs, and why."""
     said, created = condition(each.status.conditions, "Scheduled"), each.metadata.creation_timestamp
     if said is None:
         if not overdue(created, PATIENCE_SECONDS, now):
             return None
         asks = "is the controller running?"
-        return Matter(each.name, "Undecided", created, message=asks, help=UNKNOWN, urgent=True)
+        return Finding(each.name, "Undecided", created, message=asks, help=UNKNOWN, urgent=True)
     if said.status == "True":
         return None
     since = said.last_transition_time
     waits = said.reason == "WaitingForGroup" or incomplete(said.reason, said.message)
     patient = waits and (each.status.waiting > 0 or not overdue(since, PATIENCE_SECONDS, now))
     again = _again(each, now)
-    return Matter(
+    return Finding(
         each.name,
         said.reason,
         since=since,
@@ -107,7 +107,7 @@ def _waiting(each: Group, now: datetime) -> Matter | None:
     )
 
 
-def _again(each: Group, now: datetime) -> str:
+def _again(each: GroupSummary, now: datetime) -> str:
     """When one that was taken away from the members is tried anew, where that is not said."""
     said = condition(each.status.conditions, "Scheduled")
     if said is not None and "tried again" in said.message:
@@ -119,6 +119,6 @@ def _again(each: Group, now: datetime) -> str:
     return "tried again when all is gone" if each.status.gate == "Closed" else ""
 
 
-def _units(each: Group) -> str:
+def _units(each: GroupSummary) -> str:
     """Those that have a cluster, or are held, and those that are needed."""
     return f"{each.status.scheduled + each.status.waiting} of {each.spec.min_member}"

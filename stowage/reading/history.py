@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from controller.model.why import Change, Move, Untold, of_status
+from controller.model.why import Move, PlacementChange, Untold, of_status
 from machinery.api.resources import WORKLOAD_GROUPS
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import ConfigurationError, NotFound
@@ -47,7 +47,7 @@ def show(hub: Connection, namespace: str, about: Reference, form: str) -> None:
     output.show(data, form, text=text(titled(about.key(namespace)), history, datetime.now(UTC)))
 
 
-def text(name: str, history: Sequence[Change], now: datetime) -> str:
+def text(name: str, history: Sequence[PlacementChange], now: datetime) -> str:
     """A line for each change, and below it a line for each share that it changed."""
     if not history:
         return f"{name}: {NOTHING}"
@@ -57,7 +57,7 @@ def text(name: str, history: Sequence[Change], now: datetime) -> str:
     return "\n".join((head, *(_change(each, now) for each in history)))
 
 
-def _change(change: Change, now: datetime) -> str:
+def _change(change: PlacementChange, now: datetime) -> str:
     what = words.cause(change.cause, change.name)
     head = f"{words.moment(change.time, now)}  {what}: {words.counts(change)} units have a cluster"
     rows = [_row(move) for move in change.moves]

@@ -26,7 +26,7 @@ Json = Mapping[str, Any]
 def names_of(workload: Json) -> tuple[str, ...]:
     """The groups that a Workload names: of the labels of itself, of its template and of its pods.
 
-    As `controller.model.unit.Unit.groups` has it, without all that decides.
+    As `controller.model.unit.WorkloadInfo.groups` has it, without all that decides.
     """
     spec = mapping(workload.get("spec"))
     template = mapping(spec.get("targetDeployment") or spec.get("template"))
@@ -39,7 +39,7 @@ def mapping(value: Any) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A Workload of a group: what of it has a cluster, and whether that is released.
 
     `reason` and `message` are those of units without a cluster; `trouble` says in words what keeps
@@ -85,7 +85,7 @@ class Gang:
     namespace: str
     name: str
     found: Json
-    members: Sequence[Member]
+    members: Sequence[GroupMember]
     unclear: Sequence[str] = ()
 
 
@@ -101,7 +101,7 @@ class Belongs:
 def gang(api: Reader, namespace: str, found: Json) -> Gang:
     """That group with its members: one list of the Workloads of its namespace."""
     name, released = found["metadata"]["name"], released_of(found)
-    members: list[Member] = []
+    members: list[GroupMember] = []
     unclear: list[str] = []
     for body in api.each(WORKLOADS, dict[str, Any], namespace):
         named = names_of(body)
@@ -144,13 +144,13 @@ def released_of(found: Json) -> dict[str, str]:
     return {**(status.get("decisions") or {each["uid"]: each["decision"] for each in listed})}
 
 
-def member(body: Json, released: Mapping[str, str]) -> Member:
+def member(body: Json, released: Mapping[str, str]) -> GroupMember:
     """A Workload as a member; `released` are the decisions that are."""
     status, meta = status_of(body), body["metadata"]
     placements = {each["cluster"]: each["replicas"] for each in status.get("placements") or []}
     said = scheduled_of(status)
     good = said.get("status") == "True"
-    return Member(
+    return GroupMember(
         name=meta["name"],
         desired=status.get("desired"),
         placements=placements,

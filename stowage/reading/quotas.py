@@ -14,30 +14,30 @@ from crds.names import REQUESTS
 from machinery.types import quantities
 from machinery.types.metadata import Meta
 from stowage.planning.words import count
-from stowage.reading.fleet import Condition, Matter, Report, condition
+from stowage.reading.fleet import Condition, Finding, Report, condition
 
 _EXCEEDED = "QuotaExceeded"
 
 
-class Spec(msgspec.Struct):
+class QuotaSummarySpec(msgspec.Struct):
     """What it lets."""
 
     hard: dict[str, str | int] = {}
 
 
-class Status(msgspec.Struct):
+class QuotaSummaryStatus(msgspec.Struct):
     """What is used of it."""
 
     used: dict[str, str | int] = {}
     conditions: list[Condition] = []
 
 
-class Quota(msgspec.Struct):
+class QuotaSummary(msgspec.Struct):
     """A WorkloadQuota."""
 
     metadata: Meta
-    spec: Spec = msgspec.field(default_factory=Spec)
-    status: Status = msgspec.field(default_factory=Status)
+    spec: QuotaSummarySpec = msgspec.field(default_factory=QuotaSummarySpec)
+    status: QuotaSummaryStatus = msgspec.field(default_factory=QuotaSummaryStatus)
 
     @property
     def name(self) -> str:
@@ -56,7 +56,7 @@ class Quota(msgspec.Struct):
         return found
 
 
-def take_quotas(report: Report, quotas: Sequence[Quota]) -> None:
+def take_quotas(report: Report, quotas: Sequence[QuotaSummary]) -> None:
     """List those that are full or keep units out, once all that may be pending is listed.
 
     What waits for one of them needs nobody by itself then.
@@ -71,7 +71,7 @@ def take_quotas(report: Report, quotas: Sequence[Quota]) -> None:
         if ready is not None and ready.status == "False":
             text, helping = ready.message, "mend the field that is named: it bounds nobody"
             report.quotas.append(
-                Matter(quota.name, ready.reason, message=text, help=helping, urgent=True)
+                Finding(quota.name, ready.reason, message=text, help=helping, urgent=True)
             )
         elif full or kept:
             units = sum(int(each.units.partition(" ")[0]) for each in kept if each.units)
@@ -80,7 +80,7 @@ def take_quotas(report: Report, quotas: Sequence[Quota]) -> None:
             told += [f"{count(len(kept), 'object')} waits for it"] if len(kept) == 1 else []
             told += [f"{len(kept)} objects wait for it"] if len(kept) > 1 else []
             report.quotas.append(
-                Matter(
+                Finding(
                     quota.name,
                     state,
                     units=f"{units} pending" if units else "",
@@ -93,7 +93,7 @@ def take_quotas(report: Report, quotas: Sequence[Quota]) -> None:
             )
 
 
-def _kept_by(quota: Quota, waiting: Iterable[Matter]) -> Iterable[Matter]:
+def _kept_by(quota: QuotaSummary, waiting: Iterable[Finding]) -> Iterable[Finding]:
     """Those of its namespace whose condition names it."""
     named = f"WorkloadQuota {quota.metadata.name}:"
     for each in waiting:

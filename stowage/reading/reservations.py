@@ -19,7 +19,7 @@ from stowage.reading.advice import PATIENT, RESERVATIONS, SCHEDULED, UNKNOWN
 from stowage.reading.fleet import (
     PATIENCE_SECONDS,
     Condition,
-    Matter,
+    Finding,
     Report,
     condition,
     overdue,
@@ -32,7 +32,7 @@ OVER = ("Succeeded", "Failed")
 """The phases of one that holds nothing any more."""
 
 
-class Spec(msgspec.Struct, rename="camel"):
+class ReservationSummarySpec(msgspec.Struct, rename="camel"):
     """Who decides it, and how long it is held."""
 
     scheduler_name: str = DEFAULT_SCHEDULER
@@ -40,7 +40,7 @@ class Spec(msgspec.Struct, rename="camel"):
     expires: str = ""
 
 
-class Status(msgspec.Struct):
+class ReservationSummaryStatus(msgspec.Struct):
     """What became of it."""
 
     phase: str = ""
@@ -51,12 +51,12 @@ class Status(msgspec.Struct):
     conditions: list[Condition] = []
 
 
-class Reservation(msgspec.Struct):
+class ReservationSummary(msgspec.Struct):
     """A Reservation."""
 
     metadata: Meta
-    spec: Spec = msgspec.field(default_factory=Spec)
-    status: Status = msgspec.field(default_factory=Status)
+    spec: ReservationSummarySpec = msgspec.field(default_factory=ReservationSummarySpec)
+    status: ReservationSummaryStatus = msgspec.field(default_factory=ReservationSummaryStatus)
 
     @property
     def name(self) -> str:
@@ -76,7 +76,9 @@ def ends(created: str, ttl: str, expires: str) -> datetime | None:
         return None
 
 
-def take_reservations(report: Report, reservations: Iterable[Reservation], now: datetime) -> None:
+def take_reservations(
+    report: Report, reservations: Iterable[ReservationSummary], now: datetime
+) -> None:
     """Count them by phase, and list what is going on with those that are not over."""
     kept: dict[str, dict[str, int]] = {}
     for each in reservations:
@@ -91,7 +93,7 @@ def take_reservations(report: Report, reservations: Iterable[Reservation], now: 
     report.holds_most = _most(kept, report.offered)
 
 
-def _kept(status: Status) -> Iterator[tuple[str, int]]:
+def _kept(status: ReservationSummaryStatus) -> Iterator[tuple[str, int]]:
     """What it keeps free for its owners, by resource; places for pods bound nobody."""
     for resource, text in status.allocatable.items():
         if resource != "pods" and hostports.code(resource) is None:
@@ -117,17 +119,17 @@ def _most(kept: Mapping[str, Mapping[str, int]], offered: Mapping[str, int]) -> 
     return f"{namespace}: {resource} {amount}, {part:.0%} of what the clusters offer"
 
 
-def _phase(each: Reservation) -> str:
+def _phase(each: ReservationSummary) -> str:
     ours = each.spec.scheduler_name == DEFAULT_SCHEDULER
     return each.status.phase or ("Undecided" if ours else "LeftToOthers")
 
 
-def _matters(each: Reservation, now: datetime) -> Iterator[Matter]:
+def _matters(each: ReservationSummary, now: datetime) -> Iterator[Finding]:
     waiting, ready = _waiting(each, now), condition(each.status.conditions, "Ready")
     if waiting:
         yield waiting
     if ready is not None and ready.reason in RESERVATIONS:
-        yield Matter(
+        yield Finding(
             each.name,
             ready.reason,
             since=ready.last_transition_time,
@@ -137,20 +139,20 @@ def _matters(each: Reservation, now: datetime) -> Iterator[Matter]:
         )
     at = ends(each.metadata.creation_timestamp, each.spec.ttl, each.spec.expires)
     if at is not None and at - now <= SOON:
-        yield Matter(each.name, "Expiring", message=_end(at, now))
+        yield Finding(each.name, "Expiring", message=_end(at, now))
 
 
-def _waiting(each: Reservation, now: datetime) -> Matter | None:
+def _waiting(each: ReservationSummary, now: datetime) -> Finding | None:
     """Units of it without a cluster: nobody holds room for them."""
     said, created = condition(each.status.conditions, "Scheduled"), each.metadata.creation_timestamp
     if said is None:
         if _phase(each) != "Undecided" or not overdue(created, PATIENCE_SECONDS, now):
             return None
         asks = "is the controller running?"
-        return Matter(each.name, "Undecided", created, message=asks, help=UNKNOWN, urgent=True)
+        return Finding(each.name, "Undecided", created, message=asks, help=UNKNOWN, urgent=True)
     if said.status == "True":
         return None
-    return Matter(
+    return Finding(
         each.name,
         said.reason,
         since=said.last_transition_time,

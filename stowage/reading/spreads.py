@@ -11,10 +11,10 @@ import msgspec
 
 from machinery.types.metadata import Meta
 from stowage.reading.advice import SPREADS, UNKNOWN
-from stowage.reading.fleet import Condition, Matter, Report, condition
+from stowage.reading.fleet import Condition, Finding, Report, condition
 
 
-class Subset(msgspec.Struct):
+class SubsetSummary(msgspec.Struct):
     """What a subset holds."""
 
     name: str = ""
@@ -22,16 +22,16 @@ class Subset(msgspec.Struct):
     conditions: list[Condition] = []
 
 
-class _Status(msgspec.Struct, rename="camel"):
+class _SpreadStatus(msgspec.Struct, rename="camel"):
     conditions: list[Condition] = []
-    subset_statuses: list[Subset] = []
+    subset_statuses: list[SubsetSummary] = []
 
 
-class Spread(msgspec.Struct):
+class SpreadSummary(msgspec.Struct):
     """A WorkloadSpread."""
 
     metadata: Meta
-    status: _Status = msgspec.field(default_factory=_Status)
+    status: _SpreadStatus = msgspec.field(default_factory=_SpreadStatus)
 
     @property
     def name(self) -> str:
@@ -39,7 +39,7 @@ class Spread(msgspec.Struct):
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
 
-def take_spreads(report: Report, spreads: Iterable[Spread]) -> None:
+def take_spreads(report: Report, spreads: Iterable[SpreadSummary]) -> None:
     """List those that are not followed, which needs a person, and the subsets that take no unit."""
     for each in spreads:
         if each.metadata.deleting:
@@ -58,8 +58,8 @@ def _false(conditions: Iterable[Condition], kind: str) -> Condition | None:
     return found if found is not None and found.status == "False" else None
 
 
-def _unready(spread: Spread, said: Condition) -> Matter:
-    return Matter(
+def _unready(spread: SpreadSummary, said: Condition) -> Finding:
+    return Finding(
         spread.name,
         said.reason,
         since=said.last_transition_time,
@@ -69,10 +69,10 @@ def _unready(spread: Spread, said: Condition) -> Matter:
     )
 
 
-def _marked(spread: Spread, subset: Subset, said: Condition) -> Matter:
+def _marked(spread: SpreadSummary, subset: SubsetSummary, said: Condition) -> Finding:
     """Nobody is needed for it: the controller tries the subset again after a while."""
     what = f"subset {subset.name} takes no unit for now"
-    return Matter(
+    return Finding(
         spread.name,
         said.reason,
         since=said.last_transition_time,

@@ -31,7 +31,7 @@ from stowage.hub.connection import reader
 from stowage.hub.reader import Reader
 from stowage.planning.words import count
 from stowage.reading import fleet, groups, quotas, reservations, spreads, words
-from stowage.reading.fleet import Matter, Process, Report
+from stowage.reading.fleet import Finding, ProcessSummary, Report
 
 SHOWN = 10
 """Rows of each list, unless all are asked for."""
@@ -82,25 +82,25 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
 
     Raises ConfigurationError where it does not know our kinds, or shows no Workloads.
     """
-    report, bounding = Report(), list[quotas.Quota]()
+    report, bounding = Report(), list[quotas.QuotaSummary]()
     parts: Mapping[str, Callable[[], None]] = {
         f"Leases of {system}": lambda: fleet.take_leases(
             report, api.each(LEASES, fleet.Lease, system), now
         ),
         "MemberClusters": lambda: fleet.take_clusters(
-            report, api.each(MEMBER_CLUSTERS, fleet.Cluster)
+            report, api.each(MEMBER_CLUSTERS, fleet.ClusterSummary)
         ),
         "WorkloadSpreads": lambda: spreads.take_spreads(
-            report, api.each(WORKLOAD_SPREADS, spreads.Spread, namespace)
+            report, api.each(WORKLOAD_SPREADS, spreads.SpreadSummary, namespace)
         ),
         fleet.GROUPS: lambda: groups.take_groups(
-            report, api.each(WORKLOAD_GROUPS, groups.Group, namespace), now
+            report, api.each(WORKLOAD_GROUPS, groups.GroupSummary, namespace), now
         ),
         "Reservations": lambda: reservations.take_reservations(
-            report, api.each(RESERVATIONS, reservations.Reservation, namespace), now
+            report, api.each(RESERVATIONS, reservations.ReservationSummary, namespace), now
         ),
         "WorkloadQuotas": lambda: bounding.extend(
-            api.each(WORKLOAD_QUOTAS, quotas.Quota, namespace)
+            api.each(WORKLOAD_QUOTAS, quotas.QuotaSummary, namespace)
         ),
     }
     try:
@@ -109,7 +109,7 @@ def read(api: Reader, namespace: str | None, system: str, now: datetime) -> Repo
                 take()
             except Forbidden:
                 report.not_shown.append(what)
-        fleet.take_workloads(report, api.each(WORKLOADS, fleet.Workload, namespace), now)
+        fleet.take_workloads(report, api.each(WORKLOADS, fleet.WorkloadSummary, namespace), now)
         quotas.take_quotas(report, bounding)
     except NotFound as e:
         raise ConfigurationError("the hub does not know our kinds: run stowage install") from e
@@ -154,12 +154,12 @@ def _headline(report: Report) -> str:
     return f"{what} running; {count(report.urgent, 'thing')} {needs} a person"
 
 
-def _processes(processes: Sequence[Process]) -> str:
+def _processes(processes: Sequence[ProcessSummary]) -> str:
     columns = ("process", "release", "renewed", "leader")
     return output.table([_process(each) for each in processes], columns)
 
 
-def _process(process: Process) -> dict[str, Any]:
+def _process(process: ProcessSummary) -> dict[str, Any]:
     silent = process.silent_seconds
     holder = process.holder or "nobody"
     return {
@@ -201,7 +201,7 @@ def _states(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[state]} {state}" for state in order)
 
 
-def _matters(matters: Sequence[Matter], now: datetime, most: int | None) -> str:
+def _matters(matters: Sequence[Finding], now: datetime, most: int | None) -> str:
     """The urgent ones first, then the oldest."""
     ranked = sorted(matters, key=lambda each: (not each.urgent, each.since or "~", each.name))
     shown = ranked[:most]
@@ -212,7 +212,7 @@ def _matters(matters: Sequence[Matter], now: datetime, most: int | None) -> str:
     return output.table(rows, (*columns, "why")) + rest
 
 
-def _rows(matter: Matter, now: datetime) -> list[dict[str, Any]]:
+def _rows(matter: Finding, now: datetime) -> list[dict[str, Any]]:
     """The row, and below it what would help."""
     row = {
         "name": matter.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from controller.model.why import Change, Rule, ShareSteps, Step
+from controller.model.why import PlacementChange, RuleNote, ShareStep, ShareSteps
 from controller.planner.reasons import worded
 
 BEFORE = "placed before reasons were kept"
@@ -34,7 +34,7 @@ def cause(word: str, name: str) -> str:
     return known.format(name=name) if known else f"{word} {name}".strip()
 
 
-def rules(because: Sequence[Rule]) -> str:
+def rules(because: Sequence[RuleNote]) -> str:
     """What made a number, as one line; empty where nobody kept it."""
     return ", ".join(worded(each.rule, each.numbers, each.name) for each in because)
 
@@ -44,7 +44,7 @@ def steps(share: ShareSteps, now: datetime) -> list[str]:
     return [_step(each, not at, now) for at, each in enumerate(share.steps)]
 
 
-def _step(step: Step, first: bool, now: datetime) -> str:
+def _step(step: ShareStep, first: bool, now: datetime) -> str:
     units = (
         f"{step.units}" if first else f"{abs(step.units)} {'more' if step.units > 0 else 'fewer'}"
     )
@@ -55,7 +55,7 @@ def _step(step: Step, first: bool, now: datetime) -> str:
     return f"{head}: {made}" if made else head
 
 
-def counts(change: Change) -> str:
+def counts(change: PlacementChange) -> str:
     """The units that have a cluster since a change, of those that are wanted."""
     return f"{change.assigned} of {change.desired}"
 

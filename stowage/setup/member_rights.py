@@ -69,7 +69,7 @@ _ASK = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class AllowedKind:
     """A further kind that was allowed."""
 
     group: str
@@ -81,7 +81,7 @@ class Kind:
         return {"apiGroups": [self.group], "resources": [self.plural], "verbs": list(verbs)}
 
 
-def narrow(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
+def narrow(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
     """The account that reads, and what it and the accounts of namespaces may do."""
     inside = [each for each in allow if each.namespaced]
     own = [each.rule(_WRITE) for each in allow if not each.namespaced]
@@ -126,7 +126,7 @@ def cluster_canary(home: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta}
 
 
-def cluster(home: str, allow: Sequence[Kind] = ()) -> list[Manifest]:
+def cluster(home: str, allow: Sequence[AllowedKind] = ()) -> list[Manifest]:
     """What lets it write in all namespaces; `cluster_policy` has to be in force before."""
     rules = [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": _SEE},

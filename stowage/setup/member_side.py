@@ -142,7 +142,7 @@ def _ours(found: dict[str, Any]) -> bool:
 async def _set_up_cluster(
     member: ApiClient,
     side: Side,
-    allow: Sequence[member_rights.Kind],
+    allow: Sequence[member_rights.AllowedKind],
     known: str,
     *,
     guarded: bool,
@@ -246,18 +246,18 @@ async def _serves_policies(member: ApiClient) -> bool:
     return True
 
 
-async def _kind(member: ApiClient, text: str, say: Say) -> member_rights.Kind:
+async def _kind(member: ApiClient, text: str, say: Say) -> member_rights.AllowedKind:
     """A further kind, and whether it lies in namespaces, as the member says."""
     group, _, plural = text.rpartition("/")
     try:
         version = await _version(member, group) if group else "v1"
         for found in await member.discover(f"{group}/{version}" if group else version):
             if found.plural == plural:
-                return member_rights.Kind(group, plural, found.namespaced)
+                return member_rights.AllowedKind(group, plural, found.namespaced)
     except NotFound:
         pass
     say(f"warning: it does not know {text} yet, so its rights are those of a namespaced kind")
-    return member_rights.Kind(group, plural, namespaced=True)
+    return member_rights.AllowedKind(group, plural, namespaced=True)
 
 
 async def _version(member: ApiClient, group: str) -> str:

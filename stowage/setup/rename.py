@@ -77,7 +77,7 @@ class Holder:
 
 
 @dataclass
-class Found:
+class RenameState:
     """What there is of a rename before its next step."""
 
     before: Json | None
@@ -105,7 +105,7 @@ async def dry_run(hub: ApiClient, plan: Rename, output: str) -> None:
         _refuse(found, plan)
 
 
-async def look(hub: ApiClient, plan: Rename) -> Found:
+async def look(hub: ApiClient, plan: Rename) -> RenameState:
     """What there is, with all that would be renamed. Raises ConfigurationError where it may not."""
     _check_name(plan)
     listed = (await hub.list(MEMBER_CLUSTERS))["items"]
@@ -119,7 +119,7 @@ async def look(hub: ApiClient, plan: Rename) -> Found:
     if before is not None:
         _check(plan, before, clusters)
         await _check_secrets(hub, plan, before, begun=begun)
-    return Found(before, after, await _holders(hub, plan.old))
+    return RenameState(before, after, await _holders(hub, plan.old))
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ async def _check_secrets(hub: ApiClient, plan: Rename, before: Json, *, begun: b
             )
 
 
-def _refuse(found: Found, plan: Rename) -> None:
+def _refuse(found: RenameState, plan: Rename) -> None:
     """Raise ConfigurationError where only --force renames it."""
     says = [each for each in found.holders if each.where]
     if not says or plan.force:
@@ -345,7 +345,7 @@ def _named_here(spec: Json, name: str) -> Iterator[str]:
             yield f".allocationPolicy[{domains.index(name)}]"
 
 
-def _told(plan: Rename, found: Found) -> str:
+def _told(plan: Rename, found: RenameState) -> str:
     """All that would be renamed, and whose spec says the old name, as a table."""
     if found.before is None:
         return f"{plan.old} is {plan.new} already"
@@ -364,7 +364,7 @@ def _note(holder: Holder, plan: Rename) -> str:
     return f"{holder.where} names {plan.old}: {stays}gets none on {plan.new} until it names that"
 
 
-def _data(plan: Rename, found: Found) -> dict[str, Any]:
+def _data(plan: Rename, found: RenameState) -> dict[str, Any]:
     """The same for programs."""
     rows = [
         {

@@ -38,7 +38,7 @@ _LASTING = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reason:
+class PodReason:
     """What keeps a pod, or all of a Deployment, from running."""
 
     told: str
@@ -60,7 +60,7 @@ class Rollout:
     name: str
     done: int
     wanted: int
-    reasons: tuple[Reason, ...]
+    reasons: tuple[PodReason, ...]
     """Why it is not through, in the words of pods and Deployment."""
 
     @property
@@ -108,7 +108,7 @@ async def look(client: ApiClient, name: str, *, namespace: str) -> Rollout:
     wanted = int(spec.get("replicas", 1))
     if status.get("observedGeneration", 0) < deployment["metadata"]["generation"]:
         unseen = "the hub's Deployment controller has not looked at it yet"
-        return Rollout(name=name, done=0, wanted=wanted, reasons=(Reason(told=unseen),))
+        return Rollout(name=name, done=0, wanted=wanted, reasons=(PodReason(told=unseen),))
     updated = int(status.get("updatedReplicas", 0))
     older = int(status.get("replicas", 0)) - updated
     done = min(updated, int(status.get("availableReplicas", 0)) - max(older, 0), wanted)
@@ -121,7 +121,7 @@ async def look(client: ApiClient, name: str, *, namespace: str) -> Rollout:
         *_faults(_of_template(listed["items"], spec["template"])),
         *_conditions(status.get("conditions", ())),
     ]
-    short = Reason(told=f"{max(done, 0)} of {wanted} pods are available")
+    short = PodReason(told=f"{max(done, 0)} of {wanted} pods are available")
     return Rollout(name=name, done=max(done, 0), wanted=wanted, reasons=tuple(reasons) or (short,))
 
 
@@ -136,13 +136,13 @@ def _of_template(
             yield pod
 
 
-def _faults(pods: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
+def _faults(pods: Iterable[Mapping[str, Any]]) -> Iterator[PodReason]:
     """What keeps pods from running."""
     for pod in pods:
         name, status = pod["metadata"]["name"], pod.get("status", {})
         for condition in status.get("conditions", ()):
             if condition["type"] == "PodScheduled" and condition["status"] == "False":
-                yield Reason(pod=name, told=_reason(condition))
+                yield PodReason(pod=name, told=_reason(condition))
         containers = [
             *status.get("initContainerStatuses", ()),
             *status.get("containerStatuses", ()),
@@ -151,7 +151,7 @@ def _faults(pods: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
             waiting = container.get("state", {}).get("waiting")
             if waiting and waiting.get("reason") not in (None, "ContainerCreating"):
                 last = container.get("lastState", {}).get("terminated")
-                yield Reason(
+                yield PodReason(
                     pod=name,
                     told=_reason(waiting) + _ended(last),
                     image=container["image"] if waiting["reason"] in NO_IMAGE else "",
@@ -163,11 +163,11 @@ def _ended(last: Mapping[str, Any] | None) -> str:
     return f" (it ended with exit code {last['exitCode']})" if last else ""
 
 
-def _conditions(conditions: Iterable[Mapping[str, Any]]) -> Iterator[Reason]:
+def _conditions(conditions: Iterable[Mapping[str, Any]]) -> Iterator[PodReason]:
     """What the Deployment itself says, such as that its pods may not be made."""
     for each in conditions:
         if each["type"] == "ReplicaFailure" and each["status"] == "True":
-            yield Reason(told=_reason(each))
+            yield PodReason(told=_reason(each))
 
 
 def _reason(said: Mapping[str, Any]) -> str:
@@ -180,7 +180,7 @@ def _told(waiting: Iterable[Rollout], seconds: float) -> Iterator[str]:
     for each in waiting:
         alike[frozenset(reason.cause for reason in each.reasons)].append(each)
     for those in alike.values():
-        kept: dict[str, list[Reason]] = defaultdict(list)
+        kept: dict[str, list[PodReason]] = defaultdict(list)
         for reason in (reason for each in those for reason in each.reasons):
             kept[reason.cause].append(reason)
         names = " and ".join(each.name for each in those)
@@ -189,7 +189,7 @@ def _told(waiting: Iterable[Rollout], seconds: float) -> Iterator[str]:
         yield f"{who} not run after {seconds:.0f} s: {reasons}"
 
 
-def _once(reasons: Sequence[Reason]) -> str:
+def _once(reasons: Sequence[PodReason]) -> str:
     """What several pods are kept by, in the words of the first one."""
     first, others = reasons[0], {each.pod for each in reasons} - {reasons[0].pod}
     pod = f"pod {first.pod}: " if first.pod else ""

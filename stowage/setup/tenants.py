@@ -173,12 +173,12 @@ async def found(hub: ApiClient, *, home: str) -> Tenants:
     return Tenants(everywhere=everywhere, namespaces=[those[name] for name in sorted(those)])
 
 
-class _WorkloadSpec(msgspec.Struct):
+class _TenantWorkloadSpec(msgspec.Struct):
     resources: list[msgspec.Raw] = msgspec.field(default_factory=list)
 
 
 class _Workload(Object, frozen=True):
-    spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
+    spec: _TenantWorkloadSpec = msgspec.field(default_factory=_TenantWorkloadSpec)
 
 
 class _ReservationSpec(msgspec.Struct):

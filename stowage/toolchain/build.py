@@ -58,7 +58,7 @@ def _build(names: Sequence[str], progress: Progress) -> None:
         # A copy, because the package may be installed where nobody can write.
         module = Path(temporary) / "module"
         shutil.copytree(binaries.GO_MODULE, module)
-        builder = _Builder(golang.find(progress), module, Path(temporary), progress)
+        builder = _ToolBuilder(golang.find(progress), module, Path(temporary), progress)
         builder.count(names)
         for name in names:
             builder.build(name)
@@ -67,7 +67,7 @@ def _build(names: Sequence[str], progress: Progress) -> None:
 
 
 @dataclass
-class _Builder:
+class _ToolBuilder:
     """One run of Go after the other, and how far they have come together."""
 
     go: str

@@ -9,13 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.placements import Index
-from controller.framework.gathering import PLACE, Attempt, Gathering, Outcome, Tried, Verdict
-from controller.framework.interface import CycleState, Refused
+from controller.cache.placements import PlacementIndex
+from controller.framework.gathering import (
+    PLACE,
+    Attempt,
+    Gathering,
+    GroupDecision,
+    Trial,
+    TrialResult,
+)
+from controller.framework.interface import CycleState, FilterMask
 from controller.framework.status import SUCCESS, Status, unschedulable, wait
-from controller.framework.waiting import WaitingRoom
-from controller.model.unit import Unit
-from controller.snapshot.snapshot import Fleet
+from controller.framework.waiting import WaitingWorkloads
+from controller.model.unit import WorkloadInfo
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
 
@@ -41,10 +48,10 @@ class Crew:
     fails_at: str = ""
     name: str = "Crew"
     ignored_during_execution: bool = True
-    room: WaitingRoom | None = None
+    room: WaitingWorkloads | None = None
     asked: list[str] = field(default_factory=list)
     judged: list[dict[Key, dict[str, int]]] = field(default_factory=list)
-    told: list[tuple[Outcome, int]] = field(default_factory=list)
+    told: list[tuple[TrialResult, int]] = field(default_factory=list)
     given_back: list[Key] = field(default_factory=list)
 
     @property
@@ -55,28 +62,32 @@ class Crew:
         if self.fails_at == point:
             raise RuntimeError(f"lost at {point}")
 
-    def use_waiting_room(self, room: WaitingRoom) -> None:
+    def use_waiting_room(self, room: WaitingWorkloads) -> None:
         self.room = room
 
-    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, _bound: Index) -> Status:
+    def pre_filter(
+        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+    ) -> Status:
         if unit.key in self.keys and not self.sails and self.name not in state.data:
             return unschedulable(self.name, "goes with its crew alone")
         return SUCCESS
 
-    def filter(self, state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         attempt = state.data.get(self.name)
         way = attempt.told if isinstance(attempt, Attempt) else ()
         mask = np.array([bool(way) and name not in way for name in fleet.names], dtype=np.bool_)
-        return Refused([(mask, "off the way of the crew")])
+        return FilterMask([(mask, "off the way of the crew")])
 
     def reserve(self, *_: Any) -> Status:
         return SUCCESS
 
-    def unreserve(self, _state: CycleState, unit: Unit, _placements: Any) -> None:
+    def unreserve(self, _state: CycleState, unit: WorkloadInfo, _placements: Any) -> None:
         self.given_back.append(unit.key)
 
     def gathering(
-        self, unit: Unit, _fleet: Fleet, _bound: Index, _now: datetime
+        self, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex, _now: datetime
     ) -> Gathering | None:
         self._at("gathering")
         if unit.key not in self.keys or self.sails:
@@ -88,7 +99,11 @@ class Crew:
         )
 
     def attempts(
-        self, _gathering: Gathering, _units: Sequence[Unit], _fleet: Fleet, _bound: Index
+        self,
+        _gathering: Gathering,
+        _units: Sequence[WorkloadInfo],
+        _fleet: Snapshot,
+        _bound: PlacementIndex,
     ) -> Iterable[Attempt]:
         self._at("attempts")
         order = tuple(("shop", name) for name in self.order)
@@ -99,11 +114,11 @@ class Crew:
     def judge(
         self,
         _gathering: Gathering,
-        tried: Sequence[Tried],
-        _fleet: Fleet,
-        _bound: Index,
+        tried: Sequence[Trial],
+        _fleet: Snapshot,
+        _bound: PlacementIndex,
         now: datetime,
-    ) -> Verdict:
+    ) -> GroupDecision:
         self._at("judge")
         self.judged.append({each.unit.key: dict(each.placements) for each in tried})
         units = sum(each.assigned for each in tried)
@@ -114,16 +129,16 @@ class Crew:
             left = self.seconds if self.until is None else (self.until - now).total_seconds()
             status = wait(self.name, text, seconds=left)
             reason = ScheduledReason.WAITING_FOR_GROUP
-            return Verdict(Outcome.WAIT, replace(status, reason=reason))
+            return GroupDecision(TrialResult.WAIT, replace(status, reason=reason))
         withdrawn = {("shop", name): dict[str, int]() for name in self.emptied}
         status = unschedulable(self.name, text, reason=ScheduledReason.GROUP_DENIED)
-        return Verdict(Outcome.REFUSE, status, withdrawn)
+        return GroupDecision(TrialResult.REFUSE, status, withdrawn)
 
     def concluded(
-        self, _gathering: Gathering, verdict: Verdict, tried: Sequence[Tried], now: datetime
+        self, _gathering: Gathering, verdict: GroupDecision, tried: Sequence[Trial], now: datetime
     ) -> None:
         self._at("concluded")
-        if verdict.outcome is Outcome.WAIT and self.until is None:
+        if verdict.outcome is TrialResult.WAIT and self.until is None:
             self.until = now + timedelta(seconds=self.seconds)
         self.told.append((verdict.outcome, sum(each.assigned for each in tried)))
-        self.sails = self.sails or verdict.outcome is Outcome.PLACE
+        self.sails = self.sails or verdict.outcome is TrialResult.PLACE

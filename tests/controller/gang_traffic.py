@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.features.workloadgroup.ledger import Taken
 from controller.features.workloadgroup.rivals import Behind, Order
 from controller.features.workloadgroup.turns import Turns
-from controller.framework.gathering import Outcome
-from controller.snapshot.snapshot import Fleet
+from controller.framework.gathering import TrialResult
+from controller.snapshot.snapshot import Snapshot
 from machinery.types.metadata import Key
 
 from . import make
@@ -157,11 +157,11 @@ class InYard:
 class Books:
     """What `Turns` asks of a ledger."""
 
-    groups: dict[Key, Group] = field(default_factory=dict)
+    groups: dict[Key, CompiledGroup] = field(default_factory=dict)
     placed: dict[Key, int] = field(default_factory=dict)
     taken: Taken = field(default_factory=Taken)
 
-    def get(self, key: Key) -> Group | None:
+    def get(self, key: Key) -> CompiledGroup | None:
         return self.groups.get(key)
 
     def values(self) -> Any:
@@ -178,7 +178,7 @@ class Would:
     With units of one cpu over one fleet nothing else can be in the way.
     """
 
-    group: Group
+    group: CompiledGroup
     able: bool
 
     def fitting(self, _given: Mapping[str, Any]) -> Any:
@@ -195,14 +195,14 @@ class InModel:
         self.fifo = fifo
         self.books = Books()
         self.turns = Turns()
-        self.fleet: Fleet = make.fleet(room("c", str(capacity)))
+        self.fleet: Snapshot = make.fleet(room("c", str(capacity)))
         self.failed: dict[str, datetime] = {}
         self.waits: dict[str, Arrival] = {}
         self.load = make.unit().load
         self.passed: set[tuple[str, str]] = set()
 
     def comes(self, arrival: Arrival) -> None:
-        self.books.groups[arrival.key] = Group(
+        self.books.groups[arrival.key] = CompiledGroup(
             key=arrival.key,
             uid=arrival.name,
             created=arrival.created.isoformat(),
@@ -250,7 +250,7 @@ class InModel:
         else:
             self.failed[arrival.name] = asked.now
         if not self.fifo:
-            self.turns.concluded(asked, Outcome.PLACE if fits else Outcome.REFUSE)
+            self.turns.concluded(asked, TrialResult.PLACE if fits else TrialResult.REFUSE)
         return fits
 
 
@@ -274,7 +274,7 @@ class InModelAsked:
     def place(self) -> Order:
         return (0, self.arrival.created, self.key)
 
-    def other(self, found: Group) -> InModelAsked:
+    def other(self, found: CompiledGroup) -> InModelAsked:
         arrival = self.model.waits[found.key[1]]
         return InModelAsked(self.model, arrival, self.now)
 

@@ -11,14 +11,14 @@ import msgspec
 
 from controller.cache.ledger import Ledger
 from controller.config import default_profile
-from controller.eventhandlers import World, known
-from controller.features.workloadgroup.compiled import Group, compile_group
+from controller.eventhandlers import SchedulerCache, known
+from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
 from controller.framework.profile import Profile, SchedulerConfiguration
-from controller.framework.runtime.handle import Rehearsed
-from controller.framework.waiting import Waiting, WaitingRoom
+from controller.framework.runtime.handle import DryRunHandle
+from controller.framework.waiting import WaitingWorkload, WaitingWorkloads
 from controller.model.objects import Workload
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
@@ -120,10 +120,10 @@ class Yard:
         **args: Any,
     ) -> None:
         self.time = Time()
-        self.handle = Rehearsed(clock=self.time)
+        self.handle = DryRunHandle(clock=self.time)
         self.plugin = Coscheduling(CoschedulingArgs(**args), self.handle)
         self.groups = Groups()
-        self.world = World(
+        self.world = SchedulerCache(
             set(profiles),
             sort=self.plugin,
             reviewed=lambda _: True,
@@ -132,13 +132,13 @@ class Yard:
         self.profiles = {name: with_gangs(name, self.plugin) for name in profiles}
         self.handle.begin(self.world, SchedulerConfiguration(self.profiles))
         self.woken: list[Key] = []
-        self.room = WaitingRoom(clock=self.time, wake=self.woken.append)
+        self.room = WaitingWorkloads(clock=self.time, wake=self.woken.append)
         self.plugin.use_waiting_room(self.room)
         self.workloads: dict[Key, Workload] = {}
         for each in clusters:
             self.world.cluster_changed(None, each)
 
-    def group(self, stored: WorkloadGroup) -> Group:
+    def group(self, stored: WorkloadGroup) -> CompiledGroup:
         compiled = compile_group(stored)
         self.groups.put_group(compiled)
         return compiled
@@ -174,7 +174,7 @@ class Yard:
                 self.plugin.post_bind(each.cycle_state, each.unit, each.placements)
         return {each.unit.name: each for each in batch.decisions}
 
-    def give_back(self, name: str) -> Waiting:
+    def give_back(self, name: str) -> WaitingWorkload:
         """A decision that was held is void."""
         waiting = self.room.remove((NS, name))
         assert waiting is not None
@@ -183,7 +183,7 @@ class Yard:
         self.world.restore(waiting.unit, waiting.placements, stored)
         return waiting
 
-    def hold_on(self, waiting: Waiting) -> None:
+    def hold_on(self, waiting: WaitingWorkload) -> None:
         """It was to be decided anew, and came to no decision."""
         self.plugin.reserve(waiting.state, waiting.unit, waiting.placements)
         self.room.put(waiting)

@@ -10,16 +10,22 @@ from typing import Any
 import msgspec
 
 from controller.eventhandlers import known
-from controller.features.workloadgroup.compiled import Group, compile_group
+from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
 from controller.features.workloadgroup.gate.gate import (
     NO_DOUBTS,
-    Doubts,
     Gate,
     Standing,
+    Unconfirmed,
     gate_of,
     standing_of,
 )
-from controller.features.workloadgroup.gate.status import Facts, Look, changes, differs, look
+from controller.features.workloadgroup.gate.status import (
+    GroupFacts,
+    GroupResult,
+    changes,
+    differs,
+    look,
+)
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.model.objects import Workload
 from crds.groups.workloadgroup import WorkloadGroupStatus
@@ -101,7 +107,7 @@ class Gang:
         return msgspec.convert(body, WorkloadGroup)
 
     @property
-    def group(self) -> Group:
+    def group(self) -> CompiledGroup:
         """As decisions read it."""
         return compile_group(self.stored)
 
@@ -109,15 +115,15 @@ class Gang:
         """The members as the books read them."""
         return [standing_of(each.workload(), ours=each.ours) for each in self.members.values()]
 
-    def gate(self, doubts: Doubts = NO_DOUBTS) -> Gate:
+    def gate(self, doubts: Unconfirmed = NO_DOUBTS) -> Gate:
         """What the gate is to be by now."""
         return gate_of(self.group, self.standings(), self.now, doubts)
 
-    def seen(self, doubts: Doubts = NO_DOUBTS, **facts: Any) -> Look:
+    def seen(self, doubts: Unconfirmed = NO_DOUBTS, **facts: Any) -> GroupResult:
         """What a look finds, unwritten."""
         desired = sum(each.replicas for each in self.members.values())
         given = {"members": self.standings(), "workloads": len(self.members), "desired": desired}
-        about = Facts(**{**given, **self.facts, **facts})
+        about = GroupFacts(**{**given, **self.facts, **facts})
         return look(self.stored, self.group, self.gate(doubts), about, self.now)
 
     def write(self, fields: Mapping[str, Any]) -> None:
@@ -127,7 +133,7 @@ class Gang:
         WorkloadGroupStatus.model_validate(self.status)
         self.writes += 1
 
-    def look(self, doubts: Doubts = NO_DOUBTS, **facts: Any) -> Look:
+    def look(self, doubts: Unconfirmed = NO_DOUBTS, **facts: Any) -> GroupResult:
         """A look that is written, where there is anything to write."""
         found = self.seen(doubts, **facts)
         if differs(found.fields, self.stored):
@@ -135,7 +141,7 @@ class Gang:
             self.told += [each.reason.value for each in found.events]
         return found
 
-    def after(self, seconds: float, doubts: Doubts = NO_DOUBTS, **facts: Any) -> Look:
+    def after(self, seconds: float, doubts: Unconfirmed = NO_DOUBTS, **facts: Any) -> GroupResult:
         """A look so many seconds later."""
         self.now += timedelta(seconds=seconds)
         return self.look(doubts, **facts)

@@ -11,21 +11,28 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.topology import Within, attempts_of
 from controller.framework.events import ANYTHING
-from controller.framework.gathering import PLACE, Attempt, Gathering, Outcome, Tried, Verdict
-from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
+from controller.framework.gathering import (
+    PLACE,
+    Attempt,
+    Gathering,
+    GroupDecision,
+    Trial,
+    TrialResult,
+)
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
 from controller.scheduling.steps import at_once
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.names import LABEL_GROUP
 from machinery.types.metadata import Key
 
@@ -34,20 +41,20 @@ from .make import NOW, unit
 CREATED = "2026-01-01T00:00:00Z"
 
 
-def group(name: str = "batch", quorum: int = 4, **fields: Any) -> Group:
+def group(name: str = "batch", quorum: int = 4, **fields: Any) -> CompiledGroup:
     """A group of the namespace shop."""
     given = {"uid": f"uid-{name}", "created": CREATED, "generation": 1, **fields}
-    return Group(key=("shop", name), min_member=quorum, **given)
+    return CompiledGroup(key=("shop", name), min_member=quorum, **given)
 
 
-def member(name: str, of: str = "batch", *, cpu: str = "1", **fields: Any) -> Unit:
+def member(name: str, of: str = "batch", *, cpu: str = "1", **fields: Any) -> WorkloadInfo:
     """A Workload of a group whose pods ask for that much cpu."""
     pod = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
     fields.setdefault("distribution", "Divided")
     return unit(name, pod=pod, labels={"app": name, LABEL_GROUP: of}, **fields)
 
 
-def books(groups: Iterable[Group], units: Iterable[Unit]) -> Groups:
+def books(groups: Iterable[CompiledGroup], units: Iterable[WorkloadInfo]) -> Groups:
     """A ledger of these; each unit has its present shares."""
     ledger = Groups()
     for each in groups:
@@ -60,19 +67,19 @@ def books(groups: Iterable[Group], units: Iterable[Unit]) -> Groups:
 class View:
     """As much of a world as the decision on a gang needs."""
 
-    def __init__(self, fleet: Fleet, units: Sequence[Unit], ledger: Groups) -> None:
+    def __init__(self, fleet: Snapshot, units: Sequence[WorkloadInfo], ledger: Groups) -> None:
         self._fleet = fleet
         self._units = {each.key: each for each in units}
-        self.index = Index([ledger])
+        self.index = PlacementIndex([ledger])
         for each in units:
             self.index.put(each, each.present)
         self.seekers: Any = None
         self.settled: Any = None
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> Snapshot:
         return self._fleet
 
-    def unit(self, key: Key) -> Unit | None:
+    def unit(self, key: Key) -> WorkloadInfo | None:
         return self._units.get(key)
 
 
@@ -88,15 +95,21 @@ class Ganging:
     def events_to_register(self) -> Any:
         return ANYTHING
 
-    def pre_filter(self, _state: CycleState, _unit: Unit, _fleet: Fleet, _bound: Index) -> Status:
+    def pre_filter(
+        self, _state: CycleState, _unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+    ) -> Status:
         return SUCCESS
 
-    def filter(self, state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         attempt = state.data.get(self.name)
         told: Within | None = attempt.told if attempt is not None else None
-        return NOTHING_REFUSED if told is None else Refused(told.outside(fleet))
+        return NOTHING_REFUSED if told is None else FilterMask(told.outside(fleet))
 
-    def gathering(self, unit: Unit, _f: Fleet, bound: Index, _now: datetime) -> Gathering | None:
+    def gathering(
+        self, unit: WorkloadInfo, _f: Snapshot, bound: PlacementIndex, _now: datetime
+    ) -> Gathering | None:
         ledger = bound.ledger(Groups)
         key = ledger.group_of(unit)
         if key is None:
@@ -104,7 +117,11 @@ class Ganging:
         return Gathering(key=key, members=tuple(ledger.members(key)))
 
     def attempts(
-        self, gathering: Gathering, units: Sequence[Unit], fleet: Fleet, bound: Index
+        self,
+        gathering: Gathering,
+        units: Sequence[WorkloadInfo],
+        fleet: Snapshot,
+        bound: PlacementIndex,
     ) -> Iterable[Attempt]:
         ledger = bound.ledger(Groups)
         found = ledger.get(gathering.key)
@@ -114,15 +131,20 @@ class Ganging:
             yield attempt
 
     def judge(
-        self, gathering: Gathering, tried: Sequence[Tried], _f: Fleet, bound: Index, _now: datetime
-    ) -> Verdict:
+        self,
+        gathering: Gathering,
+        tried: Sequence[Trial],
+        _f: Snapshot,
+        bound: PlacementIndex,
+        _now: datetime,
+    ) -> GroupDecision:
         found = bound.ledger(Groups).get(gathering.key)
         assert found is not None
         units = sum(each.assigned for each in tried)
         if units >= found.min_member:
             return PLACE
         texts = (each.message for each in tried)
-        return Verdict(Outcome.REFUSE, unschedulable(self.name, *texts))
+        return GroupDecision(TrialResult.REFUSE, unschedulable(self.name, *texts))
 
     def concluded(self, *_: Any) -> None:
         """Nothing is remembered."""
@@ -137,7 +159,10 @@ def profile(plugin: Any) -> Profile:
 
 
 def decided(
-    fleet: Fleet, found: Group, units: Sequence[Unit], plugin: Ganging | None = None
+    fleet: Snapshot,
+    found: CompiledGroup,
+    units: Sequence[WorkloadInfo],
+    plugin: Ganging | None = None,
 ) -> Batch:
     """The decisions on a gang."""
     view = View(fleet, units, books([found], units))

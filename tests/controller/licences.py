@@ -17,23 +17,23 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.ledger import Placed
-from controller.cache.placements import Index
+from controller.cache.ledger import PlacementsByWorkload
+from controller.cache.placements import PlacementIndex
 from controller.framework.events import Action, EventHint, on
-from controller.framework.explains import Kind, Note, Shortage, Stop, clusters
-from controller.framework.interface import NOTHING_REFUSED, Candidates, CycleState, Refused
+from controller.framework.explains import Note, NoteKind, Shortage, Stop, clusters
+from controller.framework.interface import NOTHING_REFUSED, Candidates, CycleState, FilterMask
 from controller.framework.runtime.arguments import Factory, Plain
 from controller.framework.runtime.feature import Enabled, Term, Watch
 from controller.framework.runtime.handle import Handle
 from controller.framework.status import SUCCESS, Status, unschedulable, wait
 from controller.framework.statuswriter import StatusWriter
-from controller.framework.waiting import WaitingRoom
-from controller.model.unit import Unit
-from controller.planner.plan import Plan
+from controller.framework.waiting import WaitingWorkloads
+from controller.model.unit import WorkloadInfo
+from controller.planner.plan import Apportionment
 from controller.planner.problem import Problem
 from controller.planner.webster import MAX_UNITS
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 from machinery.api.resources import Resource
 from machinery.errors import TransportError
@@ -75,13 +75,13 @@ class LicencePool(Object, frozen=True):
     status: PoolStatus = PoolStatus()
 
 
-def pool_of(unit: Unit) -> Key | None:
+def pool_of(unit: WorkloadInfo) -> Key | None:
     """The pool that a Workload names."""
     name = unit.labels.get(POOL_LABEL)
     return (unit.namespace, name) if name else None
 
 
-def partner_of(unit: Unit) -> Key | None:
+def partner_of(unit: WorkloadInfo) -> Key | None:
     """The Workload that it wants beside itself."""
     name = unit.labels.get(PARTNER_LABEL)
     return (unit.namespace, name) if name else None
@@ -97,7 +97,7 @@ class Seats:
         self._taken: dict[Key, dict[Key, Mapping[str, int]]] = {}
         self._pools: dict[Key, Key] = {}
 
-    def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Take a Workload with the shares that count."""
         pool = pool_of(unit)
         before = self._taken.get(pool, {}).get(unit.key) if pool else None
@@ -116,7 +116,7 @@ class Seats:
             del self._taken[pool][key]
             self._told(pool)
 
-    def overlay(self, placed: Placed) -> Seats:
+    def overlay(self, placed: PlacementsByWorkload) -> Seats:
         """The same with these placed so. The pools of a test are small: a copy will do."""
         copy = Seats()
         copy.seats, copy.each, copy._pools = self.seats, self.each, dict(self._pools)
@@ -138,7 +138,7 @@ class Seats:
         return pool is not None and any(self._taken[pool][key].values())
 
 
-def _name(unit: Unit) -> str:
+def _name(unit: WorkloadInfo) -> str:
     return unit.labels.get(POOL_LABEL, "")
 
 
@@ -146,7 +146,7 @@ def _more(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
     return sum(after.values()) > sum(before.values())
 
 
-def _more_seats(_unit: Unit, old: LicencePool | None, new: LicencePool | None) -> bool:
+def _more_seats(_unit: WorkloadInfo, old: LicencePool | None, new: LicencePool | None) -> bool:
     if new is None or old is None:
         return new is not None
     return new.spec.seats > old.spec.seats or new.spec.each > old.spec.each
@@ -159,9 +159,9 @@ class LicenceSeats:
     ignored_during_execution = True
 
     def __init__(self) -> None:
-        self._room: WaitingRoom | None = None
+        self._room: WaitingWorkloads | None = None
 
-    def use_waiting_room(self, room: WaitingRoom) -> None:
+    def use_waiting_room(self, room: WaitingWorkloads) -> None:
         """Where partners wait."""
         self._room = room
 
@@ -173,7 +173,9 @@ class LicenceSeats:
             on(POOLS.kind, Action.SHARES, about=pool_of),
         )
 
-    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, bound: Index) -> Status:
+    def pre_filter(
+        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, bound: PlacementIndex
+    ) -> Status:
         """Find the pool."""
         pool, seats = pool_of(unit), bound.ledger(Seats)
         if pool is None:
@@ -183,7 +185,9 @@ class LicenceSeats:
         state.data[NAME] = seats
         return SUCCESS
 
-    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """Every cluster, where the seats do not suffice."""
         pool, seats = pool_of(unit), state.data.get(NAME)
         if pool is None or seats is None:
@@ -192,7 +196,7 @@ class LicenceSeats:
         if free >= unit.replicas:
             return NOTHING_REFUSED
         every = np.ones(len(fleet), dtype=np.bool_)
-        return Refused(
+        return FilterMask(
             (), reached=[(every, f"{max(free, 0)} seats free in licence pool {pool[1]}")]
         )
 
@@ -209,24 +213,24 @@ class LicenceSeats:
         )
         if pool is not None and most is not None and (shortage.held >= most).any():
             text = f"{shortage.pending} more in spec.each of LicencePool {pool[1]}"
-            return (Note(Kind.QUOTA, shortage.pending, pool[1], text),)
+            return (Note(NoteKind.QUOTA, shortage.pending, pool[1], text),)
         if pool is None or shortage.reason is not ScheduledReason.REPLICAS_REACHED:
             return ()
         text = f"more seats in spec.seats of LicencePool {pool[1]}"
-        return (Note(Kind.QUOTA, shortage.pending, pool[1], text),)
+        return (Note(NoteKind.QUOTA, shortage.pending, pool[1], text),)
 
-    def divides(self, _unit: Unit, _state: CycleState) -> bool:
+    def divides(self, _unit: WorkloadInfo, _state: CycleState) -> bool:
         """It bounds what others divide."""
         return False
 
-    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """On each cluster the seats that are left there."""
         most = self._most(unit, field.state, field.fleet)
         if most is None:
             return problem
         return replace(problem, upper=np.minimum(problem.upper, most))
 
-    def _most(self, unit: Unit, state: CycleState, fleet: Fleet) -> Ints | None:
+    def _most(self, unit: WorkloadInfo, state: CycleState, fleet: Snapshot) -> Ints | None:
         pool, seats = pool_of(unit), state.data.get(NAME)
         if pool is None or seats is None or seats.each[pool] == MAX_UNITS:
             return None
@@ -234,7 +238,9 @@ class LicenceSeats:
         left = [max(seats.each[pool] - others[name], 0) for name in fleet.names]
         return np.array(left, dtype=np.int64)
 
-    def shortfall(self, unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+    def shortfall(
+        self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
+    ) -> Sequence[str]:
         """The clusters where its pool has no more seats, though there is room."""
         most = self._most(unit, field.state, field.fleet)
         if most is None:
@@ -250,7 +256,7 @@ class LicenceSeats:
         if most is None:
             return ()
         text = f"all seats of licence pool {_name(shortage.unit)} there are taken"
-        return (Stop(Kind.QUOTA, shortage.held >= most, text),)
+        return (Stop(NoteKind.QUOTA, shortage.held >= most, text),)
 
     def where(self, shortage: Shortage, rows: Mask) -> str:
         """Whose seats are meant."""
@@ -263,13 +269,19 @@ class LicenceSeats:
         return ("SeatsFound", "") if NAME in state.data and _more(before, after) else None
 
     def own_status(
-        self, unit: Unit, placements: Mapping[str, int], _fleet: Fleet, _bound: Index
+        self,
+        unit: WorkloadInfo,
+        placements: Mapping[str, int],
+        _fleet: Snapshot,
+        _bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """The pool, and the seats that the Workload takes of it."""
         pool = pool_of(unit)
         return {} if pool is None else {"pool": pool[1], "seats": sum(placements.values())}
 
-    def permit(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
+    def permit(
+        self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+    ) -> Status:
         """Wait for the partner; whoever comes second lets the first one go."""
         partner, seats = partner_of(unit), state.data.get(NAME)
         if partner is None or seats is None or seats.holds(partner):

@@ -9,17 +9,17 @@ from typing import Any
 import msgspec
 
 from controller.binding.statuspatch import patch_of
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.features.workloadpolicy.compiled import compile_policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.framework.profile import Profile
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit, compile_unit
+from controller.model.unit import WorkloadInfo, workload_info
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import FITS, Decision
-from controller.snapshot.builder import Fleet, FleetBuilder
+from controller.snapshot.builder import Snapshot, SnapshotBuilder
 from machinery.types.bounds import MOST_UNITS
 from machinery.types.metadata import Meta
 
@@ -98,55 +98,57 @@ def workload(
     return msgspec.convert(document, Workload)
 
 
-def unit(name: str = "demo", **fields: Any) -> Unit:
+def unit(name: str = "demo", **fields: Any) -> WorkloadInfo:
     """The compiled unit of `workload`. With shares, they were decided on the same spec as now.
 
     `edited=True` makes them decided on another one.
     """
     edited = fields.pop("edited", False)
-    first = compile_unit(workload(name, **fields))
+    first = workload_info(workload(name, **fields))
     if not fields.get("present"):
         return first
-    return compile_unit(workload(name, **fields, decided="other-one" if edited else first.hash))
+    return workload_info(workload(name, **fields, decided="other-one" if edited else first.hash))
 
 
-def builder(clusters: Iterable[MemberCluster]) -> FleetBuilder:
+def builder(clusters: Iterable[MemberCluster]) -> SnapshotBuilder:
     """A builder that has seen these clusters."""
-    made = FleetBuilder()
+    made = SnapshotBuilder()
     for each in clusters:
         made.upsert(each)
     return made
 
 
-def fleet(*clusters: MemberCluster) -> Fleet:
+def fleet(*clusters: MemberCluster) -> Snapshot:
     """A snapshot of these clusters."""
     return builder(clusters).snapshot()
 
 
-def index(*placed: tuple[Unit, Mapping[str, int]]) -> Index:
+def index(*placed: tuple[WorkloadInfo, Mapping[str, int]]) -> PlacementIndex:
     """Where these units are."""
-    made = Index()
+    made = PlacementIndex()
     for each, placements in placed:
         made.put(each, placements)
     return made
 
 
-def counting(*policies: WorkloadPolicy) -> Index:
+def counting(*policies: WorkloadPolicy) -> PlacementIndex:
     """An index that counts for these policies."""
-    made = Index([Tally()])
+    made = PlacementIndex([Tally()])
     for policy in policies:
         made.ledger(Tally).put_policy(compile_policy(policy))
     return made
 
 
 def decided(
-    unit: Unit,
+    unit: WorkloadInfo,
     *clusters: MemberCluster,
-    bound: Index | None = None,
+    bound: PlacementIndex | None = None,
     profile: Profile | None = None,
 ) -> Decision:
     """The decision of the default profile, or another, on these clusters."""
-    return decide(fleet(*clusters), unit, bound or Index(), profile or default_profile(), NOW)
+    return decide(
+        fleet(*clusters), unit, bound or PlacementIndex(), profile or default_profile(), NOW
+    )
 
 
 def verdicts(decision: Decision) -> dict[str, str]:

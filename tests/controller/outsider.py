@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from controller.framework.interface import NOTHING_REFUSED, Refused
+from controller.framework.interface import NOTHING_REFUSED, FilterMask
 from controller.framework.percluster import PerClusterFilter
 from controller.framework.runtime.arguments import Args
-from controller.framework.runtime.controllers import Controller
+from controller.framework.runtime.controllers import PluginController
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.http_messages import Request
 
 
@@ -54,7 +54,7 @@ class Spared(PerClusterFilter):
     async def _clusters(self, _request: Request) -> Mapping[str, Any]:
         return {"spared": self._args.clusters, "of": len(self._handle.fleet())}
 
-    def controllers(self) -> Sequence[Controller]:
+    def controllers(self) -> Sequence[PluginController]:
         """One that waits."""
         return [Watching()]
 
@@ -68,8 +68,8 @@ class Anywhere:
         """It has no arguments."""
 
     def before_pre_filter(
-        self, _state: Any, unit: Unit, _fleet: Any, _bound: Any
-    ) -> tuple[Unit, bool]:
+        self, _state: Any, unit: WorkloadInfo, _fleet: Any, _bound: Any
+    ) -> tuple[WorkloadInfo, bool]:
         """A copy."""
         return replace(unit, cluster_selector={}), True
 
@@ -83,7 +83,7 @@ class Stuck:
     def __init__(self, _args: Any, _handle: Handle) -> None:
         """It has no arguments."""
 
-    def filter(self, _state: Any, unit: Any, _fleet: Any, _bound: Any) -> Refused:
+    def filter(self, _state: Any, unit: Any, _fleet: Any, _bound: Any) -> FilterMask:
         """Nothing is refused, where it comes to an answer."""
         while unit.name == "spins":
             pass

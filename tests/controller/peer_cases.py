@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework.runtime import framework as runtime
-from controller.model.learning import FIRST_HOLD, Limit
+from controller.model.learning import FIRST_HOLD, ObservedLimit
 from controller.model.learnt import Shown
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 
@@ -46,7 +46,7 @@ class Case:
 
     id: str
     members: list[MemberCluster]
-    of: Unit
+    of: WorkloadInfo
     seen: Callable[[Decision], Any]
     answers: list[Any]
     room: Answer = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Case:
         for each in members:
             known.upsert(each)
             known.snapshot()
-        return decide(known.snapshot(), self.of, Index(), PROFILE, NOW)
+        return decide(known.snapshot(), self.of, PlacementIndex(), PROFILE, NOW)
 
     def present(self) -> Answer:
         """The shares on clusters that are still there."""
@@ -116,7 +116,7 @@ def preferring(scores: Iterable[int]) -> dict[str, Any]:
     return {PREFERRED: [term(score) for score in sorted({*scores} - {0})]}
 
 
-def asking(replicas: int, distribution: str, *bounds: Bound, **fields: Any) -> Unit:
+def asking(replicas: int, distribution: str, *bounds: Bound, **fields: Any) -> WorkloadInfo:
     """A Workload of so many units with these spread constraints."""
     constraints = []
     for key, least, most in bounds:
@@ -161,15 +161,15 @@ def binpack() -> Iterator[Case]:
         )
 
 
-def _knowing(of: Unit, runs: Answer, limits: Answer) -> Unit:
+def _knowing(of: WorkloadInfo, runs: Answer, limits: Answer) -> WorkloadInfo:
     """The unit when its clusters have told what they run of it, and what was learnt before."""
     shown = {
         name: Shown(asked, runs[name], NOW - FIRST_HOLD)
         for name, asked in of.present.items()
         if runs[name] < asked
     }
-    known = {name: Limit(units, NOW + FIRST_HOLD) for name, units in limits.items()}
-    return runtime.settled(PROFILE, replace(of, shown=shown, limits=known), NOW, Index())
+    known = {name: ObservedLimit(units, NOW + FIRST_HOLD) for name, units in limits.items()}
+    return runtime.settled(PROFILE, replace(of, shown=shown, limits=known), NOW, PlacementIndex())
 
 
 def _rules(names: list[str], lower: Answer, upper: Answer) -> list[dict[str, Any]]:

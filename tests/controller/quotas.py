@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.placements import Index
-from controller.features.reservation.ledger import Reservations
+from controller.cache.placements import PlacementIndex
+from controller.features.reservation.ledger import ReservationLedger
 from controller.features.workloadquota.compiled import compile_quota
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadquota.usage import Usage
@@ -34,15 +34,15 @@ def body(name: str = "team", **hard: Any) -> dict[str, Any]:
     return found
 
 
-def holding(*quotas: WorkloadQuota) -> Index:
+def holding(*quotas: WorkloadQuota) -> PlacementIndex:
     """An index that counts for these."""
-    made = Index([Reservations(), Usage()])
+    made = PlacementIndex([ReservationLedger(), Usage()])
     for each in quotas:
         made.ledger(Usage).put_quota(compile_quota(each))
     return made
 
 
-def used(index: Index, namespace: str = "shop") -> dict[str, int]:
+def used(index: PlacementIndex, namespace: str = "shop") -> dict[str, int]:
     """What a namespace takes."""
-    found = index.ledger(Usage).used(namespace, index.ledger(Reservations)).amounts
+    found = index.ledger(Usage).used(namespace, index.ledger(ReservationLedger)).amounts
     return {name: n for name, n in found.items() if n}

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from controller.eventhandlers import World, known
+from controller.eventhandlers import SchedulerCache, known
 from controller.features.reservation.compiled import Reserved, compile_reservation
-from controller.features.reservation.feature import Reservations as Feature
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.feature import ReservationLedger as Feature
+from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
 from controller.model.objects import ReservedShare, Workload
 from controller.model.placed import placed_key
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.plugins.prioritysort import PrioritySort
-from controller.snapshot.amounts import Amounts, amounts_of
+from controller.snapshot.amounts import ResourceAmounts, amounts_of
 from machinery.types.metadata import OwnerReference
 
 from . import make
@@ -114,8 +114,8 @@ class Hall:
     """The world and its books, and what is stored of whom."""
 
     def __init__(self, *clusters: str) -> None:
-        self.books = Reservations()
-        self.world = World(
+        self.books = ReservationLedger()
+        self.world = SchedulerCache(
             {"stowage"}, sort=PrioritySort(), reviewed=lambda _: True, ledgers=[self.books]
         )
         for name in clusters:
@@ -142,12 +142,12 @@ class Hall:
         if before is not None:
             self.world.workload_changed(before, None)
 
-    def store(self, workload: Workload) -> Unit:
+    def store(self, workload: Workload) -> WorkloadInfo:
         """The hub stores this of a Workload, new or changed."""
         key = workload.metadata.key
         self.world.workload_changed(self.workloads.get(key), workload)
         self.workloads[key] = workload
-        unit: Unit = workload.unit
+        unit: WorkloadInfo = workload.unit
         return unit
 
     def delete(self, name: str, namespace: str = NS) -> None:
@@ -166,7 +166,7 @@ class Hall:
         """The decision could not be written."""
         self.world.restore(workload.unit, placements, workload)
 
-    def amounts(self, cluster: str) -> Amounts:
+    def amounts(self, cluster: str) -> ResourceAmounts:
         """What the next decision finds on a cluster."""
         found = amounts_of(self.world.fleet(), cluster)
         assert found is not None

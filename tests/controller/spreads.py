@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.features.workloadpolicy.compiled import compile_policy
 from controller.features.workloadpolicy.counts import Tally
@@ -19,7 +19,7 @@ from controller.features.workloadspread.objects import WorkloadSpread
 from controller.framework.profile import Profile
 from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit, compile_unit
+from controller.model.unit import WorkloadInfo, workload_info
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 
@@ -81,24 +81,24 @@ def unit(
     cpu: str = "1",
     clusters: Sequence[Mapping[str, Any]] = (),
     **fields: Any,
-) -> Unit:
+) -> WorkloadInfo:
     """A unit of that much cpu; `clusters` is what its status reports of shares."""
     pod = {"containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}]}
     about: dict[str, Any] = {"replicas": replicas, "pod": pod, **fields}
-    first = compile_unit(workload(name, **about))
+    first = workload_info(workload(name, **about))
     body = msgspec.to_builtins(workload(name, **{**about, "decided": first.hash}))
     body["status"]["clusters"] = list(clusters)
-    return compile_unit(msgspec.convert(body, Workload))
+    return workload_info(msgspec.convert(body, Workload))
 
 
-def asked(of: Unit, **changed: Any) -> Unit:
+def asked(of: WorkloadInfo, **changed: Any) -> WorkloadInfo:
     """The same Workload as the next decision finds it."""
     return replace(of, **changed)
 
 
-def world(*bodies: WorkloadSpread | WorkloadPolicy) -> Index:
+def world(*bodies: WorkloadSpread | WorkloadPolicy) -> PlacementIndex:
     """An index that knows these."""
-    index = Index([Tally(), Spreads()])
+    index = PlacementIndex([Tally(), Spreads()])
     for body in bodies:
         if isinstance(body, WorkloadSpread):
             index.ledger(Spreads).put_spread(compile_spread(body))
@@ -108,13 +108,13 @@ def world(*bodies: WorkloadSpread | WorkloadPolicy) -> Index:
 
 
 def decided(
-    of: Unit,
-    known: Index | WorkloadSpread,
+    of: WorkloadInfo,
+    known: PlacementIndex | WorkloadSpread,
     *clusters: MemberCluster,
     profile: Profile | None = None,
 ) -> Decision:
     """What becomes of a unit, settled as the scheduler does it."""
-    index = known if isinstance(known, Index) else world(known)
+    index = known if isinstance(known, PlacementIndex) else world(known)
     made = profile or default_profile()
     if of.present:
         index.put(of, of.present)
@@ -122,7 +122,7 @@ def decided(
     return decide(fleet, runtime.settled(made, of, NOW, index), index, made, NOW)
 
 
-def after(decision: Decision, **changed: Any) -> Unit:
+def after(decision: Decision, **changed: Any) -> WorkloadInfo:
     """The unit once that decision is written."""
     of = decision.unit
     hashes = (of.constraints, of.demand, of.shape)

@@ -11,7 +11,7 @@ import pytest
 from controller import catalogue
 from controller.config import default_profile, parse
 from controller.framework.calling.guard import ERRORS
-from controller.framework.interface import Assignment, CycleState, Refused
+from controller.framework.interface import Assignment, CycleState, FilterMask
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import SKIP, SUCCESS, Code, Status, wait
 from controller.planner.reasons import no_reasons
@@ -105,17 +105,17 @@ SHORT = "gave an array of shape (2,) for 3 clusters"
     [
         (None, "gave None where a Refused is wanted"),
         ([(ALL, "no")], "gave list where a Refused is wanted"),
-        (Refused([(ALL[:2], "no")]), SHORT),
-        (Refused((), short=[(ALL[:2], "no")]), SHORT),
+        (FilterMask([(ALL[:2], "no")]), SHORT),
+        (FilterMask((), short=[(ALL[:2], "no")]), SHORT),
         (
-            Refused((), reached=[(ALL[:, None], "no")]),
+            FilterMask((), reached=[(ALL[:, None], "no")]),
             "gave an array of shape (3, 1) for 3 clusters",
         ),
-        (Refused([(NUMBERS, "no")]), "gave an array of int64, booleans are wanted"),  # type: ignore[list-item]
-        (Refused([([True] * 3, "no")]), "gave list where an array of booleans is wanted"),  # type: ignore[list-item]
-        (Refused([(ALL, 7)]), "gave 7 where a text as the reason is wanted"),  # type: ignore[list-item]
-        (Refused([ALL]), "gave ndarray where pairs of a mask and a text is wanted"),  # type: ignore[list-item]
-        (Refused(7), "TypeError: 'int' object is not iterable"),  # type: ignore[arg-type]
+        (FilterMask([(NUMBERS, "no")]), "gave an array of int64, booleans are wanted"),  # type: ignore[list-item]
+        (FilterMask([([True] * 3, "no")]), "gave list where an array of booleans is wanted"),  # type: ignore[list-item]
+        (FilterMask([(ALL, 7)]), "gave 7 where a text as the reason is wanted"),  # type: ignore[list-item]
+        (FilterMask([ALL]), "gave ndarray where pairs of a mask and a text is wanted"),  # type: ignore[list-item]
+        (FilterMask(7), "TypeError: 'int' object is not iterable"),  # type: ignore[arg-type]
     ],
 )
 def test_filter(answer: Any, words: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from controller.eventhandlers import World as Cache
+from controller.eventhandlers import SchedulerCache as Cache
 from controller.model.believed import within
 from controller.model.load import Load
 from controller.model.objects import ClusterShare, MemberCluster, NodeGroup, Workload

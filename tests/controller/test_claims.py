@@ -16,23 +16,23 @@ from controller.claims.claims import (
     LANDED_SECONDS,
     WRITE_SECONDS,
     Claim,
-    Ledger,
+    ClaimLedger,
+    HeldClaim,
     Shares,
-    Taken,
     admitted,
 )
 from controller.claims.desk import MOST_CLAIMING, MOST_WAITING
 from controller.config import default_profile
-from controller.eventhandlers import World, known
+from controller.eventhandlers import SchedulerCache, known
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadpolicy.objects import PolicyStatus, WorkloadPolicy
-from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
+from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.interface import CycleState
 from controller.framework.runtime.feature import Term
 from controller.model.objects import Placement
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.queue.scheduling_queue import WORKERS
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.errors import Unreachable
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Key, Meta
@@ -62,8 +62,8 @@ def showing(shares: Shares | None) -> object:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    found = Ledger("me")
+def ledger() -> ClaimLedger:
+    found = ClaimLedger("me")
     found.learn(policy(), 0.0)
     return found
 
@@ -87,12 +87,12 @@ def test_an_edit_of_the_policy_ends_it_too(ledger):
 
 def test_a_policy_made_anew_does_not_pass_for_the_one_that_was_deleted():
     epochs = count(1)
-    before, after = Ledger("me", epochs), Ledger("me", epochs)
+    before, after = ClaimLedger("me", epochs), ClaimLedger("me", epochs)
     before.learn(policy(), 0.0)
     decided = before.epoch
     assert after.learn(policy(), 1.0), "of the same name, the same generation, without a claim"
     assert after.epoch != decided
-    assert len({Ledger("me", epochs).epoch for _ in range(3)} | {decided, after.epoch}) == 5
+    assert len({ClaimLedger("me", epochs).epoch for _ in range(3)} | {decided, after.epoch}) == 5
 
 
 @pytest.mark.proves("K24")
@@ -116,7 +116,7 @@ def test_a_claim_of_a_scheduler_that_died_is_void_after_a_while(ledger):
 
 
 def test_one_that_has_landed_is_told_until_others_have_seen_it(ledger):
-    ledger.add(Taken(KEY, "u1", {"a": 1}, "me", "t", 0.0))
+    ledger.add(HeldClaim(KEY, "u1", {"a": 1}, "me", "t", 0.0))
     assert [t.uid for t in ledger.told(showing({}), 20.0)] == ["u1"]
     assert ledger.told(showing({"a": 1}), 21.0)
     assert ledger.told(showing({"a": 1}), 20.0 + LANDED_SECONDS)
@@ -125,18 +125,18 @@ def test_one_that_has_landed_is_told_until_others_have_seen_it(ledger):
 
 
 def test_our_own_claims_are_no_ghosts(ledger):
-    ledger.add(Taken(KEY, "u1", {"a": 1}, "me", "t", 0.0))
+    ledger.add(HeldClaim(KEY, "u1", {"a": 1}, "me", "t", 0.0))
     assert ledger.ghosts(showing({}), 1.0) == {}
 
 
 class TestRoom:
     """How many claims one write may take."""
 
-    def claims(self, *sizes: int) -> list[Taken]:
+    def claims(self, *sizes: int) -> list[HeldClaim]:
         found = []
         for n, size in enumerate(sizes):
-            least = Taken(("shop", f"w{n}"), f"u{n}", {"": 1}, "me", "t", 0.0).size
-            taken = Taken(("shop", f"w{n}"), f"u{n}", {"c" * (size - least): 1}, "me", "t", 0.0)
+            least = HeldClaim(("shop", f"w{n}"), f"u{n}", {"": 1}, "me", "t", 0.0).size
+            taken = HeldClaim(("shop", f"w{n}"), f"u{n}", {"c" * (size - least): 1}, "me", "t", 0.0)
             assert taken.size == size
             found.append(taken)
         return found
@@ -197,7 +197,7 @@ class Process:
         self.plugins = [self.plugin]
         self.feature = WorkloadPolicies()
         self.feature.attach(self)
-        self.world = World(
+        self.world = SchedulerCache(
             {"stowage"},
             sort=default_profile().queue_sort,
             reviewed=lambda _: True,
@@ -212,13 +212,13 @@ class Process:
         term = Term(hub, self.clock, lambda: None, lambda _: informer, nobody)
         self.quotas = self.feature.lead(term)
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> Snapshot:
         return self.world.fleet()
 
     def announce(self, *_about: Any) -> None:
         """Nobody waits."""
 
-    async def claim(self, unit: Unit, placements: Shares) -> bool:
+    async def claim(self, unit: WorkloadInfo, placements: Shares) -> bool:
         """What PreBind does of a decision that was made just now."""
         return await self.quotas.claim(unit, placements, self.quotas.epoch(unit))
 

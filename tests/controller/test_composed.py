@@ -11,8 +11,8 @@ import pytest
 from controller.config import default_profile
 from controller.explain.record import record as explained
 from controller.framework.events import MEMBER_CLUSTER, Action
-from controller.model.learning import Limit
-from controller.planner.reasons import Why
+from controller.model.learning import ObservedLimit
+from controller.planner.reasons import RuleKind
 from controller.queue.hints import Hints
 from controller.scheduler import awaited
 from crds.workload import ScheduledReason
@@ -82,14 +82,14 @@ def test_packing_inside_the_domains_of_a_policy() -> None:
     found = decided(who, world(QUOTA), *HERE.values())
     assert found.placements == {"a0": 6, "b0": 4}
     kinds = {reason.kind for reason in found.why(found.fleet.row["a0"])}
-    assert kinds == {Why.PACKED, Why.DOMAIN_QUOTA}
+    assert kinds == {RuleKind.PACKED, RuleKind.DOMAIN_QUOTA}
 
 
 @pytest.mark.proves("R13")
 def test_units_that_run_nowhere_go_elsewhere_within_the_quota() -> None:
     """Both zones are full; a0 was seen to run 2 of its 6."""
     who = asked(replicas=10, cpu="1", present={"a0": 6, "b0": 4})
-    learnt = replace(who, limits={"a0": Limit(2, NOW + timedelta(hours=1))})
+    learnt = replace(who, limits={"a0": ObservedLimit(2, NOW + timedelta(hours=1))})
     assert shares(who, QUOTA) == {"a0": 6, "b0": 4}
     found = decided(learnt, world(QUOTA), *HERE.values())
     assert {name: found.placements[name] for name in ("a0", "b0")} == {"a0": 2, "b0": 4}
@@ -98,7 +98,7 @@ def test_units_that_run_nowhere_go_elsewhere_within_the_quota() -> None:
 
 
 def pairs(found: Any) -> list[str]:
-    return [str(each) for each in found.binding() if each.reason.kind is Why.CONTRADICTION]
+    return [str(each) for each in found.binding() if each.reason.kind is RuleKind.CONTRADICTION]
 
 
 @pytest.mark.proves("R13")
@@ -148,7 +148,7 @@ def test_a_number_of_domains_and_a_quota_that_contradict_each_other_are_named() 
 def test_a_learnt_limit_below_a_lower_bound_is_named() -> None:
     rules = weights(a0={"weight": 1, "minReplicas": 5}, b0={"weight": 1})
     who = asked(replicas=9, cpu="1", distribution="Divided", distributionWeights=rules, labels={})
-    who = replace(who, limits={"a0": Limit(2, NOW + timedelta(hours=1))})
+    who = replace(who, limits={"a0": ObservedLimit(2, NOW + timedelta(hours=1))})
     found = decided(who, world(), *HERE.values())
     assert found.placements == {"a0": 2, "b0": 7}
     assert pairs(found) == [

@@ -13,9 +13,9 @@ from controller import catalogue
 from controller.config import default_profile, load, parse
 from controller.framework.profile import PROTOCOLS, SchedulerConfiguration
 from controller.framework.runtime.arguments import Args, Plain
-from controller.framework.runtime.handle import Handle, Rehearsed
+from controller.framework.runtime.handle import DryRunHandle, Handle
 from controller.framework.runtime.registry import Registry
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.plugins.prioritysort import PrioritySort
 from machinery.errors import ConfigurationError
 
@@ -29,7 +29,7 @@ class Youngest:
 
     name = "Youngest"
 
-    def rank(self, unit: Unit) -> tuple[Any, ...]:
+    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
         return (unit.created,)
 
 
@@ -47,7 +47,7 @@ class Picky:
         self.handle = handle
         self.name = "Picky"
 
-    def post_bind(self, state: Any, unit: Unit, placements: Any) -> None:
+    def post_bind(self, state: Any, unit: WorkloadInfo, placements: Any) -> None:
         """Nothing to do."""
 
 
@@ -320,7 +320,7 @@ def test_every_default_is_built_in_and_serves_its_point() -> None:
     known = registry()
     for point, plugins in known.defaults.items():
         for name, _ in plugins:
-            assert isinstance(known.make(name, {}, Rehearsed()), PROTOCOLS[point])
+            assert isinstance(known.make(name, {}, DryRunHandle()), PROTOCOLS[point])
 
 
 @pytest.mark.proves("G7")
@@ -343,6 +343,6 @@ def test_the_queue_goes_by_priority_then_age_then_name() -> None:
 @pytest.mark.proves("L15")
 def test_a_frozen_plugin_is_taken_as_it_is_and_under_no_other_name() -> None:
     known = registry().with_plugin("Frozen", Plain(Frozen)).with_plugin("Other", Plain(Frozen))
-    assert known.make("Frozen", {}, Rehearsed()) == Frozen()
+    assert known.make("Frozen", {}, DryRunHandle()) == Frozen()
     with pytest.raises(ConfigurationError, match="plugin Other calls itself Frozen"):
-        known.make("Other", {}, Rehearsed())
+        known.make("Other", {}, DryRunHandle())

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.planner.webster import MAX_UNITS
 from crds.workload import ScheduledReason, WorkloadState
 
@@ -31,7 +31,7 @@ class TestNumbers:
             replicas=MAX_UNITS, distribution="Divided", packing=packing, distributionWeights=rules
         )
         free = [cluster(name, groups=[], virtual=True) for name in "abc"]
-        found = told(who, Index(), *free)
+        found = told(who, PlacementIndex(), *free)
         assert found.assigned == MAX_UNITS
         assert found.scheduled
 
@@ -42,19 +42,21 @@ class TestNumbers:
     @pytest.mark.parametrize(("distribution", "held"), [("Divided", 3), ("Duplicated", 0)])
     def test_to_none_on_a_cordoned_cluster(self, distribution: str, held: int) -> None:
         found = told(
-            unit(replicas=0, distribution=distribution, present={"a": held}), Index(), CORDONED
+            unit(replicas=0, distribution=distribution, present={"a": held}),
+            PlacementIndex(),
+            CORDONED,
         )
         assert (found.scheduled, found.state) == (True, WorkloadState.SCHEDULED)
 
     def test_a_share_of_none_holds_nothing(self) -> None:
-        waiting = told(unit(replicas=9, present={"a": 0}), Index(), FULL)
+        waiting = told(unit(replicas=9, present={"a": 0}), PlacementIndex(), FULL)
         assert waiting.reason is ScheduledReason.INSUFFICIENT_CAPACITY
         assert waiting.state is WorkloadState.PENDING
-        refused = told(unit(replicas=9, present={"a": 0}), Index(), CORDONED)
+        refused = told(unit(replicas=9, present={"a": 0}), PlacementIndex(), CORDONED)
         assert refused.reason is ScheduledReason.FAILED_TO_SCHEDULE
 
     def test_no_empty_share_is_left_while_the_policy_is_missing(self) -> None:
-        found = told(bound(2, present={"m1": 1, "h1": 3}), Index(), MEMBER, HOST)
+        found = told(bound(2, present={"m1": 1, "h1": 3}), PlacementIndex(), MEMBER, HOST)
         assert found.placements == {"h1": 2}
 
 
@@ -66,7 +68,7 @@ class TestWhoseFault:
     def test_only_room_is_lacking(self, packing: str, weights: list[Any]) -> None:
         who = unit(replicas=5, distribution="Divided", packing=packing, distributionWeights=weights)
         lacking = ScheduledReason.INSUFFICIENT_CAPACITY
-        says(told(who, Index(), FULL), lacking, "0/1 clusters: 1 insufficient cpu")
+        says(told(who, PlacementIndex(), FULL), lacking, "0/1 clusters: 1 insufficient cpu")
 
     @pytest.mark.proves("K21")
     def test_units_that_are_not_counted_have_reached_no_quota(self) -> None:

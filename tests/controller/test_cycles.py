@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller import scheduler
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.queue.cycles import LONGEST_SECONDS, Cycles
 from controller.scheduling import steps
 from controller.scheduling.batch import decide_set
@@ -56,7 +56,7 @@ async def test_a_decision_that_takes_long_lets_the_others_have_their_turn(
     moments = dict[str, float]()
     stage.cluster("a")
 
-    def slowly(view: Any, unit: Unit, *about: Any, **more: Any) -> Steps[Batch]:
+    def slowly(view: Any, unit: WorkloadInfo, *about: Any, **more: Any) -> Steps[Batch]:
         moments.setdefault(unit.name, stage.clock.monotonic())
         while unit.name == "first" and not stage.placed("second"):
             yield

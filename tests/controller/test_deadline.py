@@ -18,7 +18,7 @@ from controller.config import default_profile
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import HERE, limited
 from controller.framework.calling.guard import ERRORS, PluginError, ask
-from controller.framework.interface import CycleState, Refused
+from controller.framework.interface import CycleState, FilterMask
 from controller.framework.runtime import framework as runtime
 from controller.framework.status import SUCCESS, Status
 from crds.workload import ScheduledReason
@@ -66,9 +66,9 @@ class Silent:
     def __init__(self, hang: Callable[[], Any]) -> None:
         self._hang = hang
 
-    def filter(self, *_: Any) -> Refused:
+    def filter(self, *_: Any) -> FilterMask:
         self._hang()
-        return Refused(())
+        return FilterMask(())
 
 
 def spins() -> None:
@@ -198,7 +198,7 @@ def test_the_answer_itself_may_hang() -> None:
 
     made = replace(default_profile(), plugin_timeout=SECONDS)
     plugin = Silent(lambda: None)
-    plugin.filter = lambda *_: Refused(Endless())  # type: ignore[method-assign,arg-type] # that is the point
+    plugin.filter = lambda *_: FilterMask(Endless())  # type: ignore[method-assign,arg-type] # that is the point
     decision = decided(unit(), cluster("a"), profile=replace(made, filter=[plugin]))
     assert "no answer within 100 ms" in decision.message
 

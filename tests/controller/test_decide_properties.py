@@ -16,9 +16,9 @@ from controller.config import default_profile
 from controller.explain.record import record
 from controller.model.load import Load
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
-from controller.snapshot.builder import Fleet
+from controller.snapshot.builder import Snapshot
 from tests.examples import examples
 
 from .make import (
@@ -171,7 +171,7 @@ def placed(draw: st.DrawFn, name: str) -> Other:
 
 
 @st.composite
-def newcomers(draw: st.DrawFn) -> Unit:
+def newcomers(draw: st.DrawFn) -> WorkloadInfo:
     pod: dict[str, Any] = {
         "containers": [{"resources": {"requests": {"cpu": "500m", "memory": "512Mi"}}}],
         "nodeSelector": draw(st.sampled_from([{}, {}, {"arch": "arm"}])),
@@ -186,7 +186,7 @@ def newcomers(draw: st.DrawFn) -> Unit:
     )
 
 
-def arrays(fleet: Fleet) -> list[bytes]:
+def arrays(fleet: Snapshot) -> list[bytes]:
     """Every array of a snapshot, as bytes, to notice a write."""
     found = [fleet.ready, fleet.cordoned, fleet.deleting, fleet.virtual, fleet.by_name]
     found += [fleet.cost, fleet.latency, fleet.reliability]

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.binding.statuspatch import patch_of
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.eventhandlers import World, known
+from controller.eventhandlers import SchedulerCache, known
 from controller.explain.record import record
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.feature import WorkloadPolicies
@@ -28,7 +28,7 @@ from controller.framework.runtime import framework as runtime
 from controller.model.objects import MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.scheduling.cycle import decide
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from tests.examples import examples
 
 from .make import NOW, ROOMY, ZONE, fleet
@@ -178,11 +178,13 @@ ORDINARY = [
 CLUSTERS = [member(f"c-{n}", [{"count": 2, "free": ROOMY}]) for n in range(3)]
 
 
-def world_of(clusters: Any, workloads: Any, policies: Any = ()) -> World:
+def world_of(clusters: Any, workloads: Any, policies: Any = ()) -> SchedulerCache:
     """A world that has just started with these."""
     feature = WorkloadPolicies()
     ledgers = feature.ledgers
-    world = World({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True, ledgers=ledgers)
+    world = SchedulerCache(
+        {"stowage"}, sort=PrioritySort(), reviewed=lambda _: True, ledgers=ledgers
+    )
     for policy in policies:
         feature.policy_changed(None, policy)
     for each in workloads:
@@ -221,7 +223,7 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
 ) -> None:
     world = world_of([*CLUSTERS, cluster], [*ORDINARY, absurd], [policy])
     read = known(absurd)
-    unit = runtime.settled(PROFILE, read.unit, NOW, Index())
+    unit = runtime.settled(PROFILE, read.unit, NOW, PlacementIndex())
     runtime.next_look(PROFILE, unit, NOW)
     if not read.fault:
         decision = decide(world.fleet(), unit, world.index, PROFILE, NOW)
@@ -241,7 +243,7 @@ def test_what_is_absurd_gets_a_condition_that_the_hub_takes(
 
 
 @pytest.fixture(scope="module")
-def absurd() -> Fleet:
+def absurd() -> Snapshot:
     """Ten thousand clusters, each of which offers all that can be said."""
     groups = [{"count": 2**31 - 1, "free": dict.fromkeys(ROOMY, str(INT64))}]
     offers = {"allocatable": {"cpu": "9E"}}
@@ -251,10 +253,10 @@ def absurd() -> Fleet:
 @pytest.mark.proves("S2")
 @pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
 def test_sums_over_ten_thousand_absurd_clusters_do_not_wrap(
-    distribution: str, absurd: Fleet
+    distribution: str, absurd: Snapshot
 ) -> None:
     most = workload("most", replicas=500_000, requests={"cpu": "1"}, distribution=distribution)
-    decision = decide(absurd, known(most).unit, Index(), PROFILE, NOW)
+    decision = decide(absurd, known(most).unit, PlacementIndex(), PROFILE, NOW)
     assert decision.pending == 0
     assert decision.assigned == 500_000 * (10_000 if distribution == "Duplicated" else 1)
 

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from controller.model.load import Load
 from controller.model.objects import MemberCluster, Toleration
 from controller.snapshot import encode
-from controller.snapshot.builder import UNLIMITED, Fleet, FleetBuilder, with_cluster
+from controller.snapshot.builder import UNLIMITED, Snapshot, SnapshotBuilder, with_cluster
 from tests.examples import examples
 
 from .make import CLUSTER, ZONE, builder, cluster, fleet
@@ -25,7 +25,7 @@ UNIT = {"cpu": 500, "memory": 2**30, "pods": 1}
 LOAD = Load.of(UNIT)
 
 
-def fits(found: Fleet, request: dict[str, int] = UNIT, **about: Any) -> dict[str, int]:
+def fits(found: Snapshot, request: dict[str, int] = UNIT, **about: Any) -> dict[str, int]:
     """Units that fit, by name."""
     asked = {"node_selector": {}, "tolerations": (), **about}
     return dict(zip(found.names, found.fitting(request, **asked).tolist(), strict=True))
@@ -41,7 +41,7 @@ def in_line(told: tuple[int, dict[str, int], dict[str, Any], Any]) -> str:
     return repr((count, sorted(free.items()), sorted(labels.items()), sorted(map(repr, taints))))
 
 
-def facts(found: Fleet) -> dict[str, Any]:
+def facts(found: Snapshot) -> dict[str, Any]:
     """Everything a decision can read of a fleet, by name and independent of codes and row order."""
 
     def text(column: Any, row: int) -> str | None:
@@ -93,12 +93,12 @@ class Changing(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.builder = FleetBuilder()
+        self.builder = SnapshotBuilder()
         self.clusters: dict[str, MemberCluster] = {}
         self.flying: dict[str, dict[Load, int]] = {}
         self.held: dict[str, dict[Load, int]] = {}
         self.counted: dict[str, int] = {}
-        self.taken: list[tuple[Fleet, list[bytes]]] = []
+        self.taken: list[tuple[Snapshot, list[bytes]]] = []
 
     @rule(
         found=clusters(),

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
-from controller.eventhandlers import World, known
+from controller.eventhandlers import SchedulerCache, known
 from controller.model.load import Load
 from controller.model.objects import ClusterShare, Toleration, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.events import freed
 from controller.scheduling.cycle import decide
-from controller.snapshot.builder import Fleet
+from controller.snapshot.builder import Snapshot
 from tests.examples import examples
 
 from .make import NOW, builder, cluster, unit, workload
@@ -44,7 +44,7 @@ def promised(
     return fits(made.snapshot(), asks)
 
 
-def fits(fleet: Fleet, asks: Request, **about: Any) -> int:
+def fits(fleet: Snapshot, asks: Request, **about: Any) -> int:
     asked: dict[str, Any] = {"node_selector": {}, "tolerations": (), **about}
     return int(fleet.fitting(asks, **asked)[0])
 
@@ -153,14 +153,14 @@ def test_plain_units_on_their_way_leave_accelerators_to_those_who_ask_for_them()
         ]
     )
     plain = unit("plain", replicas=6, distribution="Divided")
-    first = decide(made.snapshot(), plain, Index(), default_profile(), NOW)
+    first = decide(made.snapshot(), plain, PlacementIndex(), default_profile(), NOW)
     assert sum(first.placements.values()) == 6
     for name, units in first.placements.items():
         made.assume(name, plain.load, units)
     asks = {"cpu": "500m", "example.com/gpu": "1"}
     pod = {"containers": [{"name": "main", "resources": {"requests": asks}}]}
     fast = unit("fast", replicas=5, distribution="Divided", pod=pod)
-    assert decide(made.snapshot(), fast, Index(), default_profile(), NOW).placements == {
+    assert decide(made.snapshot(), fast, PlacementIndex(), default_profile(), NOW).placements == {
         "a": 2,
         "b": 3,
     }
@@ -200,7 +200,7 @@ def test_what_has_finished_is_on_its_way_no_more_and_leaves_its_room() -> None:
         status = msgspec.structs.replace(made.status, clusters=[share])
         return known(msgspec.structs.replace(made, status=status))
 
-    world = World({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
+    world = SchedulerCache({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
     world.cluster_changed(None, cluster("a"))
     asks = job().unit.request
     begun, ended = job(), job(finished=16)

@@ -12,15 +12,15 @@ import pytest
 from controller.features.workloadgroup.answers import (
     NAMED_CLUSTERS,
     NAMED_WORKLOADS,
-    Answers,
+    GroupHandlers,
 )
-from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.memory import Denial, Memory, Seen
+from controller.features.workloadgroup.memory import Denial, Findings, GroupMemory
 from controller.framework.interface import CycleState
 from controller.framework.runtime.services import PAGE
-from controller.framework.waiting import Waiting
-from controller.model.unit import Unit
+from controller.framework.waiting import WaitingWorkload
+from controller.model.unit import WorkloadInfo
 from crds.groups.gate import decision_of
 from machinery.http_messages import Request, Response
 
@@ -35,10 +35,10 @@ class Here:
     """A ledger, a memory and who waits, and the answers of these."""
 
     def __init__(self) -> None:
-        self.ledger, self.memory = Groups(), Memory()
-        self.waiting: list[Waiting] = []
+        self.ledger, self.memory = Groups(), GroupMemory()
+        self.waiting: list[WaitingWorkload] = []
         self.now = NOW
-        answers = Answers(
+        answers = GroupHandlers(
             ledger=lambda: self.ledger,
             memory=lambda: self.memory,
             held=lambda: self.waiting,
@@ -49,16 +49,18 @@ class Here:
     def group(self, name: str = "batch", **fields: Any) -> None:
         key = ("shop", name)
         known = {"uid": "g", "created": "", "generation": 1, "min_member": 4, **fields}
-        self.ledger.put_group(Group(key=key, **known))
+        self.ledger.put_group(CompiledGroup(key=key, **known))
 
-    def member(self, name: str, replicas: int, shares: dict[str, int], **fields: Any) -> Unit:
+    def member(
+        self, name: str, replicas: int, shares: dict[str, int], **fields: Any
+    ) -> WorkloadInfo:
         made = replace(unit(name, replicas=replicas, present=fields.pop("present", {})), **fields)
         made = replace(made, groups=("batch",), uid=f"uid-{name}")
         self.ledger.put(made, shares)
         return made
 
-    def hold(self, of: Unit, shares: dict[str, int]) -> None:
-        self.waiting.append(Waiting(of, shares, CycleState(), 0.0))
+    def hold(self, of: WorkloadInfo, shares: dict[str, int]) -> None:
+        self.waiting.append(WaitingWorkload(of, shares, CycleState(), 0.0))
 
     async def gang(self, name: str = "batch") -> Any:
         request = asked({}, namespace="shop", name=name)
@@ -143,7 +145,9 @@ async def test_what_runs_on_every_cluster_is_wanted_as_often_as_its_status_says(
 async def test_one_that_is_denied_says_until_when_and_why() -> None:
     here = Here()
     here.group()
-    denial = Denial(NOW - timedelta(seconds=1), 3, "resource gap: cpu 3 more", Seen(0, "g", 1, 0))
+    denial = Denial(
+        NOW - timedelta(seconds=1), 3, "resource gap: cpu 3 more", Findings(0, "g", 1, 0)
+    )
     here.memory.deny(("shop", "batch"), denial)
     told = await here.gang()
     assert told["deniedUntil"] == "2026-05-01T12:00:02Z"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from controller.eventhandlers import World
+from controller.eventhandlers import SchedulerCache
 from controller.features.workloadgroup.gate import controller as books
 from crds.names import LABEL_GROUP
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_GROUPS, WORKLOADS
@@ -188,9 +188,9 @@ async def test_its_workloads_are_not_decided_again_because_they_are_released(
     stage: Gangs, monkeypatch: pytest.MonkeyPatch
 ):
     looked: list[Any] = []
-    offer = World.offer_in_steps
+    offer = SchedulerCache.offer_in_steps
 
-    def offered(world: World, keys: Iterable[Any]) -> None:
+    def offered(world: SchedulerCache, keys: Iterable[Any]) -> None:
         found = list(keys)
         looked.extend(found)
         offer(world, found)
@@ -198,7 +198,7 @@ async def test_its_workloads_are_not_decided_again_because_they_are_released(
     async with stage.led():
         gang(stage)
         await stage.until(lambda: sum(stage.placed("worker").values()) == 3)
-        monkeypatch.setattr(World, "offer_in_steps", offered)
+        monkeypatch.setattr(SchedulerCache, "offer_in_steps", offered)
         await stage.until(lambda: stage.released() == {"driver", "worker"})
         stage.reports("driver")
         stage.reports("worker")
@@ -567,7 +567,7 @@ async def test_a_gang_that_another_controller_sees_closed_is_emptied_all_the_sam
 
 async def test_nothing_is_kept_of_names_that_no_group_has(stage: Gangs):
     async with stage.led():
-        alive = [each for each in gc.get_objects() if type(each) is books.Books]
+        alive = [each for each in gc.get_objects() if type(each) is books.GroupController]
         (kept,) = [each for each in alive if each._clock is stage.clock]
         stage.member("driver", of="none")
         for number in range(20):
@@ -586,7 +586,7 @@ async def test_nothing_is_kept_of_a_group_that_goes_while_its_status_is_written(
             await stage.clock.sleep(1)  # its news is here before the answer
 
     async with stage.led():
-        alive = [each for each in gc.get_objects() if type(each) is books.Books]
+        alive = [each for each in gc.get_objects() if type(each) is books.GroupController]
         (kept,) = [each for each in alive if each._clock is stage.clock]
         stage.hub.after.append(goes)
         stage.group()

@@ -14,13 +14,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from controller.features.workloadgroup.gate.gate import (
     NO_DOUBTS,
-    Doubts,
     Gate,
     Standing,
+    Unconfirmed,
     failure_of,
     gate_of,
 )
-from controller.features.workloadgroup.gate.status import Facts, differs, look, words_alone
+from controller.features.workloadgroup.gate.status import GroupFacts, differs, look, words_alone
 from crds.groups.gate import GateState, decision_of
 from crds.groups.workloadgroup import MOST_GATE_BYTES, MOST_WORKLOADS
 from machinery.clock import timestamp
@@ -28,8 +28,8 @@ from tests.examples import examples
 
 from .gangs import START, Gang, Stored
 
-WRITING = Doubts(writing=True)
-FRESH = Doubts(fresh=True)
+WRITING = Unconfirmed(writing=True)
+FRESH = Unconfirmed(fresh=True)
 
 
 @pytest.fixture
@@ -1016,7 +1016,7 @@ def test_one_that_is_open_releases_no_more_than_fits(gang: Gang):
     gang.look()
     before = dict(gang.status["decisions"])
     gang.members["late"] = Stored("late", placements={"m3": 2})
-    gang.look(Doubts(most=70))
+    gang.look(Unconfirmed(most=70))
     assert gang.status["gate"] == "Open"
     assert gang.status["decisions"] == before
     assert gang.said[1] == "TooLarge"
@@ -1089,10 +1089,10 @@ class Lives(RuleBasedStateMachine):
     @rule(writing=st.booleans(), fresh=st.booleans())
     def read(self, writing: bool, fresh: bool) -> None:
         """A leader looks; whether it comes to write that, and when, is another question."""
-        gang, doubts = self.gang, Doubts(writing, fresh)
+        gang, doubts = self.gang, Unconfirmed(writing, fresh)
         members, group = gang.standings(), gang.group
         gate = gate_of(group, members, gang.now, doubts)
-        found = look(gang.stored, group, gate, Facts(members, len(members), 9), gang.now)
+        found = look(gang.stored, group, gate, GroupFacts(members, len(members), 9), gang.now)
         self.views.append((self.version, group, members, gate, found))
 
     @rule(pick=st.integers(0, 5))
@@ -1178,7 +1178,7 @@ def test_a_look_at_the_largest_group_is_no_matter_of_long(gang: Gang):
     for _ in range(3):
         began = time.thread_time()
         gate = gate_of(group, many, START)
-        found = look(gang.stored, group, gate, Facts(many, 4096, 4096), START)
+        found = look(gang.stored, group, gate, GroupFacts(many, 4096, 4096), START)
         differs(found.fields, gang.stored)
         times.append(time.thread_time() - began)
         assert len(gate.released) == 4096

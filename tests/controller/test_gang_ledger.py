@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from controller.features.workloadgroup.compiled import compile_group
 from controller.features.workloadgroup.estimate import gap
 from controller.features.workloadgroup.ledger import Groups
-from controller.framework.gathering import Outcome
-from controller.model.unit import Unit
+from controller.framework.gathering import TrialResult
+from controller.model.unit import WorkloadInfo
 from crds.names import GROUP_ALIASES, LABEL_GROUP
 from machinery.types.metadata import Key
 
@@ -35,11 +35,13 @@ labels = st.sampled_from(
     ]
 )
 shares = st.dictionaries(st.sampled_from(["m1", "m2", "m3"]), st.integers(0, 3))
-Known = dict[Key, tuple[Unit, Mapping[str, int]]]
+Known = dict[Key, tuple[WorkloadInfo, Mapping[str, int]]]
 GROUPS = [(space, name) for space in (NS, "other") for name in ("x", "y")]
 
 
-def unit_of(name: str, space: str, how: Mapping[str, str], replicas: int, kind: str) -> Unit:
+def unit_of(
+    name: str, space: str, how: Mapping[str, str], replicas: int, kind: str
+) -> WorkloadInfo:
     duplicated = "Duplicated" if kind == "everywhere" else "Divided"
     made = member(name, replicas, namespace=space, labels=how, distribution=duplicated).unit
     return replace(made, booked=kind == "booked")
@@ -97,7 +99,7 @@ class Books(RuleBasedStateMachine):
         self.known: Known = {}
 
     @rule(unit=units, placed=shares)
-    def put(self, unit: Unit, placed: Mapping[str, int]) -> None:
+    def put(self, unit: WorkloadInfo, placed: Mapping[str, int]) -> None:
         before = {key: self.books.version(key) for key in GROUPS}
         old = self.known.get(unit.key)
         self.books.put(unit, placed)
@@ -123,7 +125,9 @@ class Books(RuleBasedStateMachine):
             assert told(self.books, key) == recounted(self.known, key)
 
     @rule(changes=st.lists(st.tuples(units, shares), max_size=4))
-    def look_through_an_overlay(self, changes: list[tuple[Unit, Mapping[str, int]]]) -> None:
+    def look_through_an_overlay(
+        self, changes: list[tuple[WorkloadInfo, Mapping[str, int]]]
+    ) -> None:
         base = {key: told(self.books, key) for key in GROUPS}
         changed: Known = {unit.key: (unit, placed) for unit, placed in changes}
         at_once = self.books.overlay(changed)
@@ -168,7 +172,7 @@ def test_no_estimate_refuses_what_a_pass_would_place_or_hold(
     members, fleet = made.groups.members((NS, "batch")), made.world.fleet()
     short = gap(asked, members.values(), fleet)
     tried = _untold(made)
-    if tried.outcome is not Outcome.REFUSE:
+    if tried.outcome is not TrialResult.REFUSE:
         assert not short
     if short:
         assert short.startswith("resource gap: ")
@@ -182,7 +186,7 @@ def _untold(made: Yard) -> Any:
         return batch.conclusion.verdict
     [found] = batch.decisions  # too few siblings: nothing was tried
     assert not found.placements
-    return type("Verdict", (), {"outcome": Outcome.REFUSE})
+    return type("Verdict", (), {"outcome": TrialResult.REFUSE})
 
 
 @pytest.mark.proves("G13")

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from controller.features.reservation.plugin import Reservation
+from controller.features.reservation.plugin import ReservationPlugin
 from controller.features.workloadgroup.plugin import Coscheduling
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.names import LABEL_GROUP
 from machinery.api.resources import RESERVATIONS
 
@@ -100,10 +100,12 @@ async def test_members_that_run_everywhere_lack_room_and_not_siblings(gangs: Gan
 async def test_a_hook_may_change_the_units_of_a_member(
     gangs: Gangs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def doubles(_hook: Any, _state: Any, unit: Unit, _fleet: Any, _bound: Any) -> tuple[Unit, bool]:
+    def doubles(
+        _hook: Any, _state: Any, unit: WorkloadInfo, _fleet: Any, _bound: Any
+    ) -> tuple[WorkloadInfo, bool]:
         return replace(unit, replicas=2 * unit.replicas), True
 
-    monkeypatch.setattr(Reservation, "before_pre_filter", doubles)
+    monkeypatch.setattr(ReservationPlugin, "before_pre_filter", doubles)
     gangs.group(least=4)
     gangs.member("one", replicas=2, cpu="1")
     gangs.member("two", replicas=2, cpu="1")
@@ -142,7 +144,7 @@ async def test_a_fault_over_one_gang_is_told_on_its_members_alone(
     sound = getattr(Coscheduling, point)
 
     def fails(plugin: Any, about: Any, *more: Any) -> Any:
-        if "bad" in (about.groups if isinstance(about, Unit) else about.key):
+        if "bad" in (about.groups if isinstance(about, WorkloadInfo) else about.key):
             raise RuntimeError("out of order")
         return sound(plugin, about, *more)
 

@@ -14,11 +14,11 @@ from controller.features.workloadgroup.estimate import gap, keeps_waiting
 from controller.features.workloadgroup.plugin import Coscheduling, CoschedulingArgs
 from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.ledger import Spreads
-from controller.framework.gathering import Attempt, Outcome
+from controller.framework.gathering import Attempt, TrialResult
 from controller.framework.interface import CycleState
-from controller.framework.runtime.handle import Rehearsed
+from controller.framework.runtime.handle import DryRunHandle
 from controller.framework.status import SUCCESS, Code
-from controller.framework.waiting import Answer
+from controller.framework.waiting import PermitAnswer
 from controller.plugins.prioritysort import PrioritySort
 from controller.scheduling.sets import Others
 from crds.groups.gate import decision_of
@@ -268,7 +268,7 @@ def test_a_clock_that_is_set_back_denies_nobody_for_longer() -> None:
 
 @pytest.mark.proves("G11")
 def test_the_seconds_come_from_the_configuration() -> None:
-    made = Coscheduling(CoschedulingArgs.model_validate({"deniedSeconds": 5}), Rehearsed())
+    made = Coscheduling(CoschedulingArgs.model_validate({"deniedSeconds": 5}), DryRunHandle())
     assert made.denied_seconds == 5
     for wrong in (0, -1, 901, "3", True, 1.5):
         with pytest.raises(ValidationError):
@@ -628,7 +628,7 @@ def test_what_misses_a_tenth_is_held_in_the_books_alone() -> None:
     made.group(group(min_member=10, scheduleTimeoutSeconds=10))
     made.store(member(replicas=12))
     batch = made.batch()
-    assert batch.conclusion.verdict.outcome is Outcome.WAIT
+    assert batch.conclusion.verdict.outcome is TrialResult.WAIT
     status = batch.conclusion.verdict.status
     assert (status.code, status.seconds) == (Code.WAIT, 10)
     found = made.decide()["worker"]
@@ -658,7 +658,7 @@ def test_the_sibling_that_completes_the_quorum_lets_everybody_go() -> None:
     made.store(member("late", 1))
     found = made.decide("late")
     assert {name: each.assigned for name, each in found.items()} == {"late": 1}
-    assert made.room.get((NS, "worker")).answer(made.time.monotonic()) is Answer.ALLOWED
+    assert made.room.get((NS, "worker")).answer(made.time.monotonic()) is PermitAnswer.ALLOWED
     assert made.woken == [(NS, "worker")]
 
 
@@ -670,7 +670,7 @@ def test_units_that_others_place_let_everybody_go() -> None:
     made.store(member("other", 1, schedulerName="theirs", present={"z": 1}))
     made.plugin.complete(BATCH)
     assert made.woken == [(NS, "worker")]
-    assert made.room.get((NS, "worker")).answer(made.time.monotonic()) is Answer.ALLOWED
+    assert made.room.get((NS, "worker")).answer(made.time.monotonic()) is PermitAnswer.ALLOWED
 
 
 @pytest.mark.proves("G16")
@@ -678,10 +678,10 @@ def test_a_sibling_that_finds_nothing_leaves_the_others_waiting() -> None:
     made = holding()
     made.store(member("late", 1))
     made.later(4)
-    assert made.batch("late").conclusion.verdict.outcome is Outcome.REFUSE  # it holds nothing
+    assert made.batch("late").conclusion.verdict.outcome is TrialResult.REFUSE  # it holds nothing
     reason, message = said(made.decide("late")["late"])
     assert (reason, "held until 2026-01-02T03:04:15Z" in message) == ("WaitingForGroup", True)
-    assert made.room.get((NS, "worker")).answer(made.time.monotonic()) is Answer.WAITING
+    assert made.room.get((NS, "worker")).answer(made.time.monotonic()) is PermitAnswer.WAITING
 
 
 @pytest.mark.proves("G6")
@@ -731,7 +731,7 @@ def test_who_was_held_for_too_long_is_denied_and_fails() -> None:
     made.later(4)
     again = made.batch().conclusion.verdict
     assert (again.outcome, again.status.reason) == (
-        Outcome.REFUSE,
+        TrialResult.REFUSE,
         ScheduledReason.SCHEDULE_TIMEOUT,
     ), "so many units are not held once more"
 
@@ -743,7 +743,7 @@ def test_a_sibling_that_comes_when_the_time_is_over_sets_the_others_free() -> No
     made.store(member("late", 1))
     assert made.decide("late")["late"].reason is ScheduledReason.SCHEDULE_TIMEOUT
     waiting = made.room.get((NS, "worker"))
-    assert waiting.answer(made.time.monotonic()) is Answer.REJECTED
+    assert waiting.answer(made.time.monotonic()) is PermitAnswer.REJECTED
 
 
 @pytest.mark.proves("G17")
@@ -773,7 +773,7 @@ def test_a_rejection_gives_back_what_siblings_hold() -> None:
     found = made.decide("late")["late"]
     assert found.assigned == 0
     waiting = made.room.get((NS, "worker"))
-    assert waiting.answer(made.time.monotonic()) is Answer.REJECTED
+    assert waiting.answer(made.time.monotonic()) is PermitAnswer.REJECTED
     assert waiting.objection == found.message
     assert made.plugin.memory.denied(BATCH, made.time.at) is not None
 

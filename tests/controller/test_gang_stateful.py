@@ -19,8 +19,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from controller.framework.gathering import Outcome
-from controller.framework.waiting import Answer
+from controller.framework.gathering import TrialResult
+from controller.framework.waiting import PermitAnswer
 from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
 from tests.examples import examples
@@ -107,11 +107,11 @@ class Gangs(RuleBasedStateMachine):
         waiting = self.yard.room.get((NS, name))
         if waiting is not None:
             answer = waiting.answer(self.yard.time.monotonic())
-            if answer is Answer.ALLOWED:
+            if answer is PermitAnswer.ALLOWED:
                 self.write_held(name)
                 return
             self.give_back(name)
-            if answer is not Answer.WAITING:
+            if answer is not PermitAnswer.WAITING:
                 return
         batch = self.yard.batch(name)
         event(str(batch.conclusion and batch.conclusion.verdict.outcome.value))
@@ -128,9 +128,9 @@ class Gangs(RuleBasedStateMachine):
             return
         assigned, minimum = self.yard.groups.assigned(key), MINIMUM[key]
         outcome, status = conclusion.verdict.outcome, conclusion.verdict.status
-        if outcome is Outcome.PLACE:
+        if outcome is TrialResult.PLACE:
             assert assigned >= minimum
-        elif outcome is Outcome.WAIT:
+        elif outcome is TrialResult.WAIT:
             assert 0 < minimum - assigned <= minimum // 10
             self.since.setdefault(key, self.yard.time.at)
             assert self.yard.time.at + timedelta(seconds=status.seconds) <= (
@@ -171,7 +171,7 @@ class Gangs(RuleBasedStateMachine):
 
     def give_back(self, name: str) -> None:
         for each in self.held_with(name):
-            if self.yard.room.get((NS, each)).answer(0) is not Answer.ALLOWED:
+            if self.yard.room.get((NS, each)).answer(0) is not PermitAnswer.ALLOWED:
                 self.yard.give_back(each)
         self.since.pop(self.group_of(name), None)
 
@@ -184,7 +184,7 @@ class Gangs(RuleBasedStateMachine):
 
     def answered(self, key: Key) -> bool:
         waiting = self.yard.room.get(key)
-        return waiting is None or waiting.answer(0) in (Answer.ALLOWED, Answer.REJECTED)
+        return waiting is None or waiting.answer(0) in (PermitAnswer.ALLOWED, PermitAnswer.REJECTED)
 
 
 TestGangs = pytest.mark.proves("G5", "G16")(Gangs.TestCase)

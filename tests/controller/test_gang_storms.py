@@ -12,7 +12,7 @@ import pytest
 from benchmarks.fleets import clusters
 from controller.config import default_profile
 from controller.features.workloadgroup.plugin import Coscheduling
-from controller.framework.runtime.handle import Rehearsed
+from controller.framework.runtime.handle import DryRunHandle
 from crds.workload import ScheduledReason
 from machinery.api.resources import MEMBER_CLUSTERS
 from stowage.planning.simulator import Rehearsal
@@ -121,7 +121,7 @@ def test_a_plan_over_a_thousand_clusters_places_whole_gangs_and_no_half_of_one()
     stored = [stored_group("fits", MEMBERS), stored_group("large", MEMBERS)]
     fits = [member(f"fits-{n}", of="fits", cpu="1", replicas=1) for n in range(MEMBERS)]
     large = [member(f"large-{n}", of="large", cpu="999", replicas=1) for n in range(MEMBERS)]
-    handle = Rehearsed()
+    handle = DryRunHandle()
     rehearsal = Rehearsal(
         {"stowage": default_profile(handle=handle)},
         clusters=clusters(1000),

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.features.workloadgroup import topology
-from controller.features.workloadgroup.reach import Reach, Waiting, amounts
+from controller.features.workloadgroup.reach import PendingGroup, Reach, amounts
 from controller.features.workloadgroup.topology import (
     Within,
     attempts_of,
     no_domain,
     standing,
 )
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.snapshot.builder import narrowed
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.names import LABEL_CLUSTER
 
 from .gangways import Ganging, books, decided, group, member, placed
@@ -39,7 +39,7 @@ def zone(name: str, of: str | None, *cpus: int, **spec: Any) -> Any:
     return cluster(name, {} if of is None else {ZONE: of}, groups=nodes, **spec)
 
 
-def by_hand(where: Fleet, units: Sequence[Unit]) -> int:
+def by_hand(where: Snapshot, units: Sequence[WorkloadInfo]) -> int:
     """The units that find a place one after the other, in the better of the two orders."""
     smaller = sorted(units, key=lambda u: u.request["cpu"] * (u.replicas if u.whole else 1))
     found = []
@@ -53,17 +53,17 @@ def by_hand(where: Fleet, units: Sequence[Unit]) -> int:
     return max(found)
 
 
-def alone(where: Fleet, unit: Unit) -> Mapping[str, int]:
+def alone(where: Snapshot, unit: WorkloadInfo) -> Mapping[str, int]:
     """Its shares; of one that goes to one cluster as many units as find a place there."""
     for number in range(unit.replicas, 0, -1) if unit.whole else (unit.replicas,):
         lone = replace(unit, replicas=number, groups=())
-        found = decide(where, lone, Index(), PROFILE, NOW).placements
+        found = decide(where, lone, PlacementIndex(), PROFILE, NOW).placements
         if found:
             return found
     return {}
 
 
-def zones_of(where: Fleet, names: Mapping[str, int]) -> set[str | None]:
+def zones_of(where: Snapshot, names: Mapping[str, int]) -> set[str | None]:
     column = where.column(ZONE)
     return {column.vocabulary.values[column.codes[where.row[name]]] for name in names}
 
@@ -86,7 +86,7 @@ gangs = st.lists(
 )
 
 
-def world(clusters: Any, gang: Any) -> tuple[Fleet, list[Unit]]:
+def world(clusters: Any, gang: Any) -> tuple[Snapshot, list[WorkloadInfo]]:
     """Zone, nodes, readiness and units on their way (cpu of one: how many) of each cluster."""
     made = [zone(f"c{i}", of, *cpus, ready=up) for i, (of, cpus, up, _) in enumerate(clusters)]
     units = [
@@ -149,7 +149,7 @@ def test_whoever_fits_without_the_others_fits_by_what_they_give_back(clusters, g
         for i, (*_, coming) in enumerate(clusters)
     }
     gone = group("batch", quorum, topology_key=ZONE if bound else "")
-    waiting = Waiting(group=gone, units=units, fleet=where, need=quorum)
+    waiting = PendingGroup(group=gone, units=units, fleet=where, need=quorum)
     if max(able) >= quorum:
         assert waiting.fitting(amounts(taken, where)).any()
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from controller.features.workloadgroup.rivals import TURN, turn
-from controller.framework.waiting import Waiting
+from controller.framework.waiting import WaitingWorkload
 from controller.scheduling.batch import decide_set
 from controller.scheduling.decision import Decision
 from controller.scheduling.sets import Batch
@@ -36,7 +36,7 @@ def gang(yard: Yard, name: str, units: int, quorum: int, cpu: str = "1", **how: 
     yard.store(member(name, units, of=name, cpu=cpu, created=created, **how))
 
 
-def held(yard: Yard, name: str) -> Waiting | None:
+def held(yard: Yard, name: str) -> WaitingWorkload | None:
     return yard.room.get((NS, name))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controller.features.workloadgroup.feature import WorkloadGroups
-from controller.features.workloadgroup.memory import Denial, Memory, Seen
+from controller.features.workloadgroup.memory import Denial, Findings, GroupMemory
 from controller.features.workloadgroup.objects import WorkloadGroup
 from crds.workload import ScheduledReason
 
@@ -176,10 +176,10 @@ def test_one_that_wants_fewer_units_and_enough_keeps_its_turn() -> None:
 
 def test_who_comes_back_for_a_short_denial_is_told_though_a_longer_one_went_before() -> None:
     """Two profiles may deny for different times, and the clock may be set."""
-    memory, key = Memory(), (NS, "small")
+    memory, key = GroupMemory(), (NS, "small")
 
     def due(seconds: int, who: str) -> bool:
-        memory.deny(key, Denial(make.NOW, seconds, "", Seen(0, "uid", 1, 1)))
+        memory.deny(key, Denial(make.NOW, seconds, "", Findings(0, "uid", 1, 1)))
         memory.ask(key)
         until = memory.denied(key, make.NOW)
         assert until is not None

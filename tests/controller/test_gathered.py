@@ -11,10 +11,10 @@ from msgspec import convert, structs
 
 from controller import scheduler
 from controller.config import default_profile
-from controller.framework.gathering import Outcome
+from controller.framework.gathering import TrialResult
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling import steps
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch
@@ -65,7 +65,7 @@ async def test_all_of_them_are_placed_in_one_pass(stage: Stage) -> None:
     async with stage.leading(with_crew(crew)):
         await stage.until(lambda: stage.placed("one") and stage.placed("two"))
         assert (stage.placed("one"), stage.placed("two")) == ({"a": 2}, {"a": 2})
-        assert crew.told == [(Outcome.PLACE, 4)]
+        assert crew.told == [(TrialResult.PLACE, 4)]
         await stage.calm(5)
         assert status_writes(stage, "one", "two") == 2
 
@@ -141,7 +141,7 @@ async def test_what_waits_is_held_in_the_books_alone(stage: Stage) -> None:
         assert status_writes(stage, "one", "two") == 2, "each was told once"
         stage.cluster("b", cpu="1")
         await stage.until(lambda: stage.placed("one") and stage.placed("two"))
-        assert crew.told[-1] == (Outcome.PLACE, 5)
+        assert crew.told[-1] == (TrialResult.PLACE, 5)
         assert sum(stage.placed("two").values()) == 3
 
 
@@ -154,7 +154,7 @@ async def test_where_no_decision_comes_of_it_what_waits_is_reserved_and_held_as_
     stage.workload("two", replicas=3, cpu="1", distribution="Divided")
     reserved: list[str] = []
 
-    def reserve(_state: Any, unit: Unit, _placements: Any) -> Status:
+    def reserve(_state: Any, unit: WorkloadInfo, _placements: Any) -> Status:
         reserved.append(unit.name)
         return unschedulable("Crew", "no berth") if refuses and len(reserved) > 3 else SUCCESS
 
@@ -180,7 +180,7 @@ async def test_another_set_takes_nothing_of_what_is_held_while_that_is_decided_a
     stage.workload("one", replicas=5, cpu="1", distribution="Divided")
     begun, ended = list[str](), list[str]()
 
-    def slowly(view: Any, unit: Unit, *about: Any, **more: Any) -> Steps[Batch]:
+    def slowly(view: Any, unit: WorkloadInfo, *about: Any, **more: Any) -> Steps[Batch]:
         begun.append(unit.name)
         while unit.name == "two" and "one" not in begun:
             yield
@@ -274,7 +274,7 @@ async def test_a_refusal_before_any_pass_reaches_all(stage: Stage) -> None:
         await all_say(stage, "GroupDenied", "one", "two")
         assert stage.says("two")[2] == "the harbour is shut"
         assert crew.judged == []
-        assert crew.told[0] == (Outcome.REFUSE, 0)
+        assert crew.told[0] == (TrialResult.REFUSE, 0)
 
 
 async def test_members_may_require_each_other(stage: Stage) -> None:

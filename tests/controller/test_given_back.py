@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling import batch
 from machinery.api.resources import WORKLOADS
 from machinery.errors import Unreachable
@@ -39,7 +39,7 @@ class Seat:
     async def pre_bind(self, *_: Any) -> Status:
         return unschedulable(self.name, "no seat is free") if self.refusing else SUCCESS
 
-    def post_bind(self, _state: Any, unit: Unit, _placements: Any) -> None:
+    def post_bind(self, _state: Any, unit: WorkloadInfo, _placements: Any) -> None:
         self.told.append(unit.name)
 
 

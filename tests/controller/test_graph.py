@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.placements import Index
-from controller.cache.seekers import Seekers
+from controller.cache.placements import PlacementIndex
+from controller.cache.seekers import PendingAffinity
 from controller.config import default_profile
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.affinityset import decide_together
 from controller.scheduling.decision import Decision
 from controller.scheduling.graph import MOST_TOGETHER, together
@@ -25,14 +25,16 @@ from .make import CLUSTER, NOW, REQUIRED, ZONE, beside, builder, cluster, index,
 PROFILE = default_profile()
 
 
-def wants(name: str, *apps: str, key: str = CLUSTER, **spec: Any) -> Unit:
+def wants(name: str, *apps: str, key: str = CLUSTER, **spec: Any) -> WorkloadInfo:
     """A unit that requires Workloads of these apps."""
     return unit(name, workloadAffinity={REQUIRED: [beside(app, key) for app in apps]}, **spec)
 
 
-def decide_all(units: list[Unit], *clusters: Any, bound: Index | None = None) -> list[Decision]:
+def decide_all(
+    units: list[WorkloadInfo], *clusters: Any, bound: PlacementIndex | None = None
+) -> list[Decision]:
     fleet = builder(clusters).snapshot()
-    return at_once(decide_together(fleet, units, bound or Index(), PROFILE, NOW))
+    return at_once(decide_together(fleet, units, bound or PlacementIndex(), PROFILE, NOW))
 
 
 def placements(decisions: list[Decision]) -> list[dict[str, int]]:
@@ -43,9 +45,9 @@ def node(cpu: str) -> list[dict[str, Any]]:
     return [{"count": 1, "free": {"cpu": cpu, "memory": "32Gi", "pods": "110"}}]
 
 
-def set_of(name: str, units: list[Unit]) -> list[str]:
+def set_of(name: str, units: list[WorkloadInfo]) -> list[str]:
     """The names of the set that this one is decided with."""
-    seekers = Seekers(each for each in units if each.affinity.required)
+    seekers = PendingAffinity(each for each in units if each.affinity.required)
     asked = next(each for each in units if each.name == name)
     return [each.name for each in at_once(together(asked, seekers))]
 
@@ -80,7 +82,7 @@ class TestSets:
 
     def test_one_that_may_not_take_part_closes_no_ring(self) -> None:
         units = [wants("a", "b"), wants("b", "a")]
-        asked = together(units[0], Seekers(units), partner=lambda key: key[1] != "b")
+        asked = together(units[0], PendingAffinity(units), partner=lambda key: key[1] != "b")
         assert [each.name for each in at_once(asked)] == ["a"]
 
     @pytest.mark.proves("L7")
@@ -92,7 +94,7 @@ class TestSets:
 
     @pytest.mark.proves("L14")
     def test_only_those_are_looked_at_that_a_term_can_select(self) -> None:
-        seekers = Seekers([wants("a", "b"), wants("b", "a"), wants("c", "a")])
+        seekers = PendingAffinity([wants("a", "b"), wants("b", "a"), wants("c", "a")])
         (term,) = wants("x", "b").affinity.required
         found = seekers.selected(wants("x", "b"), term.label_selector)
         assert [each.name for each in found] == ["b"]
@@ -128,7 +130,7 @@ class TestTogether:
     def test_room_is_counted_for_both(self) -> None:
         pair = [wants("back", "front", replicas=8), wants("front", "back", replicas=9)]
         held = builder([cluster("a")])
-        decisions = at_once(decide_together(held.snapshot(), pair, Index(), PROFILE, NOW))
+        decisions = at_once(decide_together(held.snapshot(), pair, PlacementIndex(), PROFILE, NOW))
         assert placements(decisions) == [{}, {}]
 
     def test_none_is_placed_where_one_has_no_cluster(self) -> None:

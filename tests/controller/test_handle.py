@@ -17,7 +17,7 @@ from controller.framework.events import Action
 from controller.framework.percluster import PerClusterFilter
 from controller.framework.runtime import registry as registries
 from controller.framework.runtime.arguments import Args
-from controller.framework.runtime.handle import Handle, Rehearsed
+from controller.framework.runtime.handle import DryRunHandle, Handle
 from machinery import metrics
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.errors import ConfigurationError
@@ -72,7 +72,7 @@ def configured(handle: Handle | None = None, text: str = ENABLED) -> Any:
 
 @pytest.mark.proves("E2", "E3")
 def test_a_factory_is_given_its_args_and_the_handle() -> None:
-    handle = Rehearsed(clock=FakeClock(), holder="me")
+    handle = DryRunHandle(clock=FakeClock(), holder="me")
     plugin = configured(handle).filter[-1]
     assert plugin.args == BannedArgs(clusters=("a",))
     assert plugin.handle is handle
@@ -83,7 +83,7 @@ def test_a_factory_is_given_its_args_and_the_handle() -> None:
 
 @pytest.mark.proves("E2")
 def test_a_handle_without_a_hub_remembers_what_it_is_asked() -> None:
-    handle = Rehearsed()
+    handle = DryRunHandle()
     handle.look([("shop", "a")])
     handle.announce("Price", ("shop", "b"), Action.SPEC)
     ref = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
@@ -193,7 +193,7 @@ def test_a_factory_of_another_form_or_one_that_fails_is_named() -> None:
         ("Refuses", "plugin Refuses: does not take these args: the region is unknown"),
     ):
         with pytest.raises(ConfigurationError, match=re.escape(text)):
-            made.make(name, {}, Rehearsed())
+            made.make(name, {}, DryRunHandle())
 
 
 @pytest.mark.proves("E1")

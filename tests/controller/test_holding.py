@@ -10,7 +10,7 @@ import pytest
 
 from controller.eventhandlers import known
 from controller.features.reservation.holding import Placeholders, label_of
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.ledger import ReservationLedger
 from controller.framework.runtime.feature import Term
 from controller.model.objects import Workload
 from machinery.api.resources import MEMBER_CLUSTERS, RESERVATIONS, WORKLOADS
@@ -297,7 +297,7 @@ async def test_a_view_that_lacks_the_reservation_costs_nobody_his_room(stage: St
     nobody = cast("Any", None)
     hub = cast("Any", stage.hub)
     term = Term(hub, stage.clock, lambda: None, views.__getitem__, nobody)
-    blind = Placeholders(term, Reservations())
+    blind = Placeholders(term, ReservationLedger())
     await blind.sync(("shop", "room"))
     assert hold(stage) is not None
     stage.hub.remove(RESERVATIONS, "room")

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import catalogue
-from controller.cache.ledger import Placed, Room
-from controller.eventhandlers import World
-from controller.model.unit import Unit
+from controller.cache.ledger import PlacementsByWorkload, RoomHolder
+from controller.eventhandlers import SchedulerCache
+from controller.model.unit import WorkloadInfo
 from controller.plugins.prioritysort import PrioritySort
 from controller.snapshot import inflight
 from controller.snapshot.amounts import amounts_of
-from controller.snapshot.builder import Fleet, FleetBuilder, narrowed, with_cluster
+from controller.snapshot.builder import Snapshot, SnapshotBuilder, narrowed, with_cluster
 from controller.snapshot.inflight import Load
 from machinery.types.metadata import Key
 from tests.examples import examples
@@ -41,7 +41,7 @@ def drawn(dice: random.Random, most: int = 3) -> Entries:
     }
 
 
-def fleet_of(dice: random.Random) -> FleetBuilder:
+def fleet_of(dice: random.Random) -> SnapshotBuilder:
     def groups() -> list[dict[str, Any]]:
         return [
             {"count": dice.randint(1, 3), "free": {"cpu": f"{dice.randint(1, 9)}", "pods": "20"}}
@@ -51,16 +51,16 @@ def fleet_of(dice: random.Random) -> FleetBuilder:
     return builder([cluster(name, groups=groups()) for name in NAMES])
 
 
-def fits(found: Fleet, cpu: int) -> dict[str, int]:
+def fits(found: Snapshot, cpu: int) -> dict[str, int]:
     fitting = found.fitting({"cpu": cpu, "pods": 1}, node_selector={}, tolerations=())
     return dict(zip(found.names, fitting.tolist(), strict=True))
 
 
-def every(found: Fleet) -> list[dict[str, int]]:
+def every(found: Snapshot) -> list[dict[str, int]]:
     return [fits(found, cpu) for cpu in (100, 300, 700, 1900)]
 
 
-def hold(made: FleetBuilder, entries: Entries, sign: int = 1) -> None:
+def hold(made: SnapshotBuilder, entries: Entries, sign: int = 1) -> None:
     for name, loads in entries.items():
         for load, units in loads.items():
             made.hold(name, load, sign * units)
@@ -180,20 +180,20 @@ class Moorings:
     """Holds a whole berth wherever one is."""
 
     def __init__(self) -> None:
-        self.room: Room | None = None
+        self.room: RoomHolder | None = None
         self._held: dict[Key, dict[str, tuple[Load, int]]] = {}
 
-    def keep(self, room: Room) -> None:
+    def keep(self, room: RoomHolder) -> None:
         self.room = room
 
-    def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         if unit.booked:
             self._hold(unit.key, {c: (unit.load, n) for c, n in placements.items()})
 
     def drop(self, key: Key) -> None:
         self._hold(key, {})
 
-    def overlay(self, placed: Placed) -> Self:
+    def overlay(self, placed: PlacementsByWorkload) -> Self:
         return self
 
     def _hold(self, key: Key, after: dict[str, tuple[Load, int]]) -> None:
@@ -212,13 +212,13 @@ class Moorings:
 class Broken(Moorings):
     """Fails whenever it is asked."""
 
-    def keep(self, room: Room) -> None:
+    def keep(self, room: RoomHolder) -> None:
         raise RuntimeError("no room for me")
 
 
 def test_a_ledger_that_takes_no_room_harms_only_itself(caplog: pytest.LogCaptureFixture) -> None:
     sound = Moorings()
-    world = World(
+    world = SchedulerCache(
         ["stowage"], sort=PrioritySort(), reviewed=lambda _: True, ledgers=[Broken(), sound]
     )
     assert "no room for me" in caplog.text

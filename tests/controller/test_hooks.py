@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from controller import catalogue
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile, parse
 from controller.explain.record import record
 from controller.framework.events import MEMBER_CLUSTER, Action
-from controller.framework.explains import Seen
+from controller.framework.explains import PassView
 from controller.framework.interface import CycleState, Unplaced
 from controller.framework.percluster import (
     PerClusterFilter,
@@ -27,12 +27,12 @@ from controller.framework.profile import Profile
 from controller.framework.room import cap
 from controller.framework.status import SUCCESS, Code, Status, unschedulable
 from controller.model.objects import MemberCluster, WorkloadAffinity
-from controller.model.unit import Unit, compile_unit
+from controller.model.unit import WorkloadInfo, workload_info
 from controller.queue.hints import Hints
 from controller.scheduler import awaited
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
-from controller.snapshot.builder import Fleet, Mask, with_cluster
+from controller.snapshot.builder import Mask, Snapshot, with_cluster
 from crds.workload import ScheduledReason, WorkloadState
 
 from .make import (
@@ -66,8 +66,8 @@ class More:
         self._changed = changed
 
     def before_pre_filter(
-        self, state: Any, unit: Unit, fleet: Fleet, bound: Any
-    ) -> tuple[Unit, bool]:
+        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+    ) -> tuple[WorkloadInfo, bool]:
         return replace(unit, replicas=unit.replicas + 1), self._changed
 
 
@@ -77,8 +77,8 @@ class Anywhere:
     name = "Anywhere"
 
     def before_pre_filter(
-        self, state: Any, unit: Unit, fleet: Fleet, bound: Any
-    ) -> tuple[Unit, bool]:
+        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+    ) -> tuple[WorkloadInfo, bool]:
         return replace(unit, cluster_selector={}, target_cluster=None), True
 
 
@@ -88,14 +88,16 @@ class Refusing:
     name = "Refusing"
     answer = unschedulable("Refusing", "not today", reason=ScheduledReason.GROUP_DENIED)
 
-    def before_pre_filter(self, state: Any, unit: Unit, fleet: Fleet, bound: Any) -> Status:
+    def before_pre_filter(
+        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+    ) -> Status:
         return self.answer
 
-    def before_filter(self, state: Any, unit: Unit, fleet: Fleet, bound: Any) -> Status:
+    def before_filter(self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any) -> Status:
         return self.answer
 
     def before_score(
-        self, state: Any, unit: Unit, fleet: Fleet, bound: Any, feasible: Mask
+        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any, feasible: Mask
     ) -> Status:
         return self.answer
 
@@ -109,8 +111,8 @@ class Roomier:
         self._cluster = cluster
 
     def before_filter(
-        self, state: Any, unit: Unit, fleet: Fleet, bound: Any
-    ) -> tuple[Unit, Fleet, bool]:
+        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+    ) -> tuple[WorkloadInfo, Snapshot, bool]:
         before = fleet.clusters[fleet.row[self._cluster]]
         groups = [
             msgspec.structs.replace(g, free={**g.free, "cpu": str(int(g.free["cpu"]) + 2)})
@@ -129,8 +131,8 @@ class Without:
         self._cluster = cluster
 
     def before_score(
-        self, state: Any, unit: Unit, fleet: Fleet, bound: Any, feasible: Mask
-    ) -> tuple[Unit, Mask, bool]:
+        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any, feasible: Mask
+    ) -> tuple[WorkloadInfo, Mask, bool]:
         left = np.ones(len(fleet), dtype=np.bool_)
         left[fleet.row[self._cluster]] = False
         return unit, left, True
@@ -204,8 +206,8 @@ class Try:
         self.passes: list[frozenset[str]] = []
 
     def before_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Any
-    ) -> tuple[Unit, Fleet, bool] | Status:
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+    ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         self.passes.append(state.without)
         if self.name in state.without:
             return unit, fleet, False
@@ -246,7 +248,9 @@ class Capped:
     def __init__(self, *most: int) -> None:
         self._most = most
 
-    def pre_filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Any) -> Status:
+    def pre_filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+    ) -> Status:
         for most in self._most:
             cap(state, lambda fleet, most=most: np.full(len(fleet), most, dtype=np.int64))
         return SUCCESS
@@ -274,8 +278,8 @@ class NoAnti:
     name = "NoAnti"
 
     def before_pre_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Any
-    ) -> tuple[Unit, bool]:
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: Any
+    ) -> tuple[WorkloadInfo, bool]:
         return replace(unit, anti_affinity=WorkloadAffinity()), True
 
 
@@ -283,7 +287,7 @@ class NoAnti:
 def test_a_hook_that_takes_the_anti_affinity_away_is_told_and_the_stored_object_stays() -> None:
     rule = {REQUIRED: [{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": CLUSTER}]}
     stored = workload(labels={"app": "x"}, workloadAntiAffinity=rule)
-    before, asked = msgspec.json.encode(stored), compile_unit(stored)
+    before, asked = msgspec.json.encode(stored), workload_info(stored)
     there = index((unit("one", labels={"app": "x"}), {"a": 1}))
     assert not decided(asked, cluster("a"), bound=there).placements
     made = profile(before_pre_filter=[NoAnti()])
@@ -291,7 +295,7 @@ def test_a_hook_that_takes_the_anti_affinity_away_is_told_and_the_stored_object_
     assert decision.placements == {"a": 2}
     assert hooks_of(decision) == ["NoAnti before PreFilter: took workloadAntiAffinity away"]
     assert msgspec.json.encode(stored) == before
-    assert asked == compile_unit(stored)
+    assert asked == workload_info(stored)
 
 
 @pytest.mark.proves("E21", "E23")
@@ -299,7 +303,7 @@ def test_what_hooks_change_of_clusters_is_told_one_after_the_other() -> None:
     hooks = [Roomier("a"), Roomier("b"), Roomier("a")]
     clusters = [cluster(name, groups=SMALL) for name in "abc"]
     world = fleet(*clusters)
-    decision = decide(world, unit(), Index(), profile(before_filter=hooks), NOW)
+    decision = decide(world, unit(), PlacementIndex(), profile(before_filter=hooks), NOW)
     assert hooks_of(decision) == [
         "Roomier before Filter: changed a: free cpu 1 → 3",
         "Roomier before Filter: changed b: free cpu 1 → 3",
@@ -318,7 +322,7 @@ def test_hooks_are_called_in_the_order_of_the_configuration() -> None:
             super().__init__()
             self.name = name
 
-        def before_pre_filter(self, *about: Any) -> tuple[Unit, bool]:
+        def before_pre_filter(self, *about: Any) -> tuple[WorkloadInfo, bool]:
             called.append(f"{self.name} of {about[1].replicas}")
             return super().before_pre_filter(*about)
 
@@ -368,13 +372,13 @@ def test_one_object_serves_all_phases_and_each_is_told() -> None:
 @pytest.mark.proves("E23")
 def test_what_a_hook_changed_without_saying_so_is_not_seen() -> None:
     class Secret(Everywhere):
-        def before_pre_filter(self, *about: Any) -> tuple[Unit, bool]:
+        def before_pre_filter(self, *about: Any) -> tuple[WorkloadInfo, bool]:
             return super().before_pre_filter(*about)[0], False
 
-        def before_filter(self, *about: Any) -> tuple[Unit, Fleet, bool]:
+        def before_filter(self, *about: Any) -> tuple[WorkloadInfo, Snapshot, bool]:
             return (*super().before_filter(*about)[:2], False)
 
-        def before_score(self, *about: Any) -> tuple[Unit, Mask, bool]:
+        def before_score(self, *about: Any) -> tuple[WorkloadInfo, Mask, bool]:
             about[-1][:] = False
             return (*super().before_score(*about)[:2], False)
 
@@ -389,7 +393,9 @@ class Extra(PerClusterFilterHook):
 
     name = "Extra"
 
-    def before_filter_one(self, unit: Unit, cluster: MemberCluster) -> MemberCluster | str | None:
+    def before_filter_one(
+        self, unit: WorkloadInfo, cluster: MemberCluster
+    ) -> MemberCluster | str | None:
         match cluster.metadata.labels.get("extra"):
             case "more":
                 (group,) = cluster.status.node_groups
@@ -430,7 +436,7 @@ class NoOdd(PerClusterScoreHook):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def leaves_out(self, unit: Unit, cluster: MemberCluster) -> bool:
+    def leaves_out(self, unit: WorkloadInfo, cluster: MemberCluster) -> bool:
         self.asked.append(cluster.metadata.name)
         return int(cluster.metadata.labels["size"]) % 2 == 1
 
@@ -463,7 +469,7 @@ class Wordy(NoAnti):
     name = "Wordy"
     said: Any = ("forgot whom it avoids",)
 
-    def changes(self, before: Seen, after: Seen) -> Any:
+    def changes(self, before: PassView, after: PassView) -> Any:
         assert before.unit.anti_affinity != after.unit.anti_affinity
         if isinstance(self.said, Exception):
             raise self.said
@@ -492,7 +498,7 @@ def test_what_is_told_of_many_clusters_and_many_facts_is_bounded() -> None:
     class Renewing(PerClusterFilterHook):
         name = "Renewing"
 
-        def before_filter_one(self, unit: Unit, cluster: MemberCluster) -> MemberCluster:
+        def before_filter_one(self, unit: WorkloadInfo, cluster: MemberCluster) -> MemberCluster:
             number = int(cluster.metadata.name[1:])
             labels = {f"l{n}": str(n) for n in range(number % 40)}
             meta = msgspec.structs.replace(cluster.metadata, labels=labels)
@@ -511,7 +517,7 @@ class Even(PerClusterFilter):
 
     name = "Even"
 
-    def fits(self, unit: Unit, cluster: MemberCluster) -> str:
+    def fits(self, unit: WorkloadInfo, cluster: MemberCluster) -> str:
         return "" if int(cluster.metadata.labels["size"]) % 2 == 0 else "size is odd"
 
 
@@ -520,7 +526,7 @@ class Larger(PerClusterScore):
 
     name = "Larger"
 
-    def score_one(self, unit: Unit, cluster: MemberCluster) -> int:
+    def score_one(self, unit: WorkloadInfo, cluster: MemberCluster) -> int:
         return int(cluster.metadata.labels["size"])
 
 
@@ -539,7 +545,9 @@ class Comforting:
 
     name = "Comforting"
 
-    def post_filter(self, state: Any, unit: Unit, fleet: Fleet, unplaced: Unplaced) -> Status:
+    def post_filter(
+        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, unplaced: Unplaced
+    ) -> Status:
         self.seen = unplaced
         return Status(Code.SUCCESS, (f"{len(fleet)} more may come",), self.name)
 
@@ -573,15 +581,17 @@ class Prepared:
 
     name = "Prepared"
 
-    def pre_filter(self, state: Any, unit: Unit, fleet: Fleet, bound: Any) -> Status:
+    def pre_filter(self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any) -> Status:
         state.data[self.name] = ["admitted"]
         return SUCCESS
 
-    def pre_score(self, state: Any, unit: Unit, fleet: Fleet, bound: Any, feasible: Mask) -> Status:
+    def pre_score(
+        self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any, feasible: Mask
+    ) -> Status:
         state.data[self.name].append(int(feasible.sum()))
         return SUCCESS
 
-    def score(self, state: Any, unit: Unit, fleet: Fleet, bound: Any) -> Any:
+    def score(self, state: Any, unit: WorkloadInfo, fleet: Snapshot, bound: Any) -> Any:
         assert state.data[self.name] == ["admitted", 1]
         return np.full(len(fleet), 500, dtype=np.int64)
 

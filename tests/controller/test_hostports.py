@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.remedies import remedies
 from controller.features.workloadspread.patches import patched
@@ -18,12 +18,12 @@ from controller.framework.events import Action
 from controller.framework.room import room
 from controller.model.load import Load
 from controller.model.requests import request_of
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.queue.events import of_cluster
 from controller.scheduling.affinityset import _roomy
 from controller.scheduling.cycle import decide
 from controller.snapshot.amounts import amounts_of, rendered
-from controller.snapshot.builder import Fleet, with_cluster
+from controller.snapshot.builder import Snapshot, with_cluster
 from controller.snapshot.inflight import entries
 from machinery.types import hostports
 from tests.examples import examples
@@ -130,12 +130,12 @@ def group(count: int, used: tuple[str, ...] = (), **more: Any) -> dict[str, Any]
     return {"count": count, "free": ROOMY | dict.fromkeys(used, "0"), **more}
 
 
-def with_port(**more: Any) -> Unit:
+def with_port(**more: Any) -> WorkloadInfo:
     return unit("web", pod=pod(8080), distribution="Divided", **more)
 
 
-def decided(on: Fleet, of: Unit) -> Any:
-    return decide(on, of, Index(), default_profile(), NOW)
+def decided(on: Snapshot, of: WorkloadInfo) -> Any:
+    return decide(on, of, PlacementIndex(), default_profile(), NOW)
 
 
 @pytest.mark.proves("E28")

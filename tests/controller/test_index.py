@@ -9,8 +9,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from controller.cache.placements import Index
-from controller.model.unit import Unit
+from controller.cache.placements import PlacementIndex
+from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key
 from machinery.types.selectors import LabelSelector, Requirement
 from tests.examples import examples
@@ -35,8 +35,8 @@ class Moving(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.index = Index()
-        self.known: dict[Key, tuple[Unit, dict[str, int]]] = {}
+        self.index = PlacementIndex()
+        self.known: dict[Key, tuple[WorkloadInfo, dict[str, int]]] = {}
 
     @rule(
         name=st.sampled_from("abcd"),
@@ -107,7 +107,7 @@ class Moving(RuleBasedStateMachine):
 
     @staticmethod
     def expected(
-        known: dict[Key, tuple[Unit, dict[str, int]]],
+        known: dict[Key, tuple[WorkloadInfo, dict[str, int]]],
         namespace: str,
         selector: LabelSelector,
         but: set[Key],
@@ -121,13 +121,13 @@ class Moving(RuleBasedStateMachine):
         }
 
     @staticmethod
-    def repelled(found: Index, newcomer: Unit) -> set[tuple[str, str]]:
+    def repelled(found: PlacementIndex, newcomer: WorkloadInfo) -> set[tuple[str, str]]:
         said = found.repelling(newcomer, but=(newcomer.key,))
         return {(key, cluster) for key, clusters in said for cluster in clusters}
 
     @staticmethod
     def repelling(
-        known: dict[Key, tuple[Unit, dict[str, int]]], newcomer: Unit
+        known: dict[Key, tuple[WorkloadInfo, dict[str, int]]], newcomer: WorkloadInfo
     ) -> set[tuple[str, str]]:
         return {
             (term.topology_key, cluster)
@@ -146,13 +146,13 @@ def test_it_says_what_looking_at_all_workloads_says() -> None:
 
 
 def test_what_nobody_uses_is_forgotten() -> None:
-    made = Index()
+    made = PlacementIndex()
     for number in range(50):
         app = f"app-{number}"
         made.put(unit(app, workloadAntiAffinity=rules(app, ZONE)), {"m1": 1})
     for number in range(50):
         made.drop(("shop", f"app-{number}"))
-    empty = Index()
+    empty = PlacementIndex()
     for table in ("_all", "_by_pair", "_by_namespace"):
         assert getattr(made, table) == getattr(empty, table)
     for tables in (made._asked, made._repelling):
@@ -183,7 +183,7 @@ def test_an_overlay_of_a_ledger_takes_more_or_is_made_anew() -> None:
         def __init__(self) -> None:
             self.units: dict[Key, int] = {}
 
-        def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
             self.units[unit.key] = sum(placements.values())
 
         def drop(self, key: Key) -> None:
@@ -196,10 +196,10 @@ def test_an_overlay_of_a_ledger_takes_more_or_is_made_anew() -> None:
             return over
 
     class Added(Sum):
-        def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+        def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
             self.units[unit.key] = sum(placements.values())
 
-    base = Index([Sum(), Added()])
+    base = PlacementIndex([Sum(), Added()])
     for ledger, number in ((Sum, 3), (Added, 1)):
         ledger.made = 0
         over = base.overlay({})

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.framework.interface import CycleState
 from controller.model.load import Load
 from controller.model.objects import Toleration
 from controller.plugins.clusterresources import NAME
 from controller.scheduling.decision import Decision
-from controller.snapshot.columns import Ints, Kept
+from controller.snapshot.columns import DerivedColumns, Ints
 from controller.snapshot.inflight import MOST_PLACES
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.types import hostports
 from tests.examples import examples
 
@@ -52,7 +52,7 @@ def drawn(dice: random.Random) -> Load:
     return Load.of(request, zone, dice.choice([(), BORNE]))
 
 
-def fleet_of(dice: random.Random, loads: list[Load], size: int = 24) -> Fleet:
+def fleet_of(dice: random.Random, loads: list[Load], size: int = 24) -> Snapshot:
     """Some of its room is on its way already, and some is held."""
     made = builder(
         cluster(
@@ -76,12 +76,12 @@ def fleet_of(dice: random.Random, loads: list[Load], size: int = 24) -> Fleet:
     return made.snapshot()
 
 
-def told(fleet: Fleet, load: Load) -> list[list[int]]:
+def told(fleet: Snapshot, load: Load) -> list[list[int]]:
     """Everything that is kept, as the fleet says it."""
     selector, tolerations = load.place or ((), ())
     asks = unit("asks", replicas=2)
     asks = replace(asks, request=dict(load.request), node_selector=dict(selector))
-    scores = SCORING.score(CycleState(), asks, fleet, Index())
+    scores = SCORING.score(CycleState(), asks, fleet, PlacementIndex())
     about: dict[str, Any] = {"node_selector": dict(selector), "tolerations": tolerations}
     fits = fleet.fitting(dict(load.request), **about)
     return [each.tolist() for each in (fits, fleet.coming("cpu"), fleet.coming("pods"), scores)]
@@ -139,8 +139,8 @@ def test_a_gang_is_decided_as_if_nothing_were_kept(seed: int) -> None:
         yard.store(member(f"w{number}", dice.randint(1, 3), cpu=dice.choice("1123"), **how))
     fast = [seen(each) for each in yard.batch("w0").decisions]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Kept, "column", lambda _self, _name, compute: compute(None))
-        patch.setattr(Kept, "fixed", lambda _self, _name, compute: compute())
+        patch.setattr(DerivedColumns, "column", lambda _self, _name, compute: compute(None))
+        patch.setattr(DerivedColumns, "fixed", lambda _self, _name, compute: compute())
         assert [seen(each) for each in yard.batch("w0").decisions] == fast
 
 
@@ -150,15 +150,17 @@ def test_the_room_of_all_clusters_is_computed_once_for_members_that_are_alike(
 ) -> None:
     computed: list[int] = []
 
-    def counted(self: Kept, name: Hashable, compute: Callable[[Ints | None], Ints]) -> Ints:
+    def counted(
+        self: DerivedColumns, name: Hashable, compute: Callable[[Ints | None], Ints]
+    ) -> Ints:
         def told(rows: Ints | None) -> Ints:
             computed.append(40 if rows is None else len(rows))
             return compute(rows)
 
         return column(self, name, told)
 
-    column = Kept.column
-    monkeypatch.setattr(Kept, "column", counted)
+    column = DerivedColumns.column
+    monkeypatch.setattr(DerivedColumns, "column", counted)
     yard = Yard(*(cluster(f"c{n:02}") for n in range(40)))
     yard.group(group(min_member=20))
     for number in range(20):

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from controller.eventhandlers import LOOK_STEP, World, known
+from controller.eventhandlers import LOOK_STEP, SchedulerCache, known
 from controller.model.objects import ClusterShare, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.scheduling_queue import STEP, SchedulingQueue
 from controller.scheduling import affinityset
-from controller.snapshot.builder import FleetBuilder
+from controller.snapshot.builder import SnapshotBuilder
 from tests.fakeclock import FakeClock
 
 from .make import REQUIRED, ZONE, beside, cluster, unit, workload
@@ -31,7 +31,7 @@ class Scene:
     def __init__(self, placed: bool) -> None:
         self.clock = FakeClock()
         self.queue = SchedulingQueue(clock=self.clock)
-        self.world = World({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
+        self.world = SchedulerCache({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
         self.clusters = [cluster(name) for name in ("a", "b")]
         for each in self.clusters:
             self.world.cluster_changed(None, each)
@@ -128,7 +128,7 @@ def test_a_cluster_that_comes_back_is_taken_in_without_a_look_at_those_who_hold_
     for each in gone:
         world.workload_changed(each, None)
     looks: list[str] = []
-    monkeypatch.setattr(FleetBuilder, "assume", lambda _, name, *__: looks.append(name))
+    monkeypatch.setattr(SnapshotBuilder, "assume", lambda _, name, *__: looks.append(name))
     world.cluster_changed(None, first)
     assert looks == []
     after = world.fleet().coming("cpu")[world.fleet().row["a"]]
@@ -149,7 +149,7 @@ def test_those_who_were_heard_of_while_it_was_away_are_not_counted_anew(
     for each in running:
         world.workload_changed(each, versioned(each, 30))
     looks: list[str] = []
-    monkeypatch.setattr(FleetBuilder, "assume", lambda _, name, *__: looks.append(name))
+    monkeypatch.setattr(SnapshotBuilder, "assume", lambda _, name, *__: looks.append(name))
     world.cluster_changed(None, first)
     assert looks == []
     assert world.fleet().coming("cpu").sum() == 0

@@ -10,7 +10,7 @@ import pytest
 
 from controller import catalogue
 from controller.app import Controller
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.record import record
 from controller.planner.webster import MAX_UNITS
@@ -222,7 +222,7 @@ def test_only_more_seats_are_a_hint() -> None:
 def test_a_set_that_is_tried_elsewhere_sits_in_the_overlay_alone() -> None:
     seats = Seats()
     seats.seats["shop", "cad"], seats.each["shop", "cad"] = 2, MAX_UNITS
-    world = Index([seats])
+    world = PlacementIndex([seats])
     first, late = unit("first", replicas=2, labels=POOL), unit("late", replicas=1, labels=POOL)
     over = world.overlay({first.key: (first, {"a": 2})})
     profile = default_profile(catalogue.registry(features()))

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from controller import catalogue
 from controller.binding.statuspatch import patch_of
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile, load
 from controller.framework.runtime import framework as runtime
 from controller.model.load import Load
 from controller.model.objects import Workload
-from controller.model.unit import Unit, compile_unit
+from controller.model.unit import WorkloadInfo, workload_info
 from controller.scheduling.cycle import decide
-from controller.snapshot.builder import Fleet, FleetBuilder
+from controller.snapshot.builder import Snapshot, SnapshotBuilder
 from machinery.api.resources import WORKLOADS
 from machinery.clock import timestamp
 from machinery.errors import ConfigurationError
@@ -45,14 +45,14 @@ def report(name: str, asked: int, runs: int, since: datetime | None, **other: An
 
 def told(
     placements: Mapping[str, int], *reports: Any, limits: Any = (), shape: str = "", **spec: Any
-) -> Unit:
+) -> WorkloadInfo:
     """The unit of a divided Workload with this status."""
     asked = {"distribution": "Divided", "replicas": sum(placements.values()), "pod": POD, **spec}
-    first = compile_unit(workload(**asked))
+    first = workload_info(workload(**asked))
     decided = "-".join((first.constraints, first.demand, shape or first.shape))
     found = msgspec.to_builtins(workload(present=placements, decided=decided, **asked))
     found["status"] |= {"clusters": list(reports), "limits": list(limits)}
-    return compile_unit(msgspec.convert(found, Workload))
+    return workload_info(msgspec.convert(found, Workload))
 
 
 def limit(name: str, units: int, until: datetime, **other: Any) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def limit(name: str, units: int, until: datetime, **other: Any) -> dict[str, Any
     }
 
 
-def learnt(unit: Unit, now: datetime = NOW) -> dict[str, int]:
-    settled = runtime.settled(PROFILE, unit, now, Index())
+def learnt(unit: WorkloadInfo, now: datetime = NOW) -> dict[str, int]:
+    settled = runtime.settled(PROFILE, unit, now, PlacementIndex())
     return {name: each.units for name, each in settled.limits.items()}
 
 
@@ -128,7 +128,7 @@ def test_limits_of_other_pods_are_forgotten() -> None:
 def test_a_limit_is_doubted_when_its_time_is_over() -> None:
     unit = told({"a": 3}, report("a", 3, 3, None), limits=[limit("a", 3, NOW + HOLD)])
     assert runtime.next_look(PROFILE, unit, NOW) == HOLD.total_seconds()
-    assert runtime.settled(PROFILE, unit, NOW, Index()) is unit
+    assert runtime.settled(PROFILE, unit, NOW, PlacementIndex()) is unit
     assert learnt(unit, NOW + HOLD) == {"a": 6}
 
 
@@ -143,8 +143,8 @@ def test_the_patience_is_in_the_configuration(tmp_path: Any) -> None:
         return load(file, catalogue.registry()).profiles["stowage"]
 
     unit = told({"a": 5}, report("a", 5, 3, NOW - timedelta(seconds=5)))
-    assert runtime.settled(configured("5"), unit, NOW, Index()).limits["a"].units == 3
-    assert runtime.settled(configured("6"), unit, NOW, Index()) is unit
+    assert runtime.settled(configured("5"), unit, NOW, PlacementIndex()).limits["a"].units == 3
+    assert runtime.settled(configured("6"), unit, NOW, PlacementIndex()) is unit
     for wrong in ("-1", "soon", "1.5"):
         with pytest.raises(ConfigurationError, match=r"scheduler.yaml:7: .*unschedulableSeconds"):
             configured(wrong)
@@ -170,9 +170,9 @@ class Loop:
         return msgspec.convert(self.body, Workload)
 
     @property
-    def fleet(self) -> Fleet:
+    def fleet(self) -> Snapshot:
         """What is free beside the units that run; those that do not yet are on their way."""
-        runs, made = self.runs, FleetBuilder()
+        runs, made = self.runs, SnapshotBuilder()
         for name, room in self.rooms.items():
             free = {"cpu": str(max(room - runs.get(name, 0), 0)), "pods": "999"}
             made.upsert(cluster(name, groups=[{"count": 1, "free": free}]))
@@ -195,8 +195,8 @@ class Loop:
             report(name, asked, runs[name], self.since.get(name)) for name, asked in placed.items()
         ]
         current = self.workload
-        unit = runtime.settled(PROFILE, compile_unit(current), self.now, Index())
-        decision = decide(self.fleet, unit, Index(), PROFILE, self.now)
+        unit = runtime.settled(PROFILE, workload_info(current), self.now, PlacementIndex())
+        decision = decide(self.fleet, unit, PlacementIndex(), PROFILE, self.now)
         patch = patch_of(decision, msgspec.structs.replace(current, unit=unit))
         if patch is not None:
             self.writes += 1

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from controller.cache.placements import Index
-from controller.cache.seekers import Seekers
+from controller.cache.placements import PlacementIndex
+from controller.cache.seekers import PendingAffinity
 from controller.config import default_profile
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.batch import decide_set
 from controller.scheduling.sets import Batch, Others
-from controller.snapshot.builder import FleetBuilder
+from controller.snapshot.builder import SnapshotBuilder
 from machinery.api.resources import WORKLOADS
 
 from .make import CLUSTER, NOW, REQUIRED, ZONE, beside, cluster, unit
@@ -31,9 +31,9 @@ LONGEST_SECONDS = 0.25
 class View:
     """What decisions read, for tests that change it between two steps."""
 
-    def __init__(self, cpus: list[str], units: list[Unit]) -> None:
-        self.builder, self.index = FleetBuilder(), Index()
-        self.seekers, self.settled = Seekers(units), Seekers()
+    def __init__(self, cpus: list[str], units: list[WorkloadInfo]) -> None:
+        self.builder, self.index = SnapshotBuilder(), PlacementIndex()
+        self.seekers, self.settled = PendingAffinity(units), PendingAffinity()
         self.unit = {each.key: each for each in units}.get
         for number, cpu in enumerate(cpus):
             self.resize(f"m{number}", cpu)
@@ -49,7 +49,7 @@ class View:
         return self.builder.snapshot()
 
     def decide(
-        self, asked: Unit, *, between: Callable[[int], None] = lambda _: None, **others: Any
+        self, asked: WorkloadInfo, *, between: Callable[[int], None] = lambda _: None, **others: Any
     ) -> tuple[Batch, int, float]:
         """The batch, its number of steps, and the processor time of the longest one."""
         profile = default_profile()
@@ -68,7 +68,7 @@ class View:
             between(number)
 
 
-def ring(size: int, *, key: str = CLUSTER) -> list[Unit]:
+def ring(size: int, *, key: str = CLUSTER) -> list[WorkloadInfo]:
     """Each requires the next one."""
     return [
         unit(
@@ -203,7 +203,7 @@ async def test_each_of_a_set_is_looked_at_again_at_its_own_time(
         stage.workload(name, workloadAffinity={REQUIRED: [beside(other)]})
     looks: list[str] = []
 
-    def next_look(_profile: Any, unit: Unit, _now: Any) -> float | None:
+    def next_look(_profile: Any, unit: WorkloadInfo, _now: Any) -> float | None:
         looks.append(unit.name)
         return 5.0 if unit.name == "front" else None
 

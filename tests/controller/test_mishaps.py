@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.pending import obstacles
 from controller.explain.remedies import remedies
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
-from controller.snapshot.builder import Fleet
+from controller.snapshot.builder import Snapshot
 from crds.workload import ScheduledReason as Reason
 from crds.workload import WorkloadState as State
 
@@ -38,7 +38,7 @@ MEMBER, HOST = cluster("m1", {ZONE: "member"}), cluster("h1", {ZONE: "host"})
 OUTSIDE = cluster("other")
 
 
-def bound(replicas: int = 6, *, app: str = "demo", **fields: Any) -> Unit:
+def bound(replicas: int = 6, *, app: str = "demo", **fields: Any) -> WorkloadInfo:
     """A unit whose pods name the policy, and are counted by it unless they are another `app`'s."""
     return unit(replicas=replicas, labels={"app": app, LABEL: "demo"}, **fields)
 
@@ -54,13 +54,15 @@ def spec(kind: str = "Required", **domains: int) -> dict[str, Any]:
     }
 
 
-def rules(body: Mapping[str, Any]) -> Index:
+def rules(body: Mapping[str, Any]) -> PlacementIndex:
     """A world with that policy and no Workload."""
     meta = {"namespace": POLICY[0], "name": POLICY[1], "uid": "p", "generation": 1}
     return counting(msgspec.convert({"metadata": meta, "spec": body}, WorkloadPolicy))
 
 
-def told(who: Unit, index: Index, *members: MemberCluster, fleet: Fleet | None = None) -> Decision:
+def told(
+    who: WorkloadInfo, index: PlacementIndex, *members: MemberCluster, fleet: Snapshot | None = None
+) -> Decision:
     """The decision, with the Workload's own shares counted; the invariant holds."""
     if who.present:
         index.put(who, who.present)
@@ -80,7 +82,7 @@ def says(decision: Decision, reason: Reason, *parts: str) -> None:
 
 @pytest.mark.proves("K16")
 def test_the_policy_is_not_there() -> None:
-    decision = told(bound(), Index(), MEMBER, HOST)
+    decision = told(bound(), PlacementIndex(), MEMBER, HOST)
     says(decision, Reason.POLICY_NOT_FOUND, MISSING)
     assert (decision.placements, decision.pending) == ({}, 6)
     assert [note.text for note in remedies(decision)] == ["WorkloadPolicy demo in namespace shop"]
@@ -90,7 +92,7 @@ def test_the_policy_is_not_there() -> None:
 @pytest.mark.parametrize(("wanted", "pending"), [(6, 2), (4, 0), (2, 0)])
 def test_the_policy_was_deleted_under_a_workload_that_runs(wanted: int, pending: int) -> None:
     present = {"m1": 1, "h1": 3}
-    decision = told(bound(wanted, present=present), Index(), MEMBER, HOST)
+    decision = told(bound(wanted, present=present), PlacementIndex(), MEMBER, HOST)
     says(decision, Reason.POLICY_NOT_FOUND, MISSING)
     assert decision.pending == pending
     assert all(units <= present[name] for name, units in decision.placements.items())
@@ -230,10 +232,10 @@ def test_static_weights_that_are_all_zero(packing: str) -> None:
     nothing = [{"clusterSelector": {}, "weight": 0}]
     asked = {"distribution": "Divided", "packing": packing, "distributionWeights": nothing}
     words = "2/2 clusters: distributionWeights give weight 0 to 2 clusters"
-    decision = told(unit(replicas=5, **asked), Index(), MEMBER, HOST)
+    decision = told(unit(replicas=5, **asked), PlacementIndex(), MEMBER, HOST)
     says(decision, Reason.FAILED_TO_SCHEDULE, words)
     assert (decision.placements, decision.pending) == ({}, 5)
-    held = told(unit(replicas=5, present={"m1": 2}, **asked), Index(), MEMBER, HOST)
+    held = told(unit(replicas=5, present={"m1": 2}, **asked), PlacementIndex(), MEMBER, HOST)
     says(held, Reason.INSUFFICIENT_CAPACITY, "2 of 5 units have a cluster", words)
     assert (held.placements, held.pending) == ({"m1": 2}, 3)
 
@@ -243,7 +245,7 @@ def test_no_static_weight_for_any_cluster_that_would_do() -> None:
     elsewhere = {"clusterSelector": {"matchLabels": {ZONE: "mars"}}, "weight": 1}
     asked = {"distribution": "Divided", "distributionWeights": [elsewhere]}
     says(
-        told(unit(replicas=5, **asked), Index(), MEMBER, HOST),
+        told(unit(replicas=5, **asked), PlacementIndex(), MEMBER, HOST),
         Reason.FAILED_TO_SCHEDULE,
         "2/2 clusters: no rule of distributionWeights matches a cluster that would do",
     )
@@ -265,21 +267,23 @@ class TestNumbers:
     @pytest.mark.proves("D3")
     @pytest.mark.parametrize("distribution", ["Single", "Divided", "Duplicated"])
     def test_none(self, distribution: str) -> None:
-        decision = told(unit(replicas=0, distribution=distribution), Index(), MEMBER, HOST)
+        decision = told(unit(replicas=0, distribution=distribution), PlacementIndex(), MEMBER, HOST)
         says(decision, Reason.SCHEDULED, "0 of 0 units have a cluster")
         assert sum(decision.placements.values()) == 0
 
     @pytest.mark.proves("D3")
     @pytest.mark.parametrize(("distribution", "units"), [("Single", 1), ("Divided", 1)])
     def test_one(self, distribution: str, units: int) -> None:
-        decision = told(unit(replicas=1, distribution=distribution), Index(), MEMBER, HOST)
+        decision = told(unit(replicas=1, distribution=distribution), PlacementIndex(), MEMBER, HOST)
         assert list(decision.placements.values()) == [units]
         assert decision.message == "1 of 1 units have a cluster"
 
     @pytest.mark.proves("D3")
     @pytest.mark.parametrize("distribution", ["Single", "Duplicated"])
     def test_far_too_many_for_any_cluster(self, distribution: str) -> None:
-        decision = told(unit(replicas=BIG, distribution=distribution), Index(), MEMBER, HOST)
+        decision = told(
+            unit(replicas=BIG, distribution=distribution), PlacementIndex(), MEMBER, HOST
+        )
         says(decision, Reason.INSUFFICIENT_CAPACITY, "0/2 clusters: 2 insufficient cpu")
         assert (decision.placements, decision.pending) == ({}, BIG)
 
@@ -287,7 +291,7 @@ class TestNumbers:
     @pytest.mark.parametrize("packing", ["Proportional", "Fewest"])
     def test_far_too_many_for_all_of_them(self, packing: str) -> None:
         asked = {"distribution": "Divided", "packing": packing}
-        decision = told(unit(replicas=BIG, **asked), Index(), MEMBER, HOST)
+        decision = told(unit(replicas=BIG, **asked), PlacementIndex(), MEMBER, HOST)
         says(
             decision,
             Reason.INSUFFICIENT_CAPACITY,
@@ -312,7 +316,7 @@ class TestNumbers:
 
 
 @pytest.fixture(scope="module")
-def thousands() -> Fleet:
+def thousands() -> Snapshot:
     """5,000 clusters in 50 zones, with room for 16, 32 or 48 units."""
     free = {"cpu": "8", "memory": "32Gi", "pods": "110"}
     members = (
@@ -329,22 +333,22 @@ class TestFiveThousandClusters:
 
     @pytest.mark.proves("D3", "E30")
     @pytest.mark.parametrize("replicas", [0, 1, 7_777, BIG])
-    def test_by_weights(self, thousands: Fleet, replicas: int) -> None:
+    def test_by_weights(self, thousands: Snapshot, replicas: int) -> None:
         by_zone = [
             {"clusterSelector": {"matchLabels": {ZONE: f"z{n:02}"}}, "weight": n + 1}
             for n in range(50)
         ]
         who = unit(replicas=replicas, distribution="Divided", distributionWeights=by_zone)
-        decision = told(who, Index(), fleet=thousands)
+        decision = told(who, PlacementIndex(), fleet=thousands)
         assert decision.message == f"{replicas} of {replicas} units have a cluster"
         self._can_say_why(decision)
 
     @pytest.mark.proves("D3", "E30")
     @pytest.mark.parametrize("packing", ["Proportional", "Fewest"])
     @pytest.mark.parametrize("replicas", [0, 1, 7_777, BIG, 2 * BIG])
-    def test_by_room(self, thousands: Fleet, replicas: int, packing: str) -> None:
+    def test_by_room(self, thousands: Snapshot, replicas: int, packing: str) -> None:
         who = unit(replicas=replicas, distribution="Divided", packing=packing)
-        decision = told(who, Index(), fleet=thousands)
+        decision = told(who, PlacementIndex(), fleet=thousands)
         assert decision.assigned == min(replicas, self.ROOM)
         if replicas > self.ROOM:
             says(
@@ -358,7 +362,7 @@ class TestFiveThousandClusters:
     @pytest.mark.proves("K2", "K11", "K12", "E30")
     @pytest.mark.parametrize("method", ["Fill", "Balance"])
     @pytest.mark.parametrize("kind", ["Required", "Preferred"])
-    def test_with_a_policy(self, thousands: Fleet, kind: str, method: str) -> None:
+    def test_with_a_policy(self, thousands: Snapshot, kind: str, method: str) -> None:
         body = spec(kind, **{f"z{n:02}": 40 * n for n in range(50)})
         who = bound(50_000)
         decision = told(who, rules({**body, "allocationMethod": method}), fleet=thousands)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.config import default_profile
-from controller.framework.told import MOST_BYTES, MOST_DEPTH, Own, merging
+from controller.framework.told import MOST_BYTES, MOST_DEPTH, PluginStatus, merging
 from machinery.api.resources import WORKLOADS
 
 from .memory import Stage
@@ -131,7 +131,7 @@ async def test_fields_that_are_not_a_plugins_are_not_told(
 
 
 def test_all_of_them_together_are_bounded() -> None:
-    own = Own()
+    own = PluginStatus()
     for number in range(4):
         own.add(f"p{number}", {"x": "y" * (MOST_BYTES - 8)})
     with pytest.raises(ValueError, match="tell together"):
@@ -144,11 +144,11 @@ def test_depth_is_bounded() -> None:
     for _ in range(MOST_DEPTH):
         deep = {"x": deep}
     with pytest.raises(ValueError, match="levels"):
-        Own().add("p", deep)
+        PluginStatus().add("p", deep)
     loop: dict[str, Any] = {}
     loop["x"] = loop
     with pytest.raises(ValueError, match="levels"):
-        Own().add("p", loop)
+        PluginStatus().add("p", loop)
 
 
 def applied(target: Any, patch: Any) -> Any:

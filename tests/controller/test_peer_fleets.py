@@ -18,12 +18,12 @@ import pytest
 from benchmarks.fleets import DATA, LABELS, TAINT
 from benchmarks.fleets import unit as workload
 from benchmarks.karmada_cases import CASES
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.plugins.clusterresources import room
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
-from controller.snapshot.builder import Fleet
+from controller.snapshot.builder import Snapshot
 
 from .make import NOW, builder, cluster
 from .planner.peers import ORACLES, Answer
@@ -70,7 +70,7 @@ def _quantities(amounts: dict[str, int]) -> dict[str, str]:
 
 
 @cache
-def _fleet(size: int) -> Fleet:
+def _fleet(size: int) -> Snapshot:
     """The first rows of the data, each cluster's room as a single node's."""
     data = json.loads(DATA.read_text())
     members = []
@@ -113,7 +113,7 @@ def asked() -> dict[str, Asked]:
                 unit, present=present, decided=(unit.constraints, unit.demand, unit.shape)
             )
         fleet = _fleet(case["clusters"])
-        decision = decide(fleet, unit, Index(), default_profile(), NOW)
+        decision = decide(fleet, unit, PlacementIndex(), default_profile(), NOW)
         theirs = {_name(number): units for number, units in case["result"]}
         found[case["id"]] = Asked(case["id"], decision, theirs)
     return found

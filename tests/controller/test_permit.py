@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller.framework.interface import CycleState, Refused
+from controller.framework.interface import CycleState, FilterMask
 from controller.framework.status import SUCCESS, Status, unschedulable, wait
-from controller.framework.waiting import WaitingRoom
-from controller.model.unit import Unit
-from controller.snapshot.builder import Fleet
+from controller.framework.waiting import WaitingWorkloads
+from controller.model.unit import WorkloadInfo
+from controller.snapshot.builder import Snapshot
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from machinery.errors import Unreachable
 
@@ -29,34 +29,44 @@ class Gate:
 
     def __init__(self, *, seconds: float = 60.0) -> None:
         self.seconds = seconds
-        self.room: WaitingRoom | None = None
+        self.room: WaitingWorkloads | None = None
         self.asked: list[tuple[str, ...]] = []
         self.taken: dict[tuple[str, ...], Mapping[str, int]] = {}
         self.bound: list[tuple[str, ...]] = []
         self.notes: list[Any] = []
 
-    def use_waiting_room(self, room: WaitingRoom) -> None:
+    def use_waiting_room(self, room: WaitingWorkloads) -> None:
         self.room = room
 
-    def filter(self, state: CycleState, _unit: Unit, _fleet: Fleet, _bound: Any) -> Refused:
+    def filter(
+        self, state: CycleState, _unit: WorkloadInfo, _fleet: Snapshot, _bound: Any
+    ) -> FilterMask:
         state.data[self.name] = "seen"
-        return Refused(())
+        return FilterMask(())
 
     ignored_during_execution = True
 
-    def reserve(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+    def reserve(
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> Status:
         self.notes.append(state.data.get(self.name))
         self.taken[unit.key] = placements
         return SUCCESS
 
-    def unreserve(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> None:
+    def unreserve(
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> None:
         self.taken.pop(unit.key, None)
 
-    def permit(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+    def permit(
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> Status:
         self.asked.append(unit.key)
         return wait(self.name, "the gate is shut", seconds=self.seconds)
 
-    def post_bind(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> None:
+    def post_bind(
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> None:
         self.notes.append(state.data.get(self.name))
         self.bound.append(unit.key)
 
@@ -192,7 +202,9 @@ async def test_the_end_of_a_term_gives_back(stage: Stage) -> None:
 @pytest.mark.proves("L4")
 async def test_a_set_waits_as_one(stage: Stage) -> None:
     class OnlyFront(Gate):
-        def permit(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+        def permit(
+            self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        ) -> Status:
             self.asked.append(unit.key)
             return wait(self.name, seconds=60) if unit.name == "front" else SUCCESS
 
@@ -219,7 +231,9 @@ async def test_reserve_is_called_before_the_next_decision(stage: Stage) -> None:
     """A quota of one unit, kept by Reserve alone: two decisions at once do not both get it."""
 
     class One(Gate):
-        def reserve(self, state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+        def reserve(
+            self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+        ) -> Status:
             if self.taken:
                 return unschedulable(self.name, "the one place is taken")
             return super().reserve(state, unit, placements)
@@ -253,8 +267,8 @@ class Broken:
             raise RuntimeError("out of order")
         return answer
 
-    def filter(self, *_: Any) -> Refused:
-        return self._do("Filter", Refused(()))  # type: ignore[no-any-return] # what it is given
+    def filter(self, *_: Any) -> FilterMask:
+        return self._do("Filter", FilterMask(()))  # type: ignore[no-any-return] # what it is given
 
     def reserve(self, *_: Any) -> Status:
         return self._do("Reserve", SUCCESS)  # type: ignore[no-any-return] # what it is given

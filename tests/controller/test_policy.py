@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from controller import catalogue
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile, parse
 from controller.explain.record import record
 from controller.features.workloadpolicy.compiled import compile_policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import NAME, PolicyState
-from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
+from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.interface import CycleState
-from controller.model.unit import Unit, compile_unit
-from controller.planner.reasons import Why
+from controller.model.unit import WorkloadInfo, workload_info
+from controller.planner.reasons import RuleKind
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason, WorkloadState
@@ -29,7 +29,7 @@ from .make import NOW, ZONE, builder, cluster, counting, workload
 
 LABEL = "stowage.dev/workload-policy"
 BOUND = {LABEL: "demo"}
-Placed: TypeAlias = Sequence[tuple[Unit, Mapping[str, int]]]
+Placed: TypeAlias = Sequence[tuple[WorkloadInfo, Mapping[str, int]]]
 
 
 def stored(
@@ -51,7 +51,7 @@ def policy(body: Mapping[str, Any], **spec: Any) -> WorkloadPolicy:
     return msgspec.convert({**body, "spec": {**body["spec"], **spec}}, WorkloadPolicy)
 
 
-def world(*bodies: WorkloadPolicy, placed: Placed = ()) -> Index:
+def world(*bodies: WorkloadPolicy, placed: Placed = ()) -> PlacementIndex:
     index = counting(*bodies)
     for each, shares in placed:
         index.put(each, shares)
@@ -61,21 +61,23 @@ def world(*bodies: WorkloadPolicy, placed: Placed = ()) -> Index:
 MEMBERS = (cluster("m1", {ZONE: "member"}), cluster("h1", {ZONE: "host"}), cluster("other"))
 
 
-def asked(name: str = "demo", replicas: int = 6, **fields: Any) -> Unit:
+def asked(name: str = "demo", replicas: int = 6, **fields: Any) -> WorkloadInfo:
     """A unit whose Workload carries `labels`, and its pods `pods`."""
     labels, pods = fields.pop("labels", BOUND), fields.pop("pods", {"app": "demo"})
     cpu = fields.pop("cpu", "100m")
     pod = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
 
-    def made(decided: str) -> Unit:
+    def made(decided: str) -> WorkloadInfo:
         body = workload(name, replicas=replicas, labels=pods, pod=pod, decided=decided, **fields)
         meta = msgspec.structs.replace(body.metadata, labels=labels)
-        return compile_unit(msgspec.structs.replace(body, metadata=meta))
+        return workload_info(msgspec.structs.replace(body, metadata=meta))
 
     return made(made("").hash)
 
 
-def decided(who: Unit, index: Index, *members: Any, profile: Any = None) -> Decision:
+def decided(
+    who: WorkloadInfo, index: PlacementIndex, *members: Any, profile: Any = None
+) -> Decision:
     if who.present:
         index.put(who, who.present)
     fleet = builder(members or MEMBERS).snapshot()
@@ -374,7 +376,7 @@ def test_each_number_has_its_reasons():
     who = asked(replicas=5, present={"h1": 2})
     decision = decided(who, world(policy(stored(member=1, host=3))))
     reasons = {(r.kind, r.number, r.name) for r in decision.why(decision.fleet.row["h1"])}
-    assert reasons == {(Why.KEPT, 2, ""), (Why.DOMAIN_QUOTA, 3, "host")}
+    assert reasons == {(RuleKind.KEPT, 2, ""), (RuleKind.DOMAIN_QUOTA, 3, "host")}
     assert decision.why(decision.fleet.row["other"]) == ()
 
 

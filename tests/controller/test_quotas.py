@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import catalogue, config
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.explain.record import record
 from controller.features.reservation.compiled import compile_reservation
-from controller.features.reservation.ledger import Reservations
-from controller.features.workloadquota.answers import Answers
+from controller.features.reservation.ledger import ReservationLedger
+from controller.features.workloadquota.answers import QuotaHandlers
 from controller.features.workloadquota.compiled import compile_quota
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadquota.usage import Usage
 from controller.model.objects import ReservedShare
-from controller.model.unit import Unit, compile_unit
+from controller.model.unit import WorkloadInfo, workload_info
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from crds.names import API_VERSION, PLACEHOLDER_CLASS, PLACEHOLDER_SCHEDULER
@@ -41,24 +41,24 @@ FLEET = make.fleet(*CLUSTERS)
 PROFILE = config.default_profile()
 
 
-def tried(unit: Unit, bound: Index) -> Decision:
+def tried(unit: WorkloadInfo, bound: PlacementIndex) -> Decision:
     return decide(FLEET, unit, bound, PROFILE, make.NOW)
 
 
-def place(unit: Unit, bound: Index) -> Decision:
+def place(unit: WorkloadInfo, bound: PlacementIndex) -> Decision:
     """Decide, and count it."""
     decision = tried(unit, bound)
     bound.put(unit, decision.placements)
     return decision
 
 
-def written(decision: Decision) -> Unit:
+def written(decision: Decision) -> WorkloadInfo:
     """The unit as its status says it afterwards."""
     shares = ReservedShare.read(decision.fields.get("reservations") or [])
     return replace(decision.unit, present=decision.placements, reservations=shares)
 
 
-def asking(name: str, units: int, cpu: str = "1", **spec: Any) -> Unit:
+def asking(name: str, units: int, cpu: str = "1", **spec: Any) -> WorkloadInfo:
     pod = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
     return make.unit(name, replicas=units, pod=pod, **spec)
 
@@ -153,7 +153,7 @@ def test_a_quota_that_makes_no_sense_bounds_nobody() -> None:
         )
         found = compile_quota(stored)
         assert found.fault.startswith("spec.hard"), hard
-        bound = Index([Usage()])
+        bound = PlacementIndex([Usage()])
         bound.ledger(Usage).put_quota(found)
         assert tried(asking("demo", 2), bound).scheduled
 
@@ -170,7 +170,7 @@ def test_the_placeholders_of_a_reservation_count_for_nothing() -> None:
         api_version=API_VERSION, kind="Reservation", name="room", uid="uid-room", controller=True
     )
     meta = msgspec.structs.replace(stored.metadata, owner_references=[owner])
-    held = compile_unit(msgspec.structs.replace(stored, metadata=meta))
+    held = workload_info(msgspec.structs.replace(stored, metadata=meta))
     bound.put(held, {"a": 7})
     assert used(bound) == {}
 
@@ -179,12 +179,12 @@ class TestReservations:
     """Room that a Reservation holds counts; a unit inside counts once."""
 
     def held(
-        self, bound: Index, units: int, cpu: str = "2", name: str = "peak", **spec: Any
+        self, bound: PlacementIndex, units: int, cpu: str = "2", name: str = "peak", **spec: Any
     ) -> Any:
         """A Reservation of the namespace, decided and counted."""
         stored = reservation(name, {"cpu": cpu}, replicas=units, allocateOnce=False, **spec)
-        bound.ledger(Reservations).put_reservation(compile_reservation(stored))
-        unit = replace(compile_unit(PLACED.workload(stored)), booked=True)
+        bound.ledger(ReservationLedger).put_reservation(compile_reservation(stored))
+        unit = replace(workload_info(PLACED.workload(stored)), booked=True)
         unit = replace(unit, name=f"reservations/{name}")
         return place(unit, bound)
 
@@ -247,7 +247,7 @@ defaultQuota: {hard: {units: "3", requests.cpu: 100}}
 """
     profile = config.parse(file, catalogue.registry()).profiles["stowage"]
 
-    def decided(bound: Index) -> Decision:
+    def decided(bound: PlacementIndex) -> Decision:
         return decide(FLEET, asking("demo", 5, distribution="Divided"), bound, profile, make.NOW)
 
     without = decided(holding())
@@ -310,7 +310,11 @@ def test_nothing_placed_ever_exceeds_a_quota_and_freed_room_is_given_at_once(ste
     Above a quota stands only what was placed before it was made or lowered.
     """
     bound = holding()
-    ledger, wanted, placed = bound.ledger(Usage), dict[str, Unit](), dict[str, dict[str, int]]()
+    ledger, wanted, placed = (
+        bound.ledger(Usage),
+        dict[str, WorkloadInfo](),
+        dict[str, dict[str, int]](),
+    )
 
     def settle() -> None:
         for _ in range(4):
@@ -353,8 +357,8 @@ def test_nothing_placed_ever_exceeds_a_quota_and_freed_room_is_given_at_once(ste
     assert used(bound) == used(counted), "the sums are those of what is placed"
 
 
-async def asked(bound: Index, path: str, query: dict[str, str], **params: str) -> Any:
-    routes = {route.path: route.answer for route in Answers(lambda: bound).routes()}
+async def asked(bound: PlacementIndex, path: str, query: dict[str, str], **params: str) -> Any:
+    routes = {route.path: route.answer for route in QuotaHandlers(lambda: bound).routes()}
     return await routes[path](
         Request(method="GET", path="/", query=query, params=params, headers={}, body=b"")
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.features.workloadquota.plugin import WorkloadQuota
+from controller.features.workloadquota.plugin import WorkloadQuotaPlugin
 from machinery.api.resources import RESERVATIONS, WORKLOAD_QUOTAS, WORKLOADS
 
 from .grouping import Gangs
@@ -256,13 +256,13 @@ async def test_what_another_scheduler_has_claimed_for_a_workload_not_seen_yet_le
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """The Workloads that were decided, each time."""
     found: list[tuple[str, str]] = []
-    real = WorkloadQuota.pre_filter
+    real = WorkloadQuotaPlugin.pre_filter
 
-    def noted(self: WorkloadQuota, state: Any, unit: Any, fleet: Any, bound: Any) -> Any:
+    def noted(self: WorkloadQuotaPlugin, state: Any, unit: Any, fleet: Any, bound: Any) -> Any:
         found.append(unit.key)
         return real(self, state, unit, fleet, bound)
 
-    monkeypatch.setattr(WorkloadQuota, "pre_filter", noted)
+    monkeypatch.setattr(WorkloadQuotaPlugin, "pre_filter", noted)
     return found
 
 

@@ -13,14 +13,14 @@ import msgspec
 import pytest
 
 from controller.binding.statuspatch import patch_of, short_patch
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.claims import claims
 from controller.config import default_profile
 from controller.eventhandlers import known
 from controller.framework.runtime import framework as runtime
 from controller.framework.statuswriter import for_good
 from controller.model.objects import Footprint, Workload
-from controller.model.unit import compile_unit
+from controller.model.unit import workload_info
 from controller.scheduling.decision import Decision
 from crds.names import ANNOTATION_CLUSTERS
 from crds.workload import ScheduledReason, WorkloadState, WorkloadStatus
@@ -44,10 +44,12 @@ MANY = {f"{'k' * 60}{n}": "v" * 63 for n in range(40)}
 
 def decision(workload: Workload, **shares: int) -> Decision:
     """One that places these shares of the Workload, and nothing else."""
-    unit = compile_unit(workload)
+    unit = workload_info(workload)
     return Decision(
         unit=unit,
-        fields=runtime.status_fields(default_profile(), unit, shares, make.fleet(), Index()),
+        fields=runtime.status_fields(
+            default_profile(), unit, shares, make.fleet(), PlacementIndex()
+        ),
         fleet=make.fleet(),
         time=make.NOW,
         placements=shares,
@@ -135,7 +137,7 @@ class TestBounds:
     def test_a_custom_kinds_selector_may_be_of_any_form(self) -> None:
         for selector in ("app=x", ["app"], {"matchLabels": ["app"]}):
             template = {"apiVersion": "x.dev/v1", "kind": "Odd", "spec": {"selector": selector}}
-            assert compile_unit(make.workload(template=template)).pod_selector == ""
+            assert workload_info(make.workload(template=template)).pod_selector == ""
 
     @pytest.mark.parametrize(
         ("kind", "body", "field"),

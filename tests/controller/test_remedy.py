@@ -12,7 +12,7 @@ from controller.framework.explains import Explains
 from controller.framework.percluster import PerClusterFilter
 from controller.framework.profile import Profile
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.decision import Decision
 
 from .make import ZONE, beside, cluster, decided, required_terms, unit
@@ -229,7 +229,7 @@ def test_a_plugin_that_knows_no_cure_is_named_with_what_it_said() -> None:
     class Mute(PerClusterFilter):
         name = "Mute"
 
-        def fits(self, unit: Unit, cluster: MemberCluster) -> str:
+        def fits(self, unit: WorkloadInfo, cluster: MemberCluster) -> str:
             return "not today"
 
     enabled = {"queueSort": [default_profile().queue_sort], "filter": [Mute()]}

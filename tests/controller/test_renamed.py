@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.cache.renames import Renames
-from controller.eventhandlers import World as Cache
+from controller.eventhandlers import SchedulerCache as Cache
 from controller.eventhandlers import known
 from controller.model.objects import MemberCluster, Workload
 from machinery.api.resources import MEMBER_CLUSTERS

@@ -13,7 +13,7 @@ import pytest
 from controller import app, scheduler
 from controller.framework.events import MEMBER_CLUSTER, Action, on
 from controller.queue.hints import Awaits
-from controller.queue.renewal import PAUSE_SECONDS, ROUND_SECONDS, SETTLE_SECONDS, Renewal
+from controller.queue.renewal import PAUSE_SECONDS, ROUND_SECONDS, SETTLE_SECONDS, MessageRefresher
 from controller.queue.scheduling_queue import LONGEST_DELAY_SECONDS, Rank, SchedulingQueue
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOADS
 from tests.examples import window
@@ -59,7 +59,7 @@ class Bench:
     @asynccontextmanager
     async def running(self, *names: str) -> AsyncIterator[None]:
         """With these decided once, long enough ago."""
-        renewal = Renewal(self.queue, clock=self.clock)
+        renewal = MessageRefresher(self.queue, clock=self.clock)
         tasks = [asyncio.create_task(each) for each in (self.queue.run(), renewal.run())]
         tasks.append(asyncio.create_task(self.refuse()))
         self.queue.offer(rank(name) for name in names)

@@ -10,7 +10,7 @@ import pytest
 
 from controller.features.reservation.compiled import compile_reservation, seconds_of
 from controller.features.reservation.inside import MOST_PLACES, MOST_USED
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.owners import matches
 from controller.features.reservation.split import fitting, pieces, using_up
 from controller.model.objects import ReservedShare
@@ -595,10 +595,10 @@ def test_an_overlay_that_grows_says_what_one_that_is_made_anew_says(
     units = [hall.store(owner(f"w{n}")) for n in range(3)]
     grown, late = hall.world.index.overlay({}), hall.world.index.overlay({})
     for unit in units:
-        grown.ledger(Reservations)
+        grown.ledger(ReservationLedger)
         for each in (grown, late):
             each.place(unit, placed)
-    mine, others = grown.ledger(Reservations), late.ledger(Reservations)
+    mine, others = grown.ledger(ReservationLedger), late.ledger(ReservationLedger)
     for cluster in ("a", "b"):
         assert mine.taken(PEAK, cluster) == others.taken(PEAK, cluster)
     assert mine.users(PEAK) == others.users(PEAK) != []
@@ -610,16 +610,16 @@ def test_an_overlay_takes_each_workload_once(monkeypatch: pytest.MonkeyPatch) ->
     hall, count = Hall("a"), 0
     hall.reserve(reservation(placed={"a": 1}, **everybody()))
     units = [hall.store(owner(f"w{n}")) for n in range(100)]
-    put = Reservations._put_inside
+    put = ReservationLedger._put_inside
 
     def counted(*about: Any) -> Any:
         nonlocal count
         count += 1
         return put(*about)
 
-    monkeypatch.setattr(Reservations, "_put_inside", counted)
+    monkeypatch.setattr(ReservationLedger, "_put_inside", counted)
     overlay = hall.world.index.overlay({})
     for unit in units:
         overlay.place(unit, {"a": 1})
-        overlay.ledger(Reservations)
+        overlay.ledger(ReservationLedger)
     assert count == len(units)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.ledger import ReservationLedger
 from controller.model.objects import ReservedShare, Workload
 from tests.examples import examples
 
@@ -402,7 +402,7 @@ class Books(RuleBasedStateMachine):
         assert self.hall.books.holds() == before
         self.agrees(self.hall.books)
 
-    def agrees(self, books: Reservations) -> None:
+    def agrees(self, books: ReservationLedger) -> None:
         for held in self.reservations.values():
             for cluster in CLUSTERS:
                 expected = self.oracle.left(held, cluster) if cluster in held.placed else {}

@@ -18,7 +18,7 @@ from machinery import metrics
 from machinery.api.resources import LEASES, MEMBER_CLUSTERS, RESERVATIONS
 from machinery.clock import SystemClock, parse_timestamp, timestamp
 from stowage.reading.fleet import Report
-from stowage.reading.reservations import Reservation as Told
+from stowage.reading.reservations import ReservationSummary as Told
 from stowage.reading.reservations import take_reservations
 from tests.patience import until
 

@@ -17,8 +17,8 @@ import pytest
 from controller.app import Controller
 from controller.framework.runtime import services
 from controller.framework.runtime.arguments import Plain
-from controller.framework.runtime.services import Route, Service, failure
-from controller.http.guard import Guard, Refusal
+from controller.framework.runtime.services import Endpoint, Route, failure
+from controller.http.guard import DeniedRequest, Guard
 from controller.http.server import Flags, Insight, install
 from machinery.http_messages import Request, Response
 from machinery.http_server import BODY_LIMIT, HttpServer
@@ -197,8 +197,8 @@ async def test_the_room_of_a_cluster_is_that_of_the_next_decision(config: Path) 
 class Nobody:
     """A guard that lets nobody in."""
 
-    async def refusal(self, *, authorization: str, method: str, path: str) -> Refusal:
-        return Refusal(403, f"{authorization} may not {method} {path}")
+    async def refusal(self, *, authorization: str, method: str, path: str) -> DeniedRequest:
+        return DeniedRequest(403, f"{authorization} may not {method} {path}")
 
 
 @pytest.mark.proves("E5", "E8")
@@ -248,7 +248,7 @@ class Fails(Twice):
 async def test_of_two_with_one_name_the_first_answers(caplog: pytest.LogCaptureFixture) -> None:
     odd = Twice(3)
     odd.name = "a/b"
-    found: list[Service] = services.services([Twice(1), Twice(2), Fails(4), odd])
+    found: list[Endpoint] = services.services([Twice(1), Twice(2), Fails(4), odd])
     assert [each.path for each in found] == ["/apis/v1/plugins/Twice/told"]
     answer = await found[0].handler(Request("GET", found[0].path))
     assert msgspec.json.decode(answer.body) == 1

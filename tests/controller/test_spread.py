@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from controller.explain.record import record
-from controller.model.learning import Limit
+from controller.model.learning import ObservedLimit
 from controller.scheduling.decision import Decision
 from crds.workload import ScheduledReason, WorkloadState
 from tests.examples import examples
@@ -251,7 +251,7 @@ class TestChoice:
 
     def test_what_a_cluster_was_seen_to_run_bounds_the_room_that_counts(self) -> None:
         members = [made("a", 9, **{REGION: "x"}), made("b", 6, **{REGION: "y"})]
-        seen = {"a": Limit(2, NOW)}
+        seen = {"a": ObservedLimit(2, NOW)}
         who = replace(asked(5, [limit(REGION, 1, 1)]), limits=seen)
         assert decided(who, *members).placements == {"b": 5}
         alone = decided(who, members[0])

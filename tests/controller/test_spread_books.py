@@ -11,10 +11,10 @@ import pytest
 
 from controller.features.workloadspread.adaptive import rescheduled
 from controller.features.workloadspread.books import Entries, Span, entries_of, named, stamp
-from controller.features.workloadspread.compiled import Spread, compile_spread
-from controller.features.workloadspread.counted import Classes, Target
+from controller.features.workloadspread.compiled import CompiledSpread, compile_spread
+from controller.features.workloadspread.counted import Classes, SpreadTarget
 from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
-from controller.features.workloadspread.status import Look, subset_statuses
+from controller.features.workloadspread.status import SpreadResult, subset_statuses
 from controller.model.objects import ClusterShare
 from machinery.clock import timestamp
 
@@ -62,17 +62,17 @@ class Book:
         self.told: list[str] = []
 
     @property
-    def spread(self) -> Spread:
+    def spread(self) -> CompiledSpread:
         status = msgspec.structs.replace(self.said.status, subset_statuses=self.before)
         found = compile_spread(msgspec.structs.replace(self.said, status=status))
         assert not found.fault
         return found
 
-    def look(self, placements: Mapping[str, int] | None = None, **target: Any) -> Look:
+    def look(self, placements: Mapping[str, int] | None = None, **target: Any) -> SpreadResult:
         """One look that is written; with placements the commit of a decision."""
         spread = self.spread
         leaving = dict(self.placements) if placements is not None else None
-        aim = Target(
+        aim = SpreadTarget(
             self.total,
             self.placements if placements is None else placements,
             self.reports,
@@ -87,7 +87,7 @@ class Book:
         self.told += [event.reason.value for event in look.events]
         return look
 
-    def commit(self, **placements: int) -> Look:
+    def commit(self, **placements: int) -> SpreadResult:
         """Take the quota, then write the placements."""
         look = self.look(placements)
         self.placements = placements
@@ -100,7 +100,7 @@ class Book:
             for name, n in units.items()
         }
 
-    def after(self, seconds: float) -> Look:
+    def after(self, seconds: float) -> SpreadResult:
         self.now += timedelta(seconds=seconds)
         return self.look()
 

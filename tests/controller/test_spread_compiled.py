@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controller.features.workloadspread.compiled import Spread, compile_spread
+from controller.features.workloadspread.compiled import CompiledSpread, compile_spread
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.planner.problem import UNBOUNDED
@@ -16,7 +16,9 @@ TARGET = {"apiVersion": "stowage.dev/v1alpha1", "kind": "Workload", "name": "dem
 GPU = {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]}
 
 
-def spread(*subsets: dict[str, Any], meta: Any = None, status: Any = None, **spec: Any) -> Spread:
+def spread(
+    *subsets: dict[str, Any], meta: Any = None, status: Any = None, **spec: Any
+) -> CompiledSpread:
     body = {
         "metadata": {
             "name": "ws",
@@ -31,7 +33,7 @@ def spread(*subsets: dict[str, Any], meta: Any = None, status: Any = None, **spe
     return compile_spread(msgspec.convert(body, WorkloadSpread))
 
 
-def capped(*caps: Any, **spec: Any) -> Spread:
+def capped(*caps: Any, **spec: Any) -> CompiledSpread:
     named = [
         {"name": f"s{i}"} | ({} if c is None else {"maxReplicas": c}) for i, c in enumerate(caps)
     ]

@@ -14,10 +14,10 @@ from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.subsets import subsets_of, units_of
 from controller.model.learnt import Shown
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.planner.subsets import Subsets
 from controller.scheduling.decision import Decision
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 from tests.examples import examples
 
@@ -108,7 +108,7 @@ class Spreads(RuleBasedStateMachine):
         if self.last is not None:
             adds_up(self.last)
 
-    def _keeps_promises(self, old: dict[str, int], asked: Unit, found: Decision) -> None:
+    def _keeps_promises(self, old: dict[str, int], asked: WorkloadInfo, found: Decision) -> None:
         assert self.spread is not None
         fleet, rules = found.fleet, compile_spread(self.spread)
         subsets = subsets_of(rules, fleet, self.replicas)
@@ -130,7 +130,7 @@ class Spreads(RuleBasedStateMachine):
         self._in_order(subsets, fleet, found, before, after)
 
     def _in_order(
-        self, subsets: Subsets, fleet: Fleet, found: Decision, before: Any, after: Any
+        self, subsets: Subsets, fleet: Snapshot, found: Decision, before: Any, after: Any
     ) -> None:
         """Where a later subset has got units, or units wait, an earlier one could take no more."""
         if subsets.overlaps or not (found.pending or (after > before).any()):
@@ -164,7 +164,7 @@ class Spreads(RuleBasedStateMachine):
         held = [int(after[subsets.home == home].sum()) for home in range(size + 1)]
         assert held == want.tolist(), "the lowest cost leaves first"
 
-    def _loose(self, subsets: Subsets, fleet: Fleet, before: Any, asked: Unit) -> Any:
+    def _loose(self, subsets: Subsets, fleet: Snapshot, before: Any, asked: WorkloadInfo) -> Any:
         """Units without a node in marked subsets."""
         closed = np.append(subsets.closed, False)[subsets.home]
         waits = [
@@ -173,7 +173,7 @@ class Spreads(RuleBasedStateMachine):
         ]
         return np.where(closed, np.minimum(waits, before), 0)
 
-    def _able(self, fleet: Fleet) -> Any:
+    def _able(self, fleet: Snapshot) -> Any:
         return np.array([not self.clusters[n]["cordon"] for n in fleet.names], dtype=np.bool_)
 
     def _members(self) -> list[Any]:
@@ -182,7 +182,7 @@ class Spreads(RuleBasedStateMachine):
             for name, each in self.clusters.items()
         ]
 
-    def _unit(self) -> Unit:
+    def _unit(self) -> WorkloadInfo:
         shown = {
             name: Shown(self.present[name], self.present[name] - units, NOW)
             for name, units in self.waits.items()

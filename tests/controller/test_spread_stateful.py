@@ -16,13 +16,13 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.features.workloadspread.compiled import compile_spread
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.framework.runtime import framework as runtime
-from controller.model.unit import Unit, compile_unit
+from controller.model.unit import WorkloadInfo, workload_info
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from tests.examples import examples
@@ -220,7 +220,7 @@ class Spread(RuleBasedStateMachine):
             for name, each in self.clusters.items()
         ).snapshot()
 
-    def _unit(self) -> Unit:
+    def _unit(self) -> WorkloadInfo:
         body = workload(replicas=self.replicas, pod=POD, present=self.present, decided=self.decided)
         clusters = [
             {
@@ -236,11 +236,11 @@ class Spread(RuleBasedStateMachine):
         ]
         status = msgspec.to_builtins(body.status) | {"clusters": clusters}
         told = msgspec.convert(status, type(body.status))
-        return compile_unit(msgspec.structs.replace(body, status=told))
+        return workload_info(msgspec.structs.replace(body, status=told))
 
-    def _index(self) -> Index:
+    def _index(self) -> PlacementIndex:
         spreads = Spreads()
-        index = Index([spreads])
+        index = PlacementIndex([spreads])
         if self.subsets is not None:
             spreads.put_spread(compile_spread(self._stored()))
         return index

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.features.workloadpolicy.objects import WorkloadPolicy
-from controller.model.unit import Unit, compile_unit
-from controller.planner.reasons import Why
+from controller.model.unit import WorkloadInfo, workload_info
+from controller.planner.reasons import RuleKind
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from tests.examples import examples
@@ -127,10 +127,10 @@ class Fleet(RuleBasedStateMachine):
             settled = as_a_whole or not decision.placements
             assert settled or decision.scheduled == (decision.pending == 0)
             for row, name in enumerate(decision.fleet.names):
-                kept = [r.number for r in decision.why(row) if r.kind is Why.KEPT]
+                kept = [r.number for r in decision.why(row) if r.kind is RuleKind.KEPT]
                 assert sum(kept) <= decision.placements.get(name, 0), "no more stays than is there"
 
-    def _keeps_quota(self, unit: Unit, before: dict[str, int]) -> None:
+    def _keeps_quota(self, unit: WorkloadInfo, before: dict[str, int]) -> None:
         if self.policy is None or not unit.bound or self.policy["allocationType"] != "Required":
             return
         after = self._domains()
@@ -139,7 +139,7 @@ class Fleet(RuleBasedStateMachine):
             assert after.get(zone, 0) <= max(each["replicas"], before.get(zone, 0))
 
     def _moves_nothing_without_need(
-        self, unit: Unit, old: dict[str, int], decision: Decision
+        self, unit: WorkloadInfo, old: dict[str, int], decision: Decision
     ) -> None:
         """Without an edit of its rules, a present share shrinks only when fewer units are wanted."""
         if unit.edited or unit.everywhere or set(old) - set(self.clusters):
@@ -170,7 +170,7 @@ class Fleet(RuleBasedStateMachine):
             for name, each in self.clusters.items()
         ).snapshot()
 
-    def _unit(self, name: str) -> Unit:
+    def _unit(self, name: str) -> WorkloadInfo:
         fields = dict(self.specs[name])
         labels = fields.pop("labels")
         body = workload(
@@ -182,9 +182,9 @@ class Fleet(RuleBasedStateMachine):
             **fields,
         )
         meta = msgspec.structs.replace(body.metadata, labels=labels)
-        return compile_unit(msgspec.structs.replace(body, metadata=meta))
+        return workload_info(msgspec.structs.replace(body, metadata=meta))
 
-    def _index(self) -> Index:
+    def _index(self) -> PlacementIndex:
         index = counting()
         if self.policy is not None:
             meta = {"namespace": POLICY[0], "name": POLICY[1], "uid": "p", "generation": 1}

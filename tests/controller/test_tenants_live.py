@@ -17,7 +17,7 @@ import pytest
 
 from machinery.errors import ApiError
 from machinery.runtime import fair_queue
-from machinery.runtime.heap import Entry
+from machinery.runtime.heap import HeapEntry
 from machinery.types.metadata import Key
 
 from .live import World, deciding, deployment
@@ -34,7 +34,7 @@ def line(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     waiting: dict[Key, int] = {}
     put, take, handed_out = fair_queue.Flows.put, fair_queue.Flows.take, [0]
 
-    def putting(self: Any, entry: Entry[Any]) -> None:
+    def putting(self: Any, entry: HeapEntry[Any]) -> None:
         if isinstance(entry.key, tuple) and entry.key[0] == "shop" and not self.get(entry.key):
             waiting.setdefault(entry.key, handed_out[0])
         put(self, entry)

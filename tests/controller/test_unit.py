@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from controller.model.objects import Workload
-from controller.model.unit import compile_unit
+from controller.model.unit import workload_info
 
 from .make import REQUIRED, beside, cluster, decided, expression, required_terms, unit, workload
 
@@ -115,18 +115,18 @@ class TestReplicas:
     )
     def test_the_templates_own_number(self, kind: str, spec: dict[str, int]) -> None:
         found = workload(replicas=None, template={"kind": kind, "spec": spec})
-        assert compile_unit(found).replicas == 7
+        assert workload_info(found).replicas == 7
 
     def test_the_workloads_number_goes_before_it(self) -> None:
         found = workload(replicas=3, template={"kind": "Deployment", "spec": {"replicas": 7}})
-        assert compile_unit(found).replicas == 3
+        assert workload_info(found).replicas == 3
 
     def test_neither_means_one(self) -> None:
         assert unit(replicas=None).replicas == 1
 
     def test_a_custom_kind_has_a_path(self) -> None:
         template = {"kind": "Engine", "spec": {"pool": {"size": 4}}}
-        found = compile_unit(
+        found = workload_info(
             workload(replicas=None, template=template, replicasPath="spec.pool.size")
         )
         assert (found.replicas, found.request, found.counted) == (4, {}, True)
@@ -135,7 +135,7 @@ class TestReplicas:
     def test_a_path_that_leads_to_no_number_is_named(self, value: Any) -> None:
         template = {"kind": "Engine", "spec": {"size": value}}
         with pytest.raises(ValueError, match=r"^spec\.template\.spec\.size: "):
-            compile_unit(workload(replicas=None, template=template, replicasPath="spec.size"))
+            workload_info(workload(replicas=None, template=template, replicasPath="spec.size"))
 
     @pytest.mark.parametrize("kind", ["DaemonSet", "CronJob"])
     def test_kinds_without_replicas_count_one_for_each_cluster(self, kind: str) -> None:
@@ -149,13 +149,13 @@ class TestLabels:
     def test_those_of_the_pods_and_of_the_workload(self) -> None:
         made = workload(labels={"app": "pods", "tier": "web"})
         meta = msgspec.structs.replace(made.metadata, labels={"app": "own"})
-        found = compile_unit(msgspec.structs.replace(made, metadata=meta))
+        found = workload_info(msgspec.structs.replace(made, metadata=meta))
         assert found.labels == {"app": "own", "tier": "web"}
 
     def test_a_cronjobs_pods_are_deep_inside(self) -> None:
         pods = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [container("1")]}}
         template = {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": pods}}}}
-        found = compile_unit(workload(template=template))
+        found = workload_info(workload(template=template))
         assert (found.labels, found.request["cpu"]) == ({"app": "x"}, 1000)
 
 

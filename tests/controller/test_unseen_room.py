@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.eventhandlers import World, known
+from controller.eventhandlers import SchedulerCache, known
 from controller.model.objects import ClusterShare, MemberCluster, Workload
 from controller.plugins.prioritysort import PrioritySort
 from controller.queue.renewal import ROUND_SECONDS
@@ -52,17 +52,17 @@ def versioned(made: Any, version: int | str) -> Any:
     return msgspec.structs.replace(made, metadata=meta)
 
 
-def world() -> World:
-    return World({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
+def world() -> SchedulerCache:
+    return SchedulerCache({"stowage"}, sort=PrioritySort(), reviewed=lambda _: True)
 
 
-def room(of: World) -> int:
+def room(of: SchedulerCache) -> int:
     """Units of such a Workload for which there is room."""
     asks = known(workload("asks")).unit.request
     return int(of.fleet().fitting(asks, node_selector={}, tolerations=())[0])
 
 
-def begun() -> World:
+def begun() -> SchedulerCache:
     """Room for 16, 8 of them given away and under way."""
     made = world()
     made.cluster_changed(None, a(10))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.explain.remedies import remedies
 from controller.framework.interface import Candidates, CycleState
@@ -18,7 +18,7 @@ from controller.framework.room import Variant, needed, vary
 from controller.framework.status import SUCCESS
 from controller.model.objects import Toleration
 from controller.model.podtemplate import skeleton
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.planner.problem import Problem
 from controller.scheduling.batch import decide_set
 from controller.scheduling.cycle import decide
@@ -37,13 +37,13 @@ class Divider:
         self.field: Candidates | None = None
         self.told: list[tuple[dict[str, int], int]] = []
 
-    def settled(self, unit: Unit, _now: Any, _bound: Index) -> Unit:
+    def settled(self, unit: WorkloadInfo, _now: Any, _bound: PlacementIndex) -> WorkloadInfo:
         return replace(unit, divided=True)
 
-    def next_look(self, _unit: Unit, _now: Any) -> float | None:
+    def next_look(self, _unit: WorkloadInfo, _now: Any) -> float | None:
         return None
 
-    def pre_filter(self, state: CycleState, unit: Unit, *_: Any) -> Any:
+    def pre_filter(self, state: CycleState, unit: WorkloadInfo, *_: Any) -> Any:
         small = Variant(
             rows=lambda of: np.array([name.startswith("big") for name in of.names], dtype=np.bool_),
             request={**unit.request, "cpu": 100},
@@ -54,14 +54,16 @@ class Divider:
         vary(state, [small])
         return SUCCESS
 
-    def divides(self, unit: Unit, _state: CycleState) -> bool:
+    def divides(self, unit: WorkloadInfo, _state: CycleState) -> bool:
         return unit.divided
 
-    def bound(self, _unit: Unit, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, _unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         self.field = field
         return problem
 
-    def status_fields(self, _unit: Unit, placements: Mapping[str, int], fleet: Any, _: Any) -> Any:
+    def status_fields(
+        self, _unit: WorkloadInfo, placements: Mapping[str, int], fleet: Any, _: Any
+    ) -> Any:
         self.told.append((dict(placements), len(fleet)))
         return {}
 
@@ -70,7 +72,7 @@ class View:
     """As much of a world as one decision needs."""
 
     def __init__(self, *members: Any) -> None:
-        self._fleet, self.index = fleet(*members), Index()
+        self._fleet, self.index = fleet(*members), PlacementIndex()
         self.seekers: Any = None
         self.settled: Any = None
 
@@ -88,7 +90,7 @@ def small(name: str, cpu: str, **spec: Any) -> Any:
     return cluster(name, groups=[{"count": 1, "free": free}], **spec)
 
 
-def divided(of: Unit, *members: Any, plugin: Divider | None = None) -> Decision:
+def divided(of: WorkloadInfo, *members: Any, plugin: Divider | None = None) -> Decision:
     made = profile(plugin or Divider())
     return at_once(decide_set(View(*members), of, {"stowage": made}, NOW)).of(of.key)
 
@@ -135,7 +137,7 @@ def test_what_is_told_is_asked_of_the_shares_that_were_decided():
     assert plugin.told == [({"a": 2}, 1)]
     members = builder([small("a", "0")]).snapshot()
     held = replace(unit(replicas=2, present={"a": 1}), divided=True)
-    decide(members, held, Index(), profile(plugin), NOW)
+    decide(members, held, PlacementIndex(), profile(plugin), NOW)
     assert plugin.told[-1] == ({"a": 1}, 1), "what it keeps"
 
 

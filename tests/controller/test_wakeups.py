@@ -19,7 +19,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from controller.config import default_profile
-from controller.eventhandlers import World, known
+from controller.eventhandlers import SchedulerCache, known
 from controller.features.workloadpolicy.feature import WorkloadPolicies
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.model.objects import ClusterLimit, ClusterShare, Workload
@@ -322,7 +322,7 @@ class Scene:
         self.queue = SchedulingQueue(clock=self.clock)
         self.holder, self.plugins = "me", list(PROFILE.plugins.values())
         self.feature = WorkloadPolicies()
-        self.world = World(
+        self.world = SchedulerCache(
             {"stowage"},
             sort=PrioritySort(),
             reviewed=lambda _: True,

@@ -11,13 +11,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.binding.statuspatch import patch_of
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.config import default_profile
 from controller.eventhandlers import known
 from controller.explain import history, steps
-from controller.explain.steps import Occasion, Shares
+from controller.explain.steps import Occasion, ShareDifference
 from controller.model.objects import MemberCluster, Workload
-from controller.model.why import Change, Rule, RuleCount, ShareSteps, Step, of_status
+from controller.model.why import (
+    PlacementChange,
+    RuleCount,
+    RuleNote,
+    ShareStep,
+    ShareSteps,
+    of_status,
+)
 from controller.scheduling.cycle import decide
 from crds.workload import WorkloadStatus
 from tests.controller.make import NOW, cluster, fleet, workload
@@ -44,7 +51,9 @@ class Hub:
     def decide(self) -> dict[str, Any]:
         """Decide, write, and what was written."""
         read = self.read()
-        decision = decide(fleet(*self.clusters), read.unit, Index(), default_profile(), NOW)
+        decision = decide(
+            fleet(*self.clusters), read.unit, PlacementIndex(), default_profile(), NOW
+        )
         patch = patch_of(decision, read)
         written = patch["status"] if patch else {}
         self.status |= json.loads(json.dumps(written))
@@ -57,7 +66,7 @@ class Hub:
         return [(s.units, s.cause, [r.rule for r in s.because]) for s in found.steps]
 
     @property
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[PlacementChange]:
         return of_status(self.status).history
 
 
@@ -184,14 +193,14 @@ CLUSTERS = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 9), max_s
 def test_the_steps_always_add_up(rounds: list[dict[str, int]], most: int) -> None:
     kept: list[ShareSteps] = []
     counts: Any = []
-    past: list[Change] = []
+    past: list[PlacementChange] = []
     before: dict[str, int] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(steps, "MOST_SHARES", most)
         for after in rounds:
-            shares, at = Shares(before, after, sorted(after)), Occasion("now", "Scaled")
-            kept, counts = steps.carried(kept, counts, shares, at, lambda _: [Rule("Weight")])
-            past = history.lengthened(past, shares, at, lambda _: [Rule("Weight")], 9)
+            shares, at = ShareDifference(before, after, sorted(after)), Occasion("now", "Scaled")
+            kept, counts = steps.carried(kept, counts, shares, at, lambda _: [RuleNote("Weight")])
+            past = history.lengthened(past, shares, at, lambda _: [RuleNote("Weight")], 9)
             sums = {each.cluster: sum(s.units for s in each.steps) for each in kept}
             assert sums == {c: after[c] for c in sums}
             assert len(sums) == min(len(after), most)
@@ -203,8 +212,12 @@ def test_the_steps_always_add_up(rounds: list[dict[str, int]], most: int) -> Non
 
 
 def test_steps_that_leave_are_taken_from_the_last_that_came() -> None:
-    kept = [ShareSteps("a", [Step(3, "1"), Step(4, "2"), Step(-2, "3"), Step(1, "4")])]
-    shares = Shares({"a": 6}, {"a": 7})
+    kept = [
+        ShareSteps(
+            "a", [ShareStep(3, "1"), ShareStep(4, "2"), ShareStep(-2, "3"), ShareStep(1, "4")]
+        )
+    ]
+    shares = ShareDifference({"a": 6}, {"a": 7})
     ((share,), _) = steps.carried(kept, [], shares, Occasion("5", "Scaled"), lambda _: [])
     assert [(s.units, s.time) for s in share.steps] == [(3, "1"), (2, "2"), (1, "4"), (1, "5")]
 
@@ -237,8 +250,8 @@ def test_absurd_counts_of_moves_do_not_either() -> None:
 
 
 def test_steps_of_a_share_as_large_as_can_be_stay_as_they_are() -> None:
-    kept = [ShareSteps("a", [Step(LARGEST), Step(-LARGEST), Step(LARGEST)])]
-    shares = Shares({"a": LARGEST}, {"a": LARGEST}, ())
+    kept = [ShareSteps("a", [ShareStep(LARGEST), ShareStep(-LARGEST), ShareStep(LARGEST)])]
+    shares = ShareDifference({"a": LARGEST}, {"a": LARGEST}, ())
     ((share,), _) = steps.carried(kept, [], shares, Occasion("5", "Scaled"), lambda _: [])
     assert [step.units for step in share.steps] == [LARGEST, -LARGEST, LARGEST]
 
@@ -261,7 +274,9 @@ def test_counts_of_more_rules_than_fit_still_add_up() -> None:
     before = {name: units for name, units in after.items() if name < "m290"}
     counts = [RuleCount(f"Foreign{n}", 10, 20) for n in range(steps.MOST_COUNTS)]
     at = Occasion("now", "Scaled")
-    told, listed = steps.carried([], counts, Shares(before, after), at, lambda _: [Rule("Weight")])
+    told, listed = steps.carried(
+        [], counts, ShareDifference(before, after), at, lambda _: [RuleNote("Weight")]
+    )
     assert len(listed) <= steps.MOST_COUNTS
     assert sum(each.clusters for each in listed) == 300 - len(told)
     assert sum(each.units for each in listed) == 2 * (300 - len(told))

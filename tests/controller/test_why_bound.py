@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from controller.explain import history, steps
-from controller.explain.steps import Occasion, Shares
-from controller.model.why import Change, Rule, RuleCount, ShareSteps, Step
+from controller.explain.steps import Occasion, ShareDifference
+from controller.model.why import PlacementChange, RuleCount, RuleNote, ShareStep, ShareSteps
 from machinery.types.bounds import MOST_UNITS
 
 pytestmark = pytest.mark.proves("U1")
@@ -36,16 +36,16 @@ def written(reasons: Any, counts: Any, changes: Any) -> int:
 def test_hostile_names_do_not_lead_beyond_the_bound(
     word: str, theirs: str, name: str, clusters: int, foreign: int, most: int
 ) -> None:
-    rule = Rule(word, {"number": MOST_UNITS, "of": MOST_UNITS}, name)
+    rule = RuleNote(word, {"number": MOST_UNITS, "of": MOST_UNITS}, name)
     names = [f"cluster-with-a-long-name-{n:03}" for n in range(clusters)]
-    step = Step(1, "2026-01-01T00:00:00Z", word, name, [rule] * min(most, 3))
+    step = ShareStep(1, "2026-01-01T00:00:00Z", word, name, [rule] * min(most, 3))
     kept = [ShareSteps(each, [step] * 8) for each in names]
     counts = [RuleCount(f"{theirs[:-2]}{n:02}", 12, 30) for n in range(foreign)]
-    past = [Change("2026-01-01T00:00:00Z", word, name, MOST_UNITS, MOST_UNITS)] * 20
+    past = [PlacementChange("2026-01-01T00:00:00Z", word, name, MOST_UNITS, MOST_UNITS)] * 20
     before, at = dict.fromkeys(names, 8), Occasion("2026-01-02T00:00:00Z", word, name)
     for units in (9, 3, MOST_UNITS):
         after = dict.fromkeys(names, units)
-        shares = Shares(before, after, names)
+        shares = ShareDifference(before, after, names)
         kept, counts = steps.carried(kept, counts, shares, at, lambda _: [rule] * most)
         past = history.lengthened(past, shares, at, lambda _: [rule] * most, units * clusters)
         assert written(kept, counts, past) <= MOST_BYTES
@@ -57,7 +57,7 @@ def test_as_many_counts_as_there_are_rules_fit() -> None:
     """What the planner itself can say is told whole."""
     counts = [RuleCount(f"DomainQuota{n:02}", 60, 600) for n in range(steps.MOST_COUNTS)]
     names = [f"m{n:04}" for n in range(60 * steps.MOST_COUNTS + steps.MOST_SHARES)]
-    shares = Shares(dict.fromkeys(names, 10), dict.fromkeys(names, 10), [])
+    shares = ShareDifference(dict.fromkeys(names, 10), dict.fromkeys(names, 10), [])
     _, listed = steps.carried([], counts, shares, Occasion("now", "Scaled"), lambda _: [])
     assert len(listed) == steps.MOST_COUNTS
     assert steps.UNTOLD not in {each.rule for each in listed}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from machinery.clock import SystemClock
 from machinery.runtime.fair_queue import LEAST_SECONDS, TURN_SECONDS, Flows, namespace_of
-from machinery.runtime.heap import Entry
+from machinery.runtime.heap import HeapEntry
 from machinery.runtime.workqueue import WorkQueue, work
 from machinery.types.metadata import Key
 from tests.fakeclock import FakeClock
@@ -27,7 +27,7 @@ def flows(seats: int | None = None) -> Flows[Key]:
 
 def fill(line: Flows[Key], namespace: str, keys: int, *, priority: int = 0) -> None:
     for number in range(keys):
-        line.put(Entry((namespace, f"w{number:05}"), priority, 0.0))
+        line.put(HeapEntry((namespace, f"w{number:05}"), priority, 0.0))
 
 
 def served(line: Flows[Key], turns: int, *, seconds: dict[str, float] | None = None) -> list[str]:
@@ -47,7 +47,7 @@ def test_the_only_key_of_a_namespace_is_next_however_many_another_has() -> None:
     line = flows()
     fill(line, "noisy", 1000)
     served(line, 100)
-    line.put(Entry(("quiet", "demo"), 0, 0.0))
+    line.put(HeapEntry(("quiet", "demo"), 0, 0.0))
     assert "quiet" in served(line, 2)
 
 
@@ -75,9 +75,9 @@ def test_who_was_idle_has_saved_nothing_up() -> None:
 def test_an_idle_moment_does_not_wipe_out_what_was_had_beyond_the_share() -> None:
     line = flows()
     fill(line, "other", 50)
-    line.put(Entry(("greedy", "w"), 100, 0.0))
+    line.put(HeapEntry(("greedy", "w"), 100, 0.0))
     assert served(line, 1, seconds={"greedy": LONG}) == ["greedy"]
-    line.put(Entry(("greedy", "w"), 100, 0.0))
+    line.put(HeapEntry(("greedy", "w"), 100, 0.0))
     names = served(line, 51)
     assert names.index("greedy") == 50, "all others are served before it comes again"
 
@@ -106,11 +106,11 @@ def test_but_not_beyond_a_turn_so_that_nobody_starves_by_it() -> None:
 def test_within_a_namespace_priority_always_goes_first() -> None:
     line = flows()
     fill(line, "a", 2)
-    line.put(Entry(("a", "urgent"), 7, 0.0))
+    line.put(HeapEntry(("a", "urgent"), 7, 0.0))
     entry = line.take()
     assert entry is not None
     assert entry.key == ("a", "urgent")
-    line.put(Entry(("a", "w00001"), 3, 0.0))  # it became more important
+    line.put(HeapEntry(("a", "w00001"), 3, 0.0))  # it became more important
     second = line.take()
     assert second is not None
     assert second.key == ("a", "w00001")
@@ -132,7 +132,7 @@ def test_all_that_is_put_is_handed_out_once(
     for number, (namespace, priority, took) in enumerate(puts):
         key = (namespace, f"w{number}")
         seconds[key] = took
-        line.put(Entry(key, priority, 0.0))
+        line.put(HeapEntry(key, priority, 0.0))
     assert len(line) == len(seconds)
     given: list[Key] = []
     under_way: list[Key] = []
@@ -153,7 +153,7 @@ def test_what_is_remembered_is_bounded_by_what_waits() -> None:
     line = flows()
     fill(line, "steady", 10_000)
     for number in range(5000):
-        line.put(Entry((f"ns-{number}", "w"), 5, 0.0))
+        line.put(HeapEntry((f"ns-{number}", "w"), 5, 0.0))
         served(line, 2)
     assert len(line._flows) < 1000
 

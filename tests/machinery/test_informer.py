@@ -21,9 +21,9 @@ from machinery.errors import (
     TransportError,
     Unreachable,
 )
-from machinery.pace import Pace
+from machinery.pace import ServerBudget
 from machinery.runtime.informer import HEALTHY_SECONDS, WATCH_SECONDS, Informer
-from machinery.types.memory_budget import Holding
+from machinery.types.memory_budget import BudgetShare
 from machinery.types.metadata import Meta, Object
 from tests.fakeclock import FakeClock, settle
 
@@ -63,8 +63,8 @@ class Server:
         self.watch_faults: list[Exception] = []
         self.between_pages: list[Any] = []  # called, or raised, between two pages
         self._streams: list[asyncio.Queue[Any]] = []
-        self.pace = Pace(FakeClock())
-        self.holding = Holding()
+        self.pace = ServerBudget(FakeClock())
+        self.holding = BudgetShare()
         self.refused: list[str] = []
 
     def refuse(self, what: str) -> None:

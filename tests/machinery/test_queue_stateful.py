@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from machinery.runtime.fair_queue import one_flow
-from machinery.runtime.heap import Entry
+from machinery.runtime.heap import HeapEntry
 from machinery.runtime.workqueue import WorkQueue
 from tests.examples import examples
 from tests.fakeclock import FakeClock
@@ -42,7 +42,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.in_work: set[str] = set()
         self.failures: dict[str, int] = {}
         self.getters: list[asyncio.Task[str]] = []
-        self.withdrawn: list[Entry[str]] = []
+        self.withdrawn: list[HeapEntry[str]] = []
 
     def teardown(self):
         self.runner.close()

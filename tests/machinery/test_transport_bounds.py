@@ -14,11 +14,11 @@ from aiohttp import web
 
 from machinery import metrics
 from machinery.api.client import ApiClient
-from machinery.api.lanes import FACT, NOBODY, Line, working_for
+from machinery.api.lanes import FACT, NOBODY, FairQueue, working_for
 from machinery.api.resources import CRDS, PODS
 from machinery.config.member_kubeconfig import Connection
 from machinery.errors import Invalid, NotFound, TooManyRequests, TransportError, Unreachable
-from machinery.pace import Stint
+from machinery.pace import TimeSlice
 from machinery.runtime.informer import Informer
 from machinery.types import bounds
 from machinery.types.bounds import KIB, MIB, TooMuch
@@ -260,7 +260,7 @@ async def test_what_hangs_of_one_workload_and_of_one_namespace_leaves_room_for_o
 
 
 async def test_who_gives_up_in_line_leaves_no_hole() -> None:
-    line = Line(2, each=1)
+    line = FairQueue(2, each=1)
     order: list[str] = []
 
     async def go(name: str, hold: asyncio.Event) -> None:
@@ -287,7 +287,7 @@ async def test_who_gives_up_in_line_leaves_no_hole() -> None:
 
 
 async def test_one_let_in_at_the_moment_it_gives_up_passes_its_place_on() -> None:
-    line = Line(1)
+    line = FairQueue(1)
     async with line.turn():
         waiting = [asyncio.create_task(line._enter(NOBODY)) for _ in range(2)]
         await asyncio.sleep(0)
@@ -349,7 +349,7 @@ async def test_a_client_that_is_closed_between_two_reads_is_an_answer_that_never
 ) -> None:
     reading, closed = asyncio.Event(), asyncio.Event()
 
-    async def pause(self: Stint, *, besides: float = 0.0) -> None:
+    async def pause(self: TimeSlice, *, besides: float = 0.0) -> None:
         """As a long stint makes it: others have their turn, and one of them closes the client."""
         reading.set()
         await closed.wait()
@@ -363,7 +363,7 @@ async def test_a_client_that_is_closed_between_two_reads_is_an_answer_that_never
         return response
 
     monkeypatch.setattr("machinery.api.connections.CRUMB_BYTES", bounds.MIB)
-    monkeypatch.setattr(Stint, "pause", pause)
+    monkeypatch.setattr(TimeSlice, "pause", pause)
     async with serving(endless) as url:
         client = ApiClient(Connection(url))
         request = asyncio.create_task(client.request("PATCH", "/x", body={}))

@@ -29,11 +29,11 @@ from machinery.clock import SystemClock
 from machinery.errors import AlreadyExists, NotFound
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key
-from propagator.hub.cluster_status_writer import Publisher
+from propagator.hub.cluster_status_writer import ClusterStatusWriter
 from propagator.hub.registration import ANNOTATION_REGISTERED, Registrar
 from propagator.members import connection, inventory
 from propagator.members.cluster_identity import Identities
-from propagator.members.health import Health
+from propagator.members.health import HealthProbe
 from propagator.members.registry import MemberFleet
 from propagator.members.session import MemberSession
 from propagator.settings import SessionSettings
@@ -153,12 +153,12 @@ def secret(
 @pytest.fixture
 def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     """Members answer as fast each time: how fast they do on this host is no matter here."""
-    record = Health.record
+    record = HealthProbe.record
 
-    def steadily(self: Health, *, answered: bool, seconds: float, cold: bool = False) -> None:
+    def steadily(self: HealthProbe, *, answered: bool, seconds: float, cold: bool = False) -> None:
         record(self, answered=answered, seconds=0.005 if answered else seconds, cold=cold)
 
-    monkeypatch.setattr(Health, "record", steadily)
+    monkeypatch.setattr(HealthProbe, "record", steadily)
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ async def running(
             fleet=fleet,
             clock=clock,
         )
-        publisher = Publisher(
+        publisher = ClusterStatusWriter(
             client,
             clusters=clusters,
             fleet=fleet,

@@ -17,7 +17,7 @@ from machinery.errors import LeaseLost
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Key, Object
 from propagator.app import Propagator
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.session import MemberSession
 from propagator.settings import PropagatorSettings
 from stowage.playground.controlplanes import Cluster
@@ -37,7 +37,7 @@ SHORT: dict[str, Any] = {"lease_seconds": 5.0, "renew_deadline": 3.5}
 class Watching:
     """Placements that only look."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: ControllerContext) -> None:
         self.ground = ground
         self.workloads = Informer(ground.hub, WORKLOADS, Object, clock=ground.clock)
         self.running = False
@@ -75,7 +75,7 @@ class Instance:
         chosen = {"http_port": 0, "sessions": CALM, "lease_retry": 0.5} | settings
         self.process = Propagator(client, self._placements, settings=PropagatorSettings(**chosen))
 
-    def _placements(self, ground: Ground) -> Watching:
+    def _placements(self, ground: ControllerContext) -> Watching:
         self.terms.append(Watching(ground))
         return self.terms[-1]
 
@@ -95,7 +95,7 @@ class Instance:
             return response.status, await response.text()
 
 
-async def late_write(ground: Ground) -> None:
+async def late_write(ground: ControllerContext) -> None:
     await ground.hub.delete(WORKLOADS, "nobody", namespace="default")
 
 

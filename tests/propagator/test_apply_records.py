@@ -15,7 +15,7 @@ from propagator.apply.apply_records import (
     PEACE_SECONDS,
     ApplyRecords,
     Backoff,
-    Place,
+    ObjectPlace,
 )
 from propagator.apply.render import Piece, render
 from propagator.members.objects import ManagedObject
@@ -49,7 +49,7 @@ def lying(piece: Piece, **meta: Any) -> ManagedObject:
     return msgspec.convert({"metadata": there}, ManagedObject)
 
 
-PLACE = Place.of("m1", DEPLOYMENTS, piece_of())
+PLACE = ObjectPlace.of("m1", DEPLOYMENTS, piece_of())
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ async def test_removals_are_remembered_for_as_long_as_a_round_counts(
 @pytest.mark.proves("N5")
 def test_of_a_workload_that_left_a_member_nothing_is_remembered_there(book: ApplyRecords):
     piece = piece_of()
-    elsewhere = Place.of("m2", DEPLOYMENTS, piece)
+    elsewhere = ObjectPlace.of("m2", DEPLOYMENTS, piece)
     for place in (PLACE, elsewhere):
         book.remember(place, piece, lying(piece), "u-1")
     book.ended("u-1", "m1")
@@ -222,7 +222,7 @@ def test_of_a_workload_that_ended_nothing_is_remembered(book: ApplyRecords):
 
 def test_a_member_that_went_is_forgotten_and_no_other(book: ApplyRecords):
     piece = piece_of()
-    elsewhere = Place.of("m2", DEPLOYMENTS, piece)
+    elsewhere = ObjectPlace.of("m2", DEPLOYMENTS, piece)
     for place in (PLACE, elsewhere):
         book.remember(place, piece, lying(piece), "u-1")
     book.forget("m1")
@@ -231,21 +231,21 @@ def test_a_member_that_went_is_forgotten_and_no_other(book: ApplyRecords):
 
 
 async def test_one_worker_at_a_time_is_at_work_in_a_place(book: ApplyRecords):
-    assert book.lock(PLACE) is not book.lock(Place.of("m2", DEPLOYMENTS, piece_of()))
+    assert book.lock(PLACE) is not book.lock(ObjectPlace.of("m2", DEPLOYMENTS, piece_of()))
     async with book.lock(PLACE):
         assert book.lock(PLACE).locked()
     assert not book.lock(PLACE).locked()
 
 
 def test_a_kind_without_namespaces_lies_in_none():
-    assert Place.of("m1", CLUSTER_ROLES, piece_of()).key == ("", "web")
+    assert ObjectPlace.of("m1", CLUSTER_ROLES, piece_of()).key == ("", "web")
     assert PLACE.key == ("shop", "web")
 
 
 @pytest.mark.proves("R3")
 def test_a_place_is_the_same_in_every_version_of_its_kind():
     older = Resource("apps", "v1beta1", "deployments", "Deployment")
-    assert Place.of("m1", older, piece_of()) == PLACE
-    assert hash(Place.of("m1", older, piece_of())) == hash(PLACE)
+    assert ObjectPlace.of("m1", older, piece_of()) == PLACE
+    assert hash(ObjectPlace.of("m1", older, piece_of())) == hash(PLACE)
     elsewhere = Resource("extensions", "v1beta1", "deployments", "Deployment")
-    assert Place.of("m1", elsewhere, piece_of()) != PLACE
+    assert ObjectPlace.of("m1", elsewhere, piece_of()) != PLACE

@@ -15,14 +15,14 @@ from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS
 from machinery.runtime.informer import Informer
 from machinery.types.metadata import Meta
-from propagator.hub.cluster_status_writer import PERIOD, Publisher
+from propagator.hub.cluster_status_writer import PERIOD, ClusterStatusWriter
 from propagator.members.capacity.kept import Node, Pod
 from propagator.members.capacity.ledger import CapacityLedger
-from propagator.members.health import CONNECTED, Contact, Health, UnitCounts, UnitLedger
+from propagator.members.health import CONNECTED, Contact, HealthProbe, UnitCounts, UnitLedger
 from propagator.members.objects import ManagedObject
-from propagator.members.pods import Claim, Main
+from propagator.members.pods import Main, PodClaim
 from propagator.outcome import Wish
-from propagator.status.cluster_share import Seen, share_of
+from propagator.status.cluster_share import ObservedShare, share_of
 from propagator.types.cluster import MemberCluster
 from tests.fakeclock import FakeClock
 from tests.memoryhub import MemoryHub
@@ -32,8 +32,8 @@ MAIN = Main("u1", "demo", "apps", "Deployment", "web")
 ROOM = (("cpu", 8000), ("memory", 2**35), ("pods", 110))
 
 
-def claim(digest: str = "one") -> Claim:
-    return Claim("u1", "demo", "apps", "ReplicaSet", f"web-{digest}", digest)
+def claim(digest: str = "one") -> PodClaim:
+    return PodClaim("u1", "demo", "apps", "ReplicaSet", f"web-{digest}", digest)
 
 
 def pod(name: str, digest: str = "one") -> Pod:
@@ -110,7 +110,7 @@ SAID: Mapping[str, Any] = {
 
 def entry(before: Mapping[str, Any], units: UnitCounts | None, *, ready: int = 3) -> Any:
     status = {"readyReplicas": ready, "updatedReplicas": 3}
-    seen = Seen(
+    seen = ObservedShare(
         name="m1",
         wish=Wish("u1", 1, 3),
         leaving=False,
@@ -170,13 +170,13 @@ async def publishing(
         verdict=CONNECTED,
         contact=Contact.SERVING,
         generation=1,
-        health=Health(),
+        health=HealthProbe(),
         held=None,
     )
     facts: list[Callable[[str], None]] = []
     clusters = Informer(hub, MEMBER_CLUSTERS, MemberCluster, clock=clock)
     hub.put(MEMBER_CLUSTERS, {"metadata": {"name": "m1"}, "spec": {}})
-    publisher = Publisher(
+    publisher = ClusterStatusWriter(
         cast("ApiClient", hub),
         clusters=clusters,
         fleet=cast("Any", SimpleNamespace(on_facts=facts.append, get=lambda name: session)),

@@ -15,7 +15,7 @@ from crds.names import ANNOTATION_DELETION_COST, LABEL_WORKLOAD_UID, POD_DELETIO
 from machinery.runtime.store import Cache
 from machinery.types.metadata import Meta, Object
 from propagator.members.capacity.kept import Pod, WirePod, slim_pod
-from propagator.members.pods import Claim
+from propagator.members.pods import PodClaim
 from propagator.units.deletion_costs import changes
 from propagator.units.followed_pods import FollowedPods
 
@@ -31,7 +31,7 @@ def pod(name: str, *, age: int = 0, uid: str = "u1", ends: bool = False, **more:
         creation_timestamp=made,
         deletion_timestamp="ends" if ends else None,
     )
-    claim = Claim(uid, "shop", "apps", "ReplicaSet", "web-1", "1")
+    claim = PodClaim(uid, "shop", "apps", "ReplicaSet", "web-1", "1")
     return Pod(metadata=meta, claim=claim, **more)
 
 

@@ -9,14 +9,14 @@ import pytest
 
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, NotFound, TransportError, Unreachable
-from propagator.apply.apply_records import Place
-from propagator.apply.unanswered_writes import RIPE_SECONDS, Doubts
+from propagator.apply.apply_records import ObjectPlace
+from propagator.apply.unanswered_writes import RIPE_SECONDS, UnconfirmedWrites
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
 from tests.fakeclock import FakeClock
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
-PLACE = Place.at("m1", DEPLOYMENTS, ("shop", "web"))
+PLACE = ObjectPlace.at("m1", DEPLOYMENTS, ("shop", "web"))
 
 
 class Member:
@@ -51,15 +51,15 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def doubts(clock: FakeClock) -> Doubts:
-    return Doubts(clock=clock)
+def doubts(clock: FakeClock) -> UnconfirmedWrites:
+    return UnconfirmedWrites(clock=clock)
 
 
-async def resolved(doubts: Doubts, member: Member) -> bool:
+async def resolved(doubts: UnconfirmedWrites, member: Member) -> bool:
     return not await doubts.resolve(cast("MemberSession", member), "u")
 
 
-def fail(doubts: Doubts, fault: BaseException) -> None:
+def fail(doubts: UnconfirmedWrites, fault: BaseException) -> None:
     with pytest.raises(type(fault)), doubts.sending(PLACE, "u"):
         raise fault
 
@@ -69,7 +69,7 @@ def answer(code: int, reason: str = "") -> ApiError:
 
 
 @pytest.mark.proves("R1")
-async def test_while_it_is_under_way_it_is_in_doubt(doubts: Doubts):
+async def test_while_it_is_under_way_it_is_in_doubt(doubts: UnconfirmedWrites):
     member = Member()
     with doubts.sending(PLACE, "u"):
         assert not await resolved(doubts, member)
@@ -83,7 +83,7 @@ async def test_while_it_is_under_way_it_is_in_doubt(doubts: Doubts):
     "fault", [Unreachable("cut"), TransportError("?"), asyncio.CancelledError()]
 )
 async def test_without_an_answer_the_place_is_looked_at_after_a_while(
-    doubts: Doubts, clock: FakeClock, fault: BaseException
+    doubts: UnconfirmedWrites, clock: FakeClock, fault: BaseException
 ):
     member = Member()
     fail(doubts, fault)
@@ -98,7 +98,9 @@ async def test_without_an_answer_the_place_is_looked_at_after_a_while(
 
 
 @pytest.mark.proves("R1")
-async def test_a_server_in_trouble_may_have_done_it_and_one_that_refuses_has_not(doubts: Doubts):
+async def test_a_server_in_trouble_may_have_done_it_and_one_that_refuses_has_not(
+    doubts: UnconfirmedWrites,
+):
     member = Member()
     for code in (403, 404, 409, 422, 429):
         fail(doubts, answer(code))
@@ -109,7 +111,7 @@ async def test_a_server_in_trouble_may_have_done_it_and_one_that_refuses_has_not
     assert member.looks == 1
 
 
-async def test_nothing_is_kept_of_what_left(doubts: Doubts):
+async def test_nothing_is_kept_of_what_left(doubts: UnconfirmedWrites):
     fail(doubts, Unreachable("cut"))
     doubts.drop("u")
     assert await resolved(doubts, Member())

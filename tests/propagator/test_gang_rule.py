@@ -12,9 +12,9 @@ from crds.groups.gate import decision_of
 from crds.names import GROUP_ALIASES, GROUP_LABELS, LABEL_GROUP
 from crds.workload import PropagatedReason
 from machinery.types.bounds import quoted
-from propagator.groups.rule import PUSH, SILENT, Answer, verdict_on
+from propagator.groups.rule import PUSH, SILENT, GateAnswer, verdict_on
 from propagator.groups.starting import PATIENCE_SECONDS, Contacts, Starting
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.types.group import WorkloadGroup
 from propagator.types.membership import IN_EACH_KEY
@@ -57,26 +57,30 @@ def released(decision: str = DECISION, uid: str = "u1") -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("stored", "answer", "words"),
     [
-        (None, Answer.HOLD, "not found"),
-        (group(), Answer.HOLD, "waits for its quorum"),
-        (group(gate="Ajar", released=released()), Answer.HOLD, "waits for its quorum"),
-        (group(quorumTime=QUORUM, released=released()), Answer.HOLD, "waits for its quorum"),
-        (group(gate="Open"), Answer.HOLD, "not released this Workload"),
-        (group(gate="Open", released=released(uid="u0")), Answer.HOLD, "not released this"),
-        (group(gate="Open", released=released("0" * 16)), Answer.HOLD, "other placements"),
-        (group(gate="Open", released=released()), Answer.PUSH, ""),
-        (group(gate="Open", quorumTime=QUORUM, released=released()), Answer.PUSH, ""),
-        (group(gate="Open", quorumTime=QUORUM), Answer.HOLD, "not released this Workload"),
-        (group(gate="Closed"), Answer.LEAVE, "took all of its units back"),
-        (group(gate="Closed", released=released()), Answer.LEAVE, "took all of its units back"),
-        (group(gate="Open", decisions={"u1": DECISION}), Answer.PUSH, ""),
-        (group(gate="Open", decisions={"u0": DECISION}), Answer.HOLD, "not released this"),
-        (group(gate="Closed", decisions={"u1": "0"}), Answer.LEAVE, "took all of its units back"),
-        (group(decisions={"u1": DECISION}), Answer.HOLD, "waits for its quorum"),
+        (None, GateAnswer.HOLD, "not found"),
+        (group(), GateAnswer.HOLD, "waits for its quorum"),
+        (group(gate="Ajar", released=released()), GateAnswer.HOLD, "waits for its quorum"),
+        (group(quorumTime=QUORUM, released=released()), GateAnswer.HOLD, "waits for its quorum"),
+        (group(gate="Open"), GateAnswer.HOLD, "not released this Workload"),
+        (group(gate="Open", released=released(uid="u0")), GateAnswer.HOLD, "not released this"),
+        (group(gate="Open", released=released("0" * 16)), GateAnswer.HOLD, "other placements"),
+        (group(gate="Open", released=released()), GateAnswer.PUSH, ""),
+        (group(gate="Open", quorumTime=QUORUM, released=released()), GateAnswer.PUSH, ""),
+        (group(gate="Open", quorumTime=QUORUM), GateAnswer.HOLD, "not released this Workload"),
+        (group(gate="Closed"), GateAnswer.LEAVE, "took all of its units back"),
+        (group(gate="Closed", released=released()), GateAnswer.LEAVE, "took all of its units back"),
+        (group(gate="Open", decisions={"u1": DECISION}), GateAnswer.PUSH, ""),
+        (group(gate="Open", decisions={"u0": DECISION}), GateAnswer.HOLD, "not released this"),
+        (
+            group(gate="Closed", decisions={"u1": "0"}),
+            GateAnswer.LEAVE,
+            "took all of its units back",
+        ),
+        (group(decisions={"u1": DECISION}), GateAnswer.HOLD, "waits for its quorum"),
     ],
 )
 def test_only_what_an_open_gate_names_is_pushed(
-    stored: WorkloadGroup | None, answer: Answer, words: str
+    stored: WorkloadGroup | None, answer: GateAnswer, words: str
 ) -> None:
     verdict = verdict_on(gang_member({LABEL_GROUP: "batch"}), stored)
     assert verdict.answer is answer
@@ -91,30 +95,30 @@ def test_only_what_an_open_gate_names_is_pushed(
 @pytest.mark.parametrize(
     ("retained", "answer", "stays"),
     [
-        (PLACED, Answer.PUSH, set()),
-        ({**PLACED, "m3": 1}, Answer.PUSH, set()),
+        (PLACED, GateAnswer.PUSH, set()),
+        ({**PLACED, "m3": 1}, GateAnswer.PUSH, set()),
         ({"m1": 2}, None, {"m1"}),
         ({"m1": 2, "m2": 0}, None, {"m1", "m2"}),
         ({"m1": 1, "m2": 1}, None, {"m1", "m2"}),
     ],
 )
 def test_what_ran_before_is_not_the_gates(
-    gate: str | None, retained: dict[str, int], answer: Answer | None, stays: set[str]
+    gate: str | None, retained: dict[str, int], answer: GateAnswer | None, stays: set[str]
 ) -> None:
     """Placed on more than that, it is held without a gate, and leaves the others of a closed one."""
     stored = group(gate=gate, decisions={"u1": "0"}, retained={"u1": retained})
     verdict = verdict_on(gang_member({LABEL_GROUP: "batch"}), stored)
-    assert verdict.answer is (answer or (Answer.LEAVE if gate else Answer.HOLD))
+    assert verdict.answer is (answer or (GateAnswer.LEAVE if gate else GateAnswer.HOLD))
     assert verdict.stays == (stays if gate else set())
     opened = group(gate="Open", decisions={"u1": "0"}, retained={"u1": retained})
-    assert verdict_on(gang_member({LABEL_GROUP: "batch"}), opened).answer is Answer.HOLD
+    assert verdict_on(gang_member({LABEL_GROUP: "batch"}), opened).answer is GateAnswer.HOLD
 
 
 @pytest.mark.proves("N8")
 def test_a_closed_gate_takes_nothing_back_of_one_that_it_has_not_released() -> None:
     stored = group(gate="Closed", decisions={"u0": DECISION})
     verdict = verdict_on(gang_member({LABEL_GROUP: "batch"}), stored)
-    assert verdict.answer is Answer.HOLD
+    assert verdict.answer is GateAnswer.HOLD
     assert "takes nothing of it back" in verdict.message
 
 
@@ -125,7 +129,7 @@ def test_a_closed_gate_takes_nothing_back_of_one_that_it_has_not_released() -> N
 def test_other_placements_of_whoever_are_held(placed: dict[str, int]) -> None:
     stored = group(gate="Open", released=released())
     assert verdict_on(gang_member({LABEL_GROUP: "batch"}, placed=placed), stored).answer is (
-        Answer.HOLD
+        GateAnswer.HOLD
     )
     back = dict(reversed(PLACED.items()))
     assert verdict_on(gang_member({LABEL_GROUP: "batch"}, placed=back), stored) == PUSH
@@ -145,7 +149,7 @@ def test_a_name_that_no_group_can_have_stands_quoted_in_one_line(name: str, othe
 def test_one_that_names_several_groups_is_held_and_told_so() -> None:
     workload = gang_member({LABEL_GROUP: "b", GROUP_ALIASES[0]: "a"})
     verdict = verdict_on(workload, None)
-    assert verdict.answer is Answer.HOLD
+    assert verdict.answer is GateAnswer.HOLD
     assert "several WorkloadGroups (a, b)" in verdict.message
 
 
@@ -215,7 +219,7 @@ class Fleet:
 def contacts_of(fleet: Fleet, clock: FakeClock, *, registered: str = "") -> Contacts:
     clusters = SimpleNamespace(synced=True, get=lambda key: key[1] == registered or None)
     ground = SimpleNamespace(fleet=fleet, clusters=clusters, clock=clock)
-    return Contacts(cast("Ground", ground))
+    return Contacts(cast("ControllerContext", ground))
 
 
 def started(contacts: Contacts, *names: str) -> Starting:
@@ -245,10 +249,10 @@ async def test_a_gang_starts_where_all_of_its_clusters_are_connected() -> None:
     assert contacts.verdict(asked, key) == SILENT, "the hub has not said yet that it is open"
     asked.obstacle = "workloadgroups is forbidden"
     unread = contacts.verdict(asked, key)
-    assert unread.answer is Answer.HOLD
+    assert unread.answer is GateAnswer.HOLD
     assert "forbidden; run `stowage install` on the hub again" in unread.message
     unregistered = contacts.verdict(started(contacts, "m1", "m3"), key)
-    assert unregistered.answer is Answer.HOLD
+    assert unregistered.answer is GateAnswer.HOLD
     assert unregistered.reason is PropagatedReason.CLUSTER_UNREACHABLE
     assert "m3: there is no MemberCluster" in unregistered.message
     assert contacts.verdict(started(contacts, "m4"), key) == SILENT, "its session comes"
@@ -291,7 +295,7 @@ async def test_a_released_workload_that_is_not_seen_is_told_of_after_a_while() -
     assert contacts.verdict(starting, key) == SILENT
     await clock.advance(1)
     told = contacts.verdict(starting, key)
-    assert (told.answer, told.reason) == (Answer.HOLD, PropagatedReason.WAITING_FOR_GROUP)
+    assert (told.answer, told.reason) == (GateAnswer.HOLD, PropagatedReason.WAITING_FOR_GROUP)
     assert told.message == (
         "WorkloadGroup shop/batch starts as a whole, and 1 of its 2 released Workloads cannot be "
         "seen at the placements that were released: see that each of them is there, and is valid"

@@ -27,10 +27,10 @@ from machinery.tasks import end
 from machinery.types.metadata import Key
 from propagator.groups.gates import LOOK_SECONDS, REVIEWED_PER_SECOND, SLICE, Gates
 from propagator.groups.recheck import LONGEST_PAUSE
-from propagator.groups.rule import Answer
+from propagator.groups.rule import GateAnswer
 from propagator.groups.starting import PATIENCE_SECONDS
 from propagator.hub.workloads import HubWorkloads
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.health import Contact
 from propagator.types.cluster import MemberCluster
 from propagator.types.group import WorkloadGroup
@@ -118,9 +118,9 @@ class Hub:
             clusters=cast("Informer[MemberCluster]", clusters),
             clock=self.clock,
         )
-        self.workloads = HubWorkloads(cast("Ground", ground))
+        self.workloads = HubWorkloads(cast("ControllerContext", ground))
         wake = lambda each: self.woken.append(each.metadata.name)  # noqa: E731 - one line
-        self.gates = Gates(cast("Ground", ground), workloads=self.workloads, wake=wake)
+        self.gates = Gates(cast("ControllerContext", ground), workloads=self.workloads, wake=wake)
 
     async def _at_once(self) -> None:
         return None
@@ -165,7 +165,7 @@ class Hub:
         assert workload is not None
         return workload
 
-    def ask(self, *names: str) -> list[Answer]:
+    def ask(self, *names: str) -> list[GateAnswer]:
         return [self.gates.verdict(self.seen(name)).answer for name in names]
 
     def told(self, name: str) -> str:
@@ -218,7 +218,7 @@ async def test_an_open_gate_wakes_those_that_it_names(hub: Hub):
     await gang(hub)
     hub.group(gate="Open", released=BOTH[:1], quorumTime=QUORUM)
     assert await hub.wakes() == ["a", "b"], "what is told of b is another thing now"
-    assert hub.ask("a", "b", "alone") == [Answer.PUSH, Answer.HOLD, Answer.PUSH]
+    assert hub.ask("a", "b", "alone") == [GateAnswer.PUSH, GateAnswer.HOLD, GateAnswer.PUSH]
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
     assert await hub.wakes() == ["b"]
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM, running=7)
@@ -232,11 +232,11 @@ async def test_an_answer_that_stood_for_a_moment_only_is_corrected(hub: Hub):
     """Closed, open, closed before anybody is looked at again: who was pushed meanwhile must go."""
     await gang(hub, gate="Closed")
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
-    assert hub.ask("a") == [Answer.PUSH]
+    assert hub.ask("a") == [GateAnswer.PUSH]
     hub.group(gate="Closed")
-    assert hub.ask("a") == [Answer.LEAVE], "on another cluster"
+    assert hub.ask("a") == [GateAnswer.LEAVE], "on another cluster"
     assert await hub.wakes() == ["a"]
-    assert hub.ask("a", "b") == [Answer.LEAVE, Answer.LEAVE]
+    assert hub.ask("a", "b") == [GateAnswer.LEAVE, GateAnswer.LEAVE]
 
 
 @pytest.mark.proves("G24")
@@ -246,7 +246,7 @@ async def test_what_had_to_go_goes_though_the_gate_is_away_again(hub: Hub):
     a = hub.seen("a")
     hub.group(gate="Closed")
     hub.group()
-    assert hub.ask("a") == [Answer.HOLD]
+    assert hub.ask("a") == [GateAnswer.HOLD]
     assert hub.gates.unfinished(a, "m1")
     assert not hub.gates.unfinished(hub.seen("alone"), "m1")
     hub.gates.left(a, "m1")
@@ -284,7 +284,7 @@ async def test_who_joins_a_group_that_was_closed_before_keeps_what_runs(hub: Hub
     hub.group()
     await hub.wakes()
     hub.place("alone", "batch", m1=1)
-    assert hub.ask("alone") == [Answer.HOLD]
+    assert hub.ask("alone") == [GateAnswer.HOLD]
     assert not hub.gates.unfinished(hub.seen("alone"), "m1")
     assert hub.gates.unfinished(hub.seen("a"), "m1"), "who was a member then has to leave"
     hub.gates.left(hub.seen("alone"), "m2")
@@ -303,7 +303,7 @@ async def test_who_joins_a_closed_group_has_to_leave_and_who_parts_from_it_has_n
     hub.place("b", None, m2=1)
     hub.group()
     hub.place("b", "batch", m2=1)
-    assert hub.ask("a", "b", "alone") == [Answer.HOLD] * 3
+    assert hub.ask("a", "b", "alone") == [GateAnswer.HOLD] * 3
     assert hub.gates.unfinished(hub.seen("alone"), "m1")
     assert hub.gates.unfinished(hub.seen("a"), "m1"), "what came since it had left"
     assert not hub.gates.unfinished(hub.seen("b"), "m2"), "it came back later"
@@ -324,11 +324,11 @@ async def test_what_a_closed_gate_leaves_is_nothing_that_had_to_go(hub: Hub, lat
     hub.workloads.informer._synced.set()
     hub.group(**said)
     await hub.wakes()
-    assert hub.ask("a", "b") == [Answer.LEAVE, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.LEAVE, GateAnswer.HOLD]
     hub.group(decisions=decisions, retained={"u-a": {"m1": 3}})
     hub.place("a", m1=3)
     a = hub.seen("a")
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.HOLD]
     assert hub.gates.starts(a), "what is elsewhere leaves at once"
     assert not hub.gates.unfinished(a, "m1")
     assert hub.gates.unfinished(a, "m2")
@@ -368,20 +368,20 @@ async def test_a_start_waits_for_all_clusters_and_is_woken_by_them(hub: Hub):
     hub.fleet.becomes("m2", Contact.AWAY)
     hub.group(gate="Open", released=BOTH)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
     assert "m2: gone fishing" in hub.told("a")
     hub.fleet.becomes("m3", Contact.AWAY)
     assert await hub.wakes() == NOBODY, "none of it goes there"
     hub.fleet.becomes("m2", Contact.SERVING)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
     hub.place("b", m3=1)
     hub.group(gate="Open", released=[BOTH[0], entry("b", m3=1)])
     await hub.wakes()
     assert "m3: gone fishing" in hub.told("a")
     hub.group(gate="Open", released=[BOTH[0], entry("b", m3=1)], quorumTime=QUORUM)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
 
 
 @pytest.mark.proves("G24")
@@ -392,7 +392,7 @@ async def test_a_start_waits_until_each_cluster_has_answered_a_question_of_its_o
     hub.fleet.deaf = {"m1": 99.9, "m2": 99.0, "m3": 0.0}
     hub.group(gate="Open", released=BOTH)
     await hub.wakes()
-    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
     assert hub.told("a") == "", "it passes by itself"
     assert hub.fleet.asked == ["m2"], "the answer of m1 is fresh, and none of it goes to m3"
     hub.fleet.answers("m2", asked=99.5)  # a question that was under way already
@@ -400,10 +400,10 @@ async def test_a_start_waits_until_each_cluster_has_answered_a_question_of_its_o
     assert hub.fleet.asked == ["m2", "m2"]
     hub.fleet.answers("m2", asked=100.0)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
     hub.fleet.deaf["m1"] = 0.0
     hub.fleet.answers("m2")
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH], "it has started"
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH], "it has started"
 
 
 @pytest.mark.proves("G24")
@@ -413,7 +413,7 @@ async def test_one_that_does_not_answer_the_start_is_told_once_it_is_lost(hub: H
     hub.fleet.deaf = {"m2": 0.0}
     hub.group(gate="Open", released=BOTH)
     await hub.wakes()
-    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
     hub.fleet.becomes("m2", Contact.AWAY)
     assert await hub.wakes() == ["a", "b"]
     assert "m2: gone fishing" in hub.told("a")
@@ -434,13 +434,13 @@ async def test_of_a_gang_on_very_many_clusters_one_that_changes_costs_a_look_at_
     for cluster in clusters[1:]:
         hub.fleet.becomes(cluster, Contact.SERVING)
     assert hub.fleet.looks < 4 * len(clusters)
-    assert hub.ask("a") == [Answer.HOLD]
+    assert hub.ask("a") == [GateAnswer.HOLD]
     hub.fleet.becomes(clusters[0], Contact.AWAY)
     await hub.wakes()
     assert "c0: gone fishing" in hub.told("a")
     hub.fleet.becomes(clusters[0], Contact.SERVING)
     await hub.wakes()
-    assert hub.ask("a") == [Answer.PUSH]
+    assert hub.ask("a") == [GateAnswer.PUSH]
 
 
 @pytest.mark.proves("G24")
@@ -448,7 +448,7 @@ async def test_nothing_is_pushed_before_it_is_known_who_is_placed_where(hub: Hub
     await gang(hub)
     hub.fleet.becomes("m2", Contact.CONNECTING)
     hub.group(gate="Open", released=BOTH)
-    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
     await hub.wakes()
     assert hub.told("a") == "", "it passes by itself"
     await hub.clock.advance(PATIENCE_SECONDS + LOOK_SECONDS)
@@ -466,10 +466,10 @@ async def test_nothing_is_pushed_before_all_that_is_released_is_seen(hub: Hub):
     hub.group(gate="Open", released=BOTH)
     hub.ask("a")
     await hub.wakes()
-    assert (hub.ask("a"), hub.told("a")) == ([Answer.HOLD], "")
+    assert (hub.ask("a"), hub.told("a")) == ([GateAnswer.HOLD], "")
     hub.place("b", m3=1)
     await hub.wakes()
-    assert hub.ask("a") == [Answer.HOLD], "that is what it left"
+    assert hub.ask("a") == [GateAnswer.HOLD], "that is what it left"
     await hub.clock.advance(PATIENCE_SECONDS + LOOK_SECONDS)
     assert await hub.wakes() == ["a"]
     assert "1 of its 2 released Workloads cannot be seen" in hub.told("a")
@@ -478,7 +478,7 @@ async def test_nothing_is_pushed_before_all_that_is_released_is_seen(hub: Hub):
     assert "m2: gone fishing" in hub.told("a")
     hub.fleet.becomes("m2", Contact.SERVING)
     await hub.wakes()
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
 
 
 @pytest.mark.proves("G24")
@@ -496,7 +496,7 @@ async def test_for_how_long_a_cluster_connects_counts_anew_each_time(hub: Hub):
     hub.fleet.becomes("m2", Contact.CONNECTING)
     hub.group(gate="Open", released=BOTH)
     await hub.wakes()
-    assert hub.ask("a") == [Answer.HOLD]
+    assert hub.ask("a") == [GateAnswer.HOLD]
     assert hub.told("a") == ""
 
 
@@ -504,21 +504,21 @@ async def test_for_how_long_a_cluster_connects_counts_anew_each_time(hub: Hub):
 async def test_a_stale_view_of_the_last_try_does_not_start_the_next_one(hub: Hub):
     """The watch of groups is dead, that of Workloads lives, and both tries are placed alike."""
     await gang(hub, gate="Open", released=BOTH)
-    assert hub.ask("a") == [Answer.PUSH]
+    assert hub.ask("a") == [GateAnswer.PUSH]
     hub.group(told=False)
     hub.place("a")
     await hub.clock.advance(11)
     hub.place("a", m1=1)
     await hub.wakes()
-    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
     assert hub.told("a") == "", "it passes by itself"
     await hub.clock.advance(60)
-    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
     assert len(hub.server.asked) < 20
     hub.group(told=False, gate="Open", released=BOTH)
     await hub.clock.advance(LONGEST_PAUSE)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
 
 
 @pytest.mark.proves("G24")
@@ -527,17 +527,17 @@ async def test_a_start_asks_the_hub_once_and_anew_after_a_cluster_was_away(hub: 
     hub.group(gate="Open", released=BOTH, running=1)
     await hub.wakes()
     await hub.clock.advance(60)
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
     assert len(hub.server.asked) == 1
     hub.fleet.becomes("m2", Contact.AWAY)
     await hub.wakes()
     hub.group(told=False, gate="Closed")
     hub.fleet.becomes("m2", Contact.SERVING)
     await hub.wakes()
-    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
     hub.group(gate="Open", released=BOTH, quorumTime=QUORUM)
     await hub.wakes()
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
 
 
 @pytest.mark.proves("G24")
@@ -553,7 +553,7 @@ async def test_an_answer_of_the_hub_counts_for_the_start_that_asked(hub: Hub):
     hub.server.answers.set()
     await hub.wakes()
     assert len(hub.server.asked) == 2
-    assert hub.ask("a", "b") == [Answer.HOLD, Answer.HOLD]
+    assert hub.ask("a", "b") == [GateAnswer.HOLD, GateAnswer.HOLD]
 
 
 @pytest.mark.proves("G24")
@@ -563,7 +563,7 @@ async def test_a_hub_that_does_not_answer_is_waited_for_and_not_stormed(hub: Hub
     for _ in range(10):
         await hub.clock.advance(60)
         hub.listed()
-        assert hub.ask("a") == [Answer.HOLD]
+        assert hub.ask("a") == [GateAnswer.HOLD]
         assert hub.told("a") == ""
     assert 10 < len(hub.server.asked) < 60
     hub.server.fault = FORBIDDEN
@@ -573,7 +573,7 @@ async def test_a_hub_that_does_not_answer_is_waited_for_and_not_stormed(hub: Hub
     hub.server.fault = None
     await hub.clock.advance(LONGEST_PAUSE)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.PUSH]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.PUSH]
 
 
 @pytest.mark.proves("G24")
@@ -588,10 +588,10 @@ async def test_of_many_gangs_that_start_at_once_a_few_are_asked_about_at_a_time(
     assert 1 < len(hub.server.asked) <= 4
     hub.group(f"of-{names[-1]}", gate="Closed")
     await hub.wakes()
-    assert hub.ask(names[-1]) == [Answer.LEAVE], "which waits for none of them"
+    assert hub.ask(names[-1]) == [GateAnswer.LEAVE], "which waits for none of them"
     hub.server.answers.set()
     await hub.wakes()
-    assert hub.ask(*names[:-1]) == [Answer.PUSH] * 99
+    assert hub.ask(*names[:-1]) == [GateAnswer.PUSH] * 99
     assert len(hub.server.asked) == 99, "each once"
 
 
@@ -600,11 +600,11 @@ async def test_who_changes_groups_is_judged_by_the_new_one(hub: Hub):
     await gang(hub, gate="Closed")
     hub.group("other", gate="Open", released=[entry("a", m1=1)], quorumTime=QUORUM)
     hub.place("a", "other", m1=1)
-    assert hub.ask("a", "b") == [Answer.PUSH, Answer.LEAVE]
+    assert hub.ask("a", "b") == [GateAnswer.PUSH, GateAnswer.LEAVE]
     hub.place("a", None, m1=1)
-    assert hub.ask("a") == [Answer.PUSH]
+    assert hub.ask("a") == [GateAnswer.PUSH]
     hub.place("a", "gone", m1=1)
-    assert hub.ask("a") == [Answer.HOLD]
+    assert hub.ask("a") == [GateAnswer.HOLD]
     await hub.wakes()
     hub.group("gone", gate="Closed")
     assert await hub.wakes() == ["a"]
@@ -619,7 +619,7 @@ async def test_of_groups_that_cannot_be_read_nothing_is_concluded(
 ):
     hub.place("a", m1=1)
     hub.place("alone", None, m1=1)
-    assert hub.ask("a", "alone") == [Answer.HOLD, Answer.PUSH]
+    assert hub.ask("a", "alone") == [GateAnswer.HOLD, GateAnswer.PUSH]
     assert hub.told("a") == "", "they are being listed"
     hub.listed(fault)
     await hub.clock.advance(LOOK_SECONDS)
@@ -635,15 +635,15 @@ async def test_of_groups_that_cannot_be_read_nothing_is_concluded(
 async def test_a_gate_that_was_not_heard_of_for_long_holds_in_silence(hub: Hub):
     """Closed or open: another one may have been written since."""
     await gang(hub, gate="Closed")
-    assert hub.ask("a") == [Answer.LEAVE]
+    assert hub.ask("a") == [GateAnswer.LEAVE]
     await hub.clock.advance(600)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a", "alone") == [Answer.HOLD, Answer.PUSH]
+    assert hub.ask("a", "alone") == [GateAnswer.HOLD, GateAnswer.PUSH]
     assert hub.told("a") == ""
     hub.listed()
     await hub.clock.advance(LOOK_SECONDS)
     assert await hub.wakes() == ["a", "b"]
-    assert hub.ask("a") == [Answer.LEAVE]
+    assert hub.ask("a") == [GateAnswer.LEAVE]
 
 
 @pytest.mark.proves("G24", "R11")
@@ -651,7 +651,7 @@ async def test_who_asked_in_the_moment_of_silence_is_asked_again(hub: Hub):
     """Nobody looked while it lasted."""
     await gang(hub, gate="Closed")
     await hub.clock.advance(STALE_SECONDS + LOOK_SECONDS / 2 - hub.clock.monotonic())
-    assert hub.ask("a") == [Answer.HOLD]
+    assert hub.ask("a") == [GateAnswer.HOLD]
     hub.listed()
     assert await hub.wakes() == NOBODY
     await hub.clock.advance(LOOK_SECONDS)

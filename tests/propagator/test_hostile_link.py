@@ -13,7 +13,7 @@ from machinery.clock import SystemClock
 from machinery.types.memory_budget import MEMBERS
 from propagator.credentials.credentials import credentials_of
 from propagator.members.connection import Link, LinkListener
-from propagator.members.health import Health, Verdict
+from propagator.members.health import HealthProbe, MemberHealth
 from propagator.members.kinds import USUAL
 from propagator.settings import SessionSettings
 from tests.examples import window
@@ -50,9 +50,9 @@ class Watchman:
 
 async def linked(
     villain: Hostile, mode: Mode, seconds: float
-) -> tuple[Link, Watchman, list[Verdict]]:
+) -> tuple[Link, Watchman, list[MemberHealth]]:
     """A link to a member of that kind, for so long."""
-    verdicts: list[Verdict] = []
+    verdicts: list[MemberHealth] = []
     link = Link(
         credentials_of(
             {
@@ -64,7 +64,7 @@ async def linked(
         settings=SessionSettings(request_timeout=2, probe_timeout=2),
         clock=SystemClock(),
         resources=USUAL,
-        health=Health(),
+        health=HealthProbe(),
         before_write=lambda: None,
         refusal=lambda _: None,
         listener=LinkListener(

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from machinery.errors import Forbidden, Unreachable
-from machinery.pace import Pace
+from machinery.pace import ServerBudget
 from machinery.tasks import end
-from machinery.types.memory_budget import Holding
+from machinery.types.memory_budget import BudgetShare
 from propagator.hub.secrets import HubSecrets, NoTenant
 from tests.fakeclock import FakeClock, settle
 
@@ -28,8 +28,8 @@ class Hub:
         self.away = False
         self.asked = 0
         self.read = 0
-        self.pace = Pace(FakeClock())
-        self.holding = Holding()
+        self.pace = ServerBudget(FakeClock())
+        self.holding = BudgetShare()
         self._ended = asyncio.Event()
 
     def refuse(self, what: str) -> None:

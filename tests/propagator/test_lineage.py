@@ -8,7 +8,7 @@ from crds.names import LABEL_WORKLOAD_UID
 from machinery.api.resources import SERVICES, Resource
 from machinery.types.metadata import Meta, OwnerReference
 from propagator.members.objects import ManagedObject
-from propagator.members.pods import Claim, Main, claim_of, made_by, replica_set
+from propagator.members.pods import Main, PodClaim, claim_of, made_by, replica_set
 from propagator.status.observation import balancer
 from propagator.types.workload import workload_of
 
@@ -16,7 +16,7 @@ LONG = "x" * 253
 
 
 def made(group: str, kind: str, name: str, digest: str = "", *, uid: str = "u", where: str = "ns"):
-    return Claim(uid, where, group, kind, name, digest)
+    return PodClaim(uid, where, group, kind, name, digest)
 
 
 @pytest.mark.proves("S4")

@@ -20,7 +20,7 @@ from propagator.hub.workload_metadata import (
 )
 from propagator.members.kinds import USUAL_KINDS
 from propagator.members.noted_kinds import (
-    Told,
+    KindsSource,
     first_kinds,
     missing_kinds,
     needed_kinds,
@@ -226,14 +226,14 @@ def body(*kinds: Pair, generation: int = 1, clusters: str = "", **notes: str) ->
 @pytest.mark.parametrize(
     ("workload", "row"),
     [
-        (body(USUAL[0]), Told.UNSENT),
-        (body(USUAL[0], clusters="m1"), Told.SPEC),
-        (body(USUAL[0], OTHERS[0], clusters="m1"), Told.UNSENT),
-        (body(USUAL[0], clusters="m1", generation=2), Told.EDITED),
-        (body(USUAL[0], kinds=""), Told.NOTES),
+        (body(USUAL[0]), KindsSource.UNSENT),
+        (body(USUAL[0], clusters="m1"), KindsSource.SPEC),
+        (body(USUAL[0], OTHERS[0], clusters="m1"), KindsSource.UNSENT),
+        (body(USUAL[0], clusters="m1", generation=2), KindsSource.EDITED),
+        (body(USUAL[0], kinds=""), KindsSource.NOTES),
     ],
 )
-def test_each_row_of_the_table(workload: Workload, row: Told):
+def test_each_row_of_the_table(workload: Workload, row: KindsSource):
     assert told(workload) is row
     assert writable_kinds(workload) <= needed_kinds(workload)
 
@@ -241,7 +241,7 @@ def test_each_row_of_the_table(workload: Workload, row: Told):
 @pytest.mark.proves("R1")
 def test_members_that_somebody_noted_without_kinds_may_have_any_usual_one():
     noted = workload_of({"metadata": {"generation": 1, "annotations": {ANNOTATION_CLUSTERS: "m1"}}})
-    assert told(noted) is Told.EDITED
+    assert told(noted) is KindsSource.EDITED
     assert needed_kinds(noted) == USUAL_KINDS
 
 
@@ -249,7 +249,7 @@ def test_members_that_somebody_noted_without_kinds_may_have_any_usual_one():
 def test_a_note_that_claims_too_much_makes_nothing_forgotten():
     many = ",".join(f"v1/K{number}" for number in range(MOST_KINDS + 1))
     spoilt = body(USUAL[0], OTHERS[0], generation=3, kinds=many)
-    assert told(spoilt) is Told.SPOILT
+    assert told(spoilt) is KindsSource.SPOILT
     assert needed_kinds(spoilt) == {*USUAL_KINDS, OTHERS[0]}
     assert writable_kinds(spoilt) == set()
     noted = missing_kinds(spoilt, {USUAL[0]}, alone=True)[ANNOTATION_KINDS]

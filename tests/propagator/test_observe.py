@@ -22,14 +22,14 @@ from propagator.members.capacity.kept import Node, Pod
 from propagator.members.health import (
     CONNECTED,
     LATENCY_ANSWERS,
-    Health,
+    HealthProbe,
     UnitCounts,
     UnitLedger,
     provider_of,
     settled,
     verdict_of,
 )
-from propagator.members.pods import Claim, Main
+from propagator.members.pods import Main, PodClaim
 
 T0 = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -69,14 +69,14 @@ def test_what_is_wrong_is_told_in_a_sentence_that_names_the_cluster_and_the_cure
     assert CONNECTED.told("m1") == "the API server answers"
 
 
-def answers(health: Health, *milliseconds: float) -> None:
+def answers(health: HealthProbe, *milliseconds: float) -> None:
     """Each probe answered after so long."""
     for each in milliseconds:
         health.record(answered=True, seconds=each / 1000)
 
 
 def test_latency_is_that_of_the_fastest_of_a_round_and_failures_leave_it_alone():
-    health = Health()
+    health = HealthProbe()
     assert health.latency_milliseconds is None
     answers(health, 100, *[300] * (LATENCY_ANSWERS - 2))
     assert health.latency_milliseconds == 100
@@ -90,7 +90,7 @@ def test_latency_is_that_of_the_fastest_of_a_round_and_failures_leave_it_alone()
 
 
 def test_the_time_to_connect_is_no_latency():
-    health = Health()
+    health = HealthProbe()
     health.record(answered=True, seconds=0.5, cold=True)
     assert health.latency_milliseconds == 500
     health.record(answered=True, seconds=0.01)
@@ -111,7 +111,7 @@ def test_the_time_to_connect_is_no_latency():
 def test_what_holds_up_all_answers_but_one_of_a_round_changes_no_latency(
     rounds: list[tuple[int, list[int]]],
 ):
-    health = Health()
+    health = HealthProbe()
     health.recall(latency_milliseconds=40, ready_percent=100)
     for free, delays in rounds:
         for number, delay in enumerate(delays):
@@ -120,7 +120,7 @@ def test_what_holds_up_all_answers_but_one_of_a_round_changes_no_latency(
 
 
 def test_reliability_falls_with_failures_and_recovers():
-    health = Health()
+    health = HealthProbe()
     assert health.ready_percent == 100
     for _ in range(50):
         health.record(answered=False, seconds=5.0)
@@ -177,7 +177,7 @@ def pod(
 ) -> Pod:
     return Pod(
         metadata=Meta(name=name, namespace="demo"),
-        claim=Claim(workload, "demo", "apps", "StatefulSet", "web", "") if workload else None,
+        claim=PodClaim(workload, "demo", "apps", "StatefulSet", "web", "") if workload else None,
         node=node,
         ready=ready,
         unschedulable=unschedulable,

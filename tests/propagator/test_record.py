@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crds.names import ANNOTATION_CLUSTERS, ANNOTATION_KINDS
 from machinery.clock import SystemClock
-from machinery.types.memory_budget import Holding
+from machinery.types.memory_budget import BudgetShare
 from machinery.types.written_clusters import MOST, MemberRecord, digest
 from propagator.hub.workload_metadata import (
     footprint_without,
@@ -263,7 +263,7 @@ def test_what_one_member_was_sent_by_the_spec_is_noted_when_another_scheduler_ad
 def test_a_member_that_comes_later_is_asked_about_one_that_may_be_anywhere():
     fleet: Any = SimpleNamespace(names=list, get=lambda name: None)
     ground: Any = SimpleNamespace(
-        hub=SimpleNamespace(holding=Holding()), fleet=fleet, clock=SystemClock(), clusters={}
+        hub=SimpleNamespace(holding=BudgetShare()), fleet=fleet, clock=SystemClock(), clusters={}
     )
     hub = HubWorkloads(ground)
     hub.informer.upsert(workload(**{"stowage_dev/clusters": "*"}))

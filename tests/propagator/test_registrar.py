@@ -26,7 +26,7 @@ from machinery.api.resources import (
 from machinery.config.member_kubeconfig import connection_from_secret, parse_kubeconfig
 from machinery.errors import KubeconfigError, NotFound
 from propagator.members import registry
-from propagator.members.health import Health
+from propagator.members.health import HealthProbe
 from propagator.settings import SessionSettings
 from propagator.types.cluster import Secret
 from stowage.playground.controlplanes import Cluster
@@ -495,12 +495,12 @@ async def test_a_quiet_cluster_costs_no_writes(
     rig_on: Rigs, m1: Cluster, monkeypatch: pytest.MonkeyPatch
 ):
     """Each probe takes the same time: what a busy machine makes of it would be news."""
-    record = Health.record
+    record = HealthProbe.record
 
-    def even(health: Health, *, answered: bool, **_: Any) -> None:
+    def even(health: HealthProbe, *, answered: bool, **_: Any) -> None:
         record(health, answered=answered, seconds=0.01)
 
-    monkeypatch.setattr(Health, "record", even)
+    monkeypatch.setattr(HealthProbe, "record", even)
     async with rig_on() as rig:
         await rig.register("m1", {"kubeconfig": m1.admin_kubeconfig})
         await rig.becomes("m1", "Connected")

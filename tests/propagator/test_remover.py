@@ -11,7 +11,7 @@ from crds.names import LABEL_MANAGED, OWNER_PREFIX
 from machinery.api.resources import Resource
 from machinery.errors import ApiError, NotFound
 from machinery.runtime.store import Cache
-from propagator.apply.apply_records import Place
+from propagator.apply.apply_records import ObjectPlace
 from propagator.errors import Refused
 from propagator.members.objects import ManagedObject, Mark, managed
 from propagator.members.session import MemberSession
@@ -20,7 +20,7 @@ from propagator.removal.rule import Grant, granted
 from tests.fakeclock import FakeClock
 
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-PLACE = Place.at("m1", CONFIGMAPS, ("shop", "conf"))
+PLACE = ObjectPlace.at("m1", CONFIGMAPS, ("shop", "conf"))
 MARK = Mark("r1", "c1")
 ENDING = "2026-01-01T00:00:00Z"
 

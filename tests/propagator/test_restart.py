@@ -12,7 +12,7 @@ import pytest
 from crds.names import LABEL_MANAGED
 from machinery.api.client import ApiClient
 from machinery.api.resources import MEMBER_CLUSTERS, SECRETS, WORKLOADS
-from propagator.members.health import LATENCY_ANSWERS, Health
+from propagator.members.health import LATENCY_ANSWERS, HealthProbe
 from stowage.playground.controlplanes import Cluster
 
 from .conftest import CALM
@@ -74,21 +74,21 @@ Rigs = Callable[..., Any]
 
 
 @pytest.fixture
-def held_up(monkeypatch: pytest.MonkeyPatch) -> defaultdict[Health, int]:
+def held_up(monkeypatch: pytest.MonkeyPatch) -> defaultdict[HealthProbe, int]:
     """A process that connects to many members at once: they seem slow, but for an answer each round.
 
     The answers so far, by member and process.
     """
-    record, numbers = Health.record, defaultdict[Health, int](int)
+    record, numbers = HealthProbe.record, defaultdict[HealthProbe, int](int)
 
-    def burdened(self: Health, *, answered: bool, seconds: float, cold: bool = False) -> None:
+    def burdened(self: HealthProbe, *, answered: bool, seconds: float, cold: bool = False) -> None:
         number = numbers[self]
         numbers[self] += answered
         free = number > BURDENED or number % LATENCY_ANSWERS == 5
         seen = 0.005 if free else 0.5
         record(self, answered=answered, seconds=seen if answered else seconds, cold=cold)
 
-    monkeypatch.setattr(Health, "record", burdened)
+    monkeypatch.setattr(HealthProbe, "record", burdened)
     return numbers
 
 
@@ -166,7 +166,7 @@ async def test_a_restart_in_which_nothing_changed_writes_nothing(stage_on: MakeS
 @pytest.mark.proves("R11")
 @pytest.mark.usefixtures("unknown_members")
 async def test_a_process_that_is_held_up_at_its_beginning_takes_no_member_for_slower(
-    rig_on: Rigs, m1: Cluster, held_up: defaultdict[Health, int]
+    rig_on: Rigs, m1: Cluster, held_up: defaultdict[HealthProbe, int]
 ):
     names, settings = ("a", "b", "c"), replace(CALM, probe_period=0.02)
 

@@ -16,7 +16,7 @@ from machinery.types.metadata import Key
 from propagator.members.health import Contact
 from propagator.members.objects import ManagedObject
 from propagator.outcome import Outcome, Wish
-from propagator.status.cluster_share import Seen
+from propagator.status.cluster_share import ObservedShare
 from propagator.status.controller import GATHER_SECONDS, TIMES_A_WRITE, Reporter
 from propagator.status.rush import LONGEST_SECONDS, LOOK_SECONDS, MANY, WITHIN_SECONDS, Rush
 from propagator.types.workload import Workload, workload_of
@@ -68,8 +68,10 @@ class Burst:
             finalizer=cast("Any", None),
         )
 
-    async def _seen(self, about: Workload, _outcomes: Mapping[str, Outcome]) -> AsyncIterator[Seen]:
-        yield Seen(
+    async def _seen(
+        self, about: Workload, _outcomes: Mapping[str, Outcome]
+    ) -> AsyncIterator[ObservedShare]:
+        yield ObservedShare(
             name="m1",
             wish=Wish.of(about, "m1"),
             leaving=False,

@@ -10,7 +10,7 @@ import pytest
 
 from propagator.members.objects import Mark
 from propagator.outcome import Outcome, Wish
-from propagator.shares import Shares
+from propagator.shares import ShareWriter
 from propagator.types.workload import Workload, workload_of
 from tests.fakeclock import FakeClock
 
@@ -55,7 +55,7 @@ async def test_a_share_that_is_taken_away_before_the_first_write_is_not_written(
         ),
         SimpleNamespace(admit=nothing, shown=nothing, uid=nothing, prepare=prepare),
     )
-    shares = Shares(
+    shares = ShareWriter(
         SimpleNamespace(clock=FakeClock()),  # type: ignore[arg-type] # as much as is asked
         **parts,
         writer=SimpleNamespace(),  # type: ignore[arg-type] # nothing is written
@@ -93,7 +93,7 @@ async def test_a_gate_that_closes_meanwhile_lets_nothing_more_through(waves: int
         ("inventory", "namespaces", "gate", "workloads", "secrets", "finalizer", "doubts"),
         SimpleNamespace(admit=answer, shown=answer, prepare=answer),
     )
-    shares = Shares(
+    shares = ShareWriter(
         SimpleNamespace(clock=FakeClock()),  # type: ignore[arg-type] # as much as is asked
         **parts,
         identity=SimpleNamespace(uid=_no_mark),  # type: ignore[arg-type] # as much as is asked

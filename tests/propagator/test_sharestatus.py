@@ -14,13 +14,13 @@ import pytest
 from crds.fields.shares import ClusterShare, ShareState
 from crds.workload import PropagatedReason, WorkloadCondition
 from machinery.types.conditions import find
-from propagator.members.context import Ground
+from propagator.members.context import ControllerContext
 from propagator.members.health import Contact, UnitCounts
-from propagator.members.inventory import Inventory
+from propagator.members.inventory import OwnedObjects
 from propagator.members.objects import ManagedObject
 from propagator.outcome import Outcome, Wish
 from propagator.status.aggregation import status_of
-from propagator.status.cluster_share import Seen, Share, Word, share_of
+from propagator.status.cluster_share import ObservedShare, Share, Word, share_of
 from propagator.status.observation import STRANGERS, Survey
 from propagator.types.workload import Workload, workload_of
 
@@ -59,13 +59,17 @@ def main(ready: int = 3, *, generation: int = 7, observed: int = 7) -> ManagedOb
     return msgspec.convert(there, ManagedObject)
 
 
-def seen(contact: Contact = Contact.SERVING, *, generation: int = 1, **what: Any) -> Seen:
+def seen(contact: Contact = Contact.SERVING, *, generation: int = 1, **what: Any) -> ObservedShare:
     wish = Wish("u1", generation, what.pop("units_asked", 3))
-    return Seen(name="m1", wish=wish, leaving=False, contact=contact, **what)
+    return ObservedShare(name="m1", wish=wish, leaving=False, contact=contact, **what)
 
 
 def told(
-    one: Seen, before: Mapping[str, Any], *, generation: int = 1, said: Mapping[str, Any] = {}
+    one: ObservedShare,
+    before: Mapping[str, Any],
+    *,
+    generation: int = 1,
+    said: Mapping[str, Any] = {},
 ) -> tuple[Share, dict[str, Any]]:
     """The share, and the status that comes of it where Propagated was said like that."""
     share = share_of(one, "Deployment", before, said=said.get("observedGeneration", 0))
@@ -227,7 +231,7 @@ def test_an_object_that_went_while_nobody_looked_is_not_called_written():
 @pytest.mark.proves("R5")
 def test_a_new_trouble_is_told_though_something_else_stands():
     stands = share_of(seen(Contact.CONNECTING), "Deployment", RAN | {"state": "Failed"}, said=1)
-    other = Seen(
+    other = ObservedShare(
         name="m2",
         wish=Wish("u1", 1, 3),
         leaving=False,
@@ -240,7 +244,7 @@ def test_a_new_trouble_is_told_though_something_else_stands():
     assert propagated(status)["message"] == "m2: another thing"
 
 
-def ground_of(contact: Contact | None) -> Ground:
+def ground_of(contact: Contact | None) -> ControllerContext:
     """Every cluster has a session in that contact, or there are neither sessions nor clusters."""
     session = None
     if contact is not None:
@@ -249,7 +253,7 @@ def ground_of(contact: Contact | None) -> Ground:
         )
     fleet = SimpleNamespace(get=lambda name: session, names=list)
     clusters = SimpleNamespace(synced=True, get=lambda key: None)
-    return cast("Ground", SimpleNamespace(fleet=fleet, clusters=clusters))
+    return cast("ControllerContext", SimpleNamespace(fleet=fleet, clusters=clusters))
 
 
 @pytest.mark.proves("N2", "R5")
@@ -257,14 +261,14 @@ def ground_of(contact: Contact | None) -> Ground:
 def test_what_was_kept_is_told_until_its_kind_is_listed(asked: bool):
     """After a restart members serve before all kinds of a Workload have been listed there."""
     inventory = SimpleNamespace(holders=lambda uid: {"m1"}, asked=lambda session, w: asked)
-    survey = Survey(ground_of(Contact.SERVING), inventory=cast("Inventory", inventory))
+    survey = Survey(ground_of(Contact.SERVING), inventory=cast("OwnedObjects", inventory))
     told = [{"cluster": "m1", "kind": "PersistentVolumeClaim", "namespace": "shop", "name": "d"}]
     assert survey.kept(workload(kept=told)) == ([] if asked else told)
 
 
-def nothing_held(*, known: bool = True) -> Inventory:
+def nothing_held(*, known: bool = True) -> OwnedObjects:
     return cast(
-        "Inventory",
+        "OwnedObjects",
         SimpleNamespace(holders=lambda uid: set(), may_hold=lambda w, name: not known),
     )
 

@@ -15,9 +15,9 @@ from machinery.errors import Forbidden, TransportError, Unreachable
 from machinery.runtime.informer import Informer
 from propagator.credentials.credentials import Credentials
 from propagator.members.connection import Link, LinkListener
-from propagator.members.context import Ground
-from propagator.members.health import Contact, Health
-from propagator.members.inventory import Inventory, listed
+from propagator.members.context import ControllerContext
+from propagator.members.health import Contact, HealthProbe
+from propagator.members.inventory import OwnedObjects, listed
 from propagator.members.kinds import USUAL
 from propagator.members.objects import ManagedObject
 from propagator.members.session import MemberSession
@@ -53,7 +53,7 @@ def cut_off(clock: FakeClock, fault: TransportError) -> Link:
         clock=clock,
         resources=USUAL,
         listener=nobody,
-        health=Health(),
+        health=HealthProbe(),
         before_write=lambda: None,
         refusal=lambda _: None,
     )
@@ -79,7 +79,7 @@ class Member:
         return None
 
 
-Cut = Callable[[TransportError], tuple[MemberSession, Ground]]
+Cut = Callable[[TransportError], tuple[MemberSession, ControllerContext]]
 
 
 @pytest.fixture
@@ -89,14 +89,14 @@ def clock() -> FakeClock:
 
 @pytest.fixture
 def cut(clock: FakeClock) -> Cut:
-    def make(fault: TransportError) -> tuple[MemberSession, Ground]:
+    def make(fault: TransportError) -> tuple[MemberSession, ControllerContext]:
         session = cast("MemberSession", Member(cut_off(clock, fault)))
         fleet = SimpleNamespace(
             get=lambda name: session, names=lambda: ["m1"], holders=lambda uid: {"m1"}
         )
         clusters = SimpleNamespace(synced=True, get=lambda key: None)
         ground = SimpleNamespace(fleet=fleet, clusters=clusters, clock=clock)
-        return session, cast("Ground", ground)
+        return session, cast("ControllerContext", ground)
 
     return make
 
@@ -104,7 +104,7 @@ def cut(clock: FakeClock) -> Cut:
 @pytest.mark.proves("R11")
 async def test_what_was_not_heard_of_for_long_is_not_known(cut: Cut, clock: FakeClock):
     session, ground = cut(Unreachable("https://10.0.0.1: no answer in time"))
-    inventory = Inventory(ground)
+    inventory = OwnedObjects(ground)
     survey = Survey(ground, inventory=inventory)
     assert inventory.knows(session, WORKLOAD)
     assert await listed(session, USUAL[0], clock=clock) is not None
@@ -121,7 +121,7 @@ async def test_what_was_not_heard_of_for_long_is_not_known(cut: Cut, clock: Fake
 @pytest.mark.proves("R11")
 async def test_a_kind_that_may_be_watched_no_longer_counts_as_hidden(cut: Cut, clock: FakeClock):
     session, ground = cut(Forbidden(code=403, reason="Forbidden", message="not for you"))
-    inventory = Inventory(ground)
+    inventory = OwnedObjects(ground)
     assert inventory.hidden(session, WORKLOAD) == {}
     await clock.advance(600)
     assert {kind.plural for kind in inventory.hidden(session, WORKLOAD)} >= {"deployments"}

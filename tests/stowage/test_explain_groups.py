@@ -14,7 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from controller.model.objects import Workload
-from controller.model.unit import compile_unit
+from controller.model.unit import workload_info
 from crds.groups.gate import decision_of
 from crds.names import GROUP_LABELS
 from machinery.clock import timestamp
@@ -234,8 +234,8 @@ def test_one_of_too_few_units_needs_more_of_them_and_no_room() -> None:
 
 
 def test_very_many_workloads_are_shown_in_part_those_that_lack_units_first() -> None:
-    full = [membership.Member(f"w{n:04}", 1, {"a": 1}, True, 1, "", "") for n in range(4000)]
-    lacks = membership.Member("zz", 3, {"a": 1}, False, 0, "InsufficientCapacity", "no room")
+    full = [membership.GroupMember(f"w{n:04}", 1, {"a": 1}, True, 1, "", "") for n in range(4000)]
+    lacks = membership.GroupMember("zz", 3, {"a": 1}, False, 0, "InsufficientCapacity", "no room")
     gang = membership.Gang("shop", "batch", group(), [*full, lacks])
     told = gangs.text(gang, NOW, everything=False).splitlines()
     assert told[5].split()[:3] == ["zz", "3", "1"]
@@ -333,7 +333,7 @@ def test_membership_is_read_as_the_controller_reads_it(key: str, kind: str, plac
     template |= labels if place == "template" else {}
     metadata = {"name": "w", **(labels["metadata"] if place == "itself" else {})}
     body = {"metadata": metadata, "spec": {"template": template}}
-    unit = compile_unit(msgspec.convert(body, Workload))
+    unit = workload_info(msgspec.convert(body, Workload))
     assert membership.names_of(body) == unit.groups
     assert (unit.groups == ("batch",)) is not (kind == "Train" and place == "pods")
 
@@ -353,6 +353,6 @@ def test_membership_of_all_examples_is_that_of_the_controller() -> None:
             if body and body.get("kind") == "Workload":
                 seen += 1
                 assert membership.names_of(body) == (
-                    compile_unit(msgspec.convert(body, Workload)).groups
+                    workload_info(msgspec.convert(body, Workload)).groups
                 )
     assert seen > 15

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from controller.model.objects import Workload
-from controller.model.unit import WITHOUT_REPLICAS, compile_unit
+from controller.model.unit import WITHOUT_REPLICAS, workload_info
 from crds.fields.template import REPLICAS_PATHS
 from crds.groups.membership import KINDS_WITH_PODS
 from crds.names import LABEL_GROUP
@@ -59,7 +59,7 @@ def test_controller_propagator_and_commands_see_the_same_members(
     api_version: str, kind: str, place: str
 ) -> None:
     body = named("batch", api_version, kind, place)
-    decided = compile_unit(msgspec.convert(body, Workload)).groups
+    decided = workload_info(msgspec.convert(body, Workload)).groups
     raw = msgspec.Raw(json.dumps(body["spec"]["template"]).encode())
     assert groups_of(body["metadata"].get("labels", {}), raw) == decided
     assert membership.names_of(body) == decided

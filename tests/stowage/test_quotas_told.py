@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from machinery.types.metadata import Meta
 from stowage.cli import cli
-from stowage.reading.fleet import Matter, Report
-from stowage.reading.quotas import Quota, Spec, Status, take_quotas
+from stowage.reading.fleet import Finding, Report
+from stowage.reading.quotas import QuotaSummary, QuotaSummarySpec, QuotaSummaryStatus, take_quotas
 
 pytestmark = pytest.mark.proves("N4")
 
@@ -93,14 +93,18 @@ def test_a_default_quota_of_the_configuration_is_planned_with(tmp_path: Path) ->
     assert json.loads(found.stdout)["workloads"][0]["pending"] == 3
 
 
-def quota(name: str = "team", namespace: str = "shop", used: str = "3") -> Quota:
+def quota(name: str = "team", namespace: str = "shop", used: str = "3") -> QuotaSummary:
     meta = Meta(name=name, namespace=namespace)
-    return Quota(meta, Spec({"units": "3", "requests.cpu": "2"}), Status({"units": used}))
+    return QuotaSummary(
+        meta,
+        QuotaSummarySpec({"units": "3", "requests.cpu": "2"}),
+        QuotaSummaryStatus({"units": used}),
+    )
 
 
-def waiting(name: str = "shop/demo", quota: str = "team") -> Matter:
+def waiting(name: str = "shop/demo", quota: str = "team") -> Finding:
     text = f"0/1 clusters: WorkloadQuota {quota}: units 3 of 3 used, a unit asks for 1"
-    return Matter(name, "QuotaExceeded", units="2 of 5", message=text, help="more", urgent=True)
+    return Finding(name, "QuotaExceeded", units="2 of 5", message=text, help="more", urgent=True)
 
 
 def test_status_names_quotas_that_are_full_and_those_that_keep_units_out() -> None:

@@ -19,7 +19,7 @@ from machinery.config.plain_kubeconfig import plain_connection
 from machinery.errors import NotFound
 from stowage.cli import cli
 from stowage.hub.reader import Reader
-from stowage.reading.fleet import Cluster, Lease
+from stowage.reading.fleet import ClusterSummary, Lease
 from tests.controller.live import World, deciding, world_on
 
 ZONE = "topology.kubernetes.io/zone"
@@ -137,7 +137,7 @@ async def test_the_quick_reader_reads_what_the_client_reads(world: World) -> Non
         from machinery.api.resources import LEASES, MEMBER_CLUSTERS  # noqa: PLC0415
 
         with Reader(plain) as api:
-            clusters = list(api.each(MEMBER_CLUSTERS, Cluster))
+            clusters = list(api.each(MEMBER_CLUSTERS, ClusterSummary))
             with pytest.raises(NotFound) as missing:
                 api.read(LEASES, "nobody", "shop", Lease)
         return clusters, missing.value.reason

@@ -11,7 +11,7 @@ from heapq import nsmallest
 from typing import Any
 
 from controller.features.reservation.compiled import Reserved
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.ledger import ReservationLedger
 from controller.framework.runtime.services import Route, failure, page
 from controller.snapshot.amounts import rendered
 from machinery.http_messages import Request, Response
@@ -20,10 +20,10 @@ NAMED_OWNERS = NAMED_CLUSTERS = 100
 """Of one reservation; `owners` is the number of all."""
 
 
-class Answers:
+class ReservationHandlers:
     """What `ledger` knows at that moment, for who asks."""
 
-    def __init__(self, ledger: Callable[[], Reservations]) -> None:
+    def __init__(self, ledger: Callable[[], ReservationLedger]) -> None:
         self._ledger = ledger
 
     def routes(self) -> Sequence[Route]:
@@ -46,7 +46,7 @@ class Answers:
         return _told(ledger, reserved)
 
 
-def _told(ledger: Reservations, reserved: Reserved) -> dict[str, Any]:
+def _told(ledger: ReservationLedger, reserved: Reserved) -> dict[str, Any]:
     """A reservation as JSON values."""
     key, users = reserved.key, ledger.uses(reserved.key)
     named = nsmallest(NAMED_OWNERS, users)
@@ -63,7 +63,9 @@ def _told(ledger: Reservations, reserved: Reserved) -> dict[str, Any]:
     }
 
 
-def _there(ledger: Reservations, reserved: Reserved, cluster: str, units: int) -> dict[str, Any]:
+def _there(
+    ledger: ReservationLedger, reserved: Reserved, cluster: str, units: int
+) -> dict[str, Any]:
     """What is reserved on a cluster; what owners ask for beyond that is not allocated of it."""
     held = {resource: n * units for resource, n in reserved.request.items()}
     taken = ledger.taken(reserved.key, cluster)

@@ -19,7 +19,7 @@ from controller.features.reservation.objects import Owner, Reservation, Reservat
 from controller.features.reservation.placed import ENDED, as_workload, read
 from controller.model.load import Load
 from controller.model.objects import Workload
-from controller.model.unit import Unit, compile_unit
+from controller.model.unit import WorkloadInfo, workload_info
 from crds.names import SYSTEM_NAMESPACE
 from crds.reservation import MOST_OWNERS, TTL
 from machinery.types import durations
@@ -101,7 +101,7 @@ def as_placed(stored: Reservation) -> Workload | None:
     return msgspec.structs.replace(workload, fault=compile_reservation(stored).fault)
 
 
-def _unit(stored: Reservation) -> tuple[Unit | None, str]:
+def _unit(stored: Reservation) -> tuple[WorkloadInfo | None, str]:
     """What one unit asks for, and what is wrong with it; nothing of one that has ended."""
     workload = as_workload(stored)
     if workload is None:
@@ -109,7 +109,7 @@ def _unit(stored: Reservation) -> tuple[Unit | None, str]:
     if workload.fault:
         return None, workload.fault
     try:
-        return compile_unit(workload), ""
+        return workload_info(workload), ""
     except (ValueError, msgspec.ValidationError) as e:
         return None, str(e)
 

@@ -21,9 +21,9 @@ from typing import Any
 from controller.features.reservation import status
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.holding import Placeholders
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
-from controller.features.reservation.status import Facts, Look, Use
+from controller.features.reservation.status import ReservationFacts, ReservationResult, Use
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import StatusWriter
@@ -86,18 +86,18 @@ class _Shortages:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _ReservationDraft:
     """What is being said of a reservation, and whether that is a write."""
 
     uid: str
-    look: Look
+    look: ReservationResult
     written: bool
 
 
-class Books:
+class ReservationController:
     """The reservations of a hub, for one term of leadership: the book of their status writer."""
 
-    def __init__(self, term: Term, *, ledger: Reservations, handle: Handle) -> None:
+    def __init__(self, term: Term, *, ledger: ReservationLedger, handle: Handle) -> None:
         self._stored: Informer[Reservation] = term.informer(RESERVATIONS)
         self._workloads: Informer[Workload] = term.informer(WORKLOADS)
         self._ledger = ledger
@@ -110,7 +110,7 @@ class Books:
         self._placeholders = Placeholders(term, ledger, self._look)
         self._dirty: set[str] = set()
         self._more = asyncio.Event()
-        self._drafted: dict[Key, _Draft] = {}
+        self._drafted: dict[Key, _ReservationDraft] = {}
         self._written: dict[Key, float] = {}
         self._writer = StatusWriter(
             term.client,
@@ -203,12 +203,12 @@ class Books:
             return None
         unheld = self._placeholders.problem(key)
         clocks = self._hub_time.difference()
-        facts = Facts(
+        facts = ReservationFacts(
             self._uses(reserved), self._gone(stored), self._shorts(stored), unheld, clocks
         )
         found = status.look(stored, reserved, facts, self._clock.now())
         written = status.differs(found.fields, stored)
-        self._drafted[key] = _Draft(reserved.uid, found, written)
+        self._drafted[key] = _ReservationDraft(reserved.uid, found, written)
         return found.fields if written else None
 
     def landed(self, key: Key) -> float | None:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from controller.features.reservation.compiled import as_placed, compile_reservation
-from controller.features.reservation.controller import Books
-from controller.features.reservation.ledger import Reservations as Ledger
+from controller.features.reservation.controller import ReservationController
+from controller.features.reservation.ledger import ReservationLedger as Ledger
 from controller.features.reservation.objects import Reservation
 from controller.features.reservation.plugin import NAME
-from controller.features.reservation.plugin import Reservation as Plugin
+from controller.features.reservation.plugin import ReservationPlugin as Plugin
 from controller.features.reservation.status import decided, held
 from controller.framework.runtime.arguments import Factory
 from controller.framework.runtime.feature import Enabled, Running, Term, Watch
@@ -50,7 +50,7 @@ class Reservations:
             Watch(WORKLOADS, Workload, self.workload_changed),
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
-        self.books: Books | None = None
+        self.books: ReservationController | None = None
         self._looking: dict[Key, bool] = {}  # whose owners are being looked at; whether once more
         self._handle: Handle | None = None
 
@@ -62,7 +62,7 @@ class Reservations:
         """Write statuses."""
         self._looking.clear()  # what was under way has ended with the last term
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.books = Books(term, ledger=self.ledger, handle=self._handle)
+        self.books = ReservationController(term, ledger=self.ledger, handle=self._handle)
         return self.books
 
     def rest(self) -> None:

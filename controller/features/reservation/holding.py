@@ -18,7 +18,7 @@ import msgspec
 
 from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.objects import Reservation
 from controller.framework.runtime.feature import Term
 from controller.framework.statuswriter import for_good
@@ -68,7 +68,7 @@ class Placeholders:
     """
 
     def __init__(
-        self, term: Term, ledger: Reservations, told: Callable[[Key], None] = lambda _: None
+        self, term: Term, ledger: ReservationLedger, told: Callable[[Key], None] = lambda _: None
     ) -> None:
         self._client = term.client
         self._check = term.check

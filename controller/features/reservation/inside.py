@@ -19,7 +19,7 @@ from controller.features.reservation.compiled import Reserved, may_serve
 from controller.features.reservation.owners import OwnerIndex
 from controller.features.reservation.split import Amounts
 from controller.model.objects import ReservedShare
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key
 
 MOST_USED = 64
@@ -35,15 +35,15 @@ NOTHING: Mapping[str, int] = {}
 
 
 @dataclass(slots=True)
-class Table:
+class OwnedUnits:
     """Who is inside of one reservation: units by cluster, and what all of them take there."""
 
     users: dict[Key, dict[str, int]] = field(default_factory=dict)
     taken: dict[str, dict[str, int]] = field(default_factory=dict)
 
-    def copy(self) -> Table:
+    def copy(self) -> OwnedUnits:
         """One that may be changed without this one."""
-        return Table(dict(self.users), {c: dict(amounts) for c, amounts in self.taken.items()})
+        return OwnedUnits(dict(self.users), {c: dict(amounts) for c, amounts in self.taken.items()})
 
     def add(self, key: Key, request: Amounts, units: dict[str, int]) -> None:
         """A Workload is inside, with so many units by cluster, each of that request."""
@@ -70,7 +70,7 @@ class Inside:
     `tight` says that it claims more than it has units: then it hangs on who is there what counts.
     """
 
-    unit: Unit
+    unit: WorkloadInfo
     placements: Units
     claims: tuple[ReservedShare, ...]
     shares: tuple[ReservedShare, ...]
@@ -82,12 +82,12 @@ class Inside:
         return mine == its
 
 
-_NOBODY = Table()
+_NOBODY = OwnedUnits()
 Touched: TypeAlias = dict[Key, set[str]]
 """Reservations, and the clusters where something of them has changed."""
 
 
-class Books:
+class ReservationOwners:
     """Every reservation with its units and its users."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Books:
         self._reserved: dict[Key, Reserved] = {}
         self._places: dict[Key, tuple[str, Units]] = {}
         self._inside: dict[Key, Inside | None] = {}
-        self._tables: dict[Name, Table] = {}
+        self._tables: dict[Name, OwnedUnits] = {}
         self._tight: dict[Name, set[Key]] = {}
 
     def values(self) -> Collection[Reserved]:
@@ -106,7 +106,7 @@ class Books:
         """The reservation of that namespace and name."""
         return self._reserved.get(key)
 
-    def of(self, unit: Unit) -> list[Reserved]:
+    def of(self, unit: WorkloadInfo) -> list[Reserved]:
         """The reservations that a Workload may use, in the order in which it uses them.
 
         Those that are open and name it as an owner, but for those that serve once and serve another
@@ -136,7 +136,7 @@ class Books:
             return NOTHING
         return split.left(reserved.request, units, self._taken(reserved, cluster, but))
 
-    def inside(self, unit: Unit) -> dict[str, int]:
+    def inside(self, unit: WorkloadInfo) -> dict[str, int]:
         """How many more of its units fit in the room that is held for it, by cluster."""
         found: dict[str, int] = {}
         for reserved in self.of(unit):
@@ -145,7 +145,7 @@ class Books:
                     found[cluster] = found.get(cluster, 0) + n
         return found
 
-    def split(self, unit: Unit, placements: Units) -> tuple[ReservedShare, ...]:
+    def split(self, unit: WorkloadInfo, placements: Units) -> tuple[ReservedShare, ...]:
         """Which of its units are inside of which reservation, were it placed so.
 
         Who was inside and is still there stays, as far as the reservation still goes. Units that a
@@ -154,7 +154,7 @@ class Books:
         """
         return self._reached(unit, self._counting(unit, placements, self._claims(unit, placements)))
 
-    def says_too_much(self, unit: Unit) -> bool:
+    def says_too_much(self, unit: WorkloadInfo) -> bool:
         """Whether its status has more units inside than an open reservation has room for there.
 
         That comes of a decision of the reservation that was lost after an owner stood on it.
@@ -185,14 +185,18 @@ class Books:
 
     # --- who is inside ----------------------------------------------------------------------------
 
-    def _claims(self, unit: Unit, placements: Units) -> tuple[ReservedShare, ...]:
+    def _claims(self, unit: WorkloadInfo, placements: Units) -> tuple[ReservedShare, ...]:
         said = split.claimed(unit.reservations)
         new = split.arriving(unit, placements) if len(self._index) else {}
         entering = self._entering(unit, placements, said, new) if new else ()
         return split.claimed([*said, *entering]) if entering else said
 
     def _entering(
-        self, unit: Unit, placements: Units, said: Collection[ReservedShare], new: dict[str, int]
+        self,
+        unit: WorkloadInfo,
+        placements: Units,
+        said: Collection[ReservedShare],
+        new: dict[str, int],
     ) -> list[ReservedShare]:
         """Where its `new` units go in; these are taken off by what does."""
         kept = _by_name(self._counting(unit, placements, said))
@@ -211,13 +215,13 @@ class Books:
         return found
 
     def _counting(
-        self, unit: Unit, placements: Units, claims: Iterable[ReservedShare]
+        self, unit: WorkloadInfo, placements: Units, claims: Iterable[ReservedShare]
     ) -> tuple[ReservedShare, ...]:
         """What counts of these claims."""
         true = [share for share in claims if self._is_there(share, unit)]
         return split.within(true, placements) if true else ()
 
-    def _is_there(self, share: ReservedShare, unit: Unit) -> bool:
+    def _is_there(self, share: ReservedShare, unit: WorkloadInfo) -> bool:
         """Whether the reservation is known by that UID, and holds something there.
 
         Of one that has ended it is not asked where it was: who is inside stays on record.
@@ -230,7 +234,9 @@ class Books:
             and (not reserved.open or share.cluster in self.reserved(reserved.key))
         )
 
-    def _reached(self, unit: Unit, shares: Iterable[ReservedShare]) -> tuple[ReservedShare, ...]:
+    def _reached(
+        self, unit: WorkloadInfo, shares: Iterable[ReservedShare]
+    ) -> tuple[ReservedShare, ...]:
         """Of each no more units than its reservation has room for there; the rest is outside.
 
         Other users count for nothing here, so that it hangs on no order of theirs.
@@ -238,7 +244,7 @@ class Books:
         reached = (self._reach(unit, share) for share in shares)
         return tuple(share for share in reached if share.replicas)
 
-    def _reach(self, unit: Unit, share: ReservedShare) -> ReservedShare:
+    def _reach(self, unit: WorkloadInfo, share: ReservedShare) -> ReservedShare:
         reserved = self._reserved[share.namespace, share.name]
         if not reserved.open:
             return share
@@ -247,7 +253,7 @@ class Books:
         return share if share.replicas <= most else _share(reserved, share.cluster, most)
 
     def _entries(
-        self, unit: Unit, placements: Units, claims: Collection[ReservedShare]
+        self, unit: WorkloadInfo, placements: Units, claims: Collection[ReservedShare]
     ) -> tuple[Sequence[ReservedShare], bool]:
         """What stands in the tables of these claims, and whether that hangs on who is there.
 
@@ -259,7 +265,7 @@ class Books:
             return own, False
         return self._counting(unit, placements, claims), True
 
-    def _put_inside(self, unit: Unit, placements: Units) -> Touched:
+    def _put_inside(self, unit: WorkloadInfo, placements: Units) -> Touched:
         """Count a Workload where it is inside; where that is news."""
         before = self._inside_of(unit.key)
         new = len(self._index) and split.arriving(unit, placements)
@@ -360,13 +366,13 @@ class Books:
     def _forget_inside(self, key: Key) -> None:
         self._inside.pop(key, None)
 
-    def _table(self, name: Name) -> Table:
+    def _table(self, name: Name) -> OwnedUnits:
         """Who is inside, to look at."""
         return self._tables.get(name, _NOBODY)
 
-    def _own_table(self, name: Name) -> Table:
+    def _own_table(self, name: Name) -> OwnedUnits:
         """Who is inside, to change."""
-        return self._tables.setdefault(name, Table())
+        return self._tables.setdefault(name, OwnedUnits())
 
     def _tidy(self, name: Name) -> None:
         """Keep no table of nobody."""

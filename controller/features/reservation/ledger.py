@@ -10,41 +10,41 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from controller.cache.ledger import Placed, Room
+from controller.cache.ledger import PlacementsByWorkload, RoomHolder
 from controller.features.reservation import split
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.inside import (
     NOTHING,
-    Books,
     Inside,
     Name,
-    Table,
+    OwnedUnits,
+    ReservationOwners,
     Touched,
     Units,
 )
-from controller.features.reservation.owners import Waiting
+from controller.features.reservation.owners import PendingOwners
 from controller.features.reservation.split import Amounts
 from controller.model.load import Load, Loads, added
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.api.resources import RESERVATIONS
 from machinery.types.metadata import Key
 
 _PREFIX = f"{RESERVATIONS.plural}/"
 
 
-class Reservations(Books):
+class ReservationLedger(ReservationOwners):
     """Every reservation with its room and its users. It holds room once it was told where."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._room: Room | None = None
-        self._waiting = Waiting()
+        self._room: RoomHolder | None = None
+        self._waiting = PendingOwners()
         self._spoken: dict[Key, dict[str, Amounts]] = {}
         self._held: dict[Key, dict[str, dict[Load, int]]] = {}
         self._left: dict[tuple[Key, str], Amounts] = {}
         self._left_in: dict[str, dict[str, int]] = {}
 
-    def keep(self, room: Room) -> None:
+    def keep(self, room: RoomHolder) -> None:
         """See `HoldsRoom.keep`."""
         self._room = room
 
@@ -67,7 +67,7 @@ class Reservations(Books):
         self._settle_all(self._recount(before))
         self._settle(key)
 
-    def put(self, unit: Unit, placements: Units) -> None:
+    def put(self, unit: WorkloadInfo, placements: Units) -> None:
         """Take a Workload, or the unit of a reservation, with the shares of it that count."""
         if unit.booked:
             self._put_place(_own(unit.key), (unit.uid, _some(placements)))
@@ -86,12 +86,12 @@ class Reservations(Books):
         self._waiting.drop(key)
         self._settle_all(self._leave(key))
 
-    def overlay(self, placed: Placed) -> Reservations:
+    def overlay(self, placed: PlacementsByWorkload) -> ReservationLedger:
         """The same books with these placed so; what is held stays what the fleet holds."""
-        return _Overlay(self, placed)
+        return _ReservationOverlay(self, placed)
 
-    def releasable(self, unit: Unit) -> Loads:
-        """What the fleet holds for it on each cluster, as `Fleet.releasing` takes it."""
+    def releasable(self, unit: WorkloadInfo) -> Loads:
+        """What the fleet holds for it on each cluster, as `Snapshot.releasing` takes it."""
         return added(self._held.get(reserved.key, {}) for reserved in self.of(unit))
 
     def pending_owners(self, reserved: Reserved) -> Iterator[Key]:
@@ -174,10 +174,10 @@ class Reservations(Books):
                 self._room.hold(cluster, load, change)
 
 
-class _Overlay(Reservations):
+class _ReservationOverlay(ReservationLedger):
     """The books of a pass on a set: what it changes is its own, all else is that of the base."""
 
-    def __init__(self, base: Reservations, placed: Placed) -> None:
+    def __init__(self, base: ReservationLedger, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base
         self._index, self._reserved = base._index, base._reserved  # noqa: SLF001 - its own kind
@@ -188,7 +188,7 @@ class _Overlay(Reservations):
                 if unit.booked == booked:
                     self.place(unit, placements)
 
-    def place(self, unit: Unit, placements: Units) -> None:
+    def place(self, unit: WorkloadInfo, placements: Units) -> None:
         """See `TakesMore.place`."""
         if unit.booked:
             self._places[_own(unit.key)] = (unit.uid, _some(placements))
@@ -216,10 +216,10 @@ class _Overlay(Reservations):
     def _forget_inside(self, key: Key) -> None:
         self._inside[key] = None
 
-    def _table(self, name: Name) -> Table:
+    def _table(self, name: Name) -> OwnedUnits:
         return self._tables[name] if name in self._tables else self._base._table(name)  # noqa: SLF001
 
-    def _own_table(self, name: Name) -> Table:
+    def _own_table(self, name: Name) -> OwnedUnits:
         if name not in self._tables:
             self._tables[name] = self._base._table(name).copy()  # noqa: SLF001 - its own kind
         return self._tables[name]

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from controller.features.reservation.compiled import Reserved
 from controller.features.reservation.objects import Owner, OwnerController, OwnerObject
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.fields.template import APPS_KINDS, BATCH_KINDS
 from crds.names import API_VERSION
 from machinery.types.metadata import Key
@@ -39,7 +39,7 @@ def rank(reserved: Reserved) -> Rank:
     return (expires, reserved.created, reserved.key)
 
 
-def matches(reserved: Reserved, unit: Unit) -> bool:
+def matches(reserved: Reserved, unit: WorkloadInfo) -> bool:
     """Whether the Workload is one of its owners; a reservation is no owner of another one."""
     entries = zip(reserved.owners, reserved.namespaces, strict=True)
     return not unit.booked and any(
@@ -47,7 +47,7 @@ def matches(reserved: Reserved, unit: Unit) -> bool:
     )
 
 
-def _is(owner: Owner, unit: Unit) -> bool:
+def _is(owner: Owner, unit: WorkloadInfo) -> bool:
     if owner.object is None and owner.controller is None and owner.label_selector is None:
         return False
     return (
@@ -57,7 +57,7 @@ def _is(owner: Owner, unit: Unit) -> bool:
     )
 
 
-def _named(said: OwnerObject, unit: Unit) -> bool:
+def _named(said: OwnerObject, unit: WorkloadInfo) -> bool:
     return (
         said.kind == "Workload"
         and said.api_version in ("", API_VERSION)
@@ -66,7 +66,7 @@ def _named(said: OwnerObject, unit: Unit) -> bool:
     )
 
 
-def _controlled(said: OwnerController, unit: Unit) -> bool:
+def _controlled(said: OwnerController, unit: WorkloadInfo) -> bool:
     """By who controls the Workload, or by the object of its template, which has no UID yet.
 
     Of a template of somebody's own group the version is not known: kind and name decide.
@@ -113,7 +113,7 @@ class OwnerIndex:
     def __len__(self) -> int:
         return len(self._all)
 
-    def of(self, unit: Unit) -> Iterator[Reserved]:
+    def of(self, unit: WorkloadInfo) -> Iterator[Reserved]:
         """The reservations that the Workload is an owner of, in the order in which it uses them.
 
         Looked at are the first MOST_LOOKED_AT that its name, controller or labels lead to.
@@ -128,14 +128,14 @@ class OwnerIndex:
             last = each
 
 
-class Waiting:
+class PendingOwners:
     """Workloads that have units without a cluster, by the same places."""
 
     def __init__(self) -> None:
         self._places: dict[_Place, set[Key]] = {}
-        self._all: dict[Key, Unit] = {}
+        self._all: dict[Key, WorkloadInfo] = {}
 
-    def put(self, unit: Unit) -> None:
+    def put(self, unit: WorkloadInfo) -> None:
         """Take a Workload, new or changed."""
         before = self._all.get(unit.key)
         if before is None or _asked(before) != _asked(unit):
@@ -189,7 +189,7 @@ def _pairs(selector: LabelSelector) -> list[tuple[str, str]]:
     return [] if narrow is None else [(narrow.key, value) for value in narrow.values]
 
 
-def _asked(unit: Unit) -> set[_Place]:
+def _asked(unit: WorkloadInfo) -> set[_Place]:
     """Every place where an entry may lie that means this Workload."""
     _, kind, name, _ = unit.controller
     ways = [

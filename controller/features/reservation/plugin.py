@@ -19,27 +19,27 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.cache.placements import Index
-from controller.features.reservation.answers import Answers
+from controller.cache.placements import PlacementIndex
+from controller.features.reservation.answers import ReservationHandlers
 from controller.features.reservation.compiled import Reserved
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.owners import matches
 from controller.framework.events import EventHint
-from controller.framework.explains import Kind, Note, Seen, Shortage, either
-from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused, Unplaced
+from controller.framework.explains import Note, NoteKind, PassView, Shortage, either
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask, Unplaced
 from controller.framework.room import cap, needed, room, variants_of
 from controller.framework.runtime.arguments import NoArgs
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
 from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
 from controller.model.objects import WorkloadAffinity
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.reservation import ReservationPhase
 from machinery.types import hostports, quantities
 
-NAME = "Reservation"
+NAME = "ReservationPlugin"
 _OUTSIDE = "no reservation of its own here"
 _NO_RULE = WorkloadAffinity()
 _PODS = "pods"
@@ -49,7 +49,7 @@ NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class UsableReservations:
     """What a pass knows of the reservations that a Workload may use.
 
     `room` are its new units that fit inside, by cluster; `first` says that all of them do, and that
@@ -59,10 +59,10 @@ class Own:
     reserved: Sequence[Reserved]
     room: Mapping[str, int]
     first: bool
-    ledger: Reservations
+    ledger: ReservationLedger
 
 
-class Reservation:
+class ReservationPlugin:
     """Reservations at PreFilterHook, PreFilter, FilterHook, Filter, PostFilter, PreScore, Score."""
 
     name = NAME
@@ -79,16 +79,16 @@ class Reservation:
         return ()
 
     def before_pre_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
-    ) -> tuple[Unit, bool] | Status:
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> tuple[WorkloadInfo, bool] | Status:
         """Without the rules that whoever made the reservation has answered, if all fits inside."""
         if unit.booked:
             return unit, False
-        ledger = bound.ledger(Reservations)
+        ledger = bound.ledger(ReservationLedger)
         reserved = ledger.of(unit)
         room = ledger.inside(unit) if reserved else {}
         first = NAME not in state.without and _fits(unit, fleet, room)
-        state.data[NAME] = Own(reserved, room, first, ledger)
+        state.data[NAME] = UsableReservations(reserved, room, first, ledger)
         if not first:
             return unit, False
         state.tentative.add(NAME)
@@ -96,7 +96,9 @@ class Reservation:
             return unit, False
         return replace(unit, affinity=_NO_RULE, anti_affinity=_NO_RULE, spread=()), True
 
-    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, _bound: Index) -> Status:
+    def pre_filter(
+        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+    ) -> Status:
         """No cluster takes more new units than fit inside, while that is tried."""
         own = _own(state)
         if own is not None and own.first:
@@ -104,21 +106,25 @@ class Reservation:
         return SUCCESS
 
     def before_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index
-    ) -> tuple[Unit, Fleet, bool] | Status:
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         """What is held for it is free for it."""
         own = _own(state)
         back = {} if own is None else own.ledger.releasable(unit)
         return (unit, fleet.releasing(back), True) if back else (unit, fleet, False)
 
-    def filter(self, state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """Clusters without a place inside, while that is tried."""
         own = _own(state)
         if own is None or not own.first:
             return NOTHING_REFUSED
-        return Refused([(_column(fleet, own.room) <= 0, _OUTSIDE)])
+        return FilterMask([(_column(fleet, own.room) <= 0, _OUTSIDE)])
 
-    def post_filter(self, state: CycleState, unit: Unit, fleet: Fleet, found: Unplaced) -> Status:
+    def post_filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, found: Unplaced
+    ) -> Status:
         """How much of the room that pending units ask for is held for others."""
         if unit.booked or not unit.counted or not len(fleet.holds):
             return SUCCESS
@@ -126,32 +132,43 @@ class Reservation:
         return unschedulable(NAME, told) if told else SUCCESS
 
     def pre_score(
-        self, state: CycleState, _unit: Unit, _fleet: Fleet, _bound: Index, _feasible: Mask
+        self,
+        state: CycleState,
+        _unit: WorkloadInfo,
+        _fleet: Snapshot,
+        _bound: PlacementIndex,
+        _feasible: Mask,
     ) -> Status:
         """No column for those who have no place inside."""
         own = _own(state)
         return SUCCESS if own is not None and any(own.room.values()) else SKIP
 
-    def score(self, state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """100 where there is a place inside."""
         own = _own(state)
         values: Ints = np.where(_column(fleet, own.room if own else {}) > 0, 100, 0)
         return values
 
     def status_fields(
-        self, unit: Unit, placements: Mapping[str, int], _fleet: Fleet, bound: Index
+        self,
+        unit: WorkloadInfo,
+        placements: Mapping[str, int],
+        _fleet: Snapshot,
+        bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """reservations: its units that are inside."""
         if unit.booked:
             return {}
-        inside = bound.ledger(Reservations).split(unit, placements)
+        inside = bound.ledger(ReservationLedger).split(unit, placements)
         return {"reservations": [msgspec.to_builtins(share) for share in inside] or None}
 
-    def changes(self, before: Seen, after: Seen) -> Sequence[str]:
+    def changes(self, before: PassView, after: PassView) -> Sequence[str]:
         """Which rules were taken away, because of which reservation, and what was given back."""
         found = []
         if gone := [name for name, field in _RULES if field(before.unit) != field(after.unit)]:
-            ledger = self._handle.index().ledger(Reservations)
+            ledger = self._handle.index().ledger(ReservationLedger)
             names = [each.name for each in ledger.of(before.unit)]
             new = before.unit.replicas - sum(before.unit.present.values())
             fits = "its new unit fits" if new == 1 else f"all {new} new units fit"
@@ -174,27 +191,27 @@ class Reservation:
             for each in own.ledger.values()
             if each.ended and matches(each, unit)
         ]
-        notes = [Note(Kind.ROOM, shortage.pending, r.name, text) for r, text in told if text]
+        notes = [Note(NoteKind.ROOM, shortage.pending, r.name, text) for r, text in told if text]
         return notes[:NAMED]
 
     def routes(self) -> Sequence[Route]:
         """What is reserved where, what of it is used, and by whom."""
-        return Answers(lambda: self._handle.index().ledger(Reservations)).routes()
+        return ReservationHandlers(lambda: self._handle.index().ledger(ReservationLedger)).routes()
 
 
-def _own(state: CycleState) -> Own | None:
-    own: Own | None = state.data.get(NAME)
+def _own(state: CycleState) -> UsableReservations | None:
+    own: UsableReservations | None = state.data.get(NAME)
     return own
 
 
-_RULES: Sequence[tuple[str, Callable[[Unit], Any]]] = (
+_RULES: Sequence[tuple[str, Callable[[WorkloadInfo], Any]]] = (
     ("workloadAffinity", lambda unit: unit.affinity),
     ("workloadAntiAffinity", lambda unit: unit.anti_affinity),
     ("spreadConstraints", lambda unit: unit.spread),
 )
 
 
-def _given_back(before: Fleet, after: Fleet) -> Iterator[str]:
+def _given_back(before: Snapshot, after: Snapshot) -> Iterator[str]:
     """What less is held, for the first clusters by name, and on how many more."""
     if before is after:
         return
@@ -211,7 +228,9 @@ def _given_back(before: Fleet, after: Fleet) -> Iterator[str]:
         yield f"gave back what is held on {len(rows) - NAMED} more"
 
 
-def _held_for_others(state: CycleState, unit: Unit, fleet: Fleet, found: Unplaced) -> str:
+def _held_for_others(
+    state: CycleState, unit: WorkloadInfo, fleet: Snapshot, found: Unplaced
+) -> str:
     """`Reservations hold 6 of 8 cpu that 4 units ask for`; empty where they keep none of them out.
 
     Counted are clusters that would take units, or more of them, were nothing held there.
@@ -233,13 +252,13 @@ def _held_for_others(state: CycleState, unit: Unit, fleet: Fleet, found: Unplace
     return f"Reservations hold {' and '.join(amounts)} that {units}" if amounts else ""
 
 
-def _rules(unit: Unit) -> bool:
+def _rules(unit: WorkloadInfo) -> bool:
     """Whether it says anything of other Workloads, or of a spread over domains."""
     sides = (unit.affinity, unit.anti_affinity)
     return bool(unit.spread) or any(side.required or side.preferred for side in sides)
 
 
-def _fits(unit: Unit, fleet: Fleet, room: Mapping[str, int]) -> bool:
+def _fits(unit: WorkloadInfo, fleet: Snapshot, room: Mapping[str, int]) -> bool:
     """Whether there are new units, and all of them may fit inside."""
     there = {name: n for name, n in unit.present.items() if name in fleet.row}
     new = unit.replicas - sum(there.values())
@@ -250,7 +269,7 @@ def _fits(unit: Unit, fleet: Fleet, room: Mapping[str, int]) -> bool:
     return new <= sum(room.values())
 
 
-def _column(fleet: Fleet, units: Mapping[str, int]) -> Ints:
+def _column(fleet: Snapshot, units: Mapping[str, int]) -> Ints:
     """Shape (n,): a number for each cluster, 0 for those that are not named."""
     column = np.zeros(len(fleet), dtype=np.int64)
     for name, number in units.items():
@@ -260,7 +279,7 @@ def _column(fleet: Fleet, units: Mapping[str, int]) -> Ints:
     return column
 
 
-def _lacking(own: Own, reserved: Reserved, unit: Unit) -> str:
+def _lacking(own: UsableReservations, reserved: Reserved, unit: WorkloadInfo) -> str:
     """What a reservation lacks for one more unit; empty where it has a place."""
     name, lacks = f"Reservation {reserved.name}", []
     for cluster in own.ledger.reserved(reserved.key):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from controller.model.load import Load
 from controller.model.objects import ReservedShare
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.fields.shares import MOST_RESERVED_SHARES
 from machinery.types.bounds import MOST_UNITS
 
@@ -123,7 +123,7 @@ def fits(shares: Iterable[ReservedShare], placements: Mapping[str, int]) -> bool
     return all(n >= 0 for n in free.values())
 
 
-def arriving(unit: Unit, placements: Mapping[str, int]) -> dict[str, int]:
+def arriving(unit: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
     """The units that a cluster did not have before, where there are any."""
     return {
         c: n - unit.present.get(c, 0) for c, n in placements.items() if n > unit.present.get(c, 0)

@@ -46,7 +46,7 @@ class Use(NamedTuple):
     request: Mapping[str, int]
 
 
-class Event(NamedTuple):
+class ReservationEvent(NamedTuple):
     """What people are told of a reservation."""
 
     reason: ReservationEventReason
@@ -54,16 +54,16 @@ class Event(NamedTuple):
     warning: bool = False
 
 
-class Look(NamedTuple):
+class ReservationResult(NamedTuple):
     """The fields to write, what people are told with them, and when it may be otherwise."""
 
     fields: Mapping[str, Any]
-    events: Sequence[Event]
+    events: Sequence[ReservationEvent]
     next_look: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ReservationFacts:
     """What is known beside the object itself.
 
     Args:
@@ -82,7 +82,7 @@ class Facts:
     clocks: str = ""
 
 
-class Verdict(NamedTuple):
+class ReservationState(NamedTuple):
     """The phase, and the condition Ready."""
 
     phase: ReservationPhase
@@ -107,7 +107,7 @@ def decided(stored: Reservation, fields: Mapping[str, Any]) -> Mapping[str, Any]
     amounts = _times(compile_reservation(stored).request, units)
     found = {**written, "allocatable": _rendered(amounts)}
     if stored.status.phase != AVAILABLE and written.get("phase") == AVAILABLE:
-        verdict = Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
+        verdict = ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
         now = parse_timestamp(fields["decision"]["time"])
         found["conditions"] = _conditions(stored, fields["conditions"], verdict, now)
     return found
@@ -118,11 +118,13 @@ def ended(stored: Reservation) -> bool:
     return stored.status.phase in ENDED
 
 
-def look(stored: Reservation, reserved: Reserved, facts: Facts, now: datetime) -> Look:
+def look(
+    stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime
+) -> ReservationResult:
     """What its status shall say by now; what has ended stays as a record."""
     generation = stored.metadata.generation
     if ended(stored):
-        return Look({"observedGeneration": generation}, (), None)
+        return ReservationResult({"observedGeneration": generation}, (), None)
     verdict = verdict_of(stored, reserved, facts, now)
     fields: dict[str, Any] = {
         "phase": verdict.phase.value,
@@ -137,7 +139,7 @@ def look(stored: Reservation, reserved: Reserved, facts: Facts, now: datetime) -
     elif verdict.phase is ReservationPhase.PENDING:
         fields["clusterName"] = None
     events = [*_came(stored, facts.uses), *_turned(stored, verdict)]
-    return Look(fields, events, None if verdict.ends else reserved.expires)
+    return ReservationResult(fields, events, None if verdict.ends else reserved.expires)
 
 
 def differs(fields: Mapping[str, Any], stored: Reservation) -> bool:
@@ -146,31 +148,39 @@ def differs(fields: Mapping[str, Any], stored: Reservation) -> bool:
     return any((said.get(name) or None) != (value or None) for name, value in fields.items())
 
 
-def verdict_of(stored: Reservation, reserved: Reserved, facts: Facts, now: datetime) -> Verdict:
+def verdict_of(
+    stored: Reservation, reserved: Reserved, facts: ReservationFacts, now: datetime
+) -> ReservationState:
     """Of a reservation that has not come to its end before."""
     if reserved.once and facts.uses:
         first = facts.uses[0]
         text = f"it serves once, and {first.namespace}/{first.name} uses it"
-        return Verdict(ReservationPhase.SUCCEEDED, ReservationReadyReason.SUCCEEDED, text)
+        return ReservationState(ReservationPhase.SUCCEEDED, ReservationReadyReason.SUCCEEDED, text)
     over = reserved.expires is not None and now >= reserved.expires
     if reserved.expires is not None and over and not facts.clocks:
         text = f"it held until {timestamp(reserved.expires)}"
-        return Verdict(ReservationPhase.FAILED, ReservationReadyReason.EXPIRED, text)
+        return ReservationState(ReservationPhase.FAILED, ReservationReadyReason.EXPIRED, text)
     if not held(stored):
         if stored.status.phase == AVAILABLE and facts.gone:
             text = f"{_named(facts.gone)} is gone, and no other cluster takes it"
-            return Verdict(ReservationPhase.FAILED, ReservationReadyReason.CLUSTER_LOST, text)
+            return ReservationState(
+                ReservationPhase.FAILED, ReservationReadyReason.CLUSTER_LOST, text
+            )
         text = reserved.fault or "no unit of it has a cluster; the condition Scheduled says why"
-        return Verdict(ReservationPhase.PENDING, ReservationReadyReason.PENDING, text)
+        return ReservationState(ReservationPhase.PENDING, ReservationReadyReason.PENDING, text)
     if over:
         text = f"nothing ends by the time while the controller's clock is {facts.clocks}"
-        return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.CLOCKS_DIFFER, text)
+        return ReservationState(
+            ReservationPhase.AVAILABLE, ReservationReadyReason.CLOCKS_DIFFER, text
+        )
     if facts.short:
         text = "; ".join(facts.short[:NOTED])
-        return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.SHORT, text)
+        return ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.SHORT, text)
     if facts.unheld:
-        return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.NOT_HELD, facts.unheld)
-    return Verdict(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
+        return ReservationState(
+            ReservationPhase.AVAILABLE, ReservationReadyReason.NOT_HELD, facts.unheld
+        )
+    return ReservationState(ReservationPhase.AVAILABLE, ReservationReadyReason.AVAILABLE)
 
 
 def held(stored: Reservation) -> dict[str, int]:
@@ -216,7 +226,7 @@ def _owner(use: Use) -> dict[str, Any]:
 
 
 def _conditions(
-    stored: Reservation, before: Sequence[Any], verdict: Verdict, now: datetime
+    stored: Reservation, before: Sequence[Any], verdict: ReservationState, now: datetime
 ) -> list[Any]:
     """Ready as it is now, the others as they are."""
     ready = conditions.renewed(
@@ -231,7 +241,7 @@ def _conditions(
     return [*(each for each in before if each.get("type") != _READY), ready]
 
 
-def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[Event]:
+def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[ReservationEvent]:
     """Who has more units inside than was said; of very many owners only those that are named."""
     before = {
         tuple(map(each.get, ("namespace", "name", "cluster"))): each.get("replicas") or 0
@@ -241,16 +251,16 @@ def _came(stored: Reservation, uses: Sequence[Use]) -> Iterator[Event]:
     more = [use for use in named if use.units > before.get((*use[:2], use.cluster), 0)]
     if more:
         texts = [f"{u.namespace}/{u.name} with {_units(u.units)} on {u.cluster}" for u in more]
-        yield Event(ReservationEventReason.ALLOCATED, f"used by {_named(texts)}")
+        yield ReservationEvent(ReservationEventReason.ALLOCATED, f"used by {_named(texts)}")
 
 
-def _turned(stored: Reservation, verdict: Verdict) -> Iterator[Event]:
+def _turned(stored: Reservation, verdict: ReservationState) -> Iterator[ReservationEvent]:
     """What people are told when it comes to that."""
     before = conditions.among(stored.status.conditions, _READY)
     reason = _TOLD.get(verdict.reason)
     if reason is not None and before.get("reason") != verdict.reason.value:
         warning = verdict.reason is not ReservationReadyReason.SUCCEEDED
-        yield Event(reason, verdict.message, warning)
+        yield ReservationEvent(reason, verdict.message, warning)
 
 
 _TOLD = {

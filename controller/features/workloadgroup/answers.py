@@ -14,12 +14,12 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
-from controller.features.workloadgroup.compiled import Group, in_words, named
+from controller.features.workloadgroup.compiled import CompiledGroup, in_words, named
 from controller.features.workloadgroup.ledger import Groups, Member
-from controller.features.workloadgroup.memory import Memory
+from controller.features.workloadgroup.memory import GroupMemory
 from controller.framework.runtime.services import Route, failure, page
-from controller.framework.waiting import Waiting
-from controller.model.unit import Unit
+from controller.framework.waiting import WaitingWorkload
+from controller.model.unit import WorkloadInfo
 from crds.groups.gate import GateState, decision_of
 from machinery.clock import timestamp
 from machinery.http_messages import Request, Response
@@ -30,7 +30,7 @@ NAMED_WORKLOADS = NAMED_CLUSTERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class GroupHandlers:
     """What is known at that moment, for who asks.
 
     Args:
@@ -41,8 +41,8 @@ class Answers:
     """
 
     ledger: Callable[[], Groups]
-    memory: Callable[[], Memory]
-    held: Callable[[], Iterable[Waiting]]
+    memory: Callable[[], GroupMemory]
+    held: Callable[[], Iterable[WaitingWorkload]]
     now: Callable[[], datetime]
 
     def routes(self) -> Sequence[Route]:
@@ -77,7 +77,7 @@ class Answers:
             "workloads": [_workload(group, each, held.get(k, 0)) for k, each in shown],
         }
 
-    def _summary(self, ledger: Groups, group: Group, held: int) -> dict[str, Any]:
+    def _summary(self, ledger: Groups, group: CompiledGroup, held: int) -> dict[str, Any]:
         """A gang as JSON values, but for its Workloads."""
         key, memory, now = group.key, self.memory(), self.now()
         denial, since = memory.denied(key, now), memory.held_since(key)
@@ -105,12 +105,12 @@ class Answers:
         }
 
 
-def _new(waiting: Waiting) -> int:
+def _new(waiting: WaitingWorkload) -> int:
     """The units that a decision which waits adds to what the Workload has."""
     return _more(waiting.unit, waiting.placements)
 
 
-def _more(unit: Unit, placements: Mapping[str, int]) -> int:
+def _more(unit: WorkloadInfo, placements: Mapping[str, int]) -> int:
     return sum(max(n - unit.present.get(name, 0), 0) for name, n in placements.items())
 
 
@@ -119,7 +119,7 @@ def _rank(key: Key, member: Member) -> tuple[bool, Key]:
     return (not member.open, key)
 
 
-def _workload(group: Group, member: Member, held: int) -> dict[str, Any]:
+def _workload(group: CompiledGroup, member: Member, held: int) -> dict[str, Any]:
     unit = member.unit
     at = group.released.get(unit.uid) if group.gate == GateState.OPEN else None
     return {

@@ -43,11 +43,11 @@ _KEY = re.compile(rf"({NAME}(\.{NAME})*/)?{QUALIFIED}")
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CompiledGroup:
     """Who starts together.
 
-    `min_resources` are amounts as `Unit.request` has them: thousandths of cpu, whole units of all
-    others. `timeout` is in seconds. `topology_key` is empty for a gang that may go anywhere.
+    `min_resources` are amounts as `WorkloadInfo.request` has them: thousandths of cpu, whole units
+    of all others. `timeout` is in seconds. `topology_key` is empty for a gang that may go anywhere.
     `released` are the digests of the placements that the gate has released, by the Workload's uid,
     and `retained` the units by cluster that ran before it did; `ran` says that the quorum has run
     once; `retry` is when it is tried anew after it was taken away from members, `last_failure` when
@@ -118,14 +118,14 @@ def in_words(key: Key) -> str:
     return f"{key[0]}/{name_in_words(key[1])}"
 
 
-def compile_group(stored: WorkloadGroup) -> Group:
+def compile_group(stored: WorkloadGroup) -> CompiledGroup:
     """The group; `fault` says what is wrong with one that cannot be followed, and where."""
     spec, fault = _read(stored.spec)
     topology, status = spec.topology or Topology(), stored.status
     amounts, wrong = _amounts(spec.min_resources)
     fault = fault or _number("minMember", spec.min_member, MOST_UNITS) or wrong
     fault = fault or _number("scheduleTimeoutSeconds", _timeout(spec), MOST_SECONDS)
-    return Group(
+    return CompiledGroup(
         key=stored.metadata.key,
         uid=stored.metadata.uid,
         created=stored.metadata.creation_timestamp,

@@ -22,17 +22,17 @@ from typing import Final
 
 import numpy as np
 
-from controller.features.workloadgroup.compiled import FAILED, TOO_FEW, Group, named
+from controller.features.workloadgroup.compiled import FAILED, TOO_FEW, CompiledGroup, named
 from controller.features.workloadgroup.ledger import Member
 from controller.features.workloadgroup.reach import MOST_CLASSES, Class, Reach, classes, usable
 from controller.framework.explains import either
-from controller.framework.gathering import Tried
+from controller.framework.gathering import Trial
 from controller.framework.room import room
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.inflight import NO_FLIGHTS
 from controller.snapshot.saturating import sums, times
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
 from machinery.clock import timestamp
@@ -66,7 +66,7 @@ _DETAIL = 512
 """Characters of what stands in the way of one of them."""
 
 
-def gap(group: Group, members: Collection[Member], fleet: Fleet) -> str:
+def gap(group: CompiledGroup, members: Collection[Member], fleet: Snapshot) -> str:
     """What is short for the quorum, and by how much; empty where nothing is as far as one can tell.
 
     `members` are all that could have units, with those that they have.
@@ -100,7 +100,7 @@ def gap(group: Group, members: Collection[Member], fleet: Fleet) -> str:
 
 
 def _short_in_sum(
-    found: Sequence[Class], there: Mask, least: int, need: int, fleet: Fleet
+    found: Sequence[Class], there: Mask, least: int, need: int, fleet: Snapshot
 ) -> dict[str, int]:
     """What is missing of each resource for the smallest units, so many at least, in all clusters.
 
@@ -130,7 +130,7 @@ def _cost(sizes: Sequence[tuple[int, int]], units: int) -> int:
 
 
 def _short_of_units(
-    found: Sequence[Class], open_: Sequence[Mask], need: int, fleet: Fleet
+    found: Sequence[Class], open_: Sequence[Mask], need: int, fleet: Snapshot
 ) -> dict[str, int]:
     """What is missing of each resource by itself, at least: so many units, each with the least."""
     short = {}
@@ -145,7 +145,7 @@ def _short_of_units(
     return short
 
 
-def _wanted(each: Class, fleet: Fleet) -> int:
+def _wanted(each: Class, fleet: Snapshot) -> int:
     return each.wanted * len(fleet) if each.unit.everywhere else each.wanted
 
 
@@ -161,7 +161,7 @@ def _together(found: Sequence[Class], units: int) -> dict[str, int]:
 
 
 def _short_of_amounts(
-    wanted: Mapping[str, int], members: Collection[Member], there: Mask, fleet: Fleet
+    wanted: Mapping[str, int], members: Collection[Member], there: Mask, fleet: Snapshot
 ) -> dict[str, int]:
     """What is missing of these amounts, those that members have by now taken off."""
     if (fleet.virtual & there).any():
@@ -175,7 +175,7 @@ def _short_of_amounts(
     return short
 
 
-def _free(resource: str, fleet: Fleet) -> Ints:
+def _free(resource: str, fleet: Snapshot) -> Ints:
     """What is free of a resource on each cluster, shape (n,)."""
     groups = fleet.groups
     return sums(groups.cluster, times(groups.room(resource), groups.count), len(fleet))
@@ -193,12 +193,12 @@ def _words(short: Mapping[str, int], why: str) -> str:
     return f"resource gap: {', '.join(lacks)} ({why})"
 
 
-def keeps_waiting(group: Group, found: int) -> bool:
+def keeps_waiting(group: CompiledGroup, found: int) -> bool:
     """Whether so few of the quorum are missing that the others are held for them: a tenth."""
     return 0 < found < group.min_member and (group.min_member - found) * 10 <= group.min_member
 
 
-def waits(group: Group, found: int, until: datetime) -> str:
+def waits(group: CompiledGroup, found: int, until: datetime) -> str:
     """What is said of units that are held; the same for as long as they are."""
     missing = group.min_member - found
     return (
@@ -207,7 +207,7 @@ def waits(group: Group, found: int, until: datetime) -> str:
     )
 
 
-def timed_out(group: Group) -> str:
+def timed_out(group: CompiledGroup) -> str:
     """What is said when they were held for too long."""
     return (
         f"{group} was held for {group.timeout} s (scheduleTimeoutSeconds) and its quorum did not "
@@ -216,7 +216,7 @@ def timed_out(group: Group) -> str:
 
 
 def rejected(
-    group: Group, found: int, tried: Sequence[Tried], left_out: Sequence[Key], denial: str
+    group: CompiledGroup, found: int, tried: Sequence[Trial], left_out: Sequence[Key], denial: str
 ) -> str:
     """What is said of an attempt that came to too little: who failed, how much is there, and why.
 
@@ -240,7 +240,7 @@ def rejected(
     return "; ".join(said)
 
 
-def cure(unit: Unit, reason: ScheduledReason, text: str) -> str:
+def cure(unit: WorkloadInfo, reason: ScheduledReason, text: str) -> str:
     """What to change so that `text` is said of the unit no longer: a noun phrase."""
     name = unit.groups[0] if len(unit.groups) == 1 else ""
     group = named((unit.namespace, name))

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from controller.features.workloadgroup.compiled import Group, compile_group
-from controller.features.workloadgroup.gate.controller import Books
+from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
+from controller.features.workloadgroup.gate.controller import GroupController
 from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.memory import Memory
+from controller.features.workloadgroup.memory import GroupMemory
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.features.workloadgroup.plugin import NAME, Coscheduling
 from controller.framework.runtime.arguments import Factory
@@ -43,14 +43,14 @@ class WorkloadGroups:
     def __init__(self) -> None:
         self.ledger = Groups()
         self.ledgers = (self.ledger,)
-        self.memory = Memory()
+        self.memory = GroupMemory()
         self.plugins: Mapping[str, Factory] = {NAME: Coscheduling}
         self.watches = (
             Watch(WORKLOAD_GROUPS, WorkloadGroup, self.group_changed),
             Watch(WORKLOADS, Workload, self.workload_changed),
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
-        self.books: Books | None = None
+        self.books: GroupController | None = None
         self._handle: Handle | None = None
         self._coscheduling: list[Coscheduling] = []
 
@@ -65,7 +65,9 @@ class WorkloadGroups:
         """Write statuses; nothing is remembered of an earlier term."""
         self.memory.rest()
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.books = Books(term, ledger=self.ledger, memory=self.memory, handle=self._handle)
+        self.books = GroupController(
+            term, ledger=self.ledger, memory=self.memory, handle=self._handle
+        )
         return self.books
 
     def rest(self) -> None:
@@ -173,7 +175,7 @@ class WorkloadGroups:
                 self._handle.look(tuple(self.ledger.members(key)))
 
 
-def _other(group: Group) -> tuple[str, int, bool]:
+def _other(group: CompiledGroup) -> tuple[str, int, bool]:
     """What its Workloads are decided by; that they are released concerns nobody who decides."""
     return (group.uid, group.generation, group.gate == GateState.CLOSED)
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.cache.ledger import Placed
-from controller.features.workloadgroup.compiled import Group
+from controller.cache.ledger import PlacementsByWorkload
+from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.model.load import Load
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import GroupPhase
 from machinery.types.metadata import Key
@@ -27,12 +27,12 @@ class Member:
     `stored` says that it has placements on the hub, be they of no units, and keeps some.
     """
 
-    unit: Unit
+    unit: WorkloadInfo
     placements: Mapping[str, int]
     stored: bool = False
 
     @staticmethod
-    def of(unit: Unit, placements: Mapping[str, int]) -> Member:
+    def of(unit: WorkloadInfo, placements: Mapping[str, int]) -> Member:
         """With these shares."""
         share = {name: n for name, n in placements.items() if n > 0}
         return Member(unit, share, bool(placements and unit.present))
@@ -110,14 +110,14 @@ class Groups:
     """Every group by its key, and every Workload that names one, whether or not that exists."""
 
     def __init__(self) -> None:
-        self._groups: dict[Key, Group] = {}
+        self._groups: dict[Key, CompiledGroup] = {}
         self._rolls: dict[Key, _Roll] = {}
         self._of: dict[Key, Key] = {}
         self._versions = 0
         self._ended: set[Key] = set()
         self.taken = Taken()
 
-    def put_group(self, group: Group) -> None:
+    def put_group(self, group: CompiledGroup) -> None:
         """Take a group, new or changed."""
         self._groups[group.key] = group
         self._end(group.key, ended=group.phase in _ENDED)
@@ -135,15 +135,15 @@ class Groups:
             self.taken.count(member, -1 if ended else 1)
         (self._ended.add if ended else self._ended.discard)(key)
 
-    def get(self, key: Key) -> Group | None:
+    def get(self, key: Key) -> CompiledGroup | None:
         """The group of that namespace and name."""
         return self._groups.get(key)
 
-    def values(self) -> Collection[Group]:
+    def values(self) -> Collection[CompiledGroup]:
         """All of them."""
         return self._groups.values()
 
-    def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Take a Workload with the shares that count."""
         group = self.group_of(unit)
         before = self._leave(unit.key, group)
@@ -161,12 +161,12 @@ class Groups:
         """Forget a Workload."""
         self._leave(key, None)
 
-    def overlay(self, placed: Placed) -> Groups:
+    def overlay(self, placed: PlacementsByWorkload) -> Groups:
         """The same books with these placed so."""
-        return _Overlay(self, placed)
+        return _GroupOverlay(self, placed)
 
     @staticmethod
-    def group_of(unit: Unit) -> Key | None:
+    def group_of(unit: WorkloadInfo) -> Key | None:
         """The group that a unit names; None for none, and where its labels name several.
 
         A unit whose room a ledger holds is in no group.
@@ -244,10 +244,10 @@ class Groups:
         roll.version = self._versions
 
 
-class _Overlay(Groups):
+class _GroupOverlay(Groups):
     """The books of a pass on a set: what it places is its own, all else is that of the base."""
 
-    def __init__(self, base: Groups, placed: Placed) -> None:
+    def __init__(self, base: Groups, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base
         self._groups = base._groups  # noqa: SLF001 - its own kind
@@ -255,7 +255,7 @@ class _Overlay(Groups):
         self._placed = dict(placed)
         self._made: dict[Key, _Roll] = {}
 
-    def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """See `TakesMore.place`. Numbers are put together anew when they are asked for."""
         self._placed[unit.key] = (unit, placements)
         self._made.clear()
@@ -277,6 +277,6 @@ class _Overlay(Groups):
         return self._made[key]
 
 
-def _asks(unit: Unit) -> tuple[str, str]:
+def _asks(unit: WorkloadInfo) -> tuple[str, str]:
     """What a denial depends on: another Workload of that name, or other rules and numbers."""
     return (unit.uid, unit.hash)

@@ -20,7 +20,7 @@ _LOOSE = timedelta(seconds=10)
 and a wait that began anew with each would never end."""
 
 
-class Seen(NamedTuple):
+class Findings(NamedTuple):
     """What a refusal was found on; where any of it is another one, it holds no more.
 
     The clusters' epoch, the group's uid and generation, and the version of its members.
@@ -43,7 +43,7 @@ class Denial:
     since: datetime
     seconds: int
     why: str
-    seen: Seen
+    seen: Findings
     reason: ScheduledReason = ScheduledReason.GROUP_DENIED
     text: str = ""
 
@@ -54,7 +54,7 @@ class Denial:
 
 
 @dataclass(slots=True)
-class _Group:
+class _RememberedGroup:
     denial: Denial | None = None
     asked: bool = False
     due: datetime | None = None
@@ -67,14 +67,14 @@ class _Group:
 
 
 @dataclass(slots=True)
-class Memory:
+class GroupMemory:
     """By group. One for a process, and one for each rehearsal."""
 
     epoch: int = 0
     """Another one after each change of a cluster that might help somebody."""
     turns: Turns = field(default_factory=Turns)
     """Who gives way for whom."""
-    _groups: dict[Key, _Group] = field(default_factory=dict)
+    _groups: dict[Key, _RememberedGroup] = field(default_factory=dict)
 
     def deny(self, key: Key, denial: Denial) -> None:
         """Not to be tried until the denial is over.
@@ -85,7 +85,7 @@ class Memory:
         group.denial, group.asked = denial, False
         group.due = group.comes = None
 
-    def denied(self, key: Key, now: datetime, seen: Seen | None = None) -> Denial | None:
+    def denied(self, key: Key, now: datetime, seen: Findings | None = None) -> Denial | None:
         """The denial that holds now, of what is seen; without that, of what was seen then."""
         group = self._groups.get(key)
         denial = None if group is None else group.denial
@@ -125,7 +125,7 @@ class Memory:
         group.held, group.loose = self.held_since(key, now) or now, None
         group.found = found
 
-    def too_long(self, key: Key, seen: Seen) -> None:
+    def too_long(self, key: Key, seen: Findings) -> None:
         """What was held was held for too long: so many units of these members are not held again.
 
         Else a gang that nothing has helped would keep room from others nearly all the time.
@@ -133,7 +133,7 @@ class Memory:
         group = self._of(key)
         group.vain = (group.found, seen.generation, seen.members)
 
-    def in_vain(self, key: Key, found: int, seen: Seen) -> bool:
+    def in_vain(self, key: Key, found: int, seen: Findings) -> bool:
         """Whether so many units were held for too long before, and nothing was edited since."""
         group = self._groups.get(key)
         if group is None or group.vain is None:
@@ -211,5 +211,5 @@ class Memory:
         self._groups.clear()
         self.turns.rest()
 
-    def _of(self, key: Key) -> _Group:
-        return self._groups.setdefault(key, _Group())
+    def _of(self, key: Key) -> _RememberedGroup:
+        return self._groups.setdefault(key, _RememberedGroup())

@@ -14,13 +14,13 @@ from typing import Annotated
 
 from pydantic import Field
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.features.workloadgroup import estimate
-from controller.features.workloadgroup.answers import Answers
+from controller.features.workloadgroup.answers import GroupHandlers
 from controller.features.workloadgroup.compiled import in_words
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.rivals import PATIENCE_SECONDS
-from controller.features.workloadgroup.together import NAME, SLACK, Together, Told
+from controller.features.workloadgroup.together import NAME, SLACK, GroupAttempt, Together
 from controller.features.workloadgroup.topology import Within, refuge, standing
 from controller.framework.events import (
     MEMBER_CLUSTER,
@@ -32,16 +32,16 @@ from controller.framework.events import (
 )
 from controller.framework.explains import Shortage
 from controller.framework.gathering import Attempt, Gathering
-from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused, Unplaced
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask, Unplaced
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.framework.waiting import Waiting
+from controller.framework.waiting import WaitingWorkload
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.fields.why import ChangeCause
 from crds.groups.gate import GateState
 from crds.groups.workloadgroup import MOST_WORKLOADS
@@ -97,7 +97,7 @@ class Coscheduling(Together):
     def routes(self) -> Sequence[Route]:
         """What each gang needs, has and waits for."""
         now = self._handle.clock.now
-        return Answers(
+        return GroupHandlers(
             ledger=self._groups, memory=lambda: self.memory, held=self._waiting, now=now
         ).routes()
 
@@ -105,11 +105,13 @@ class Coscheduling(Together):
         """What lifts a refusal of clusters, or of the Workload as a whole."""
         return estimate.cure(shortage.unit, shortage.reason, text)
 
-    def _waiting(self) -> Iterable[Waiting]:
+    def _waiting(self) -> Iterable[WaitingWorkload]:
         waiting = () if self._room is None else self._room.iterate()
         return (each for each in waiting if NAME in each.plugins)
 
-    def pre_filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Status:
+    def pre_filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> Status:
         """Pass who has no group, who is decided with it, and who comes when it is complete."""
         if not unit.groups or unit.booked or NAME in state.data:
             return SUCCESS
@@ -137,21 +139,23 @@ class Coscheduling(Together):
         text = f"{group} is decided with all its Workloads together, in a moment"
         return unschedulable(NAME, text, reason=ScheduledReason.GROUP_DENIED)
 
-    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> FilterMask:
         """The clusters outside of the domains that are tried, or that a placed gang is in."""
         if not unit.groups:
             return NOTHING_REFUSED
         attempt = state.data.get(NAME)
-        if isinstance(attempt, Attempt) and isinstance(attempt.told, Told):
+        if isinstance(attempt, Attempt) and isinstance(attempt.told, GroupAttempt):
             within, behind = attempt.told.within, attempt.told.behind
         else:
             within, behind = self._stands(state, unit, fleet, bound), None
         refused = [] if within is None else within.outside(fleet)
         kept = [] if behind is None else [behind.outside(fleet, unit.namespace)]
-        return Refused([*refused, *kept])
+        return FilterMask([*refused, *kept])
 
     def post_filter(
-        self, state: CycleState, unit: Unit, _fleet: Fleet, _unplaced: Unplaced
+        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _unplaced: Unplaced
     ) -> Status:
         """Units beyond the quorum wait alone, and say that the others need not wait for them."""
         groups, key = self._groups(), Groups.group_of(unit)
@@ -162,7 +166,9 @@ class Coscheduling(Together):
         text = f"{group} {has} minMember of {group.min_member} without them"
         return Status(reasons=(text,), plugin=NAME)
 
-    def reserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> Status:
+    def reserve(
+        self, _state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+    ) -> Status:
         """Nothing beside the units themselves, which are counted already.
 
         What was given back to be decided anew, and came to no decision, is held as before.
@@ -172,7 +178,9 @@ class Coscheduling(Together):
             self.memory.turns.hold_on(key, unit.key)
         return SUCCESS
 
-    def unreserve(self, _state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
+    def unreserve(
+        self, _state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+    ) -> None:
         """What was held is given back: to be decided anew at once, or as its time is over."""
         groups, now = self._groups(), self._handle.clock.now()
         if (key := Groups.group_of(unit)) is None:
@@ -189,7 +197,9 @@ class Coscheduling(Together):
             self.memory.not_held(key)
             self._deny(group, seen, text, now, ScheduledReason.SCHEDULE_TIMEOUT)
 
-    def permit(self, _state: CycleState, unit: Unit, placements: Mapping[str, int]) -> Status:
+    def permit(
+        self, _state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> Status:
         """NotSpecified passes, NotFound takes no more units; Wait is what `judge` has said."""
         if not unit.groups or unit.booked:
             return SUCCESS
@@ -198,7 +208,9 @@ class Coscheduling(Together):
             return _not_found(key)
         return SUCCESS
 
-    def post_bind(self, _state: CycleState, unit: Unit, placements: Mapping[str, int]) -> None:
+    def post_bind(
+        self, _state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> None:
         """Units of it are written: the attempt has succeeded, and the failure before it is past."""
         key = Groups.group_of(unit)
         if key is not None and any(placements.values()):
@@ -213,11 +225,11 @@ class Coscheduling(Together):
             return None
         return ChangeCause.GROUP_WITHDRAWN, told.key[1]
 
-    def settled(self, unit: Unit, _now: datetime, _bound: Index) -> Unit:
+    def settled(self, unit: WorkloadInfo, _now: datetime, _bound: PlacementIndex) -> WorkloadInfo:
         """Nothing is learnt of a unit."""
         return unit
 
-    def next_look(self, unit: Unit, now: datetime) -> float | None:
+    def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
         """When the time is over for which its gang is not tried, if somebody came meanwhile.
 
         One member comes for all then. Also when the turn of another gang is over.
@@ -234,7 +246,9 @@ class Coscheduling(Together):
             looks.append(max((until - now).total_seconds(), _SOON))
         return min((look for look in looks if look is not None), default=None)
 
-    def _stands(self, state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Within | None:
+    def _stands(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+    ) -> Within | None:
         """The domains that a placed gang keeps to."""
         groups, key = bound.ledger(Groups), Groups.group_of(unit)
         group = None if key is None else groups.get(key)
@@ -242,7 +256,7 @@ class Coscheduling(Together):
             return None
         return standing(group, fleet, groups) or refuge(group, fleet, groups)
 
-    def _sibling(self, unit: Unit, old: Workload | None, new: Workload | None) -> bool:
+    def _sibling(self, unit: WorkloadInfo, old: Workload | None, new: Workload | None) -> bool:
         """Whether another member comes, changes or gets units, and there can be enough of them."""
         key, groups = Groups.group_of(unit), self._groups()
         found = [each for each in (old, new) if each is not None and each.unit is not None]
@@ -257,22 +271,24 @@ class Coscheduling(Together):
         return groups.started(key) or groups.desired(key, _MANY) >= group.min_member
 
 
-def _same(old: Unit, new: Unit) -> bool:
+def _same(old: WorkloadInfo, new: WorkloadInfo) -> bool:
     """Whether a Workload is one that it was before, but for its shares."""
     return old.hash == new.hash and old.groups == new.groups
 
 
-def _own_group(unit: Unit) -> str | Key:
+def _own_group(unit: WorkloadInfo) -> str | Key:
     """For `about`: its group, or all of its namespace where its labels name several."""
     return Groups.group_of(unit) or unit.namespace
 
 
-def _takes_units(_unit: Unit, _old: MemberCluster | None, new: MemberCluster | None) -> bool:
+def _takes_units(
+    _unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster | None
+) -> bool:
     open_ = new is not None and not new.spec.unschedulable and not new.metadata.deleting
     return new is not None and open_ and new.ready
 
 
-def _ambiguous(unit: Unit) -> Status:
+def _ambiguous(unit: WorkloadInfo) -> Status:
     *names, last = (name_in_words(each) for each in unit.groups)
     text = f"labels name the WorkloadGroups {', '.join(names)} and {last}: "
     text += "a Workload is in one of them at most"

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.placements import Index
-from controller.features.workloadgroup.compiled import Group
+from controller.cache.placements import PlacementIndex
+from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.framework.interface import CycleState
 from controller.framework.room import room
 from controller.model.load import Load
 from controller.model.objects import Toleration
-from controller.model.unit import Unit
-from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster
+from controller.model.unit import WorkloadInfo
+from controller.plugins.clusterselection import ClusterAffinityPlugin, ClusterSelector, NamedCluster
 from controller.plugins.clusterstate import (
     AllowedKinds,
     ClusterReady,
@@ -34,14 +34,14 @@ from controller.snapshot.columns import ABSENT, Ints, Mask
 from controller.snapshot.inflight import NO_FLIGHTS
 from controller.snapshot.nodegroups import UNLIMITED
 from controller.snapshot.saturating import CEILING, plus, sums, times
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 
 MOST_CLASSES = 16
 """Classes of members that are told apart: a few milliseconds on a thousand clusters."""
 _RULES = (
     NamedCluster(),
     ClusterSelector(),
-    ClusterAffinity(),
+    ClusterAffinityPlugin(),
     TargetNamespace(),
     NamespaceGiven(),
     AllowedKinds(),
@@ -50,10 +50,10 @@ _RULES = (
 )
 
 
-def usable(unit: Unit, fleet: Fleet) -> Mask:
+def usable(unit: WorkloadInfo, fleet: Snapshot) -> Mask:
     """The clusters that its own rules and their state leave to new units, shape (n,)."""
     refused = np.zeros(len(fleet), dtype=np.bool_)
-    state, bound = CycleState(), Index()
+    state, bound = CycleState(), PlacementIndex()
     for rule in _RULES:
         for mask, _ in rule.filter(state, unit, fleet, bound).reasons:
             refused |= mask
@@ -64,12 +64,12 @@ def usable(unit: Unit, fleet: Fleet) -> Mask:
 class Class:
     """Members that are alike: the first of them, and how many units they want together."""
 
-    unit: Unit
+    unit: WorkloadInfo
     members: int
     wanted: int
 
 
-def classes(units: Iterable[Unit]) -> list[Class]:
+def classes(units: Iterable[WorkloadInfo]) -> list[Class]:
     """The members by what a pass reads of them, in the order in which they come."""
     found: dict[Any, Class] = {}
     for unit in units:
@@ -101,8 +101,8 @@ class Reach:
 
     @staticmethod
     def of(
-        units: Sequence[Unit],
-        fleet: Fleet,
+        units: Sequence[WorkloadInfo],
+        fleet: Snapshot,
         kept: Mask | None = None,
         given: Mapping[str, Ints] | None = None,
     ) -> Reach:
@@ -154,17 +154,17 @@ def _goes_whole(each: Class) -> bool:
     return each.unit.whole and not each.unit.present
 
 
-def _wanted(each: Class, fleet: Fleet) -> int:
+def _wanted(each: Class, fleet: Snapshot) -> int:
     return each.wanted * len(fleet) if each.unit.everywhere else each.wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class PendingGroup:
     """A gang that is not placed: its members, and how many units its quorum lacks."""
 
-    group: Group
-    units: Sequence[Unit]
-    fleet: Fleet
+    group: CompiledGroup
+    units: Sequence[WorkloadInfo]
+    fleet: Snapshot
     need: int
 
     def fitting(self, given: Mapping[str, Ints]) -> Mask:
@@ -204,7 +204,7 @@ class Waiting:
         return codes, codes == ABSENT
 
 
-def amounts(taken: Mapping[str, Mapping[Load, int]], fleet: Fleet) -> dict[str, Ints]:
+def amounts(taken: Mapping[str, Mapping[Load, int]], fleet: Snapshot) -> dict[str, Ints]:
     """What units take, told by cluster and load, by resource, shape (n,) each."""
     found: dict[str, list[int]] = {}
     for name, loads in taken.items():
@@ -222,7 +222,7 @@ def amounts(taken: Mapping[str, Mapping[Load, int]], fleet: Fleet) -> dict[str, 
 class _Room:
     """What is free, and what would be if somebody gave back what is `given`."""
 
-    fleet: Fleet
+    fleet: Snapshot
     kept: Mask | None
     given: Mapping[str, Ints] | None
 

@@ -27,14 +27,14 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
-from controller.features.workloadgroup.compiled import Group, named
+from controller.features.workloadgroup.compiled import CompiledGroup, named
 from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.reach import Waiting, amounts
-from controller.framework.gathering import Tried
+from controller.features.workloadgroup.reach import PendingGroup, amounts
+from controller.framework.gathering import Trial
 from controller.model.load import Loads, added
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.groups.gate import GateState
 from machinery.types.metadata import Key
 
@@ -51,7 +51,7 @@ Order: TypeAlias = tuple[int, datetime, Key]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class BlockedGroup:
     """A gang that would fit if others gave back what they take, and the clusters that it could use.
 
     `order` is its place in line.
@@ -71,16 +71,16 @@ class Claim:
 class Behind:
     """Whose turn it is, for one that stands behind it; `seconds` until the turn is over."""
 
-    claim: Claim
+    claim: BlockedGroup
     seconds: float
 
-    def kept(self, fleet: Fleet) -> Mask:
+    def kept(self, fleet: Snapshot) -> Mask:
         """The clusters that are for the other one, shape (n,)."""
         mask = np.zeros(len(fleet), dtype=np.bool_)
         mask[fleet.rows(self.claim.clusters)] = True
         return mask
 
-    def outside(self, fleet: Fleet, namespace: str) -> tuple[Mask, str]:
+    def outside(self, fleet: Snapshot, namespace: str) -> tuple[Mask, str]:
         """For a Filter: the same, with words for that namespace, which can be counted."""
         since = self.claim.since.strftime("%Y-%m-%dT%H:%M:%SZ")
         text = f"kept for {_seen_from(namespace, self.claim.key)}, which waits since {since}"
@@ -88,7 +88,7 @@ class Behind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class GroupUnderDecision:
     """A gang that is decided, and what it is decided on.
 
     Args:
@@ -102,10 +102,10 @@ class Asked:
         behind: who has the turn and is ahead of it, where that is known.
     """
 
-    group: Group
-    units: Sequence[Unit]
+    group: CompiledGroup
+    units: Sequence[WorkloadInfo]
     order: tuple[Any, ...]
-    fleet: Fleet
+    fleet: Snapshot
     ledger: Groups
     now: datetime
     patience: float = PATIENCE_SECONDS
@@ -129,9 +129,9 @@ class Asked:
         return bool(group.fault) or group.gate == GateState.CLOSED or later
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> PendingGroup:
         """It as one that lacks room."""
-        return Waiting(group=self.group, units=self.units, fleet=self.fleet, need=self._need)
+        return PendingGroup(group=self.group, units=self.units, fleet=self.fleet, need=self._need)
 
     def place(self) -> Order | None:
         """Its place in line; None where it is not complete, and where no time is told."""
@@ -140,7 +140,7 @@ class Asked:
             return None
         return (-max(unit.priority for unit in self.units), since, self.key)
 
-    def other(self, group: Group) -> Asked:
+    def other(self, group: CompiledGroup) -> GroupUnderDecision:
         """Another group in the same world."""
         units = [member.unit for member in self.ledger.members(group.key).values()]
         return replace(self, group=group, units=units, order=(), behind=None)
@@ -150,7 +150,9 @@ class Asked:
         return self.group.min_member - self.ledger.assigned(self.group.key)
 
 
-def waits_since(group: Group, units: Sequence[Unit], clusters: int = 1) -> datetime | None:
+def waits_since(
+    group: CompiledGroup, units: Sequence[WorkloadInfo], clusters: int = 1
+) -> datetime | None:
     """Since when a gang could be placed: the group is there, and Workloads of the quorum are."""
     wanted = 0
     for unit in sorted(units, key=lambda unit: unit.created):
@@ -183,7 +185,7 @@ def moment(text: str) -> datetime | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class GangHold:
     """A gang that holds room: its place in the queue's order, what it holds, where it lacks more.
 
     `parts` is what each of its Workloads holds, `taken` all of that together. `wanted` are the
@@ -198,7 +200,7 @@ class Hold:
     partly: frozenset[str]
 
     @staticmethod
-    def of(key: Key, order: tuple[Any, ...], tried: Sequence[Tried], fleet: Fleet) -> Hold:
+    def of(key: Key, order: tuple[Any, ...], tried: Sequence[Trial], fleet: Snapshot) -> GangHold:
         """What an attempt would hold."""
         parts: dict[Key, Loads] = {}
         for each in tried:
@@ -209,9 +211,9 @@ class Hold:
         short = [each for each in tried if each.assigned < each.desired]
         partly = [each for each in short if each.unit.key in parts]
         wanted = _where(short, fleet), _where(partly, fleet)
-        return Hold(key, order, parts, added(parts.values()), *wanted)
+        return GangHold(key, order, parts, added(parts.values()), *wanted)
 
-    def beside(self, other: Hold) -> Hold:
+    def beside(self, other: GangHold) -> GangHold:
         """This, and what its other Workloads hold already."""
         parts = {**other.parts, **self.parts}
         return replace(
@@ -222,7 +224,7 @@ class Hold:
             partly=self.partly | other.partly,
         )
 
-    def kept(self, held: Callable[[Key], bool]) -> Hold:
+    def kept(self, held: Callable[[Key], bool]) -> GangHold:
         """What is left of it."""
         parts = {key: part for key, part in self.parts.items() if held(key)}
         return replace(self, parts=parts, taken=added(parts.values()))
@@ -259,13 +261,13 @@ class Rivals:
     """Who holds what, who lacks something where, and who gave way for whom."""
 
     def __init__(self) -> None:
-        self._holds: dict[Key, Hold] = {}
+        self._holds: dict[Key, GangHold] = {}
         self._wanted: dict[str, set[Key]] = {}
         self._gave: dict[Key, Key] = {}
         self._vain: dict[Key, set[Key]] = {}
-        self._given: dict[Key, Hold] = {}  # back since it was decided, and perhaps held again
+        self._given: dict[Key, GangHold] = {}  # back since it was decided, and perhaps held again
 
-    def hold(self, hold: Hold) -> None:
+    def hold(self, hold: GangHold) -> None:
         """It holds this from now on, beside what it holds already."""
         if (before := self._holds.get(hold.key)) is not None:
             self.release(hold.key)
@@ -295,7 +297,7 @@ class Rivals:
         if given is not None and who in given.parts:
             self.hold(given.kept(who.__eq__))
 
-    def _note(self, hold: Hold) -> None:
+    def _note(self, hold: GangHold) -> None:
         self._holds[hold.key] = hold
         for cluster in hold.wanted:
             self._wanted.setdefault(cluster, set()).add(hold.key)
@@ -311,7 +313,7 @@ class Rivals:
                 del self._wanted[cluster]
         return self._gave.get(key)
 
-    def for_whom(self, hold: Hold) -> Key | None:
+    def for_whom(self, hold: GangHold) -> Key | None:
         """For whom a gang that would hold this gives way; None where it may."""
         if (earlier := self._gave.get(hold.key)) is not None:
             return earlier
@@ -321,7 +323,7 @@ class Rivals:
         ]
         return min(first, key=lambda each: each.order).key if first else None
 
-    def ask(self, waiting: Waiting, order: tuple[Any, ...]) -> list[Key]:
+    def ask(self, waiting: PendingGroup, order: tuple[Any, ...]) -> list[Key]:
         """Who is to give way for a gang without a quorum, the latest first."""
         asked = self._later(waiting.group.key, order)
         if not asked:
@@ -366,7 +368,7 @@ class Rivals:
         if key not in self._holds:
             self._gave.pop(key, None)
 
-    def _later(self, key: Key, order: tuple[Any, ...]) -> list[Hold]:
+    def _later(self, key: Key, order: tuple[Any, ...]) -> list[GangHold]:
         vain = self._vain.get(key, ())
         later = (h for h in self._holds.values() if h.order > order and h.key != key)
         found = [h for h in later if h.key not in vain and h.key not in self._gave]
@@ -383,7 +385,7 @@ def _seen_from(namespace: str, key: Key) -> str:
     return named(key) if key[0] == namespace else "a gang of another namespace"
 
 
-def _where(lacking: Sequence[Tried], fleet: Fleet) -> frozenset[str]:
+def _where(lacking: Sequence[Trial], fleet: Snapshot) -> frozenset[str]:
     """The clusters where more room could give them more units."""
     able = [each.feasible | each.crowded for each in lacking]
     mask: Mask = np.any([np.zeros(len(fleet), dtype=np.bool_), *able], axis=0)

@@ -16,28 +16,28 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.features.workloadgroup import estimate
-from controller.features.workloadgroup.compiled import FAILED, Group
+from controller.features.workloadgroup.compiled import FAILED, CompiledGroup
 from controller.features.workloadgroup.ledger import Groups, Member
-from controller.features.workloadgroup.memory import Denial, Memory, Seen
-from controller.features.workloadgroup.rivals import Asked, Behind, words
+from controller.features.workloadgroup.memory import Denial, Findings, GroupMemory
+from controller.features.workloadgroup.rivals import Behind, GroupUnderDecision, words
 from controller.features.workloadgroup.topology import Within, attempts_of, no_domain
 from controller.framework.gathering import (
     PLACE,
     Attempt,
     Gathering,
-    Outcome,
-    Tried,
-    Verdict,
+    GroupDecision,
+    Trial,
+    TrialResult,
     Withdrawn,
 )
 from controller.framework.runtime import framework as runtime
 from controller.framework.runtime.handle import Handle, switched_off
 from controller.framework.status import Code, Status, unschedulable
-from controller.framework.waiting import WaitingRoom
-from controller.model.unit import Unit
-from controller.snapshot.snapshot import Fleet
+from controller.framework.waiting import WaitingWorkloads
+from controller.model.unit import WorkloadInfo
+from controller.snapshot.snapshot import Snapshot
 from crds.groups.gate import GateState, within
 from crds.groups.workloadgroup import MOST_WORKLOADS
 from crds.workload import ScheduledReason
@@ -57,14 +57,14 @@ class About:
     `tries` says that an attempt is due: a refusal of it denies the gang.
     """
 
-    asked: Asked
-    seen: Seen
+    asked: GroupUnderDecision
+    seen: Findings
     behind: Behind | None = None
     tries: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class GroupAttempt:
     """What Filter finds in an attempt: the domains that are tried, and whose turn it is."""
 
     within: Within | None
@@ -72,26 +72,26 @@ class Told:
 
 
 class Together:
-    """Coscheduling as one that gathers; see `controller.framework.gathering.Gathers`."""
+    """Coscheduling as one that gathers; see `controller.framework.gathering.GroupScheduling`."""
 
     name = NAME
 
     def __init__(self, *, handle: Handle, denied: int, patience: int) -> None:
         self.denied_seconds = denied
         self.patience_seconds = patience
-        self.memory = Memory()
+        self.memory = GroupMemory()
         self._handle = handle
-        self._room: WaitingRoom | None = None
-        self._passed: tuple[Key, Seen, datetime] | None = None
+        self._room: WaitingWorkloads | None = None
+        self._passed: tuple[Key, Findings, datetime] | None = None
         self._estimates = handle.metrics.counter(
             "stowage_group_estimates", "Estimates of what a WorkloadGroup lacks, one an attempt"
         )
 
-    def use_waiting_room(self, room: WaitingRoom) -> None:
+    def use_waiting_room(self, room: WaitingWorkloads) -> None:
         """Those whose units are held wait there."""
         self._room = room
 
-    def rank(self, unit: Unit) -> tuple[Any, ...]:
+    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
         """Priority descending, age of the group or else of the Workload, name of that.
 
         A group that could not be placed counts from then on, so that it keeps nobody waiting.
@@ -107,7 +107,9 @@ class Together:
 
     # --- one pass for all -------------------------------------------------------------------------
 
-    def gathering(self, unit: Unit, fleet: Fleet, bound: Index, now: datetime) -> Gathering | None:
+    def gathering(
+        self, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex, now: datetime
+    ) -> Gathering | None:
         """All members that are ours and not held; None where nothing is to be tried of them.
 
         Who comes while they are denied is refused by itself, in the words of that denial.
@@ -142,22 +144,26 @@ class Together:
         )
 
     def attempts(
-        self, gathering: Gathering, units: Sequence[Unit], fleet: Fleet, bound: Index
+        self,
+        gathering: Gathering,
+        units: Sequence[WorkloadInfo],
+        fleet: Snapshot,
+        bound: PlacementIndex,
     ) -> Iterator[Attempt]:
         """Inside one domain, in few, or anywhere, as the group says, and not where others wait."""
         about: About = gathering.about
         kept = None if about.behind is None else about.behind.kept(fleet)
         for each in attempts_of(about.asked.group, units, fleet, bound.ledger(Groups), kept):
-            yield replace(each, told=Told(each.told, about.behind))
+            yield replace(each, told=GroupAttempt(each.told, about.behind))
 
     def judge(
         self,
         gathering: Gathering,
-        tried: Sequence[Tried],
-        _fleet: Fleet,
-        bound: Index,
+        tried: Sequence[Trial],
+        _fleet: Snapshot,
+        bound: PlacementIndex,
         now: datetime,
-    ) -> Verdict:
+    ) -> GroupDecision:
         """The quorum counts what it has found, and what members have that took no part."""
         about: About = gathering.about
         group, groups = about.asked.group, bound.ledger(Groups)
@@ -182,13 +188,13 @@ class Together:
             return _refused(group, mine, _DENIED, text)
         text = estimate.waits(group, found, until)
         if new <= before and self._held(members):  # the others go on holding what there is
-            return Verdict(Outcome.REFUSE, unschedulable(NAME, text, reason=_WAITING))
+            return GroupDecision(TrialResult.REFUSE, unschedulable(NAME, text, reason=_WAITING))
         seconds = (until - now).total_seconds()
         status = Status(Code.WAIT, (text,), NAME, _WAITING, seconds)
-        return Verdict(Outcome.WAIT, status, late=estimate.timed_out(group))
+        return GroupDecision(TrialResult.WAIT, status, late=estimate.timed_out(group))
 
     def concluded(
-        self, gathering: Gathering, verdict: Verdict, tried: Sequence[Tried], now: datetime
+        self, gathering: Gathering, verdict: GroupDecision, tried: Sequence[Trial], now: datetime
     ) -> None:
         """Remember it, answer for those that are held, and ask later gangs to give way."""
         about: About | None = gathering.about
@@ -199,16 +205,16 @@ class Together:
         text, outcome = "; ".join(verdict.status.reasons), verdict.outcome
         if reason is ScheduledReason.SCHEDULE_TIMEOUT and self.memory.held_since(key) is not None:
             self.memory.too_long(key, about.seen)
-        if outcome is Outcome.WAIT:
+        if outcome is TrialResult.WAIT:
             groups = self._groups()
             before, new = _units(groups.members(key), tried)
             self.memory.hold(key, now, groups.assigned(key) - before + new)
-        elif outcome is Outcome.PLACE or reason is not _WAITING:
+        elif outcome is TrialResult.PLACE or reason is not _WAITING:
             self.memory.not_held(key)
-            self._answer(key, "" if outcome is Outcome.PLACE else text)
-        if outcome is Outcome.REFUSE and about.tries and reason is not _WAITING:
+            self._answer(key, "" if outcome is TrialResult.PLACE else text)
+        if outcome is TrialResult.REFUSE and about.tries and reason is not _WAITING:
             self._deny(about.asked.group, about.seen, text, now, reason)
-        if outcome is Outcome.REFUSE and reason is _WAITING and tried:
+        if outcome is TrialResult.REFUSE and reason is _WAITING and tried:
             return  # the others go on holding, and what is known of that stays true
         later = self.memory.turns.concluded(
             replace(about.asked, now=now, behind=about.behind),
@@ -237,14 +243,19 @@ class Together:
     # --- what is remembered -----------------------------------------------------------------------
 
     def _deny(
-        self, group: Group, seen: Seen, text: str, now: datetime, reason: ScheduledReason
+        self,
+        group: CompiledGroup,
+        seen: Findings,
+        text: str,
+        now: datetime,
+        reason: ScheduledReason,
     ) -> None:
         why = text.rpartition(self._denial(group))[2].removeprefix(f"{group} ")
         denial = Denial(now, self.denied_seconds, why, seen, reason, text)
         self.memory.fail(group.key, microtime(now))
         self.memory.deny(group.key, denial)
 
-    def _denial(self, group: Group) -> str:
+    def _denial(self, group: CompiledGroup) -> str:
         return f"{group} is denied for {self.denied_seconds} s: "
 
     def _answer(self, key: Key, objection: str) -> None:
@@ -271,13 +282,18 @@ class Together:
     def _groups(self) -> Groups:
         return self._handle.index().ledger(Groups)
 
-    def _seen(self, group: Group, groups: Groups) -> Seen:
-        return Seen(self.memory.epoch, group.uid, group.generation, groups.version(group.key))
+    def _seen(self, group: CompiledGroup, groups: Groups) -> Findings:
+        return Findings(self.memory.epoch, group.uid, group.generation, groups.version(group.key))
 
     def _about(
-        self, group: Group, first: Unit, fleet: Fleet, groups: Groups, now: datetime
+        self,
+        group: CompiledGroup,
+        first: WorkloadInfo,
+        fleet: Snapshot,
+        groups: Groups,
+        now: datetime,
     ) -> About:
-        asked = Asked(
+        asked = GroupUnderDecision(
             group=group,
             units=[member.unit for member in groups.members(group.key).values()],
             order=self.rank(first),
@@ -289,7 +305,7 @@ class Together:
         return About(asked, self._seen(group, groups), self.memory.turns.behind(asked))
 
     def _held_back(
-        self, group: Group, groups: Groups, clusters: int, now: datetime
+        self, group: CompiledGroup, groups: Groups, clusters: int, now: datetime
     ) -> Status | None:
         """Why no attempt is made now; None also where no quorum is asked for any more."""
         key = group.key
@@ -314,7 +330,7 @@ class Together:
             return None
         return unschedulable(NAME, denial.text, reason=denial.reason)
 
-    def _members(self, unit: Unit, members: Mapping[Key, Member]) -> dict[Key, Member]:
+    def _members(self, unit: WorkloadInfo, members: Mapping[Key, Member]) -> dict[Key, Member]:
         """Those that our schedulers decide and that are not held; the one asked about is."""
         profiles, room = self._handle.configuration.profiles, self._room
         found = {
@@ -333,7 +349,12 @@ class Together:
         return self._room is not None and self._room.get(key) is not None
 
     def _lacks(
-        self, group: Group, groups: Groups, fleet: Fleet, bound: Index, now: datetime
+        self,
+        group: CompiledGroup,
+        groups: Groups,
+        fleet: Snapshot,
+        bound: PlacementIndex,
+        now: datetime,
     ) -> Status | None:
         """Why an attempt would be in vain, by columns alone."""
         attempt = (group.key, self._seen(group, groups), now)
@@ -348,7 +369,7 @@ class Together:
         text = self._denial(group) + text.removeprefix(f"{group} ")
         return unschedulable(NAME, text, reason=_DENIED)
 
-    def _patched(self, members: Iterable[Member], bound: Index, now: datetime) -> bool:
+    def _patched(self, members: Iterable[Member], bound: PlacementIndex, now: datetime) -> bool:
         """Whether something beside a member divides its units: they may ask for less then."""
         profiles = self._handle.configuration.profiles
         for unit in (member.unit for member in members if member.open):
@@ -363,20 +384,20 @@ def _bare(moment: str) -> str:
     return moment.rstrip("Z")
 
 
-def _units(members: Mapping[Key, Member], tried: Sequence[Tried]) -> tuple[int, int]:
+def _units(members: Mapping[Key, Member], tried: Sequence[Trial]) -> tuple[int, int]:
     """The units that those had which were tried, and that they would have."""
     had = (members[each.unit.key] for each in tried if each.unit.key in members)
     return sum(member.assigned for member in had), sum(each.assigned for each in tried)
 
 
 def _refused(
-    group: Group, tried: Mapping[Key, Member], reason: ScheduledReason, text: str
-) -> Verdict:
+    group: CompiledGroup, tried: Mapping[Key, Member], reason: ScheduledReason, text: str
+) -> GroupDecision:
     status = unschedulable(NAME, text, reason=reason)
-    return Verdict(Outcome.REFUSE, status, _withdrawn(group, tried))
+    return GroupDecision(TrialResult.REFUSE, status, _withdrawn(group, tried))
 
 
-def _has_to_give(unit: Unit, group: Group, groups: Groups) -> bool:
+def _has_to_give(unit: WorkloadInfo, group: CompiledGroup, groups: Groups) -> bool:
     """Whether a refusal may take anything back: looked at before members are put together.
 
     Nearly every refusal takes nothing, and each of very many members is refused by itself.
@@ -385,7 +406,7 @@ def _has_to_give(unit: Unit, group: Group, groups: Groups) -> bool:
     return bool(unknown or _withdrawn(group, groups.placed(group.key)))
 
 
-def _withdrawn(group: Group, members: Mapping[Key, Member]) -> Withdrawn:
+def _withdrawn(group: CompiledGroup, members: Mapping[Key, Member]) -> Withdrawn:
     """Members whose placements are taken back, and what ran before that these keep.
 
     While the gate is closed that is what it had released, and without a gate what was placed beyond
@@ -402,7 +423,7 @@ def _withdrawn(group: Group, members: Mapping[Key, Member]) -> Withdrawn:
     return found
 
 
-def _gives_back(group: Group, unit: Unit) -> bool:
+def _gives_back(group: CompiledGroup, unit: WorkloadInfo) -> bool:
     if group.gate == GateState.CLOSED:  # what has run is put right, whoever has closed it
         return not group.ran and (group.takes_back(unit.uid) or not unit.runs)
     if group.gate == GateState.OPEN:

@@ -23,15 +23,15 @@ from itertools import islice
 
 import numpy as np
 
-from controller.features.workloadgroup.compiled import Group, named
+from controller.features.workloadgroup.compiled import CompiledGroup, named
 from controller.features.workloadgroup.ledger import Groups
 from controller.features.workloadgroup.reach import Reach
 from controller.framework.explains import either
 from controller.framework.gathering import Attempt
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import ABSENT, Ints, Mask
 from controller.snapshot.saturating import sums
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.types.metadata import Key
 
 MOST_PASSES = 1024
@@ -57,14 +57,14 @@ class Within:
     stands: bool = False
     homeless: tuple[str, ...] = ()
 
-    def inside(self, fleet: Fleet) -> Mask:
+    def inside(self, fleet: Snapshot) -> Mask:
         """The clusters of these domains, shape (n,)."""
         column = fleet.column(self.topology_key)
         codes = [column.vocabulary.codes.get(value, -1) for value in self.values]
         mask: Mask = np.isin(column.codes, codes)
         return mask
 
-    def outside(self, fleet: Fleet) -> list[tuple[Mask, str]]:
+    def outside(self, fleet: Snapshot) -> list[tuple[Mask, str]]:
         """For a Filter: the clusters that it keeps out, with words that can be counted."""
         column = fleet.column(self.topology_key)
         missing = column.missing()
@@ -82,7 +82,11 @@ class Within:
 
 
 def attempts_of(
-    group: Group, units: Sequence[Unit], fleet: Fleet, ledger: Groups, kept: Mask | None = None
+    group: CompiledGroup,
+    units: Sequence[WorkloadInfo],
+    fleet: Snapshot,
+    ledger: Groups,
+    kept: Mask | None = None,
 ) -> Iterator[Attempt]:
     """The ways to place a gang, each made when it is asked for; `told` is a `Within`, or None.
 
@@ -101,7 +105,7 @@ def attempts_of(
             yield Attempt(order, told)
 
 
-def standing(group: Group, fleet: Fleet, ledger: Groups) -> Within | None:
+def standing(group: CompiledGroup, fleet: Snapshot, ledger: Groups) -> Within | None:
     """The domains where members of a gang have units; None where it may go anywhere.
 
     A cluster that is gone binds nobody. Where all of its units are on clusters that are in no
@@ -120,7 +124,7 @@ def standing(group: Group, fleet: Fleet, ledger: Groups) -> Within | None:
     )
 
 
-def refuge(group: Group, fleet: Fleet, ledger: Groups) -> Within | None:
+def refuge(group: CompiledGroup, fleet: Snapshot, ledger: Groups) -> Within | None:
     """The domain with the most room for a gang whose units are all on clusters that are gone.
 
     Its members come one by one then, and those after the first find that one there.
@@ -134,7 +138,7 @@ def refuge(group: Group, fleet: Fleet, ledger: Groups) -> Within | None:
     return Within(group.key, group.topology_key, values) if values else None
 
 
-def no_domain(group: Group, fleet: Fleet) -> str:
+def no_domain(group: CompiledGroup, fleet: Snapshot) -> str:
     """Why a gang can be placed nowhere: no cluster is in any domain; empty where one is."""
     if not (group.topology_key and group.topology_required and len(fleet)):
         return ""
@@ -146,7 +150,7 @@ def no_domain(group: Group, fleet: Fleet) -> str:
     )
 
 
-def _orders(units: Sequence[Unit], fleet: Fleet) -> list[tuple[Key, ...]]:
+def _orders(units: Sequence[WorkloadInfo], fleet: Snapshot) -> list[tuple[Key, ...]]:
     """The order given, and, where that is another one, the smaller ones first."""
     given = tuple(unit.key for unit in units)
     totals = {r: _total(fleet, r) for r in {r for unit in units for r in unit.request}}
@@ -155,19 +159,23 @@ def _orders(units: Sequence[Unit], fleet: Fleet) -> list[tuple[Key, ...]]:
     return [given] if smaller == given else [given, smaller]
 
 
-def _total(fleet: Fleet, resource: str) -> float:
+def _total(fleet: Snapshot, resource: str) -> float:
     groups = fleet.groups
     return max(float((groups.room(resource).astype(np.float64) * groups.count).sum()), 1.0)
 
 
-def _size(unit: Unit, totals: Mapping[str, float]) -> float:
+def _size(unit: WorkloadInfo, totals: Mapping[str, float]) -> float:
     """What must fit in one place, as the greatest share of what is free of a resource."""
     together = unit.replicas if unit.whole else 1
     return together * max((n / totals[r] for r, n in unit.request.items()), default=0.0)
 
 
 def _ways(
-    group: Group, units: Sequence[Unit], fleet: Fleet, ledger: Groups, kept: Mask | None
+    group: CompiledGroup,
+    units: Sequence[WorkloadInfo],
+    fleet: Snapshot,
+    ledger: Groups,
+    kept: Mask | None,
 ) -> Iterator[Within | None]:
     """Domains one by one; where they are but preferred, more and more of them, then all."""
     domains = _Domains.of(group, units, fleet, ledger, kept)
@@ -207,7 +215,11 @@ class _Domains:
 
     @staticmethod
     def of(
-        group: Group, units: Sequence[Unit], fleet: Fleet, ledger: Groups, kept: Mask | None
+        group: CompiledGroup,
+        units: Sequence[WorkloadInfo],
+        fleet: Snapshot,
+        ledger: Groups,
+        kept: Mask | None,
     ) -> _Domains:
         column = fleet.column(group.topology_key)
         codes, at = np.unique(column.codes, return_inverse=True)

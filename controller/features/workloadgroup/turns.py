@@ -43,17 +43,17 @@ import numpy as np
 from controller.features.workloadgroup.reach import amounts
 from controller.features.workloadgroup.rivals import (
     TURN,
-    Asked,
     Behind,
-    Claim,
-    Hold,
+    BlockedGroup,
+    GangHold,
+    GroupUnderDecision,
     Keeping,
     Order,
     Rivals,
     moment,
     turn,
 )
-from controller.framework.gathering import Outcome, Tried
+from controller.framework.gathering import Trial, TrialResult
 from controller.snapshot.columns import Ints
 from machinery.types.metadata import Key
 
@@ -87,7 +87,7 @@ class Turns:
         self._keeping = Keeping()
         self._young: list[tuple[datetime, Key]] = []  # a heap: to be looked at once they are old
         self._coming: dict[Key, datetime] = {}  # the last entry of each there
-        self._claims: dict[Key, Claim] = {}
+        self._claims: dict[Key, BlockedGroup] = {}
         self._line: list[tuple[Order, Key]] = []
         self._looked: dict[Key, datetime] = {}
         self._tried: dict[Key, datetime] = {}
@@ -97,7 +97,7 @@ class Turns:
         self._seeded = False
         self._taken: tuple[object, int, Mapping[str, Ints]] = (None, -1, {})
 
-    def behind(self, asked: Asked) -> Behind | None:
+    def behind(self, asked: GroupUnderDecision) -> Behind | None:
         """Who is ahead of a gang and has the turn; None where it may start."""
         if not asked.patience or asked.started:
             return None
@@ -115,15 +115,15 @@ class Turns:
                     return Behind(claim, left)
         return None
 
-    def for_whom(self, asked: Asked, tried: Sequence[Tried]) -> Key | None:
+    def for_whom(self, asked: GroupUnderDecision, tried: Sequence[Trial]) -> Key | None:
         """For whom a gang gives way that would hold what it found; None where it may hold it."""
-        return self._rivals.for_whom(Hold.of(asked.key, asked.order, tried, asked.fleet))
+        return self._rivals.for_whom(GangHold.of(asked.key, asked.order, tried, asked.fleet))
 
     def concluded(
         self,
-        asked: Asked,
-        outcome: Outcome,
-        tried: Sequence[Tried] = (),
+        asked: GroupUnderDecision,
+        outcome: TrialResult,
+        tried: Sequence[Trial] = (),
         *,
         for_room: bool = True,
         held: Callable[[Key], bool] = _nobody,
@@ -138,9 +138,9 @@ class Turns:
             held: which of its Workloads hold room by an earlier decision.
         """
         self._tell(self._rivals.keep(asked.key, held))
-        self._tell(*self._rivals.decided(asked.key, placed=outcome is Outcome.PLACE))
+        self._tell(*self._rivals.decided(asked.key, placed=outcome is TrialResult.PLACE))
         self._steps_out(asked.key)
-        if outcome is Outcome.PLACE:
+        if outcome is TrialResult.PLACE:
             self.written(asked.key)
             self._leave(asked.key)
             return []
@@ -150,8 +150,8 @@ class Turns:
             self._behind.setdefault(ahead, {})[asked.key] = until
             if ahead[0] != asked.key[0]:
                 self._keeping.keeps(ahead[0], asked.now, asked.patience)
-        if outcome is Outcome.WAIT:
-            self._rivals.hold(Hold.of(asked.key, asked.order, tried, asked.fleet))
+        if outcome is TrialResult.WAIT:
+            self._rivals.hold(GangHold.of(asked.key, asked.order, tried, asked.fleet))
         if asked.behind is None and tried and not any(map(_lacks_room, tried)):
             for_room = False
         self._waits(asked, for_room=for_room)
@@ -229,7 +229,7 @@ class Turns:
             self._line.remove((claim.order, key))
         self._tell(*self._behind.pop(key, ()))
 
-    def _look_at_old(self, asked: Asked) -> None:
+    def _look_at_old(self, asked: GroupUnderDecision) -> None:
         """Look at a few that have become old since, the oldest first."""
         if not self._seeded:
             self._seeded = True
@@ -253,7 +253,7 @@ class Turns:
             self._coming[key] = since
             heapq.heappush(self._young, (since, key))
 
-    def _waits(self, asked: Asked, *, for_room: bool) -> None:
+    def _waits(self, asked: GroupUnderDecision, *, for_room: bool) -> None:
         """A gang was decided and is not placed."""
         if not for_room:
             self._leave(asked.key)
@@ -261,7 +261,9 @@ class Turns:
         elif asked.patience:
             self._look(asked.key, asked, tried=True)
 
-    def _look(self, key: Key, like: Asked, *, tried: bool = False) -> Claim | None:
+    def _look(
+        self, key: Key, like: GroupUnderDecision, *, tried: bool = False
+    ) -> BlockedGroup | None:
         """See whether a gang waits for its turn; looked at once in a while."""
         seen = self._tried if tried else self._looked
         group, looked = like.ledger.get(key), seen.get(key)
@@ -283,7 +285,7 @@ class Turns:
                 insort(self._line, (claim.order, key))
         return claim
 
-    def _claim(self, asked: Asked, *, tried: bool) -> Claim | None:
+    def _claim(self, asked: GroupUnderDecision, *, tried: bool) -> BlockedGroup | None:
         """That of a gang that is old enough and would fit; `tried` where it was just refused."""
         order, key = asked.place(), asked.key
         if order is None or asked.failing or self._hopeless.get(key, asked.now) > asked.now:
@@ -300,9 +302,9 @@ class Turns:
             self._hopeless[key] = asked.now + timedelta(seconds=TURN * asked.patience)
             return None
         names = frozenset(asked.fleet.names[row] for row in np.flatnonzero(mask).tolist())
-        return Claim(key, order, names)
+        return BlockedGroup(key, order, names)
 
-    def _given(self, asked: Asked) -> Mapping[str, Ints]:
+    def _given(self, asked: GroupUnderDecision) -> Mapping[str, Ints]:
         """What all gangs take, by resource and cluster."""
         taken, row = asked.ledger.taken, asked.fleet.row
         if self._taken[0] is not row or self._taken[1] != taken.version:
@@ -310,6 +312,6 @@ class Turns:
         return self._taken[2]
 
 
-def _lacks_room(tried: Tried) -> bool:
+def _lacks_room(tried: Trial) -> bool:
     """Whether more room could give it more units."""
     return tried.assigned < tried.desired and bool((tried.feasible | tried.crowded).any())

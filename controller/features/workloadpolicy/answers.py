@@ -15,17 +15,17 @@ from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.status import allocated
 from controller.framework.runtime.services import Route, failure, page
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.http_messages import Request, Response
 
 NAMED_CLUSTERS = 100
 """Of one policy, those with the most units first; `holding` is the number of all."""
 
 
-class Answers:
+class PolicyHandlers:
     """What `counts` knows at that moment over `fleet`, for who asks."""
 
-    def __init__(self, counts: Tally, fleet: Callable[[], Fleet]) -> None:
+    def __init__(self, counts: Tally, fleet: Callable[[], Snapshot]) -> None:
         self._counts = counts
         self._fleet = fleet
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from controller.features.workloadpolicy.objects import PolicySpec, WorkloadPolicy
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.planner.unitcycle import Method
 from controller.planner.webster import MAX_UNITS, Ints
 from crds.base import QUALIFIED
@@ -47,7 +47,7 @@ class Policy:
         """The name within its namespace."""
         return self.key[1]
 
-    def counts(self, unit: Unit) -> bool:
+    def counts(self, unit: WorkloadInfo) -> bool:
         """Whether a Workload's units count against it."""
         return not self.fault and unit.namespace == self.key[0] and self.picks(unit.unit_labels)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from controller.claims.books import Books
-from controller.claims.claims import Taken
+from controller.claims.books import ClaimBooks
+from controller.claims.claims import HeldClaim
 from controller.claims.desk import Desk
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
@@ -20,7 +20,7 @@ from controller.features.workloadpolicy.plugin import policy_of
 from controller.features.workloadpolicy.status import differs, status_of
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.admission.validation import normalised_policy
 from machinery import logs
 from machinery.api.resources import WORKLOAD_POLICIES
@@ -32,15 +32,15 @@ LOG = logs.get(__name__)
 _decoder = msgspec.json.Decoder(WorkloadPolicy)
 
 
-class Quotas(Desk[WorkloadPolicy]):
+class PolicyController(Desk[WorkloadPolicy]):
     """The policies of a hub, for one term of leadership."""
 
-    def __init__(self, term: Term, *, counts: Tally, books: Books, handle: Handle) -> None:
+    def __init__(self, term: Term, *, counts: Tally, books: ClaimBooks, handle: Handle) -> None:
         self._counts = counts
         self._handle = handle
         super().__init__(term, WORKLOAD_POLICIES, WorkloadPolicy, books=books)
 
-    def quota_of(self, unit: Unit) -> Key | None:
+    def quota_of(self, unit: WorkloadInfo) -> Key | None:
         """The policy that binds it, where that is Required."""
         key = policy_of(unit)
         policy = None if key is None else self._counts.policy(key)
@@ -67,7 +67,7 @@ class Quotas(Desk[WorkloadPolicy]):
             LOG.warning("its method is not filled in: %s", e, extra={"object": "/".join(meta.key)})
 
     def fields(
-        self, stored: WorkloadPolicy, claims: Sequence[Taken], *, anyway: bool
+        self, stored: WorkloadPolicy, claims: Sequence[HeldClaim], *, anyway: bool
     ) -> Mapping[str, Any] | None:
         """See `Desk.fields`."""
         fleet, now = self._handle.fleet(), self._clock.now()

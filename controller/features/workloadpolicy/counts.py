@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from controller.cache.ledger import Placed
+from controller.cache.ledger import PlacementsByWorkload
 from controller.features.workloadpolicy.compiled import Policy
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key
 
 Units: TypeAlias = Mapping[str, int]
@@ -24,7 +24,7 @@ before: new, edited, or with fewer units somewhere.
 
 
 @dataclass(slots=True)
-class _Table:
+class _DomainTable:
     """The units of all members of one policy by cluster, and those that others have claimed."""
 
     policy: Policy
@@ -42,7 +42,7 @@ class _Table:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _PolicyCount:
     labels: Mapping[str, str]
     shares: Units
 
@@ -52,14 +52,14 @@ class Tally:
 
     def __init__(self, told: Told = lambda _touched, _eased: None) -> None:
         self._told = told
-        self._tables: dict[str, dict[Key, _Table]] = {}
-        self._counted: dict[str, dict[Key, _Counted]] = {}
+        self._tables: dict[str, dict[Key, _DomainTable]] = {}
+        self._counted: dict[str, dict[Key, _PolicyCount]] = {}
         self._touched: set[Key] = set()
         self._eased: set[Key] = set()
 
     def put_policy(self, policy: Policy) -> None:
         """Take a policy, new or changed."""
-        table = _Table(policy)
+        table = _DomainTable(policy)
         before = self._table(policy.key)
         if before is not None:
             table.ghosts = before.ghosts
@@ -78,9 +78,9 @@ class Tally:
         self._eased.add(key)
         self._tell()
 
-    def put(self, unit: Unit, placements: Units) -> None:
+    def put(self, unit: WorkloadInfo, placements: Units) -> None:
         """Take a Workload with the shares of it that count."""
-        counted = _Counted(unit.unit_labels, dict(placements))
+        counted = _PolicyCount(unit.unit_labels, dict(placements))
         before = self._counted.get(unit.namespace, {}).get(unit.key)
         if before == counted:
             return
@@ -105,9 +105,9 @@ class Tally:
             self._ease(key[0], counted)
         self._tell()
 
-    def overlay(self, placed: Placed) -> Tally:
+    def overlay(self, placed: PlacementsByWorkload) -> Tally:
         """The same counts with these Workloads placed so."""
-        return _Overlay(self, placed)
+        return _PolicyOverlay(self, placed)
 
     def policy(self, key: Key) -> Policy | None:
         """The policy of that namespace and name."""
@@ -172,33 +172,33 @@ class Tally:
         if touched or eased:
             self._told(touched, eased)
 
-    def _take_out(self, key: Key, counted: _Counted) -> None:
+    def _take_out(self, key: Key, counted: _PolicyCount) -> None:
         for table in self._picking(key[0], counted.labels):
             table.members.discard(key)
             table.add(counted.shares, -1)
             self._touched.add(table.policy.key)
 
-    def _ease(self, namespace: str, counted: _Counted) -> None:
+    def _ease(self, namespace: str, counted: _PolicyCount) -> None:
         self._eased |= {table.policy.key for table in self._picking(namespace, counted.labels)}
 
-    def _table(self, key: Key) -> _Table | None:
+    def _table(self, key: Key) -> _DomainTable | None:
         return self._tables.get(key[0], {}).get(key)
 
-    def _picking(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Table]:
+    def _picking(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_DomainTable]:
         for table in self._tables.get(namespace, {}).values():
             if table.policy.picks(labels):
                 yield table
 
 
-class _Overlay(Tally):
+class _PolicyOverlay(Tally):
     """A few Workloads placed otherwise, over counts that are not touched."""
 
-    def __init__(self, base: Tally, placed: Placed) -> None:
+    def __init__(self, base: Tally, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base
         self._placed = dict(placed)
 
-    def place(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """See `TakesMore.place`."""
         self._placed[unit.key] = (unit, placements)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from controller.claims.feature import ClaimedKind
-from controller.features.workloadpolicy.answers import Answers
+from controller.features.workloadpolicy.answers import PolicyHandlers
 from controller.features.workloadpolicy.compiled import compile_policy
-from controller.features.workloadpolicy.controller import Quotas
+from controller.features.workloadpolicy.controller import PolicyController
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
 from controller.features.workloadpolicy.plugin import NAME
-from controller.features.workloadpolicy.plugin import WorkloadPolicy as Plugin
+from controller.features.workloadpolicy.plugin import WorkloadPolicyPlugin as Plugin
 from controller.framework.events import Action
 from controller.framework.runtime.arguments import Factory, Plain
 from controller.framework.runtime.feature import Enabled, Term, Watch
@@ -56,12 +56,14 @@ class WorkloadPolicies(ClaimedKind):
         for plugin in handle.plugins:
             if isinstance(plugin, Plugin):
                 plugin.claims = self
-                plugin.endpoints = Answers(self.counts, handle.fleet).routes()
+                plugin.endpoints = PolicyHandlers(self.counts, handle.fleet).routes()
 
-    def lead(self, term: Term) -> Quotas:
+    def lead(self, term: Term) -> PolicyController:
         """Write statuses, and claim."""
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.quotas = Quotas(term, counts=self.counts, books=self._books, handle=self._handle)
+        self.quotas = PolicyController(
+            term, counts=self.counts, books=self._books, handle=self._handle
+        )
         return self.quotas
 
     def policy_changed(self, old: WorkloadPolicy | None, new: WorkloadPolicy | None) -> None:

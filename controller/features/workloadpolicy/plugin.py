@@ -17,38 +17,38 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.claims.plugin import ClaimsQuota
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
-from controller.framework.explains import Kind, Note, Shortage, Stop, either
+from controller.framework.explains import Note, NoteKind, Shortage, Stop, either
 from controller.framework.interface import (
     NOTHING_REFUSED,
     Candidates,
     CycleState,
-    Refused,
+    FilterMask,
     Unplaced,
 )
 from controller.framework.runtime.services import Route
 from controller.framework.status import SKIP, SUCCESS, Status, unschedulable
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.planner import unitcycle
-from controller.planner.indomain import Inside
+from controller.planner.indomain import WithinDomain
 from controller.planner.problem import Problem
-from controller.planner.reasons import Why
-from controller.planner.unitcycle import OUTSIDE, DomainOrder, Quota
+from controller.planner.reasons import RuleKind
+from controller.planner.unitcycle import OUTSIDE, DomainOrder, DomainQuota
 from controller.planner.webster import Ints
-from controller.plugins.clusterselection import ClusterAffinity, ClusterSelector, NamedCluster
+from controller.plugins.clusterselection import ClusterAffinityPlugin, ClusterSelector, NamedCluster
 from controller.snapshot.columns import Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.base import NAME as OBJECT_NAME
 from crds.workload import ScheduledReason
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key
 
-NAME = "WorkloadPolicy"
-KIND = "WorkloadPolicy"
+NAME = "WorkloadPolicyPlugin"
+KIND = "WorkloadPolicyPlugin"
 _NAME = re.compile(rf"{OBJECT_NAME}(\.{OBJECT_NAME})*")
 _NAME_LIMIT = 253
 _VIEW = "WorkloadPolicy/view"
@@ -56,16 +56,16 @@ _NO_DOMAIN = "not in a domain"
 NAMED_DOMAINS = 20
 """Domains that a message names; the others are in the policy's status."""
 
-_OWN_RULES = (NamedCluster(), ClusterSelector(), ClusterAffinity())
+_OWN_RULES = (NamedCluster(), ClusterSelector(), ClusterAffinityPlugin())
 """A cluster that the Workload itself excludes is neither chosen nor counted."""
 
 
-def policy_of(unit: Unit) -> Key | None:
+def policy_of(unit: WorkloadInfo) -> Key | None:
     """The one policy that bounds its shares; None without, and for kinds without replicas."""
     return (unit.namespace, unit.bindings[0]) if unit.bound and len(unit.bindings) == 1 else None
 
 
-def _about(unit: Unit) -> Key:
+def _about(unit: WorkloadInfo) -> Key:
     """The policy that matters to it; of several that are named none does."""
     return policy_of(unit) or (unit.namespace, "")
 
@@ -90,9 +90,9 @@ class PolicyState:
     policy: Policy
     matches: bool
     units: Mapping[str, int]
-    bound: Index
+    bound: PlacementIndex
 
-    def domain(self, fleet: Fleet) -> Ints:
+    def domain(self, fleet: Snapshot) -> Ints:
         """The domain of each cluster, OUTSIDE where it is in no listed one."""
         column = fleet.column(self.policy.topology_key)
         table = np.full(len(column.vocabulary.values), OUTSIDE, dtype=np.int64)
@@ -103,7 +103,7 @@ class PolicyState:
         domains: Ints = table[column.codes]
         return domains
 
-    def held(self, fleet: Fleet) -> Ints:
+    def held(self, fleet: Snapshot) -> Ints:
         """The counted units of each cluster."""
         held = np.zeros(len(fleet), dtype=np.int64)
         for cluster, units in self.units.items():
@@ -119,7 +119,7 @@ class PolicyState:
         return np.bincount(domain[listed], weights=held[listed], minlength=size).astype(np.int64)
 
 
-class WorkloadPolicy(ClaimsQuota):
+class WorkloadPolicyPlugin(ClaimsQuota):
     """The policy at PreFilter, Filter, Score, PostFilter, Assign, Reserve and PreBind."""
 
     name = NAME
@@ -137,7 +137,9 @@ class WorkloadPolicy(ClaimsQuota):
         """What each policy holds; nothing in a plan, which serves nobody."""
         return self.endpoints
 
-    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, bound: Index) -> Status:
+    def pre_filter(
+        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, bound: PlacementIndex
+    ) -> Status:
         """Bind the policy, or say why that cannot be done."""
         if not unit.bound:
             return SUCCESS
@@ -160,25 +162,27 @@ class WorkloadPolicy(ClaimsQuota):
         state.data[NAME] = PolicyState(policy, policy.picks(unit.unit_labels), units, bound)
         return SUCCESS
 
-    def add_share(self, state: CycleState, _unit: Unit, cluster: str, units: int) -> None:
+    def add_share(self, state: CycleState, _unit: WorkloadInfo, cluster: str, units: int) -> None:
         """Count these units there as well."""
         known: PolicyState | None = state.data.get(NAME)
         if known is not None:
             more = {**known.units, cluster: max(known.units.get(cluster, 0) + units, 0)}
             state.data[NAME] = PolicyState(known.policy, known.matches, more, known.bound)
 
-    def remove_share(self, state: CycleState, unit: Unit, cluster: str, units: int) -> None:
+    def remove_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
         """Count them no longer."""
         self.add_share(state, unit, cluster, -units)
 
-    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """What a Required policy does not let in; everything, for units that it does not mean."""
         known: PolicyState | None = state.data.get(NAME)
         if known is None:
             return NOTHING_REFUSED
         if not known.matches:
             every = np.ones(len(fleet), dtype=np.bool_)
-            return Refused([(every, "didn't match the workload-policy constraints")])
+            return FilterMask([(every, "didn't match the workload-policy constraints")])
         if not known.policy.required:
             return NOTHING_REFUSED
         domain, held = _view(known, state, unit, fleet)
@@ -186,7 +190,7 @@ class WorkloadPolicy(ClaimsQuota):
         inside, name = domain != OUTSIDE, known.policy.name
         full = inside.copy()
         full[inside] = reached[domain[inside]]
-        return Refused(
+        return FilterMask(
             [(~inside, f"{_NO_DOMAIN} of workload-policy {name}")],
             [(full, f"reached the replicas of workload-policy {name}")],
         )
@@ -216,30 +220,37 @@ class WorkloadPolicy(ClaimsQuota):
         plan = shortage.state.plan
         where = f" for {either(sorted(plan.full))}" if plan is not None and plan.full else ""
         text = f"a larger quota in WorkloadPolicy {policy}{where}"
-        return (Note(Kind.QUOTA, shortage.pending, policy, text),)
+        return (Note(NoteKind.QUOTA, shortage.pending, policy, text),)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
         """Clusters of a domain that holds its number."""
         if NAME not in shortage.state.data:
             return ()
-        rows = shortage.made_by(Why.DOMAIN_QUOTA)
-        return (Stop(Kind.QUOTA, rows, "at the quota of the domain"),)
+        rows = shortage.made_by(RuleKind.DOMAIN_QUOTA)
+        return (Stop(NoteKind.QUOTA, rows, "at the quota of the domain"),)
 
     def where(self, shortage: Shortage, rows: Mask) -> str:
         """The domains that these clusters are the reason to leave unfilled, if any."""
         if NAME not in shortage.state.data:
             return ""
         reasons = (each for row in np.flatnonzero(rows).tolist() for each in shortage.why(row))
-        names = sorted({each.name for each in reasons if each.kind is Why.DOMAIN})
+        names = sorted({each.name for each in reasons if each.kind is RuleKind.DOMAIN})
         return f"domain {either(names, 'and')}" if names else ""
 
     def pre_score(
-        self, state: CycleState, _unit: Unit, _fleet: Fleet, _bound: Index, _feasible: Mask
+        self,
+        state: CycleState,
+        _unit: WorkloadInfo,
+        _fleet: Snapshot,
+        _bound: PlacementIndex,
+        _feasible: Mask,
     ) -> Status:
         """No column where no policy has a say."""
         return SUCCESS if NAME in state.data else SKIP
 
-    def score(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """The policy's score for the next unit."""
         known: PolicyState | None = state.data.get(NAME)
         if known is None:
@@ -249,11 +260,11 @@ class WorkloadPolicy(ClaimsQuota):
         values: Ints = column[domain]  # OUTSIDE is the last one
         return values
 
-    def divides(self, _unit: Unit, state: CycleState) -> bool:
+    def divides(self, _unit: WorkloadInfo, state: CycleState) -> bool:
         """Whatever a policy bounds, unless PreFilter is switched off."""
         return NAME in state.data
 
-    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """The order of the policy's domains and their numbers; inside them the rank decides."""
         known: PolicyState | None = field.state.data.get(NAME)
         if known is None:
@@ -266,10 +277,10 @@ class WorkloadPolicy(ClaimsQuota):
         uncounted = (problem.present > held) | (not known.matches)
         order = DomainOrder(known.policy.domains, domain, quota, held, uncounted)
         weight = np.ones_like(problem.weight)
-        return replace(problem, domains=order, inside=Inside.RANK, weight=weight)
+        return replace(problem, domains=order, inside=WithinDomain.RANK, weight=weight)
 
     def post_filter(
-        self, state: CycleState, _unit: Unit, _fleet: Fleet, _unplaced: Unplaced
+        self, state: CycleState, _unit: WorkloadInfo, _fleet: Snapshot, _unplaced: Unplaced
     ) -> Status:
         """Name the domains that are full."""
         known: PolicyState | None = state.data.get(NAME)
@@ -286,7 +297,11 @@ class WorkloadPolicy(ClaimsQuota):
         return Status(reasons=(text,), plugin=NAME)
 
     def status_fields(
-        self, unit: Unit, _placements: Mapping[str, int], _fleet: Fleet, _bound: Index
+        self,
+        unit: WorkloadInfo,
+        _placements: Mapping[str, int],
+        _fleet: Snapshot,
+        _bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """policyRef: the policy that bounds it, where that can be the name of one."""
         key = policy_of(unit)
@@ -294,13 +309,15 @@ class WorkloadPolicy(ClaimsQuota):
         return {"policyRef": {"name": key[1]} if key and named else None}
 
 
-def _quota(known: PolicyState, state: CycleState, count: Ints) -> Quota:
+def _quota(known: PolicyState, state: CycleState, count: Ints) -> DomainQuota:
     policy = known.policy
     required = policy.required and state.has("filter", NAME)
-    return Quota(policy.desired, count, policy.method, required, state.has("score", NAME))
+    return DomainQuota(policy.desired, count, policy.method, required, state.has("score", NAME))
 
 
-def _view(known: PolicyState, state: CycleState, unit: Unit, fleet: Fleet) -> tuple[Ints, Ints]:
+def _view(
+    known: PolicyState, state: CycleState, unit: WorkloadInfo, fleet: Snapshot
+) -> tuple[Ints, Ints]:
     """The domain and the counted units of each cluster; computed once for a unit and a fleet."""
     found = state.data.get(_VIEW)
     if found is not None and found[0] is known and found[1] is unit and found[2] is fleet:
@@ -312,7 +329,9 @@ def _view(known: PolicyState, state: CycleState, unit: Unit, fleet: Fleet) -> tu
     return domain, held
 
 
-def _excluded(state: CycleState, unit: Unit, fleet: Fleet, bound: Index) -> Mask:
+def _excluded(
+    state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
+) -> Mask:
     """The clusters that the Workload's own words exclude."""
     out = np.zeros(len(fleet), dtype=np.bool_)
     for rule in _OWN_RULES:

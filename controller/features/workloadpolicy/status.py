@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from controller.claims.claims import Taken
+from controller.claims.claims import HeldClaim
 from controller.features.workloadpolicy.compiled import Policy
 from controller.features.workloadpolicy.counts import Tally
 from controller.features.workloadpolicy.objects import WorkloadPolicy
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workloadpolicy import PolicyCondition, PolicyReadyReason
 from machinery.types import conditions
 from machinery.types.bounds import MOST_UNITS
@@ -26,7 +26,11 @@ MESSAGE_LIMIT = 4096
 
 
 def status_of(
-    policy: WorkloadPolicy, claims: Iterable[Taken], counts: Tally, fleet: Fleet, now: datetime
+    policy: WorkloadPolicy,
+    claims: Iterable[HeldClaim],
+    counts: Tally,
+    fleet: Snapshot,
+    now: datetime,
 ) -> dict[str, Any]:
     """The whole status; of two claims for one Workload the later one counts."""
     key, latest = policy.metadata.key, {claim.uid: claim for claim in claims}
@@ -43,7 +47,7 @@ def status_of(
     }
 
 
-def allocated(rules: Policy, counts: Tally, fleet: Fleet) -> list[dict[str, Any]]:
+def allocated(rules: Policy, counts: Tally, fleet: Snapshot) -> list[dict[str, Any]]:
     """The domains, in the order of the policy, with their units, claimed ones included."""
     held = _held(rules, counts, fleet)
     return [
@@ -56,7 +60,7 @@ def allocated(rules: Policy, counts: Tally, fleet: Fleet) -> list[dict[str, Any]
     ]
 
 
-def _held(rules: Policy, counts: Tally, fleet: Fleet) -> dict[str, int]:
+def _held(rules: Policy, counts: Tally, fleet: Snapshot) -> dict[str, int]:
     """The counted units by domain, be it one that the policy names or not."""
     held = dict[str, int]()
     column = fleet.column(rules.topology_key)

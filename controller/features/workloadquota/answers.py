@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from controller.cache.placements import Index
-from controller.features.reservation.ledger import Reservations
-from controller.features.workloadquota.compiled import Quota, rendered
+from controller.cache.placements import PlacementIndex
+from controller.features.reservation.ledger import ReservationLedger
+from controller.features.workloadquota.compiled import CompiledQuota, rendered
 from controller.features.workloadquota.usage import Usage
 from controller.framework.runtime.services import Route, failure, page
 from machinery.http_messages import Request, Response
 
 
-class Answers:
+class QuotaHandlers:
     """What `index` knows at that moment, for who asks."""
 
-    def __init__(self, index: Callable[[], Index]) -> None:
+    def __init__(self, index: Callable[[], PlacementIndex]) -> None:
         self._index = index
 
     def routes(self) -> Sequence[Route]:
@@ -44,9 +44,9 @@ class Answers:
         return _told(index, quota)
 
 
-def _told(index: Index, quota: Quota) -> dict[str, Any]:
+def _told(index: PlacementIndex, quota: CompiledQuota) -> dict[str, Any]:
     """A quota as JSON values."""
-    used = index.ledger(Usage).used(quota.key[0], index.ledger(Reservations)).amounts
+    used = index.ledger(Usage).used(quota.key[0], index.ledger(ReservationLedger)).amounts
     return {
         "namespace": quota.key[0],
         "name": quota.key[1],

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from controller.features.workloadquota.objects import WorkloadQuota
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.names import API_VERSION, PLACEHOLDER_SCHEDULER, REQUESTS
 from crds.workloadquota import HARD_NAME, MOST_HARD, RESERVATIONS, UNITS
 from machinery.types import hostports, quantities
@@ -25,7 +25,7 @@ _PODS = "pods"
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class CompiledQuota:
     """`key` has no name for the default one of the configuration."""
 
     key: Key
@@ -45,16 +45,16 @@ class Quota:
         return self.created, self.key
 
 
-def compile_quota(stored: WorkloadQuota) -> Quota:
+def compile_quota(stored: WorkloadQuota) -> CompiledQuota:
     """The quota; `fault` says what is wrong with one that cannot be held, and where."""
     meta = stored.metadata
     hard, fault = _hard(stored.spec)
-    return Quota(meta.key, meta.uid, meta.creation_timestamp, hard, fault)
+    return CompiledQuota(meta.key, meta.uid, meta.creation_timestamp, hard, fault)
 
 
-def default_quota(namespace: str, hard: Mapping[str, Any]) -> Quota:
+def default_quota(namespace: str, hard: Mapping[str, Any]) -> CompiledQuota:
     """That of the configuration, which its own model has looked at."""
-    return Quota((namespace, ""), "", "", _hard({"hard": hard})[0])
+    return CompiledQuota((namespace, ""), "", "", _hard({"hard": hard})[0])
 
 
 def _hard(spec: Any) -> tuple[dict[str, int], str]:
@@ -102,7 +102,7 @@ def held(request: Amounts) -> dict[str, int]:
     return {UNITS: request.get(_PODS, 0), **asked(request)}
 
 
-def of_unit(unit: Unit) -> dict[str, int]:
+def of_unit(unit: WorkloadInfo) -> dict[str, int]:
     """What one unit counts; nothing, where it keeps the room that its Reservation counts."""
     if unit.scheduler_name == PLACEHOLDER_SCHEDULER and unit.controller[:2] == (
         API_VERSION,

@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
-from controller.claims.books import Books
-from controller.claims.claims import Taken
+from controller.claims.books import ClaimBooks
+from controller.claims.claims import HeldClaim
 from controller.claims.desk import Desk
-from controller.features.reservation.ledger import Reservations
-from controller.features.workloadquota.compiled import Quota, rendered
+from controller.features.reservation.ledger import ReservationLedger
+from controller.features.workloadquota.compiled import CompiledQuota, rendered
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadquota.usage import Usage
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.workloadquota import QuotaCondition, QuotaReadyReason
 from machinery.api.resources import WORKLOAD_QUOTAS
 from machinery.types import conditions
@@ -30,21 +30,21 @@ MESSAGE_LIMIT = 4096
 _READY = QuotaCondition.READY.value
 
 
-class Quotas(Desk[WorkloadQuota]):
+class QuotaController(Desk[WorkloadQuota]):
     """The quotas of a hub, for one term of leadership."""
 
-    def __init__(self, term: Term, *, usage: Usage, books: Books, handle: Handle) -> None:
+    def __init__(self, term: Term, *, usage: Usage, books: ClaimBooks, handle: Handle) -> None:
         self._usage = usage
         self._handle = handle
         super().__init__(term, WORKLOAD_QUOTAS, WorkloadQuota, books=books)
 
-    def quota_of(self, unit: Unit) -> Key | None:
+    def quota_of(self, unit: WorkloadInfo) -> Key | None:
         """The oldest of its namespace."""
         first = next(iter(self._usage.quotas(unit.namespace)), None)
         return None if first is None else first.key
 
     def fields(
-        self, stored: WorkloadQuota, claims: Sequence[Taken], *, anyway: bool
+        self, stored: WorkloadQuota, claims: Sequence[HeldClaim], *, anyway: bool
     ) -> Mapping[str, Any] | None:
         """See `Desk.fields`."""
         quota = self._usage.quota(stored.metadata.key)
@@ -56,10 +56,10 @@ class Quotas(Desk[WorkloadQuota]):
         return status if anyway or differs else None
 
     def _status(
-        self, stored: WorkloadQuota, quota: Quota, claims: Sequence[Taken]
+        self, stored: WorkloadQuota, quota: CompiledQuota, claims: Sequence[HeldClaim]
     ) -> dict[str, Any]:
         """The whole status; of two claims for one Workload the later one counts."""
-        room = self._handle.index().ledger(Reservations)
+        room = self._handle.index().ledger(ReservationLedger)
         used = self._usage.used(stored.metadata.namespace, room).amounts
         latest = {claim.uid: claim for claim in claims}
         reason = QuotaReadyReason.INVALID_QUOTA if quota.fault else QuotaReadyReason.VALID

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 
 from controller.claims.feature import ClaimedKind
 from controller.features.workloadquota.compiled import compile_quota
-from controller.features.workloadquota.controller import Quotas
+from controller.features.workloadquota.controller import QuotaController
 from controller.features.workloadquota.objects import WorkloadQuota
 from controller.features.workloadquota.plugin import KIND, NAME
-from controller.features.workloadquota.plugin import WorkloadQuota as Plugin
+from controller.features.workloadquota.plugin import WorkloadQuotaPlugin as Plugin
 from controller.features.workloadquota.usage import Usage
 from controller.framework.events import Action
 from controller.framework.runtime.arguments import Factory
@@ -56,10 +56,12 @@ class WorkloadQuotas(ClaimedKind):
                 plugin.claims = self
                 self._everywhere |= plugin.has_default
 
-    def lead(self, term: Term) -> Quotas:
+    def lead(self, term: Term) -> QuotaController:
         """Write statuses, and claim."""
         assert self._handle is not None  # noqa: S101 - `attach` comes first
-        self.quotas = Quotas(term, usage=self.usage, books=self._books, handle=self._handle)
+        self.quotas = QuotaController(
+            term, usage=self.usage, books=self._books, handle=self._handle
+        )
         return self.quotas
 
     def quota_changed(self, old: WorkloadQuota | None, new: WorkloadQuota | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controller.features.workloadquota.compiled import Amounts, Quota, rendered
+from controller.features.workloadquota.compiled import Amounts, CompiledQuota, rendered
 from controller.features.workloadquota.usage import Used
 from crds.workloadquota import RESERVATIONS
 
@@ -18,7 +18,7 @@ class Short:
     on some cluster than its template does has `patched` for True.
     """
 
-    quota: Quota
+    quota: CompiledQuota
     name: str
     used: int
     hard: int
@@ -54,7 +54,7 @@ class Spare:
 ANY = Spare(None)
 
 
-def spare(quotas: Iterable[Quota], used: Used, each: Amounts) -> Spare:
+def spare(quotas: Iterable[CompiledQuota], used: Used, each: Amounts) -> Spare:
     """How many units that count `each` are let in beside what is used."""
     least, short = None, None
     for quota in quotas:
@@ -68,13 +68,13 @@ def spare(quotas: Iterable[Quota], used: Used, each: Amounts) -> Spare:
     return Spare(least, short)
 
 
-def one_more(quotas: Iterable[Quota], used: Used) -> Short | None:
+def one_more(quotas: Iterable[CompiledQuota], used: Used) -> Short | None:
     """What keeps one more Reservation out, if any quota does."""
     found = spare(quotas, used, {RESERVATIONS: 1})
     return found.short if found.units == 0 else None
 
 
-def left(quotas: Iterable[Quota], used: Used) -> dict[str, int]:
+def left(quotas: Iterable[CompiledQuota], used: Used) -> dict[str, int]:
     """What is left of each amount, by the quota that leaves the least of it."""
     found: dict[str, int] = {}
     for quota in quotas:

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.claims.plugin import ClaimsQuota
-from controller.features.reservation.ledger import Reservations
+from controller.features.reservation.ledger import ReservationLedger
 from controller.features.reservation.split import fitting
-from controller.features.workloadquota.answers import Answers
+from controller.features.workloadquota.answers import QuotaHandlers
 from controller.features.workloadquota.compiled import (
-    Quota,
+    CompiledQuota,
     asked,
     default_quota,
     held,
@@ -37,22 +37,22 @@ from controller.features.workloadquota.compiled import (
 from controller.features.workloadquota.limits import ANY, Short, Spare, left, one_more, spare
 from controller.features.workloadquota.usage import Usage, Used
 from controller.framework.events import Action, EventHint, namespace_of, on
-from controller.framework.explains import Kind, Note, Shortage, Stop
+from controller.framework.explains import Note, NoteKind, Shortage, Stop
 from controller.framework.interface import CycleState, Unplaced
-from controller.framework.room import Limit, cap, limit, variants_of
+from controller.framework.room import PlacementLimit, cap, limit, variants_of
 from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 from crds.workloadquota import RESERVATIONS, UNITS, WorkloadQuotaSpec
 from machinery.types.bounds import MOST_UNITS
 
-NAME = "WorkloadQuota"
-KIND = "WorkloadQuota"
+NAME = "WorkloadQuotaPlugin"
+KIND = "WorkloadQuotaPlugin"
 _REASON = ScheduledReason.QUOTA_EXCEEDED
 _SAID = re.compile(r"(?:WorkloadQuota (?P<quota>\S+)|defaultQuota): (?P<name>\S+) \S+ of \S+ used")
 
@@ -71,7 +71,7 @@ class Bound:
     short: Short
 
 
-class WorkloadQuota(ClaimsQuota):
+class WorkloadQuotaPlugin(ClaimsQuota):
     """Quotas at PreFilter, PostFilter, Reserve and PreBind."""
 
     name = NAME
@@ -91,7 +91,9 @@ class WorkloadQuota(ClaimsQuota):
         """A quota of its namespace that may let in more, or that is edited."""
         return (on(KIND, Action.every(), self._may_help, namespace_of),)
 
-    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, bound: Index) -> Status:
+    def pre_filter(
+        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, bound: PlacementIndex
+    ) -> Status:
         """Limit the units, or say why there can be none."""
         quotas = self.quotas(bound, unit.namespace)
         if not quotas:
@@ -100,7 +102,7 @@ class WorkloadQuota(ClaimsQuota):
             text = f"{quotas[0].named} lets in no units: {closed}"
             return unschedulable(NAME, text, reason=_REASON)
         there = sum(unit.present.values())
-        books = bound.ledger(Reservations)
+        books = bound.ledger(ReservationLedger)
         used = bound.ledger(Usage).used(unit.namespace, books)
         found = self._spare(state, unit, quotas, used)
         wanted = unit.replicas if not unit.everywhere else MOST_UNITS
@@ -114,11 +116,11 @@ class WorkloadQuota(ClaimsQuota):
         least = unit.replicas if unit.everywhere else 1
         if not unit.present and units < least:
             return unschedulable(NAME, found.short.words(least), reason=_REASON)
-        limit(state, Limit(units, NAME, _REASON))
+        limit(state, PlacementLimit(units, NAME, _REASON))
         return SUCCESS
 
     def post_filter(
-        self, state: CycleState, unit: Unit, _fleet: Fleet, unplaced: Unplaced
+        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, unplaced: Unplaced
     ) -> Status:
         """Which amount keeps units out."""
         known: Bound | None = state.data.get(NAME)
@@ -137,7 +139,7 @@ class WorkloadQuota(ClaimsQuota):
         if known is None or shortage.reason is not _REASON:
             return ()
         text = _more(known.short.words())
-        return (Note(Kind.QUOTA, shortage.pending, known.short.quota.key[1], text),)
+        return (Note(NoteKind.QUOTA, shortage.pending, known.short.quota.key[1], text),)
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
         """No cluster takes more than the quotas let in over all of them."""
@@ -145,18 +147,20 @@ class WorkloadQuota(ClaimsQuota):
         if known is None or shortage.reason is not _REASON:
             return ()
         rows = np.ones(len(shortage.fleet), dtype=np.bool_)
-        return (Stop(Kind.QUOTA, rows, f"as many as {known.short.quota.named} lets in"),)
+        return (Stop(NoteKind.QUOTA, rows, f"as many as {known.short.quota.named} lets in"),)
 
     def routes(self) -> Sequence[Route]:
         """What each namespace may take, and takes."""
-        return Answers(self._handle.index).routes()
+        return QuotaHandlers(self._handle.index).routes()
 
-    def quotas(self, bound: Index, namespace: str) -> Sequence[Quota]:
+    def quotas(self, bound: PlacementIndex, namespace: str) -> Sequence[CompiledQuota]:
         """Those that hold in a namespace."""
         found = bound.ledger(Usage).quotas(namespace)
         return found or ([default_quota(namespace, self._default)] if self._default else [])
 
-    def _spare(self, state: CycleState, unit: Unit, quotas: Sequence[Quota], used: Used) -> Spare:
+    def _spare(
+        self, state: CycleState, unit: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used
+    ) -> Spare:
         if not unit.booked:
             each = of_unit(unit)
             if each and (wrong := _patched(state, unit, quotas, used)) is not None:
@@ -166,10 +170,10 @@ class WorkloadQuota(ClaimsQuota):
             return Spare(0, short)
         return spare(quotas, used, held(unit.request))
 
-    def _may_help(self, unit: Unit, _old: Any, _new: Any) -> bool:
+    def _may_help(self, unit: WorkloadInfo, _old: Any, _new: Any) -> bool:
         """Whether one more unit would be let in now; asked for thousands at once."""
         index = self._handle.index()
-        books = index.ledger(Reservations)
+        books = index.ledger(ReservationLedger)
         for resource, more in self._left(index, unit.namespace, books):
             if more < (unit.request.get(resource, 0) if resource else 1):
                 room = books.unused_in(unit.namespace)
@@ -177,7 +181,9 @@ class WorkloadQuota(ClaimsQuota):
                 return bool(room and not unit.booked and _inside(unit, quotas, books))
         return True
 
-    def _left(self, index: Index, namespace: str, books: Reservations) -> Sequence[tuple[str, int]]:
+    def _left(
+        self, index: PlacementIndex, namespace: str, books: ReservationLedger
+    ) -> Sequence[tuple[str, int]]:
         """What the quotas leave of each resource, and of units by no name; kept until it changes.
 
         What Reservations hold changes with the index as well, before anybody is woken for it.
@@ -196,7 +202,9 @@ class WorkloadQuota(ClaimsQuota):
         return self._known[1]
 
 
-def _patched(state: CycleState, unit: Unit, quotas: Sequence[Quota], used: Used) -> Short | None:
+def _patched(
+    state: CycleState, unit: WorkloadInfo, quotas: Sequence[CompiledQuota], used: Used
+) -> Short | None:
     """An amount of which a unit asks for more on some cluster than its template does."""
     base = asked(unit.request)
     for variant in variants_of(state):
@@ -209,7 +217,9 @@ def _patched(state: CycleState, unit: Unit, quotas: Sequence[Quota], used: Used)
     return None
 
 
-def _inside(unit: Unit, quotas: Sequence[Quota], books: Reservations) -> dict[str, int]:
+def _inside(
+    unit: WorkloadInfo, quotas: Sequence[CompiledQuota], books: ReservationLedger
+) -> dict[str, int]:
     """How many more of its units go, by cluster, into room that counts already.
 
     Only where all that the quotas count of them is reserved there.
@@ -227,12 +237,12 @@ def _inside(unit: Unit, quotas: Sequence[Quota], books: Reservations) -> dict[st
     return found
 
 
-def _most(unit: Unit, inside: Mapping[str, int]) -> int:
+def _most(unit: WorkloadInfo, inside: Mapping[str, int]) -> int:
     """How many units go inside: those of one cluster, where all go to one."""
     return max(inside.values(), default=0) if unit.whole else sum(inside.values())
 
 
-def _capped(unit: Unit, inside: Mapping[str, int], spare: int, fleet: Fleet) -> Ints:
+def _capped(unit: WorkloadInfo, inside: Mapping[str, int], spare: int, fleet: Snapshot) -> Ints:
     """What each cluster takes at most: what it has, what goes inside there, and on one the spare.
 
     The spare units go where the most go inside, so that they are not let in on several clusters.

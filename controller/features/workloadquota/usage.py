@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from controller.cache.ledger import Placed
-from controller.features.reservation.ledger import Reservations
-from controller.features.workloadquota.compiled import Amounts, Quota, held, of_unit
-from controller.model.unit import Unit
+from controller.cache.ledger import PlacementsByWorkload
+from controller.features.reservation.ledger import ReservationLedger
+from controller.features.workloadquota.compiled import Amounts, CompiledQuota, held, of_unit
+from controller.model.unit import WorkloadInfo
 from crds.workloadquota import RESERVATIONS
 from machinery.types.metadata import Key
 
@@ -26,7 +26,7 @@ Told: TypeAlias = Callable[[str, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _QuotaCount:
     """What one unit counts, and how many have a cluster; of a Reservation, whether any has."""
 
     each: Amounts
@@ -35,10 +35,10 @@ class _Counted:
     inside: bool
 
     @staticmethod
-    def of(unit: Unit, placements: Units) -> _Counted:
+    def of(unit: WorkloadInfo, placements: Units) -> _QuotaCount:
         units = sum(placements.values())
         each = held(unit.request) if unit.booked else of_unit(unit)
-        return _Counted(each, units, unit.booked, bool(unit.reservations))
+        return _QuotaCount(each, units, unit.booked, bool(unit.reservations))
 
     def total(self) -> dict[str, int]:
         """What it adds to the sum of its namespace; the ledger of Reservations has their room."""
@@ -46,7 +46,7 @@ class _Counted:
             return {RESERVATIONS: 1} if self.units else {}
         return {name: n * self.units for name, n in self.each.items()}
 
-    def falls(self, after: _Counted) -> bool:
+    def falls(self, after: _QuotaCount) -> bool:
         """Whether it may count for less than before."""
         return self.units > after.units or any(
             n > after.each.get(r, 0) for r, n in self.each.items()
@@ -63,8 +63,8 @@ class Used:
 
 @dataclass(slots=True)
 class _Namespace:
-    quotas: dict[Key, Quota] = field(default_factory=dict)
-    counted: dict[Key, _Counted] = field(default_factory=dict)
+    quotas: dict[Key, CompiledQuota] = field(default_factory=dict)
+    counted: dict[Key, _QuotaCount] = field(default_factory=dict)
     total: dict[str, int] = field(default_factory=dict)
     ghosts: dict[Key, Mapping[Key, Units]] = field(default_factory=dict)
 
@@ -85,7 +85,7 @@ class Usage:
         """Another one after each change of a quota, or of what is claimed of one."""
         self._namespaces: dict[str, _Namespace] = {}
 
-    def put_quota(self, quota: Quota) -> None:
+    def put_quota(self, quota: CompiledQuota) -> None:
         """Take a quota, new or changed."""
         self._own(quota.key[0]).quotas[quota.key] = quota
         self.version += 1
@@ -100,22 +100,22 @@ class Usage:
         self._tidy(key[0])
         self._told(key[0], True)
 
-    def quota(self, key: Key) -> Quota | None:
+    def quota(self, key: Key) -> CompiledQuota | None:
         """The quota of that namespace and name."""
         return self._of(key[0]).quotas.get(key)
 
-    def quotas(self, namespace: str) -> list[Quota]:
+    def quotas(self, namespace: str) -> list[CompiledQuota]:
         """Those of a namespace that can be held, the oldest first."""
         found = self._of(namespace).quotas.values()
         return sorted((each for each in found if not each.fault), key=lambda each: each.order)
 
-    def every(self) -> Iterable[Quota]:
+    def every(self) -> Iterable[CompiledQuota]:
         """All of them, in no order."""
         return (quota for each in self._namespaces.values() for quota in each.quotas.values())
 
-    def put(self, unit: Unit, placements: Units) -> None:
+    def put(self, unit: WorkloadInfo, placements: Units) -> None:
         """Take a Workload, or the unit of a reservation, with the shares of it that count."""
-        namespace, after = unit.namespace, _Counted.of(unit, placements)
+        namespace, after = unit.namespace, _QuotaCount.of(unit, placements)
         own = self._own(namespace)
         before = own.counted.get(unit.key)
         if before == after and not (after.booked or after.inside):
@@ -137,11 +137,11 @@ class Usage:
         self._tidy(key[0])
         self._told(key[0], before.units > 0)
 
-    def overlay(self, placed: Placed) -> Usage:
+    def overlay(self, placed: PlacementsByWorkload) -> Usage:
         """The same sums with these Workloads placed so."""
-        return _Overlay(self, placed)
+        return _QuotaOverlay(self, placed)
 
-    def used(self, namespace: str, room: Reservations) -> Used:
+    def used(self, namespace: str, room: ReservationLedger) -> Used:
         """What a namespace takes; `room` are the Reservations as the same pass sees them."""
         own = self._of(namespace)
         amounts = dict(own.total)
@@ -179,28 +179,28 @@ class Usage:
             self._namespaces.pop(namespace, None)
 
 
-class _Overlay(Usage):
+class _QuotaOverlay(Usage):
     """A few Workloads placed otherwise, over sums that are not touched."""
 
-    def __init__(self, base: Usage, placed: Placed) -> None:
+    def __init__(self, base: Usage, placed: PlacementsByWorkload) -> None:
         super().__init__()
         self._base = base
         for unit, placements in placed.values():
             self.place(unit, placements)
 
-    def place(self, unit: Unit, placements: Units) -> None:
+    def place(self, unit: WorkloadInfo, placements: Units) -> None:
         """See `TakesMore.place`."""
         self.put(unit, placements)
 
-    def quota(self, key: Key) -> Quota | None:
+    def quota(self, key: Key) -> CompiledQuota | None:
         """That of the base."""
         return self._base.quota(key)
 
-    def quotas(self, namespace: str) -> list[Quota]:
+    def quotas(self, namespace: str) -> list[CompiledQuota]:
         """Those of the base."""
         return self._base.quotas(namespace)
 
-    def used(self, namespace: str, room: Reservations) -> Used:
+    def used(self, namespace: str, room: ReservationLedger) -> Used:
         """That of the base, but for the Workloads that are otherwise here."""
         base = self._base.used(namespace, room)
         amounts, hidden = dict(base.amounts), self._base._of(namespace).counted  # noqa: SLF001 - its own kind

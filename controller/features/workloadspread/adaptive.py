@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from controller.features.workloadspread.books import TOLERATED, stamp
-from controller.features.workloadspread.compiled import Spread
+from controller.features.workloadspread.compiled import CompiledSpread
 from crds.workloadspread import (
     SchedulableReason,
     SpreadEventReason,
@@ -33,7 +33,7 @@ _TYPE = SubsetCondition.SCHEDULABLE.value
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class UnschedulableUnits:
     """Units of a subset that a cluster has had no node for, since then."""
 
     cluster: str
@@ -42,7 +42,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SpreadEvent:
     """Something that people are told of a spread."""
 
     reason: SpreadEventReason | SpreadReadyReason
@@ -60,34 +60,42 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SchedulableCondition:
     """The condition Schedulable, what is new about it, and when it may be another one."""
 
     condition: dict[str, Any]
-    events: tuple[Event, ...] = ()
+    events: tuple[SpreadEvent, ...] = ()
     next_look: datetime | None = None
 
 
 def judged(
-    name: str, before: Sequence[Any], waiting: Sequence[Waiting], rules: Rules, now: datetime
-) -> Verdict:
+    name: str,
+    before: Sequence[Any],
+    waiting: Sequence[UnschedulableUnits],
+    rules: Rules,
+    now: datetime,
+) -> SchedulableCondition:
     """Whether the subset takes new units now. `before` are its conditions as they are stored."""
     old = conditions.among(before, _TYPE)
     since = _since(old, now)
-    events: tuple[Event, ...] = ()
+    events: tuple[SpreadEvent, ...] = ()
     if old.get("status") == "False":
         ends = since + rules.mark
         if rules.critical is not None and now < ends:
-            return Verdict(_condition(rules, since, str(old.get("message", ""))), (), ends)
+            return SchedulableCondition(
+                _condition(rules, since, str(old.get("message", ""))), (), ends
+            )
         since, events = stamp(now), (_recovered(name),)
     due = _due(waiting, rules, since)
     if due is None or now < due:
-        return Verdict(_condition(rules, since), events, due)
+        return SchedulableCondition(_condition(rules, since), events, due)
     ends = stamp(now) + rules.mark
-    return Verdict(_condition(rules, stamp(now), _words(waiting, ends)), events, ends)
+    return SchedulableCondition(_condition(rules, stamp(now), _words(waiting, ends)), events, ends)
 
 
-def rescheduled(spread: Spread, before: Sequence[int], after: Sequence[int]) -> Event | None:
+def rescheduled(
+    spread: CompiledSpread, before: Sequence[int], after: Sequence[int]
+) -> SpreadEvent | None:
     """What is told of units that left marked subsets for later ones; None where none did."""
     marked = [each.name in spread.marked for each in spread.subsets]
     fell = [m and b > a for m, b, a in zip(marked, before, after, strict=True)]
@@ -107,7 +115,7 @@ def rescheduled(spread: Spread, before: Sequence[int], after: Sequence[int]) -> 
         for which in (fell, rose)
     )
     note = f"units without a node went from subset {source} to {aim}: {min(gone, come)}"
-    return Event(SpreadEventReason.RESCHEDULED, note)
+    return SpreadEvent(SpreadEventReason.RESCHEDULED, note)
 
 
 def _since(old: conditions.Condition, now: datetime) -> datetime:
@@ -119,7 +127,7 @@ def _since(old: conditions.Condition, now: datetime) -> datetime:
     return moment if moment <= now + TOLERATED else stamp(now)
 
 
-def _due(waiting: Sequence[Waiting], rules: Rules, since: datetime) -> datetime | None:
+def _due(waiting: Sequence[UnschedulableUnits], rules: Rules, since: datetime) -> datetime | None:
     """When the first of them have waited long enough; those before `since` wait anew."""
     if rules.critical is None or not waiting:
         return None
@@ -141,13 +149,13 @@ def _condition(rules: Rules, since: datetime, mark: str | None = None) -> dict[s
     )
 
 
-def _words(waiting: Sequence[Waiting], ends: datetime) -> str:
+def _words(waiting: Sequence[UnschedulableUnits], ends: datetime) -> str:
     some = ", ".join(f"{each.units} on {each.cluster}" for each in waiting[:NAMED_CLUSTERS])
     more = len(waiting) - NAMED_CLUSTERS
     rest = f" and on {more} more clusters" if more > 0 else ""
     return f"units have no node: {some}{rest}; it takes no new one until {timestamp(ends)}"
 
 
-def _recovered(name: str) -> Event:
+def _recovered(name: str) -> SpreadEvent:
     note = f"subset {name} takes new units again"
-    return Event(SpreadEventReason.RECOVER_SCHEDULABLE, note)
+    return SpreadEvent(SpreadEventReason.RECOVER_SCHEDULABLE, note)

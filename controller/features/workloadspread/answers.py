@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from controller.features.workloadspread.compiled import Spread
+from controller.features.workloadspread.compiled import CompiledSpread
 from controller.features.workloadspread.ledger import Spreads
 from controller.framework.runtime.services import Route, failure, page
 from machinery.http_messages import Request, Response
 
 
-class Told(Protocol):
+class SpreadStatusReader(Protocol):
     """The books of the spreads, as far as they are told."""
 
-    def subsets(self, spread: Spread) -> Sequence[Mapping[str, Any]]:
+    def subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
         """What the subsets hold at this moment, as its status would say it."""
         ...
 
 
-class Answers:
+class SpreadHandlers:
     """What `spreads` and the books of this term know at that moment, for who asks."""
 
-    def __init__(self, spreads: Spreads, books: Callable[[], Told | None]) -> None:
+    def __init__(self, spreads: Spreads, books: Callable[[], SpreadStatusReader | None]) -> None:
         self._spreads = spreads
         self._books = books
 
@@ -48,7 +48,7 @@ class Answers:
         held = () if books is None or spread.fault else books.subsets(spread)
         return {**self._summary(spread), "subsets": [_subset(spread, each) for each in held]}
 
-    def _summary(self, spread: Spread) -> dict[str, Any]:
+    def _summary(self, spread: CompiledSpread) -> dict[str, Any]:
         """A spread as JSON values, but for its subsets."""
         holder = self._spreads.of(spread.target)
         return {
@@ -62,7 +62,7 @@ class Answers:
         }
 
 
-def _subset(spread: Spread, held: Mapping[str, Any]) -> dict[str, Any]:
+def _subset(spread: CompiledSpread, held: Mapping[str, Any]) -> dict[str, Any]:
     """A subset; `missing` is -1 where nothing limits it."""
     return {
         "name": held["name"],

@@ -44,7 +44,7 @@ _NAME_LIMIT: Final = 63
 
 
 @dataclass(frozen=True, slots=True)
-class Subset:
+class CompiledSubset:
     """Clusters that stand together, and how many units they take: a number, a percentage, or all.
 
     Without `required` every cluster is in it. `patch` is a strategic merge on the pod template.
@@ -66,7 +66,7 @@ class Subset:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class CompiledSpread:
     """`subsets` in their order, the first is filled first.
 
     `simulates` says that room is looked at before a subset is chosen; `marked` are the names of the
@@ -78,7 +78,7 @@ class Spread:
     created: str
     target: Key
     generation: int
-    subsets: tuple[Subset, ...]
+    subsets: tuple[CompiledSubset, ...]
     adaptive: bool
     critical_seconds: int
     simulates: bool
@@ -100,7 +100,7 @@ class Spread:
         return np.array([each.cap(total) for each in self.subsets], dtype=np.int64)
 
 
-def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> Spread:
+def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> CompiledSpread:
     """The spread; `fault` says what is wrong with one that cannot be followed, and where."""
     spec, fault = _read(ws.spec)
     fault = fault or _fault(spec, mark_seconds)
@@ -110,7 +110,7 @@ def compile_spread(ws: WorkloadSpread, *, mark_seconds: int = MARK_SECONDS) -> S
     how = (strategy.adaptive if strategy is not None and not fault else None) or Adaptive()
     most = _most_seconds(len(spec.subsets), mark_seconds)
     seconds = how.reschedule_critical_seconds
-    return Spread(
+    return CompiledSpread(
         key=ws.metadata.key,
         uid=ws.metadata.uid,
         created=ws.metadata.creation_timestamp,
@@ -143,11 +143,11 @@ def _read(stored: Any) -> tuple[SpreadSpec, str]:
         return SpreadSpec(), f"spec{path.removesuffix('`')}: {text}"
 
 
-def _subset(said: SubsetSpec) -> Subset:
+def _subset(said: SubsetSpec) -> CompiledSubset:
     """A subset that has no fault."""
     most = said.max_replicas
     percent = int(most.removesuffix("%")) if isinstance(most, str) else None
-    return Subset(
+    return CompiledSubset(
         name=said.name,
         required=said.required_node_selector_term or said.required_cluster_selector_term,
         preferred=tuple(said.preferred_node_selector_terms),
@@ -158,7 +158,7 @@ def _subset(said: SubsetSpec) -> Subset:
     )
 
 
-def _marked(ws: WorkloadSpread, subsets: Sequence[Subset]) -> frozenset[str]:
+def _marked(ws: WorkloadSpread, subsets: Sequence[CompiledSubset]) -> frozenset[str]:
     """Whose status says that their units find no node; never the last one, the refuge of all."""
     said = {each.name: each.conditions for each in ws.status.subset_statuses}
     return frozenset(

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from controller.features.workloadspread.adaptive import Event, rescheduled
-from controller.features.workloadspread.compiled import Spread
-from controller.features.workloadspread.counted import CREATE_SECONDS, Classes, Target
+from controller.features.workloadspread.adaptive import SpreadEvent, rescheduled
+from controller.features.workloadspread.compiled import CompiledSpread
+from controller.features.workloadspread.counted import CREATE_SECONDS, Classes, SpreadTarget
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.status import (
     NOTHING,
-    Look,
+    SpreadResult,
     differs,
     status_of,
     subset_statuses,
@@ -36,7 +36,7 @@ from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
 from controller.framework.statuswriter import StatusWriter
 from controller.model.objects import Workload
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from crds.names import API_VERSION
 from machinery import metrics
 from machinery.api.resources import WORKLOAD_SPREADS, WORKLOADS
@@ -68,7 +68,7 @@ COMMITS = metrics.counter(
 class _Commit:
     """A decision whose quota is being taken, or is taken: until its placements show."""
 
-    spread: Spread
+    spread: CompiledSpread
     workload: str
     before: Mapping[str, int]
     after: Mapping[str, int]
@@ -87,20 +87,20 @@ class _Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _SpreadDraft:
     """What is being written: for whom, what is new in it, the next look, and with which commit.
 
     `certain` says that no other commit can be under way.
     """
 
     uid: str
-    events: Sequence[Event]
+    events: Sequence[SpreadEvent]
     next_look: datetime | None
     commit: _Commit | None
     certain: bool
 
 
-class Books:
+class SpreadController:
     """The spreads of a hub, for one term of leadership: the book of their status writer."""
 
     def __init__(self, term: Term, *, spreads: Spreads, handle: Handle, mark_seconds: int) -> None:
@@ -112,7 +112,7 @@ class Books:
         self._recorder = term.recorder
         self._mark_seconds = mark_seconds
         self._commits: dict[Key, _Commit] = {}
-        self._drafted: dict[Key, _Draft] = {}
+        self._drafted: dict[Key, _SpreadDraft] = {}
         self._withdrawn: set[Key] = set()
         self._stranded: set[Key] = set()
         self._helped: set[Key] = set()
@@ -194,7 +194,9 @@ class Books:
             del self._commits[spread.key]
             commit.answer(False)  # of a Workload that is gone: nobody writes it any more
 
-    async def commit(self, spread: Spread, unit: Unit, placements: Mapping[str, int]) -> bool:
+    async def commit(
+        self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> bool:
         """Take the quota of a decision on that spread; False when it must be decided anew.
 
         Raises TransportError when the hub cannot be asked.
@@ -212,14 +214,14 @@ class Books:
         COMMITS.labels("written" if granted else "stale").inc()
         return granted
 
-    def withdraw(self, spread: Spread, unit: Unit) -> None:
+    def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
         """The decision was not written: nothing of it will come."""
         commit = self._commits.get(spread.key)
         if commit is not None and commit.workload == unit.uid:
             self._end(spread.key)
             self._writer.add(spread.key)
 
-    def subsets(self, spread: Spread) -> Sequence[Mapping[str, Any]]:
+    def subsets(self, spread: CompiledSpread) -> Sequence[Mapping[str, Any]]:
         """What the subsets of a spread hold at this moment, with the quota that is being taken.
 
         None of one that has no say over its target.
@@ -252,7 +254,7 @@ class Books:
         look = self._look(spread, target, stored, now) if verdict.counts else NOTHING
         self._mind(spread, look)
         news = [*look.events, *filter(None, [turned(stored, verdict)])]
-        self._drafted[key] = _Draft(spread.uid, news, look.next_look, commit, certain)
+        self._drafted[key] = _SpreadDraft(spread.uid, news, look.next_look, commit, certain)
         status = status_of(stored, look, verdict, now)
         waits = commit is not None and not commit.written
         return status if waits or differs(status, stored) else None
@@ -287,12 +289,14 @@ class Books:
         if self._drafted.pop(key, None) is not None or error is not None:
             self._fail(key, False if error is None else error)
 
-    def _look(self, spread: Spread, target: Target, stored: WorkloadSpread, now: datetime) -> Look:
+    def _look(
+        self, spread: CompiledSpread, target: SpreadTarget, stored: WorkloadSpread, now: datetime
+    ) -> SpreadResult:
         classes = Classes.of(spread, self._handle.fleet(), target.total)
         before, seconds = stored.status.subset_statuses, self._mark_seconds
         return subset_statuses(spread, classes, target, before, now, mark_seconds=seconds)
 
-    def _mind(self, spread: Spread, look: Look) -> None:
+    def _mind(self, spread: CompiledSpread, look: SpreadResult) -> None:
         """Have the Workload decided again where units are stranded and something may help them."""
         if not look.stranded:
             self._stranded.discard(spread.key)
@@ -302,7 +306,7 @@ class Books:
             self._stranded.add(spread.key)
         self._helped.discard(spread.key)
 
-    def _commit_of(self, spread: Spread) -> _Commit | None:
+    def _commit_of(self, spread: CompiledSpread) -> _Commit | None:
         """The commit that counts; one that stands on another spread than this is decided anew."""
         commit = self._commits.get(spread.key)
         if commit is None:
@@ -314,7 +318,7 @@ class Books:
             return None
         return commit
 
-    def _stands(self, spread: Spread) -> bool:
+    def _stands(self, spread: CompiledSpread) -> bool:
         """Whether the spread of a decision is still the one that divides its target."""
         now = self._spreads.of(spread.target)
         return now is not None and _same(now, spread)
@@ -332,7 +336,7 @@ class Books:
             commit.answer(why)
             self._end(key)
 
-    def _tell_of_moves(self, spread: Spread, old: Workload, new: Workload) -> None:
+    def _tell_of_moves(self, spread: CompiledSpread, old: Workload, new: Workload) -> None:
         """Units that left marked subsets for later ones."""
         if not spread.marked or old.placements == new.placements or spread.fault:
             return
@@ -344,7 +348,7 @@ class Books:
             uid = stored.metadata.uid
             self._tell(ObjectRef(API_VERSION, WORKLOAD_SPREADS.kind, *spread.key, uid), event)
 
-    def _tell(self, about: ObjectRef, event: Event) -> None:
+    def _tell(self, about: ObjectRef, event: SpreadEvent) -> None:
         self._recorder.event(
             about,
             type="Warning" if event.warning else "Normal",
@@ -354,17 +358,17 @@ class Books:
         )
 
 
-def _target(workload: Workload | None, commit: _Commit | None, *, certain: bool) -> Target:
+def _target(workload: Workload | None, commit: _Commit | None, *, certain: bool) -> SpreadTarget:
     """The Workload as it is, or as it is about to be."""
     if workload is None:
-        return Target(0, {}, {}, certain=True)
+        return SpreadTarget(0, {}, {}, certain=True)
     total, status = workload.unit.replicas, workload.status
     reports = {each.name: each for each in status.clusters}
     if commit is None:
         decided = _moment(status.decision.time)
-        return Target(total, workload.placements, reports, decided, certain=certain)
+        return SpreadTarget(total, workload.placements, reports, decided, certain=certain)
     leaving = None if commit.written else commit.before
-    return Target(total, commit.after, reports, leaving=leaving, certain=True)
+    return SpreadTarget(total, commit.after, reports, leaving=leaving, certain=True)
 
 
 def _moment(text: str) -> datetime | None:
@@ -381,7 +385,7 @@ def _over(commit: _Commit, workload: Workload) -> bool:
     return commit.written and workload.placements != commit.before
 
 
-def _same(one: Spread, other: Spread) -> bool:
+def _same(one: CompiledSpread, other: CompiledSpread) -> bool:
     """Whether a decision on one stands on the other."""
     return (one.key, one.uid, one.generation, one.marked) == (
         other.key,

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from controller.features.workloadspread.adaptive import Waiting
+from controller.features.workloadspread.adaptive import UnschedulableUnits
 from controller.features.workloadspread.books import (
     MOST_ENTRIES,
     NONE,
@@ -30,13 +30,13 @@ from controller.features.workloadspread.books import (
     entries_of,
     stamp,
 )
-from controller.features.workloadspread.compiled import Spread
+from controller.features.workloadspread.compiled import CompiledSpread
 from controller.features.workloadspread.objects import SubsetStatus
 from controller.features.workloadspread.subsets import subsets_of, units_of
 from controller.model.objects import ClusterShare
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.fields.shares import ShareState
 from machinery.types.bounds import MOST_UNITS, between
 
@@ -57,10 +57,10 @@ class Classes:
     """The subsets of a spread over a fleet, for so many units in all."""
 
     subsets: Subsets
-    fleet: Fleet
+    fleet: Snapshot
 
     @staticmethod
-    def of(spread: Spread, fleet: Fleet, total: int) -> Classes:
+    def of(spread: CompiledSpread, fleet: Snapshot, total: int) -> Classes:
         """What everybody counts by."""
         return Classes(subsets_of(spread, fleet, total), fleet)
 
@@ -89,7 +89,7 @@ class Ranges:
     Those above `above` up to `last` count to a subset.
     """
 
-    fleet: Fleet
+    fleet: Snapshot
     above: Ints
     last: Ints
 
@@ -111,7 +111,7 @@ class Ranges:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class SpreadTarget:
     """The Workload as it is known: units wanted, where they are placed, what members report.
 
     `decided` is when the placements were. `leaving` are the placements before, where these are
@@ -136,7 +136,7 @@ class Counted:
     stuck: Entries = NONE
     not_created: Entries = NONE
     not_deleted: Entries = NONE
-    waiting: list[Waiting] = field(default_factory=list)
+    waiting: list[UnschedulableUnits] = field(default_factory=list)
 
 
 class _Seen(NamedTuple):
@@ -147,9 +147,9 @@ class _Seen(NamedTuple):
 
 
 def counted(
-    spread: Spread,
+    spread: CompiledSpread,
     classes: Classes,
-    target: Target,
+    target: SpreadTarget,
     before: Sequence[SubsetStatus],
     now: datetime,
 ) -> list[Counted]:
@@ -182,7 +182,7 @@ def counted(
 
 
 def _with_those_on_their_way(
-    target: Target, spans: Iterable[Span], now: datetime
+    target: SpreadTarget, spans: Iterable[Span], now: datetime
 ) -> Mapping[str, int]:
     """The placements, and those that somebody took quota for and may still write.
 
@@ -198,7 +198,7 @@ def _with_those_on_their_way(
     return most
 
 
-def _shown(target: Target, fleet: Fleet) -> tuple[Ints, Ints]:
+def _shown(target: SpreadTarget, fleet: Snapshot) -> tuple[Ints, Ints]:
     """The units of each cluster that exist, and those that ever came, shape (n,) each."""
     exist, came = np.zeros((2, len(fleet)), dtype=np.int64)
     for name, report in target.reports.items():
@@ -207,7 +207,9 @@ def _shown(target: Target, fleet: Fleet) -> tuple[Ints, Ints]:
     return exist, came
 
 
-def _note_waiting(found: Sequence[Counted], ranges: Ranges, target: Target, now: datetime) -> None:
+def _note_waiting(
+    found: Sequence[Counted], ranges: Ranges, target: SpreadTarget, now: datetime
+) -> None:
     """Units without a node are the last ones of their cluster.
 
     A report that speaks of another number than the one placed is on its way, and says nothing.
@@ -220,7 +222,9 @@ def _note_waiting(found: Sequence[Counted], ranges: Ranges, target: Target, now:
         with_node = max(placed - report.unschedulable, 0)
         for subset, above, last in ranges.of(cluster):
             if (units := min(last, placed) - max(above, with_node)) > 0:
-                found[subset].waiting.append(Waiting(cluster, units, _moment(since, now)))
+                found[subset].waiting.append(
+                    UnschedulableUnits(cluster, units, _moment(since, now))
+                )
 
 
 def _with_new(
@@ -228,7 +232,7 @@ def _with_new(
     told: Sequence[Entries],
     ranges: Ranges,
     came: Ints,
-    target: Target,
+    target: SpreadTarget,
     now: datetime,
 ) -> tuple[list[Span], list[Entries]]:
     """Beside those that are being created the ones that are about to be.
@@ -255,7 +259,7 @@ def _with_new(
 def _count_coming(
     found: Sequence[Counted],
     ranges: Ranges,
-    target: Target,
+    target: SpreadTarget,
     spans: Iterable[Span],
     told: Sequence[Entries],
     unseen: Sequence[int],
@@ -273,7 +277,7 @@ def _count_coming(
 def _count_going(
     found: Sequence[Counted],
     classes: Classes,
-    target: Target,
+    target: SpreadTarget,
     told: Sequence[SubsetStatus],
     now: datetime,
 ) -> None:
@@ -306,13 +310,13 @@ def _count_going(
         left -= units.stuck.others
 
 
-def _beyond(target: Target) -> int:
+def _beyond(target: SpreadTarget) -> int:
     """The units that exist and are not placed, over all clusters."""
     placed = target.placements
     return sum(max(_seen(r).exist - placed.get(n, 0), 0) for n, r in target.reports.items())
 
 
-def _leaving(classes: Classes, target: Target, now: datetime) -> list[Entries]:
+def _leaving(classes: Classes, target: SpreadTarget, now: datetime) -> list[Entries]:
     """The units of each subset that are taken back now; of very many, the rest as a number."""
     before, after = target.leaving or {}, target.placements
     ranges = classes.ranges(before)

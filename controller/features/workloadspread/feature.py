@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from controller.features.workloadspread.answers import Answers
-from controller.features.workloadspread.compiled import MARK_SECONDS, Spread, compile_spread
-from controller.features.workloadspread.controller import Books
+from controller.features.workloadspread.answers import SpreadHandlers
+from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread, compile_spread
+from controller.features.workloadspread.controller import SpreadController
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.objects import WorkloadSpread
 from controller.features.workloadspread.plugin import NAME
-from controller.features.workloadspread.plugin import WorkloadSpread as Plugin
+from controller.features.workloadspread.plugin import WorkloadSpreadPlugin as Plugin
 from controller.framework.runtime.arguments import Factory
 from controller.framework.runtime.feature import Enabled, Running, Term, Watch
 from controller.framework.runtime.handle import Handle, switched_off
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from machinery.api.resources import MEMBER_CLUSTERS, WORKLOAD_SPREADS, WORKLOADS
 from machinery.types.metadata import Key
 
@@ -46,7 +46,7 @@ class WorkloadSpreads:
             Watch(MEMBER_CLUSTERS, MemberCluster, self.cluster_changed),
         )
         self.mark_seconds = MARK_SECONDS
-        self.books: Books | None = None
+        self.books: SpreadController | None = None
         self._handle: Handle | None = None
 
     def attach(self, handle: Handle) -> None:
@@ -56,13 +56,15 @@ class WorkloadSpreads:
         self.mark_seconds = found[0].mark_seconds if found else MARK_SECONDS
         for each in found:
             each.books = self
-            each.endpoints = Answers(self.spreads, lambda: self.books).routes()
+            each.endpoints = SpreadHandlers(self.spreads, lambda: self.books).routes()
 
     def lead(self, term: Term) -> Running:
         """Write statuses, and take quota."""
         assert self._handle is not None  # noqa: S101 - `attach` comes first
         seconds = self.mark_seconds
-        self.books = Books(term, spreads=self.spreads, handle=self._handle, mark_seconds=seconds)
+        self.books = SpreadController(
+            term, spreads=self.spreads, handle=self._handle, mark_seconds=seconds
+        )
         return self.books
 
     def rest(self) -> None:
@@ -74,12 +76,14 @@ class WorkloadSpreads:
         running = self._handle is None or self._handle.controls(NAME)
         return "" if running else switched_off(NAME)
 
-    async def commit(self, spread: Spread, unit: Unit, placements: Mapping[str, int]) -> bool:
-        """See `Books.commit`; nothing is granted to who does not lead."""
+    async def commit(
+        self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> bool:
+        """See `SpreadController.commit`; nothing is granted to who does not lead."""
         return self.books is not None and await self.books.commit(spread, unit, placements)
 
-    def withdraw(self, spread: Spread, unit: Unit) -> None:
-        """See `Books.withdraw`."""
+    def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
+        """See `SpreadController.withdraw`."""
         if self.books is not None:
             self.books.withdraw(spread, unit)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Self
 
-from controller.cache.ledger import Placed
-from controller.features.workloadspread.compiled import Spread
-from controller.model.unit import Unit
+from controller.cache.ledger import PlacementsByWorkload
+from controller.features.workloadspread.compiled import CompiledSpread
+from controller.model.unit import WorkloadInfo
 from machinery.types.metadata import Key
 
 
@@ -18,10 +18,10 @@ class Spreads:
     """Every spread by its key, and by its target."""
 
     def __init__(self) -> None:
-        self._spreads: dict[Key, Spread] = {}
-        self._of: dict[Key, list[Spread]] = {}
+        self._spreads: dict[Key, CompiledSpread] = {}
+        self._of: dict[Key, list[CompiledSpread]] = {}
 
-    def put_spread(self, spread: Spread) -> set[Key]:
+    def put_spread(self, spread: CompiledSpread) -> set[Key]:
         """Take a spread, new or changed; the Workloads that are told something else by it."""
         before = self._take_out(spread.key)
         self._spreads[spread.key] = spread
@@ -37,11 +37,11 @@ class Spreads:
         before = self._take_out(key)
         return set() if before is None else {before.target}
 
-    def get(self, key: Key) -> Spread | None:
+    def get(self, key: Key) -> CompiledSpread | None:
         """The spread of that namespace and name."""
         return self._spreads.get(key)
 
-    def of(self, key: Key) -> Spread | None:
+    def of(self, key: Key) -> CompiledSpread | None:
         """The spread that divides a Workload: of several the oldest that makes sense, if any does.
 
         It may have a fault, and then there is no other one without.
@@ -49,7 +49,7 @@ class Spreads:
         there = self._of.get(key)
         return there[0] if there else None
 
-    def values(self) -> Collection[Spread]:
+    def values(self) -> Collection[CompiledSpread]:
         """All of them."""
         return self._spreads.values()
 
@@ -57,21 +57,21 @@ class Spreads:
         """Every Workload that a spread names."""
         return list(self._of)
 
-    def rivals(self, key: Key) -> Sequence[Spread]:
+    def rivals(self, key: Key) -> Sequence[CompiledSpread]:
         """The other spreads that name this Workload, and have no say."""
         return tuple(self._of.get(key, ())[1:])
 
-    def put(self, unit: Unit, placements: Mapping[str, int]) -> None:
+    def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Nothing is counted."""
 
     def drop(self, key: Key) -> None:
         """Nothing is counted."""
 
-    def overlay(self, placed: Placed) -> Self:
+    def overlay(self, placed: PlacementsByWorkload) -> Self:
         """The same: it reads no placements."""
         return self
 
-    def _take_out(self, key: Key) -> Spread | None:
+    def _take_out(self, key: Key) -> CompiledSpread | None:
         before = self._spreads.pop(key, None)
         if before is not None:
             left = [each for each in self._of[before.target] if each.key != key]
@@ -82,5 +82,5 @@ class Spreads:
         return before
 
 
-def _precedence(spread: Spread) -> tuple[bool, str, str]:
+def _precedence(spread: CompiledSpread) -> tuple[bool, str, str]:
     return (bool(spread.fault), *spread.age)

@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.features.workloadspread.compiled import Spread, Subset
+from controller.features.workloadspread.compiled import CompiledSpread, CompiledSubset
 from controller.features.workloadspread.subsets import units_of
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 
 
 def overrides_of(
-    spread: Spread, subsets: Subsets, placements: Mapping[str, int], fleet: Fleet
+    spread: CompiledSpread, subsets: Subsets, placements: Mapping[str, int], fleet: Snapshot
 ) -> list[dict[str, Any]] | None:
     """status.overrides under these subsets of the spread; None where no cluster holds any unit.
 
@@ -63,7 +63,7 @@ def _cluster(name: str, units: Ints, costs: Sequence[int]) -> dict[str, Any]:
     return {"name": name, "deletionCosts": held}
 
 
-def _head(subset: Subset) -> dict[str, Any]:
+def _head(subset: CompiledSubset) -> dict[str, Any]:
     """The subset's name and its patch, as text where the hub would lose a part of it."""
     if not subset.patch:
         return {"name": subset.name}

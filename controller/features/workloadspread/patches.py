@@ -1,8 +1,8 @@
 """What a subset makes of the pods of a Workload, as far as placing reads it: patch, tolerations.
 
-A patch is laid over what the unit keeps of its pods (`Unit.pod`), with the same merge that the
-propagator uses on the whole template. One that does not fit is the fault of the whole spread: of a
-Workload whose shares would be patched in part nobody could say what it runs.
+A patch is laid over what the unit keeps of its pods (`WorkloadInfo.pod`), with the same merge that
+the propagator uses on the whole template. One that does not fit is the fault of the whole spread:
+of a Workload whose shares would be patched in part nobody could say what it runs.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from controller.features.workloadspread.compiled import Spread
+from controller.features.workloadspread.compiled import CompiledSpread
 from controller.framework.room import Variant
 from controller.model import podtemplate
 from controller.model.objects import Toleration
 from controller.model.requests import request_of
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
 from controller.snapshot.nodegroups import HARD
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.types import strategic_merge
 
 _KEPT = 1024
@@ -39,14 +39,16 @@ class PatchedPod:
     tolerations: tuple[Toleration, ...]
 
 
-def patched(unit: Unit, patch: Mapping[str, Any]) -> PatchedPod:
+def patched(unit: WorkloadInfo, patch: Mapping[str, Any]) -> PatchedPod:
     """The pod of a unit with a patch over it. Raises ValueError, naming the field."""
     if not unit.pod:
         raise ValueError(f"a {unit.kind} has no pod template that it could be laid over")
     return _patched(unit.pod, msgspec.json.encode(patch, order="deterministic"))
 
 
-def variants(spread: Spread, unit: Unit, inside: Callable[[Fleet], Mask]) -> list[Variant]:
+def variants(
+    spread: CompiledSpread, unit: WorkloadInfo, inside: Callable[[Snapshot], Mask]
+) -> list[Variant]:
     """The unit as it is in the subsets where it differs, like ones as one; the patches must fit.
 
     A cluster of several subsets has it as in the first one that tolerates its taints, or, where
@@ -67,7 +69,7 @@ def variants(spread: Spread, unit: Unit, inside: Callable[[Fleet], Mask]) -> lis
 
 
 def _asked(
-    unit: Unit, patch: Mapping[str, Any] | None
+    unit: WorkloadInfo, patch: Mapping[str, Any] | None
 ) -> tuple[Mapping[str, int], Mapping[str, str], tuple[Toleration, ...]]:
     """Request, node selector and tolerations of its pods."""
     if patch is None:
@@ -80,20 +82,20 @@ class _Where:
     """The subset that says how the unit is on each cluster; told once for each fleet."""
 
     def __init__(
-        self, tolerations: Sequence[Sequence[Toleration]], inside: Callable[[Fleet], Mask]
+        self, tolerations: Sequence[Sequence[Toleration]], inside: Callable[[Snapshot], Mask]
     ) -> None:
         self._tolerations = tolerations
         self._inside = inside
-        self._last: tuple[Fleet, Ints] | None = None
+        self._last: tuple[Snapshot, Ints] | None = None
 
-    def among(self, places: Sequence[int], fleet: Fleet) -> Mask:
+    def among(self, places: Sequence[int], fleet: Snapshot) -> Mask:
         """Shape (n,): the clusters where it is one of these subsets."""
         if self._last is None or self._last[0] is not fleet:
             self._last = (fleet, self._first(fleet))
         mask: Mask = np.isin(self._last[1], places)
         return mask
 
-    def _first(self, fleet: Fleet) -> Ints:
+    def _first(self, fleet: Snapshot) -> Ints:
         matching = self._inside(fleet)
         bears = {each: fleet.untolerated(each, HARD) == 0 for each in map(tuple, self._tolerations)}
         tolerant = matching & np.array([bears[tuple(each)] for each in self._tolerations])
@@ -101,11 +103,11 @@ class _Where:
         return np.where(matching.any(axis=0), first, len(matching))
 
 
-def _nowhere(fleet: Fleet) -> Mask:
+def _nowhere(fleet: Snapshot) -> Mask:
     return np.zeros(len(fleet), dtype=np.bool_)
 
 
-def fault(spread: Spread, unit: Unit) -> str:
+def fault(spread: CompiledSpread, unit: WorkloadInfo) -> str:
     """What is wrong with its patches for the pods of its target; empty when nothing."""
     for i, subset in enumerate(spread.subsets):
         if subset.patch is not None:

@@ -18,19 +18,19 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 from pydantic import Field
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.features.workloadspread import patches
-from controller.features.workloadspread.compiled import MARK_SECONDS, Spread
+from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread
 from controller.features.workloadspread.ledger import Spreads
 from controller.features.workloadspread.overrides import overrides_of
-from controller.features.workloadspread.subsets import Memory
+from controller.features.workloadspread.subsets import SubsetMemo
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
-from controller.framework.explains import Kind, Note, Shortage, Stop, either
+from controller.framework.explains import Note, NoteKind, Shortage, Stop, either
 from controller.framework.interface import (
     NOTHING_REFUSED,
     Candidates,
     CycleState,
-    Refused,
+    FilterMask,
     Unplaced,
 )
 from controller.framework.room import vary
@@ -38,17 +38,17 @@ from controller.framework.runtime.arguments import Args
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route
 from controller.framework.status import SUCCESS, Status, unschedulable
-from controller.model.unit import Unit
-from controller.planner.indomain import Inside
-from controller.planner.plan import Plan
+from controller.model.unit import WorkloadInfo
+from controller.planner.indomain import WithinDomain
+from controller.planner.plan import Apportionment
 from controller.planner.problem import UNBOUNDED, Problem
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from crds.fields.why import ChangeCause
 from crds.workload import ScheduledReason
 
-NAME = "WorkloadSpread"
+NAME = "WorkloadSpreadPlugin"
 NAMED_SUBSETS = 4
 """Subsets that a message names."""
 _OUTSIDE = "not in a subset of workload-spread"
@@ -63,11 +63,13 @@ class Commits(Protocol):
         """Why nothing can be noted in this process at all; empty where it can."""
         ...
 
-    async def commit(self, spread: Spread, unit: Unit, placements: Mapping[str, int]) -> bool:
+    async def commit(
+        self, spread: CompiledSpread, unit: WorkloadInfo, placements: Mapping[str, int]
+    ) -> bool:
         """Note the units that come and go; False where the Workload must be decided anew."""
         ...
 
-    def withdraw(self, spread: Spread, unit: Unit) -> None:
+    def withdraw(self, spread: CompiledSpread, unit: WorkloadInfo) -> None:
         """The decision was not written."""
         ...
 
@@ -78,7 +80,7 @@ class SpreadArgs(Args):
     mark_seconds: Annotated[int, Field(strict=True, ge=1, le=10**9)] = MARK_SECONDS
 
 
-class WorkloadSpread:
+class WorkloadSpreadPlugin:
     """A spread at PreFilter, Filter, Assign, Reserve and PreBind.
 
     Nothing is committed without `books`: in a plan, and by whoever only explains.
@@ -91,7 +93,7 @@ class WorkloadSpread:
         self.mark_seconds = args.mark_seconds
         self.books: Commits | None = None
         self.endpoints: Sequence[Route] = ()
-        self._memory = Memory()
+        self._memory = SubsetMemo()
 
     def events_to_register(self) -> Sequence[EventHint]:
         """Which clusters are in a subset, and which of their taints it tolerates."""
@@ -101,17 +103,19 @@ class WorkloadSpread:
         """What each spread holds; nothing in a plan, which serves nobody."""
         return self.endpoints
 
-    def settled(self, unit: Unit, _now: datetime, bound: Index) -> Unit:
+    def settled(self, unit: WorkloadInfo, _now: datetime, bound: PlacementIndex) -> WorkloadInfo:
         """The unit of a spread's target is divided."""
         if unit.divided or bound.ledger(Spreads).of(unit.key) is None:
             return unit
         return replace(unit, divided=True)
 
-    def next_look(self, _unit: Unit, _now: datetime) -> float | None:
+    def next_look(self, _unit: WorkloadInfo, _now: datetime) -> float | None:
         """Whoever marks a subset has the Workload looked at again."""
         return None
 
-    def pre_filter(self, state: CycleState, unit: Unit, _fleet: Fleet, bound: Index) -> Status:
+    def pre_filter(
+        self, state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, bound: PlacementIndex
+    ) -> Status:
         """Bind the spread, or say why that cannot be done."""
         spread = bound.ledger(Spreads).of(unit.key) if unit.divided else None
         if spread is None:
@@ -125,23 +129,25 @@ class WorkloadSpread:
         vary(state, patches.variants(spread, unit, partial(self._inside, spread, unit.replicas)))
         return SUCCESS
 
-    def _inside(self, spread: Spread, total: int, fleet: Fleet) -> Mask:
+    def _inside(self, spread: CompiledSpread, total: int, fleet: Snapshot) -> Mask:
         """Shape (subsets, n), which clusters each matches."""
         return self._memory.of(spread, fleet, total).inside
 
-    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """The clusters that no subset matches."""
         spread = _spread(state)
         if spread is None:
             return NOTHING_REFUSED
         outside: Mask = np.all(~self._inside(spread, unit.replicas, fleet), axis=0)
-        return Refused([(outside, f"{_OUTSIDE} {spread.name}")])
+        return FilterMask([(outside, f"{_OUTSIDE} {spread.name}")])
 
-    def divides(self, _unit: Unit, state: CycleState) -> bool:
+    def divides(self, _unit: WorkloadInfo, state: CycleState) -> bool:
         """Whatever a spread bounds, unless PreFilter is switched off."""
         return NAME in state.data
 
-    def bound(self, unit: Unit, field: Candidates, problem: Problem) -> Problem:
+    def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
         """The subsets with their order and caps; inside them preferences, scores and names decide.
 
         Where a subset is marked, units that its members leave without a node are free to go.
@@ -156,14 +162,14 @@ class WorkloadSpread:
         return replace(
             problem,
             subsets=replace(subsets, crowded=crowded),
-            inside=Inside.RANK,
+            inside=WithinDomain.RANK,
             weight=able.astype(np.int64),
             room=np.where(field.crowded, np.minimum(field.room, UNBOUNDED), problem.room),
             learnt=_running(unit, field, subsets, problem),
         )
 
     def post_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, _unplaced: Unplaced
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _unplaced: Unplaced
     ) -> Status:
         """Name the subsets that no cluster is in; those that are full the plan names."""
         spread = _spread(state)
@@ -172,14 +178,16 @@ class WorkloadSpread:
         text = f"no cluster is in subset {either(empty)} of workload-spread {spread.name}"
         return Status(reasons=(text,), plugin=NAME)
 
-    def _empty(self, spread: Spread, unit: Unit, fleet: Fleet) -> list[str]:
+    def _empty(self, spread: CompiledSpread, unit: WorkloadInfo, fleet: Snapshot) -> list[str]:
         """The subsets that no cluster is in."""
         inside = self._inside(spread, unit.replicas, fleet)
         return [
             each.name for each, row in zip(spread.subsets, inside, strict=True) if not row.any()
         ]
 
-    def shortfall(self, _unit: Unit, field: Candidates, plan: Plan) -> Sequence[str]:
+    def shortfall(
+        self, _unit: WorkloadInfo, field: Candidates, plan: Apportionment
+    ) -> Sequence[str]:
         """Subsets that are at their cap, or closed; the first ones."""
         said = plan.subsets_shut if NAME in field.state.data else ()
         more = len(said) - NAMED_SUBSETS
@@ -199,7 +207,7 @@ class WorkloadSpread:
             text = "; ".join(said[name] for name in mine if name in said)
             mask = rows.setdefault(text, np.zeros(len(shortage.fleet), dtype=np.bool_))
             mask[row] = True
-        return [Stop(Kind.QUOTA, mask, text) for text, mask in rows.items()]
+        return [Stop(NoteKind.QUOTA, mask, text) for text, mask in rows.items()]
 
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
@@ -233,19 +241,23 @@ class WorkloadSpread:
         found = []
         if full := plan.subsets_full:
             text = f"a larger maxReplicas of subset {either(full)} {where}"
-            found.append(Note(Kind.QUOTA, shortage.pending, spread.name, text))
+            found.append(Note(NoteKind.QUOTA, shortage.pending, spread.name, text))
         if marked := [each.name for each in spread.subsets if each.name in spread.marked]:
             text = (
                 f"the end of the mark of subset {either(marked)} {where}, whose units had no node"
             )
-            found.append(Note(Kind.QUOTA, shortage.pending, spread.name, text))
+            found.append(Note(NoteKind.QUOTA, shortage.pending, spread.name, text))
         if empty := self._empty(spread, shortage.unit, shortage.fleet):
             text = f"a cluster in subset {either(empty)} of WorkloadSpread {spread.name}"
-            found.append(Note(Kind.BOUND, 0, spread.name, text))
+            found.append(Note(NoteKind.BOUND, 0, spread.name, text))
         return found
 
     def status_fields(
-        self, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+        self,
+        unit: WorkloadInfo,
+        placements: Mapping[str, int],
+        fleet: Snapshot,
+        bound: PlacementIndex,
     ) -> Mapping[str, Any]:
         """overrides: the patch and the deletion costs of each share.
 
@@ -259,12 +271,14 @@ class WorkloadSpread:
         subsets = self._memory.of(spread, fleet, unit.replicas)
         return {"overrides": overrides_of(spread, subsets, placements, fleet)}
 
-    def reserve(self, _state: CycleState, _unit: Unit, _placements: Mapping[str, int]) -> Status:
+    def reserve(
+        self, _state: CycleState, _unit: WorkloadInfo, _placements: Mapping[str, int]
+    ) -> Status:
         """Nothing is set aside: nobody but the Workload itself draws on its subsets."""
         return SUCCESS
 
     async def pre_bind(
-        self, state: CycleState, unit: Unit, placements: Mapping[str, int]
+        self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
         """Commit the units in the books; where the spread has changed it is decided anew."""
         spread = _spread(state)
@@ -274,14 +288,16 @@ class WorkloadSpread:
             return SUCCESS
         return unschedulable(NAME)
 
-    def unreserve(self, state: CycleState, unit: Unit, _placements: Mapping[str, int]) -> None:
+    def unreserve(
+        self, state: CycleState, unit: WorkloadInfo, _placements: Mapping[str, int]
+    ) -> None:
         """Take the commit back."""
         spread = _spread(state)
         if spread is not None and self.books is not None:
             self.books.withdraw(spread, unit)
 
 
-def fault_of(spread: Spread, unit: Unit) -> str:
+def fault_of(spread: CompiledSpread, unit: WorkloadInfo) -> str:
     """Why a spread cannot divide this unit; empty where it can."""
     if spread.fault:
         return spread.fault
@@ -290,12 +306,12 @@ def fault_of(spread: Spread, unit: Unit) -> str:
     return patches.fault(spread, unit)
 
 
-def _spread(state: CycleState) -> Spread | None:
-    spread: Spread | None = state.data.get(NAME)
+def _spread(state: CycleState) -> CompiledSpread | None:
+    spread: CompiledSpread | None = state.data.get(NAME)
     return spread
 
 
-def _running(unit: Unit, field: Candidates, subsets: Subsets, problem: Problem) -> Ints:
+def _running(unit: WorkloadInfo, field: Candidates, subsets: Subsets, problem: Problem) -> Ints:
     """Shape (n,): in marked subsets the units that have a node, where units wait for one."""
     learnt, home = problem.learnt.copy(), subsets.home
     closed = np.append(subsets.closed, False)[home]

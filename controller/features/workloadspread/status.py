@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from controller.features.workloadspread import adaptive, patches
-from controller.features.workloadspread.adaptive import Event, Rules
+from controller.features.workloadspread.adaptive import Rules, SpreadEvent
 from controller.features.workloadspread.books import most_entries, named
-from controller.features.workloadspread.compiled import MARK_SECONDS, Spread
+from controller.features.workloadspread.compiled import MARK_SECONDS, CompiledSpread
 from controller.features.workloadspread.counted import (
     CREATE,
     CREATE_SECONDS,
@@ -24,7 +24,7 @@ from controller.features.workloadspread.counted import (
     DELETE_SECONDS,
     Classes,
     Counted,
-    Target,
+    SpreadTarget,
     counted,
 )
 from controller.features.workloadspread.objects import SubsetStatus, WorkloadSpread
@@ -43,24 +43,24 @@ _READY = SpreadCondition.READY.value
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SpreadResult:
     """The statuses of the subsets, what is new, and when it may be another one without a report.
 
     `stranded` says that units wait for a node in a subset that takes no new one.
     """
 
     statuses: list[dict[str, Any]]
-    events: list[Event]
+    events: list[SpreadEvent]
     next_look: datetime | None
     summary: str = ""
     stranded: bool = False
 
 
-NOTHING = Look([], [], None)
+NOTHING = SpreadResult([], [], None)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SpreadState:
     """Whether a spread can be followed, and why not; `counts`: whether its subsets are told."""
 
     reason: SpreadReadyReason = SpreadReadyReason.VALID
@@ -68,32 +68,34 @@ class Verdict:
     counts: bool = True
 
     @property
-    def event(self) -> Event | None:
+    def event(self) -> SpreadEvent | None:
         """What people are told when it comes to that; a target may come after its spread."""
         if self.reason in (SpreadReadyReason.VALID, SpreadReadyReason.TARGET_NOT_FOUND):
             return None
-        return Event(self.reason, self.message, warning=True)
+        return SpreadEvent(self.reason, self.message, warning=True)
 
 
-def verdict_of(spread: Spread, holder: Spread | None, target: Workload | None) -> Verdict:
+def verdict_of(
+    spread: CompiledSpread, holder: CompiledSpread | None, target: Workload | None
+) -> SpreadState:
     """Of a spread, where `holder` is the one that divides its target."""
     if spread.fault:
-        return Verdict(SpreadReadyReason.INVALID_SPREAD, spread.fault, counts=False)
+        return SpreadState(SpreadReadyReason.INVALID_SPREAD, spread.fault, counts=False)
     if holder is not None and holder.key != spread.key:
         text = f"workload-spread {holder.name} is older and has the same target; delete one of them"
-        return Verdict(SpreadReadyReason.TARGET_TAKEN, text, counts=False)
+        return SpreadState(SpreadReadyReason.TARGET_TAKEN, text, counts=False)
     if target is None:
         text = f"there is no Workload {spread.target[1]} in namespace {spread.target[0]}"
-        return Verdict(SpreadReadyReason.TARGET_NOT_FOUND, text)
+        return SpreadState(SpreadReadyReason.TARGET_NOT_FOUND, text)
     if wrong := patches.fault(spread, target.unit):
-        return Verdict(SpreadReadyReason.INVALID_PATCH, wrong)
+        return SpreadState(SpreadReadyReason.INVALID_PATCH, wrong)
     if wrong := fault_of(spread, target.unit):
-        return Verdict(SpreadReadyReason.INVALID_SPREAD, wrong, counts=False)
-    return Verdict()
+        return SpreadState(SpreadReadyReason.INVALID_SPREAD, wrong, counts=False)
+    return SpreadState()
 
 
 def status_of(
-    stored: WorkloadSpread, look: Look, verdict: Verdict, now: datetime
+    stored: WorkloadSpread, look: SpreadResult, verdict: SpreadState, now: datetime
 ) -> dict[str, Any]:
     """The whole status."""
     return {
@@ -110,7 +112,7 @@ def differs(status: Mapping[str, Any], stored: WorkloadSpread) -> bool:
     return any(said.get(name) != value for name, value in status.items())
 
 
-def turned(stored: WorkloadSpread, verdict: Verdict) -> Event | None:
+def turned(stored: WorkloadSpread, verdict: SpreadState) -> SpreadEvent | None:
     """What is told of a verdict that is another one than before."""
     before = conditions.among(stored.status.conditions, _READY)
     said = (before.get("status"), before.get("reason"), before.get("message"))
@@ -118,7 +120,7 @@ def turned(stored: WorkloadSpread, verdict: Verdict) -> Event | None:
     return None if said == now else verdict.event
 
 
-def _ready(stored: WorkloadSpread, verdict: Verdict, now: datetime) -> dict[str, Any]:
+def _ready(stored: WorkloadSpread, verdict: SpreadState, now: datetime) -> dict[str, Any]:
     return conditions.renewed(
         conditions.among(stored.status.conditions, _READY),
         type_=_READY,
@@ -131,14 +133,14 @@ def _ready(stored: WorkloadSpread, verdict: Verdict, now: datetime) -> dict[str,
 
 
 def subset_statuses(
-    spread: Spread,
+    spread: CompiledSpread,
     classes: Classes,
-    target: Target,
+    target: SpreadTarget,
     before: Sequence[SubsetStatus],
     now: datetime,
     *,
     mark_seconds: int = MARK_SECONDS,
-) -> Look:
+) -> SpreadResult:
     """What the subsets hold at that moment, with what `before` says of times."""
     counts = counted(spread, classes, target, before, now)
     most = most_entries(len(spread.subsets))
@@ -172,7 +174,7 @@ def subset_statuses(
         events += [*_failures(subset.name, units), *verdict.events]
         looks += [verdict.next_look, units.creating.first(CREATE), units.deleting.first(DELETE)]
     next_look = min((each for each in looks if each), default=None)
-    return Look(statuses, events, next_look, _summary(statuses, classes), stranded)
+    return SpreadResult(statuses, events, next_look, _summary(statuses, classes), stranded)
 
 
 def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
@@ -185,7 +187,7 @@ def _summary(statuses: Sequence[Mapping[str, Any]], classes: Classes) -> str:
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
 
-def _failures(name: str, units: Counted) -> Iterator[Event]:
+def _failures(name: str, units: Counted) -> Iterator[SpreadEvent]:
     """What is told of units that did not come, or did not go, in time."""
     for late, reason, text in (
         (units.not_created, SpreadEventReason.CREATE_FAILED, f"not created in {CREATE_SECONDS} s"),
@@ -194,4 +196,4 @@ def _failures(name: str, units: Counted) -> Iterator[Event]:
         if number := len(late):
             where = named(late.spans, NAMED_SPANS)
             more = f"{' and ' if where else ''}{late.others} more" if late.others else ""
-            yield Event(reason, f"subset {name}, units {number}: {text}: {where}{more}", True)
+            yield SpreadEvent(reason, f"subset {name}, units {number}: {text}: {where}{more}", True)

@@ -12,21 +12,21 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.features.workloadspread.compiled import Spread, Subset
+from controller.features.workloadspread.compiled import CompiledSpread, CompiledSubset
 from controller.planner.problem import UNBOUNDED
 from controller.planner.subsets import Subsets
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.types.bounds import between
 
 
-class Memory:
+class SubsetMemo:
     """The last answer of `subsets_of`: a pass asks several times for the same."""
 
     def __init__(self) -> None:
-        self._last: tuple[Spread, Fleet, int, Subsets] | None = None
+        self._last: tuple[CompiledSpread, Snapshot, int, Subsets] | None = None
 
-    def of(self, spread: Spread, fleet: Fleet, total: int) -> Subsets:
+    def of(self, spread: CompiledSpread, fleet: Snapshot, total: int) -> Subsets:
         """The subsets for so many units in all."""
         last = self._last
         if last is None or last[0] is not spread or last[1] is not fleet or last[2] != total:
@@ -34,7 +34,7 @@ class Memory:
         return last[3]
 
 
-def subsets_of(spread: Spread, fleet: Fleet, total: int) -> Subsets:
+def subsets_of(spread: CompiledSpread, fleet: Snapshot, total: int) -> Subsets:
     """For so many units in all; which clusters lack room is left open.
 
     Equals stand in the order of their names, so that nothing depends on scores, which change.
@@ -52,14 +52,14 @@ def subsets_of(spread: Spread, fleet: Fleet, total: int) -> Subsets:
     )
 
 
-def inside(subset: Subset, fleet: Fleet) -> Mask:
+def inside(subset: CompiledSubset, fleet: Snapshot) -> Mask:
     """Shape (n,): the clusters that it matches; all of them where it has no term."""
     if subset.required is None:
         return np.ones(len(fleet), dtype=np.bool_)
     return fleet.matches(subset.required)
 
 
-def units_of(placements: Mapping[str, int], fleet: Fleet) -> Ints:
+def units_of(placements: Mapping[str, int], fleet: Snapshot) -> Ints:
     """Shape (n,): the units that each cluster holds; those of clusters that are gone left out."""
     units = np.zeros(len(fleet), dtype=np.int64)
     for name, number in placements.items():
@@ -69,7 +69,7 @@ def units_of(placements: Mapping[str, int], fleet: Fleet) -> Ints:
     return units
 
 
-def _rank(subset: Subset, fleet: Fleet) -> Ints:
+def _rank(subset: CompiledSubset, fleet: Snapshot) -> Ints:
     """Shape (n,): the sum of the weights of its preferred terms that match."""
     rank = np.zeros(len(fleet), dtype=np.int64)
     for each in subset.preferred:
@@ -80,6 +80,6 @@ def _rank(subset: Subset, fleet: Fleet) -> Ints:
 T = TypeVar("T", bound=np.generic)
 
 
-def _stacked(columns: Sequence[NDArray[T]], fleet: Fleet, kind: type[T]) -> NDArray[T]:
+def _stacked(columns: Sequence[NDArray[T]], fleet: Snapshot, kind: type[T]) -> NDArray[T]:
     """Shape (subsets, n)."""
     return np.array(columns, dtype=kind).reshape(len(columns), len(fleet))

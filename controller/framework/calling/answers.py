@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from controller.framework.gathering import Attempt, Gathering, Outcome, Verdict
-from controller.framework.interface import Assignment, Candidates, Refused
+from controller.framework.gathering import Attempt, Gathering, GroupDecision, TrialResult
+from controller.framework.interface import Assignment, Candidates, FilterMask
 from controller.framework.status import Code, Status
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.planner.problem import Problem
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.types.metadata import Key
 
 T = TypeVar("T")
@@ -55,12 +55,12 @@ def a_bool(answer: Any) -> bool:
     return bool(answer)
 
 
-def a_unit(before: Unit) -> Callable[[Any], Unit]:
+def a_unit(before: WorkloadInfo) -> Callable[[Any], WorkloadInfo]:
     """The unit of the same Workload."""
 
-    def usable(answer: Any) -> Unit:
-        if not isinstance(answer, Unit):
-            raise _wanted("a Unit", answer)
+    def usable(answer: Any) -> WorkloadInfo:
+        if not isinstance(answer, WorkloadInfo):
+            raise _wanted("a WorkloadInfo", answer)
         if answer.key != before.key or answer.uid != before.uid:
             raise Unusable(f"gave the unit of another Workload, {'/'.join(answer.key)}")
         return answer
@@ -99,14 +99,14 @@ def a_mask(answer: Any, size: int) -> Mask:
     return answer
 
 
-def refused(size: int) -> Callable[[Any], Refused]:
+def refused(size: int) -> Callable[[Any], FilterMask]:
     """The clusters that a filter refuses."""
 
-    def usable(answer: Any) -> Refused:
-        if not isinstance(answer, Refused):
+    def usable(answer: Any) -> FilterMask:
+        if not isinstance(answer, FilterMask):
             raise _wanted("a Refused", answer)
         said = (answer.reasons, answer.reached, answer.short)
-        return Refused(*(_reasons(each, size) if each else () for each in said))
+        return FilterMask(*(_reasons(each, size) if each else () for each in said))
 
     return usable
 
@@ -137,10 +137,10 @@ def scores(size: int) -> Callable[[Any], Ints]:
     return usable
 
 
-def changed_unit(before: Unit) -> Callable[[Any], Status | tuple[Unit, bool]]:
+def changed_unit(before: WorkloadInfo) -> Callable[[Any], Status | tuple[WorkloadInfo, bool]]:
     """What a hook before PreFilter answers."""
 
-    def usable(answer: Any) -> Status | tuple[Unit, bool]:
+    def usable(answer: Any) -> Status | tuple[WorkloadInfo, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
         unit, changed = _parts(answer, 2, "(unit, changed)")
@@ -149,26 +149,30 @@ def changed_unit(before: Unit) -> Callable[[Any], Status | tuple[Unit, bool]]:
     return usable
 
 
-def changed_fleet(before: Unit, fleet: Fleet) -> Callable[[Any], Status | tuple[Unit, Fleet, bool]]:
+def changed_fleet(
+    before: WorkloadInfo, fleet: Snapshot
+) -> Callable[[Any], Status | tuple[WorkloadInfo, Snapshot, bool]]:
     """What a hook before Filter answers."""
 
-    def usable(answer: Any) -> Status | tuple[Unit, Fleet, bool]:
+    def usable(answer: Any) -> Status | tuple[WorkloadInfo, Snapshot, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
         unit, found, changed = _parts(answer, 3, "(unit, fleet, changed)")
         if not a_bool(changed):
             return before, fleet, False
-        if not isinstance(found, Fleet):
-            raise _wanted("a Fleet", found)
+        if not isinstance(found, Snapshot):
+            raise _wanted("a Snapshot", found)
         return a_unit(before)(unit), found, True
 
     return usable
 
 
-def changed_list(before: Unit, left: Mask) -> Callable[[Any], Status | tuple[Unit, Mask, bool]]:
+def changed_list(
+    before: WorkloadInfo, left: Mask
+) -> Callable[[Any], Status | tuple[WorkloadInfo, Mask, bool]]:
     """What a hook before Score answers."""
 
-    def usable(answer: Any) -> Status | tuple[Unit, Mask, bool]:
+    def usable(answer: Any) -> Status | tuple[WorkloadInfo, Mask, bool]:
         if isinstance(answer, Status):
             return _refusal(answer)
         unit, mask, changed = _parts(answer, 3, "(unit, feasible clusters, changed)")
@@ -274,14 +278,14 @@ def an_attempt(answer: Any) -> Attempt | None:
     return answer
 
 
-def a_verdict(answer: Any) -> Verdict:
+def a_verdict(answer: Any) -> GroupDecision:
     """What becomes of an attempt, with a Status that goes with it."""
-    if not isinstance(answer, Verdict):
+    if not isinstance(answer, GroupDecision):
         raise _wanted("a Verdict", answer)
     status = a_status(answer.status)
-    if answer.outcome is Outcome.REFUSE:
+    if answer.outcome is TrialResult.REFUSE:
         _refusal(status)
-    if answer.outcome is Outcome.WAIT and status.code is not Code.WAIT:
+    if answer.outcome is TrialResult.WAIT and status.code is not Code.WAIT:
         raise Unusable(f"gave the Status {status.code.value}, which does not wait")
     return answer
 

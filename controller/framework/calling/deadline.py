@@ -22,12 +22,12 @@ _TICKS = 10
 """Ticks in the time that a call may take; one more and it is ended."""
 
 
-class Call:
+class PluginCall:
     """A plugin that is being asked; `outer` is the one that asks it, if a plugin does."""
 
     __slots__ = ("outer", "ticks", "traced")
 
-    def __init__(self, outer: Call | None) -> None:
+    def __init__(self, outer: PluginCall | None) -> None:
         self.outer = outer
         self.ticks = 0
         self.traced: tuple[Any] | None = None
@@ -50,7 +50,7 @@ class Call:
 class Overdue(BaseException):
     """Raised inside a call that takes too long. No `except Exception` of a plugin catches it."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: PluginCall) -> None:
         super().__init__()
         self.call = call
 
@@ -58,7 +58,7 @@ class Overdue(BaseException):
 class _Here(threading.local):
     """What this thread is about. `seconds` is the limit of each call, 0 where there is none."""
 
-    call: Call | None = None
+    call: PluginCall | None = None
     seconds: float = 0.0
 
 
@@ -118,7 +118,7 @@ def _tick(_signal: int, frame: FrameType | None) -> None:
     raise fault
 
 
-def _insist(call: Call, frame: FrameType | None) -> None:
+def _insist(call: PluginCall, frame: FrameType | None) -> None:
     """It has caught what was to end it: the next line that it runs raises as well.
 
     That is the first one of its `except` or `finally`, from which the same `try` does not save it.

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any, ParamSpec, TypeVar
 
 from controller.framework.calling.answers import Unusable
-from controller.framework.calling.deadline import HERE, Call, Overdue
+from controller.framework.calling.deadline import HERE, Overdue, PluginCall
 from controller.framework.interface import Plugin
 from controller.framework.status import Code, Status
 from crds.workload import ScheduledReason
@@ -81,7 +81,7 @@ def ask(
     is undone before anything else is done; between the two Python looks for no signal.
     """
     outer = HERE.call
-    call, began = Call(outer), stopwatch()
+    call, began = PluginCall(outer), stopwatch()
     try:
         HERE.call = call
         answer = usable(method(*args, **kwargs))

@@ -13,7 +13,7 @@ from controller.framework.calling.deadline import limited
 from controller.framework.calling.guard import ask
 from controller.framework.interface import CycleState, PreBind
 from controller.framework.status import Status
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 
 
 class _Stretch(NamedTuple):
@@ -35,7 +35,7 @@ class in_stretches(Awaitable[Status]):  # noqa: N801 - it reads as what it does
         plugin: PreBind,
         seconds: float,
         state: CycleState,
-        unit: Unit,
+        unit: WorkloadInfo,
         placements: Mapping[str, int],
     ) -> None:
         self._plugin = plugin

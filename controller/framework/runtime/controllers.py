@@ -30,7 +30,7 @@ Run: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 """Runs what has been begun, until cancelled."""
 
 
-class Controller(Protocol):
+class PluginController(Protocol):
     """Has `async run()`, until cancelled, or `start()`; maybe `stop()`, when the term is over."""
 
     name: str
@@ -40,7 +40,7 @@ class Controller(Protocol):
 class Controls(Plugin, Protocol):
     """A plugin with controllers."""
 
-    def controllers(self) -> Sequence[Controller]:
+    def controllers(self) -> Sequence[PluginController]:
         """Asked once, before this instance leads."""
         ...
 

@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TypeAlias
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework import told
 from controller.framework.calling import answers
 from controller.framework.calling.deadline import limited
@@ -25,8 +25,8 @@ from controller.framework.events import Hint
 from controller.framework.interface import CycleState, Fields, Plugin
 from controller.framework.profile import Profile
 from controller.framework.status import SUCCESS, Code, Status
-from controller.model.unit import Unit
-from controller.snapshot.snapshot import Fleet
+from controller.model.unit import WorkloadInfo
+from controller.snapshot.snapshot import Snapshot
 from machinery import logs
 from machinery.errors import StowageError
 
@@ -36,11 +36,13 @@ PRE_BIND_SECONDS = 60.0
 ASK_AGAIN_SECONDS = 30.0
 """A plugin that cannot say when there is more to learn is asked again after that."""
 
-About: TypeAlias = tuple[Profile, CycleState, Unit, Mapping[str, int]]
+About: TypeAlias = tuple[Profile, CycleState, WorkloadInfo, Mapping[str, int]]
 """What the points around the write are asked about: the plugins, the pass, the unit, its shares."""
 
 
-def settled(profile: Profile, unit: Unit, now: datetime, bound: Index) -> Unit:
+def settled(
+    profile: Profile, unit: WorkloadInfo, now: datetime, bound: PlacementIndex
+) -> WorkloadInfo:
     """The unit with what plugins know of it by now. Raises PluginError."""
     if not profile.learning:
         return unit
@@ -50,7 +52,7 @@ def settled(profile: Profile, unit: Unit, now: datetime, bound: Index) -> Unit:
     return unit
 
 
-def next_look(profile: Profile, unit: Unit, now: datetime) -> float | None:
+def next_look(profile: Profile, unit: WorkloadInfo, now: datetime) -> float | None:
     """Seconds until there may be more to learn though nothing is reported, or None.
 
     The decision is written by then: where a plugin cannot say, it is asked again in a while.
@@ -70,7 +72,11 @@ def next_look(profile: Profile, unit: Unit, now: datetime) -> float | None:
 
 
 def status_fields(
-    profile: Profile, unit: Unit, placements: Mapping[str, int], fleet: Fleet, bound: Index
+    profile: Profile,
+    unit: WorkloadInfo,
+    placements: Mapping[str, int],
+    fleet: Snapshot,
+    bound: PlacementIndex,
 ) -> dict[str, Any]:
     """What the plugins tell of the unit, placed so, in its Workload's status.
 
@@ -78,7 +84,7 @@ def status_fields(
     nothing of that one, and ends nothing.
     """
     fields: dict[str, Any] = {}
-    own, about = told.Own(), (unit, placements, fleet, bound)
+    own, about = told.PluginStatus(), (unit, placements, fleet, bound)
     if not (profile.telling or profile.telling_own):
         return {told.OWN: own.told}
     with limited(profile.plugin_timeout):
@@ -97,7 +103,7 @@ def status_fields(
     return fields | {told.OWN: own.told}
 
 
-def _log(fault: PluginError, unit: Unit) -> None:
+def _log(fault: PluginError, unit: WorkloadInfo) -> None:
     if not isinstance(fault, Resting):
         LOG.error("%s", fault, extra={"object": "/".join(unit.key)})
 
@@ -113,7 +119,7 @@ class Ranking:
         self._plugin = profile.queue_sort
         self._seconds = profile.plugin_timeout
 
-    def rank(self, unit: Unit) -> tuple[Any, ...]:
+    def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
         """A sort key; the smaller goes first."""
         usable = answers.a_place_in_line
         try:
@@ -132,7 +138,7 @@ def telling(profiles: Mapping[str, Profile]) -> Fields:
 def hinting(plugin: Plugin, hint: Hint, seconds: float) -> Hint:
     """A plugin's hint, asked like the plugin; where it fails the Workload is looked at again."""
 
-    def asked(unit: Unit, old: Any, new: Any) -> bool:
+    def asked(unit: WorkloadInfo, old: Any, new: Any) -> bool:
         try:
             with limited(seconds):
                 return ask_aside(plugin, "EventHint", answers.a_bool, hint, unit, old, new)
@@ -144,7 +150,7 @@ def hinting(plugin: Plugin, hint: Hint, seconds: float) -> Hint:
 
 
 def reserve(
-    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> Status:
     """Ask every Reserve plugin; on the first refusal, or fault, all give back what they took."""
     about = (state, unit, placements)
@@ -162,7 +168,7 @@ def reserve(
 
 
 def unreserve(
-    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> None:
     """The decision is not written: give back what was reserved, the last plugin first.
 
@@ -178,7 +184,7 @@ def unreserve(
 
 
 def permit(
-    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> tuple[Status, dict[str, Status]]:
     """SUCCESS or the first refusal, and the answers of those plugins that ask to wait, by name."""
     waits: dict[str, Status] = {}
@@ -197,7 +203,7 @@ def permit(
 
 
 async def pre_bind(
-    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> Status:
     """Ask every PreBind plugin, one after the other. Faults of ours (StowageError) pass through.
 
@@ -224,7 +230,7 @@ async def pre_bind(
 
 
 def post_bind(
-    profile: Profile, state: CycleState, unit: Unit, placements: Mapping[str, int]
+    profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> None:
     """The decision is written. A plugin's fault changes nothing about that, and is logged."""
     if not profile.post_bind:

@@ -2,7 +2,7 @@
 
 Every factory is given the handle, before there are clusters or profiles: until the process has
 begun, the fleet and the configuration are empty, and nobody is woken. `PluginHandle` is that of a
-controller. `Rehearsed` has no hub: `stowage plan` and the tests of a plugin use it.
+controller. `DryRunHandle` has no hub: `stowage plan` and the tests of a plugin use it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.events import Action
 from controller.framework.interface import Plugin
 from controller.framework.profile import SchedulerConfiguration
 from controller.framework.runtime import fencing
-from controller.snapshot.builder import FleetBuilder
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.builder import SnapshotBuilder
+from controller.snapshot.snapshot import Snapshot
 from machinery import metrics
 from machinery.clock import Clock, SystemClock
 from machinery.runtime.event_recorder import EventType, ObjectRef
@@ -99,11 +99,11 @@ class Handle(Protocol):
         """
         ...
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> Snapshot:
         """The clusters as they are now, decisions in flight counted. Never to be changed."""
         ...
 
-    def index(self) -> Index:
+    def index(self) -> PlacementIndex:
         """Who is placed where, with the ledgers of all features. Never to be changed."""
         ...
 
@@ -124,12 +124,12 @@ class Handle(Protocol):
         ...
 
 
-class Shared(Protocol):
-    """What all plugins of a process see: `controller.eventhandlers.World`."""
+class SharedState(Protocol):
+    """What all plugins of a process see: `controller.eventhandlers.SchedulerCache`."""
 
-    index: Index
+    index: PlacementIndex
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> Snapshot:
         """The clusters as they are now."""
         ...
 
@@ -161,9 +161,9 @@ class PluginHandle:
         self.clock, self.holder = clock, holder
         self.client, self.recorder = client, recorder
         self.configuration = SchedulerConfiguration({})
-        self._shared: Shared | None = None
+        self._shared: SharedState | None = None
 
-    def begin(self, shared: Shared, configuration: SchedulerConfiguration) -> None:
+    def begin(self, shared: SharedState, configuration: SchedulerConfiguration) -> None:
         """From now on there is something to see. Before any informer has listed."""
         self._shared, self.configuration = shared, configuration
 
@@ -187,13 +187,13 @@ class PluginHandle:
         """See `Handle`."""
         return self._controls(plugin)
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> Snapshot:
         """See `Handle`."""
-        return FleetBuilder().snapshot() if self._shared is None else self._shared.fleet()
+        return SnapshotBuilder().snapshot() if self._shared is None else self._shared.fleet()
 
-    def index(self) -> Index:
+    def index(self) -> PlacementIndex:
         """See `Handle`."""
-        return Index() if self._shared is None else self._shared.index
+        return PlacementIndex() if self._shared is None else self._shared.index
 
     def look(self, keys: Iterable[Key]) -> None:
         """See `Handle`."""
@@ -224,7 +224,7 @@ def once(plugins: Iterable[Plugin]) -> Collection[Plugin]:
     return first.values()
 
 
-class Event(NamedTuple):
+class RecordedEvent(NamedTuple):
     """An event that a rehearsal has kept."""
 
     regarding: Mapping[str, Any] | ObjectRef
@@ -237,7 +237,7 @@ class Event(NamedTuple):
 class _Kept:
     """A recorder that writes nothing."""
 
-    def __init__(self, events: deque[Event]) -> None:
+    def __init__(self, events: deque[RecordedEvent]) -> None:
         self._events = events
 
     def event(
@@ -249,17 +249,17 @@ class _Kept:
         note: str,
         action: str,
     ) -> None:
-        self._events.append(Event(regarding, type, reason, note, action))
+        self._events.append(RecordedEvent(regarding, type, reason, note, action))
 
 
-class Rehearsed(PluginHandle):
+class DryRunHandle(PluginHandle):
     """A handle without a hub: remembers what was asked of it, and does nothing of it.
 
     `events`, `looked` and `announced` hold the last of each. Give it clusters by `begin`.
     """
 
     def __init__(self, *, clock: Clock | None = None, holder: str = "rehearsal") -> None:
-        self.events: deque[Event] = deque(maxlen=REMEMBERED)
+        self.events: deque[RecordedEvent] = deque(maxlen=REMEMBERED)
         self.looked: deque[Key] = deque(maxlen=REMEMBERED)
         self.announced: deque[tuple[str, Key, Action]] = deque(maxlen=REMEMBERED)
         recorder = _Kept(self.events)

@@ -56,7 +56,7 @@ class Serves(Plugin, Protocol):
         ...
 
 
-class Service(NamedTuple):
+class Endpoint(NamedTuple):
     """An endpoint as it is served: the whole path, and a handler that keeps to the bounds."""
 
     method: str
@@ -99,12 +99,12 @@ def page(
     return {what: [told(each) for each in found[:PAGE]], **more}
 
 
-def services(plugins: Iterable[Plugin]) -> list[Service]:
+def services(plugins: Iterable[Plugin]) -> list[Endpoint]:
     """The endpoints of these plugins; of several with one name, those of the first."""
     return [each for plugin in once(plugins) for each in _of(plugin)]
 
 
-def _of(plugin: Plugin) -> Iterator[Service]:
+def _of(plugin: Plugin) -> Iterator[Endpoint]:
     if not isinstance(plugin, Serves):
         return
     try:
@@ -120,7 +120,7 @@ def _of(plugin: Plugin) -> Iterator[Service]:
             continue
         taken.add(_shape(route))
         path = f"{PREFIX}/{plugin.name}{route.path}"
-        yield Service(route.method, path, _bounded(route.answer))
+        yield Endpoint(route.method, path, _bounded(route.answer))
 
 
 def _fault(name: str, route: Any, taken: set[tuple[str, str]]) -> str:

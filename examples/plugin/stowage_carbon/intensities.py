@@ -15,7 +15,7 @@ import numpy as np
 
 from controller.model.objects import MemberCluster
 from controller.snapshot.columns import Column, Ints
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from stowage_carbon.arguments import MOST_GRAMS, CarbonArgs
 
 GRAMS_LABEL = "carbon.example.com/grams-per-kwh"
@@ -42,7 +42,7 @@ def number(text: str | None) -> int:
     return grams if grams <= MOST_GRAMS else UNKNOWN
 
 
-def column(fleet: Fleet, args: CarbonArgs) -> Ints:
+def column(fleet: Snapshot, args: CarbonArgs) -> Ints:
     """The grams of each cluster or UNKNOWN, shape (n,).
 
     A label is a code for each row and a list of words: each distinct word is read once, however

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.framework.events import MEMBER_CLUSTER, Action, EventHint, on
-from controller.framework.explains import Kind, Note, Shortage, either
-from controller.framework.interface import NOTHING_REFUSED, CycleState, Refused
-from controller.framework.runtime.controllers import Controller
+from controller.framework.explains import Note, NoteKind, Shortage, either
+from controller.framework.interface import NOTHING_REFUSED, CycleState, FilterMask
+from controller.framework.runtime.controllers import PluginController
 from controller.framework.runtime.handle import Handle
 from controller.framework.runtime.services import Route, failure
 from controller.framework.status import SUCCESS, Status, unschedulable
 from controller.model.objects import MemberCluster, Taint
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.snapshot.columns import Ints, Mask
-from controller.snapshot.snapshot import Fleet
+from controller.snapshot.snapshot import Snapshot
 from machinery.http_messages import Request, Response
 from stowage_carbon import intensities
 from stowage_carbon.arguments import CarbonArgs
@@ -50,7 +50,9 @@ class Carbon:
 
     # What is decided: pure functions of what they are given.
 
-    def pre_filter(self, _state: CycleState, unit: Unit, _fleet: Fleet, _bound: Index) -> Status:
+    def pre_filter(
+        self, _state: CycleState, unit: WorkloadInfo, _fleet: Snapshot, _bound: PlacementIndex
+    ) -> Status:
         """Refuse a Workload whose limit is no number: no cluster could be right for it."""
         text = unit.labels.get(LIMIT_LABEL)
         if text is None or limit_of(unit) is not None:
@@ -59,8 +61,8 @@ class Carbon:
         return unschedulable(self.name, fault)
 
     def before_filter(
-        self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index
-    ) -> tuple[Unit, Fleet, bool] | Status:
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
         """Taint the clusters beyond the peak, in the copy of the fleet that this pass reads.
 
         TaintToleration does the rest: it spares a Workload that tolerates the taint, and explains.
@@ -72,15 +74,19 @@ class Carbon:
             return unit, fleet, False
         return unit, replace(fleet, taints={**fleet.taints, PEAK: beyond}), True
 
-    def filter(self, state: CycleState, unit: Unit, fleet: Fleet, _bound: Index) -> Refused:
+    def filter(
+        self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> FilterMask:
         """The clusters with more than the limit, and those of which nothing is known."""
         limit = limit_of(unit)
         if limit is None:
             return NOTHING_REFUSED
         grams = self._grams(state, fleet)
-        return Refused([(grams > limit, _beyond(limit)), (grams == UNKNOWN, _NOT_KNOWN)])
+        return FilterMask([(grams > limit, _beyond(limit)), (grams == UNKNOWN, _NOT_KNOWN)])
 
-    def score(self, state: CycleState, _unit: Unit, fleet: Fleet, _bound: Index) -> Ints:
+    def score(
+        self, state: CycleState, _unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
+    ) -> Ints:
         """The grams; `normalize` makes a score of them."""
         return self._grams(state, fleet)
 
@@ -95,7 +101,7 @@ class Carbon:
                 normal[known] = 100
         return normal
 
-    def _grams(self, state: CycleState, fleet: Fleet) -> Ints:
+    def _grams(self, state: CycleState, fleet: Snapshot) -> Ints:
         """The column, read once for each fleet that a pass sees."""
         known = state.data.get(self.name)
         if known is None or known[0] is not fleet:
@@ -109,7 +115,9 @@ class Carbon:
         """A cluster comes, or is labelled, whose grams are within the limit."""
         return (on(MEMBER_CLUSTER, Action.ADDED | Action.LABELS, self._could_help),)
 
-    def _could_help(self, unit: Unit, _old: MemberCluster | None, new: MemberCluster) -> bool:
+    def _could_help(
+        self, unit: WorkloadInfo, _old: MemberCluster | None, new: MemberCluster
+    ) -> bool:
         limit, grams = limit_of(unit), intensities.of(new, self._args).grams
         return limit is not None and UNKNOWN < grams <= limit
 
@@ -137,7 +145,7 @@ class Carbon:
         if not regions:
             return ()
         text = f"a cluster in region {either(regions)}, with at most {limit} {UNIT}"
-        return (Note(Kind.NO_CLUSTER, len(regions), self.name, text),)
+        return (Note(NoteKind.NO_CLUSTER, len(regions), self.name, text),)
 
     # What it answers over HTTP, and what it runs.
 
@@ -163,13 +171,13 @@ class Carbon:
         grams = None if found.grams == UNKNOWN else found.grams
         return {"region": found.region, "gramsPerKwh": grams, "source": found.source}
 
-    def controllers(self) -> Sequence[Controller]:
+    def controllers(self) -> Sequence[PluginController]:
         """The one that reads a ConfigMap, where the arguments name one."""
         source = self._args.readings
         return [Readings(self._args, source, self._handle)] if source is not None else []
 
 
-def limit_of(unit: Unit) -> int | None:
+def limit_of(unit: WorkloadInfo) -> int | None:
     """The limit that a Workload asks for; None without one, and for what is no number."""
     grams = intensities.number(unit.labels.get(LIMIT_LABEL))
     return None if grams == UNKNOWN else grams

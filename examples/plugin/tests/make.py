@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from controller.cache.placements import Index
-from controller.framework.runtime.handle import Rehearsed
+from controller.cache.placements import PlacementIndex
+from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster, Workload
-from controller.model.unit import Unit, compile_unit
-from controller.snapshot.builder import FleetBuilder
-from controller.snapshot.snapshot import Fleet
+from controller.model.unit import WorkloadInfo, workload_info
+from controller.snapshot.builder import SnapshotBuilder
+from controller.snapshot.snapshot import Snapshot
 from stowage_carbon.arguments import CarbonArgs
 from stowage_carbon.intensities import GRAMS_LABEL
 from stowage_carbon.plugin import LIMIT_LABEL, Carbon
@@ -33,7 +33,7 @@ def labelled(name: str, grams: str, region: str = "") -> MemberCluster:
     return cluster(name, region, **{GRAMS_LABEL: grams})
 
 
-def unit(limit: str | None = None, **spec: Any) -> Unit:
+def unit(limit: str | None = None, **spec: Any) -> WorkloadInfo:
     """Two units of half a cpu each."""
     pod = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "500m"}}}]}
     template = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"template": {"spec": pod}}}
@@ -42,12 +42,12 @@ def unit(limit: str | None = None, **spec: Any) -> Unit:
         "metadata": {"name": "report", "namespace": "demo", "labels": labels},
         "spec": {"schedulerName": "stowage", "replicas": 2, "template": template, **spec},
     }
-    return compile_unit(msgspec.convert(document, Workload))
+    return workload_info(msgspec.convert(document, Workload))
 
 
-def fleet(*clusters: MemberCluster) -> Fleet:
+def fleet(*clusters: MemberCluster) -> Snapshot:
     """A snapshot of these."""
-    builder = FleetBuilder()
+    builder = SnapshotBuilder()
     for each in clusters:
         builder.upsert(each)
     return builder.snapshot()
@@ -57,10 +57,10 @@ class Process:
     """Clusters, as all plugins of a process see them; nobody is woken."""
 
     def __init__(self, *clusters: MemberCluster) -> None:
-        self.index = Index()
+        self.index = PlacementIndex()
         self._fleet = fleet(*clusters)
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> Snapshot:
         """The clusters."""
         return self._fleet
 
@@ -73,9 +73,9 @@ class Process:
         raise AssertionError(event)
 
 
-def handle(*clusters: MemberCluster) -> Rehearsed:
+def handle(*clusters: MemberCluster) -> DryRunHandle:
     """A handle without a hub, with these clusters."""
-    made = Rehearsed()
+    made = DryRunHandle()
     made.begin(Process(*clusters), made.configuration)
     return made
 

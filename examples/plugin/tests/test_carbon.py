@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from controller import catalogue, config
-from controller.cache.placements import Index
+from controller.cache.placements import PlacementIndex
 from controller.explain.record import record
 from controller.explain.remedies import remedies
 from controller.framework.interface import CycleState
 from controller.framework.runtime.arguments import WrongArgs
-from controller.framework.runtime.handle import Rehearsed
+from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster
-from controller.model.unit import Unit
+from controller.model.unit import WorkloadInfo
 from controller.scheduling.cycle import decide
 from controller.scheduling.decision import Decision
 from machinery.http_messages import Request, Response
@@ -30,11 +30,11 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 FILE = Path(__file__).parent.parent / "scheduler.yaml"
 
 
-def decided(asked: Unit, *clusters: MemberCluster) -> Decision:
+def decided(asked: WorkloadInfo, *clusters: MemberCluster) -> Decision:
     """A whole pass, with the configuration file of the example and the installed package."""
     registry = catalogue.registry().with_installed()
-    profile = config.load(FILE, registry, Rehearsed()).profiles["stowage"]
-    return decide(fleet(*clusters), asked, Index(), profile, NOW)
+    profile = config.load(FILE, registry, DryRunHandle()).profiles["stowage"]
+    return decide(fleet(*clusters), asked, PlacementIndex(), profile, NOW)
 
 
 def said(decision: Decision) -> Mapping[str, str]:
@@ -91,7 +91,7 @@ def test_it_is_told_what_the_hook_changed() -> None:
 def test_the_hook_changes_a_copy() -> None:
     seen = fleet(cluster("warsaw", "pl"), cluster("paris", "fr"))
     asked = unit()
-    answer = plugin(peak=600).before_filter(CycleState(), asked, seen, Index())
+    answer = plugin(peak=600).before_filter(CycleState(), asked, seen, PlacementIndex())
     assert isinstance(answer, tuple)
     same, changed, whether = answer
     assert (same is asked, whether) == (True, True)
@@ -102,7 +102,7 @@ def test_the_hook_changes_a_copy() -> None:
 @pytest.mark.parametrize("peak", [None, 680])
 def test_the_hook_leaves_alone_what_is_below_the_peak(peak: int | None) -> None:
     seen = fleet(cluster("warsaw", "pl"))
-    answer = plugin(peak=peak).before_filter(CycleState(), unit(), seen, Index())
+    answer = plugin(peak=peak).before_filter(CycleState(), unit(), seen, PlacementIndex())
     assert isinstance(answer, tuple)
     assert answer[1] is seen
     assert answer[2] is False
@@ -111,13 +111,13 @@ def test_the_hook_leaves_alone_what_is_below_the_peak(peak: int | None) -> None:
 @pytest.mark.parametrize("limit", ["", "lots", "1.5", "-1", "٣", "9" * 63])
 def test_a_limit_that_is_no_number_refuses_the_workload_and_says_so(limit: str) -> None:
     clusters = fleet(cluster("paris", "fr"))
-    status = plugin().pre_filter(CycleState(), unit(limit), clusters, Index())
+    status = plugin().pre_filter(CycleState(), unit(limit), clusters, PlacementIndex())
     assert not status.ok
     assert LIMIT_LABEL in status.reasons[0]
     assert decided(unit(limit), cluster("paris", "fr")).placements == {}
 
 
-def helping(asked: Unit, *clusters: MemberCluster) -> list[str]:
+def helping(asked: WorkloadInfo, *clusters: MemberCluster) -> list[str]:
     """What would help, as `stowage explain` says it."""
     return [note.text for note in remedies(decided(asked, *clusters))]
 
@@ -159,7 +159,7 @@ def test_only_a_cluster_within_the_limit_wakes_who_waits() -> None:
 def test_wrong_arguments_are_named(args: dict[str, Any], where: tuple[str, ...]) -> None:
     registry = catalogue.registry().with_installed()
     with pytest.raises(WrongArgs) as wrong:
-        registry.make("Carbon", args, Rehearsed())
+        registry.make("Carbon", args, DryRunHandle())
     assert wrong.value.where == where
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from controller.framework.runtime.handle import Rehearsed
+from controller.framework.runtime.handle import DryRunHandle
 from controller.model.objects import MemberCluster
 from machinery.api.client import ApiClient
 from machinery.errors import LeaseLost, NotFound
@@ -38,7 +38,7 @@ class Hub:
         self.written[name] = patch["metadata"]["labels"][GRAMS_LABEL]
 
 
-def readings(hub: Hub | None, *clusters: MemberCluster) -> tuple[Readings, Rehearsed]:
+def readings(hub: Hub | None, *clusters: MemberCluster) -> tuple[Readings, DryRunHandle]:
     """The controller on a handle with that hub."""
     made = handle(*clusters)
     made.client = cast("ApiClient | None", hub)

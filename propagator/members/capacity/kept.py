@@ -25,7 +25,7 @@ from machinery.clock import parse_timestamp
 from machinery.types import hostports, quantities
 from machinery.types.bounds import NAME, TAINTS, WORD
 from machinery.types.metadata import Meta, Object
-from propagator.members.pods import Claim, claim_of, cost_of, deployment_of
+from propagator.members.pods import PodClaim, claim_of, cost_of, deployment_of
 from propagator.members.sanitize import check_texts, is_label_key, is_label_value, resources
 
 LABELS_THAT_MATTER = (
@@ -60,7 +60,7 @@ class Pod(Object, frozen=True):
     """
 
     node: str = ""
-    claim: Claim | None = None
+    claim: PodClaim | None = None
     requests: Amounts = ()
     ports: tuple[int, ...] = ()
     gives_way: bool = False
@@ -249,7 +249,7 @@ def _ports(pod: WirePod) -> tuple[int, ...]:
     return tuple(sorted(hostports.code_of(*port) for port in told)[: hostports.MOST_OF_ONE])
 
 
-def _gives_way(pod: WirePod, claim: Claim | None) -> bool:
+def _gives_way(pod: WirePod, claim: PodClaim | None) -> bool:
     """Whether its server evicts it for any other pod, and we made it to keep a Reservation's room.
 
     A class of that name may be anything, and whoever uses the member directly may name it.

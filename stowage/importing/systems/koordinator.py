@@ -15,7 +15,7 @@ from typing import Any
 from crds.names import DEFAULT_SCHEDULER
 from stowage.importing import binding, pods
 from stowage.importing.conversion import Conversion, System
-from stowage.importing.fields import Fate, Part, keep, lost, walk
+from stowage.importing.fields import DocumentPart, Fate, keep, lost, walk
 from stowage.importing.reading import Source, dig
 from stowage.importing.systems import koordinator_owners as owners
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
@@ -59,7 +59,7 @@ def convert(into: Conversion) -> None:
 
 
 def _reservation(into: Conversion, source: Source) -> None:
-    part = Part(source.document, into.notes, source.document.body)
+    part = DocumentPart(source.document, into.notes, source.document.body)
     part.skip("apiVersion", "kind")
     metadata = metadata_of(part)
     if metadata.pop("namespace", None):
@@ -90,7 +90,7 @@ def _reservation(into: Conversion, source: Source) -> None:
 # --- the template ---------------------------------------------------------------------------------
 
 
-def _template(given: Part) -> dict[str, Any]:
+def _template(given: DocumentPart) -> dict[str, Any]:
     """The pod template, without what chose one node or one scheduler."""
     part = given.part("template")
     pods.look_at(part)
@@ -115,7 +115,7 @@ def _template(given: Part) -> dict[str, Any]:
 _OWN_FIELD = {"tolerations": "tolerations", "priorityClassName": "priority", "priority": "priority"}
 
 
-def _scheduler(spec: Part, pod: dict[str, Any]) -> None:
+def _scheduler(spec: DocumentPart, pod: dict[str, Any]) -> None:
     name = pod.pop("schedulerName", None)
     if name is None:
         return
@@ -123,7 +123,7 @@ def _scheduler(spec: Part, pod: dict[str, Any]) -> None:
     spec.note("schedulerName", text)
 
 
-def _said(part: Part, field: str, metadata: Any) -> None:
+def _said(part: DocumentPart, field: str, metadata: Any) -> None:
     """Labels and annotations by which Koordinator does more; they stay."""
     for kind in ("labels", "annotations"):
         given = dig(metadata, kind)
@@ -139,7 +139,7 @@ def _said(part: Part, field: str, metadata: Any) -> None:
 # --- fields ---------------------------------------------------------------------------------------
 
 
-def _ttl(part: Part, key: str, made: dict[str, Any]) -> None:
+def _ttl(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     """Go's durations; ours are whole seconds, and "0" never ends."""
     text = part.need(key, str)
     if text != "0" and not re.fullmatch(f"({_TERM})+", text):
@@ -154,7 +154,7 @@ def _ttl(part: Part, key: str, made: dict[str, Any]) -> None:
         part.note(key, f"{text} is {made[key]} now")
 
 
-def _policy(part: Part, key: str, made: dict[str, Any]) -> None:
+def _policy(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     del made
     name = part.get(key, str)
     if name == "Restricted":
@@ -183,7 +183,9 @@ _FIELDS: dict[str, Fate] = {
 def _owner_workload(into: Conversion, made: Made) -> None:
     """An owner is a Workload that our scheduler places."""
     binding.take_scheduler(into.notes, made, (SCHEDULER,))
-    part = Part(made.source.document, into.notes, made.template["spec"], "spec").part("template")
+    part = DocumentPart(made.source.document, into.notes, made.template["spec"], "spec").part(
+        "template"
+    )
     _said(part, "metadata", made.pod.get("metadata"))
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from machinery.types.selectors import LabelSelector
 from stowage.importing.conversion import Conversion
-from stowage.importing.fields import Part, nothing
+from stowage.importing.fields import DocumentPart, nothing
 from stowage.importing.reading import Source, dig
 
 SYSTEM_NAMESPACE = "stowage-system"
@@ -28,17 +28,17 @@ _HASHED = re.compile(r"(.+)-[bcdfghjklmnpqrstvwxz2456789]{5,10}")
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ImportedOwner:
     """One entry: what becomes of it, where its Workloads are, and what the files have of them."""
 
-    part: Part
+    part: DocumentPart
     body: Mapping[str, Any]
     namespace: str | None
     """None where it names none, and the files tell none."""
     meant: tuple[Source, ...]
 
 
-def owner(into: Conversion, part: Part) -> Owner | None:
+def owner(into: Conversion, part: DocumentPart) -> ImportedOwner | None:
     """One entry; None where no Workload can be told by it, which is a loss."""
     body: dict[str, Any] = {}
     named = {key: part.part(key).get("namespace", str) or "" for key in ("object", "controller")}
@@ -59,10 +59,10 @@ def owner(into: Conversion, part: Part) -> Owner | None:
     spaces = {each.namespace for each in meant}
     if wanted is None and len(spaces) == 1:
         wanted = spaces.pop()
-    return Owner(part, body, wanted, meant)
+    return ImportedOwner(part, body, wanted, meant)
 
 
-def _object(part: Part, body: dict[str, Any]) -> bool:
+def _object(part: DocumentPart, body: dict[str, Any]) -> bool:
     given = part.part("object")
     name, kind, version = (given.get(key, str) for key in ("name", "kind", "apiVersion"))
     for key in ("uid", "resourceVersion", "fieldPath"):
@@ -79,7 +79,7 @@ def _object(part: Part, body: dict[str, Any]) -> bool:
     return True
 
 
-def _controller(into: Conversion, part: Part, body: dict[str, Any]) -> bool:
+def _controller(into: Conversion, part: DocumentPart, body: dict[str, Any]) -> bool:
     given = part.part("controller")
     version, kind, name = (given.get(key, str) for key in ("apiVersion", "kind", "name"))
     if given.get("uid", str):
@@ -102,7 +102,7 @@ def _controller(into: Conversion, part: Part, body: dict[str, Any]) -> bool:
 
 
 def _deployment(
-    into: Conversion, given: Part, made: Mapping[str, str | None]
+    into: Conversion, given: DocumentPart, made: Mapping[str, str | None]
 ) -> dict[str, str | None] | None:
     """The Deployment whose ReplicaSet that is, by the files or by its name."""
     name = str(made["name"])
@@ -124,7 +124,9 @@ def _refs(source: Source) -> list[Any]:
     return refs if isinstance(refs, list) else []
 
 
-def _form(into: Conversion, given: Part, made: dict[str, str | None]) -> dict[str, str | None]:
+def _form(
+    into: Conversion, given: DocumentPart, made: dict[str, str | None]
+) -> dict[str, str | None]:
     """What an object of that kind becomes when it is imported."""
     group = str(made["apiVersion"] or "").rpartition("/")[0]
     form = into.workloads.forms.get((group, str(made["kind"])))
@@ -134,7 +136,7 @@ def _form(into: Conversion, given: Part, made: dict[str, str | None]) -> dict[st
     return {"apiVersion": form.api_version, "kind": form.kind, "name": made["name"]}
 
 
-def _of_anybody(part: Part, body: dict[str, Any], namespace: str | None) -> None:
+def _of_anybody(part: DocumentPart, body: dict[str, Any], namespace: str | None) -> None:
     """An entry that asks for nothing, but perhaps for a namespace."""
     if namespace:
         body["labelSelector"] = {}
@@ -179,7 +181,7 @@ def _selects(selector: Any, source: Source) -> bool:
 # --- the namespace --------------------------------------------------------------------------------
 
 
-def namespace(spec: Part, owners: Sequence[Owner], asked: str) -> str:
+def namespace(spec: DocumentPart, owners: Sequence[ImportedOwner], asked: str) -> str:
     """Where the Reservation goes: to its owners."""
     named = sorted({each.namespace for each in owners if each.namespace is not None})
     if len(named) > 1:
@@ -196,7 +198,7 @@ def namespace(spec: Part, owners: Sequence[Owner], asked: str) -> str:
     return found
 
 
-def bodies(spec: Part, owners: Sequence[Owner], where: str) -> list[dict[str, Any]]:
+def bodies(spec: DocumentPart, owners: Sequence[ImportedOwner], where: str) -> list[dict[str, Any]]:
     """The entries as they stand in a Reservation of that namespace."""
     made = []
     for each in owners:

@@ -13,7 +13,7 @@ from typing import Any
 from crds.names import LABEL_POLICY, POLICY_ALIASES
 from stowage.importing import binding
 from stowage.importing.conversion import Conversion, System
-from stowage.importing.fields import Part, keep, walk
+from stowage.importing.fields import DocumentPart, keep, walk
 from stowage.importing.reading import Source
 from stowage.importing.systems import kosmos_pods
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
@@ -47,7 +47,7 @@ def convert(into: Conversion) -> None:
 
 
 def _policy(into: Conversion, source: Source) -> dict[str, Any]:
-    part = Part(source.document, into.notes, source.document.body)
+    part = DocumentPart(source.document, into.notes, source.document.body)
     part.skip("apiVersion", "kind")
     metadata = metadata_of(part)
     given = part.part("spec")
@@ -64,7 +64,7 @@ def _policy(into: Conversion, source: Source) -> dict[str, Any]:
     return ours("WorkloadPolicy", source, metadata, spec)
 
 
-def _selector(given: Part) -> dict[str, Any]:
+def _selector(given: DocumentPart) -> dict[str, Any]:
     if "labelSelector" not in given:
         raise given.document.error("spec.labelSelector: is missing; Kosmos places no pod without")
     selector = given.part("labelSelector")
@@ -74,7 +74,7 @@ def _selector(given: Part) -> dict[str, Any]:
     return made
 
 
-def _domains(given: Part) -> list[dict[str, Any]]:
+def _domains(given: DocumentPart) -> list[dict[str, Any]]:
     """The last of a name counts, as in Kosmos."""
     given.demand("allocationPolicy")
     found: dict[str, int] = {}
@@ -89,7 +89,7 @@ def _domains(given: Part) -> list[dict[str, Any]]:
 def _word(words: dict[str, str], to: str) -> Any:
     """A fate: one of a few words, in whatever case; under another name perhaps."""
 
-    def fate(part: Part, key: str, made: dict[str, Any]) -> None:
+    def fate(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
         text = part.get(key, str) or ""
         word = words.get(text.lower())
         if text and word is None:

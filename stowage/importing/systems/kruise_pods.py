@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from stowage.importing.fields import (
+    DocumentPart,
     Fate,
-    Part,
     gone,
     inside,
     keep,
@@ -32,7 +32,7 @@ _RECREATED = "pods are replaced, new for old: nothing is updated in place"
 _DEFAULT_UNAVAILABLE = "20%"
 
 
-def deployment(spec: Part) -> dict[str, Any]:
+def deployment(spec: DocumentPart) -> dict[str, Any]:
     """The spec of a Deployment that does what the CloneSet did."""
     made = walk(spec, _CLONE_SET)
     strategy = made.setdefault("strategy", {"type": "RollingUpdate"})
@@ -50,21 +50,21 @@ def deployment(spec: Part) -> dict[str, Any]:
     return made
 
 
-def stateful_set(spec: Part) -> dict[str, Any]:
+def stateful_set(spec: DocumentPart) -> dict[str, Any]:
     """The spec of a StatefulSet of apps/v1."""
     made = walk(spec, _STATEFUL_SET)
     _gates(spec, made)
     return made
 
 
-def _clone_update(part: Part, key: str, made: dict[str, Any]) -> None:
+def _clone_update(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     update = walk(part.part(key), _CLONE_UPDATE)
     if update.pop("paused", False):
         made["paused"] = True
     made["strategy"] = {"type": "RollingUpdate", "rollingUpdate": update}
 
 
-def _update_type(part: Part, key: str, made: dict[str, Any]) -> None:
+def _update_type(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     del made
     kind = part.get(key, str)
     if kind == "InPlaceOnly":
@@ -75,7 +75,7 @@ def _update_type(part: Part, key: str, made: dict[str, Any]) -> None:
         raise part.document.error(f"{part.at(key)}: {kind} is none of OpenKruise's ways to update")
 
 
-def _claims(spec: Part, made: dict[str, Any]) -> None:
+def _claims(spec: DocumentPart, made: dict[str, Any]) -> None:
     """Claims that come and go with their pod are generic ephemeral volumes."""
     claims = spec.parts("volumeClaimTemplates")
     if not claims:
@@ -92,13 +92,13 @@ def _claims(spec: Part, made: dict[str, Any]) -> None:
         spec.note("volumeClaimTemplates", said)
 
 
-def _volumes(spec: Part, made: dict[str, Any]) -> list[dict[str, Any]]:
+def _volumes(spec: DocumentPart, made: dict[str, Any]) -> list[dict[str, Any]]:
     template = spec.part("template").part("spec")
     made.setdefault("template", {}).setdefault("spec", {})
     return [{"name": each.need("name", str), **each.all()} for each in template.parts("volumes")]
 
 
-def _claim(claim: Part) -> dict[str, Any]:
+def _claim(claim: DocumentPart) -> dict[str, Any]:
     metadata = claim.part("metadata")
     kept = walk(metadata, {"labels": keep(dict), "annotations": keep(dict)})
     metadata.skip("creationTimestamp", "namespace")
@@ -106,14 +106,14 @@ def _claim(claim: Part) -> dict[str, Any]:
     return {**({"metadata": kept} if kept else {}), "spec": claim.need("spec", dict)}
 
 
-def _reused(spec: Part) -> bool:
+def _reused(spec: DocumentPart) -> bool:
     """v1alpha1 reuses claims unless it is told not to, v1beta1 the other way round."""
     disabled = spec.part("scaleStrategy").get("disablePVCReuse", bool)
     beta = str(spec.document.body["apiVersion"]).endswith("/v1beta1")
     return not (beta if disabled is None else disabled)
 
 
-def _gates(spec: Part, made: dict[str, Any]) -> None:
+def _gates(spec: DocumentPart, made: dict[str, Any]) -> None:
     """Without OpenKruise nobody would ever open its gates."""
     inner = spec.part("template").part("spec")
     gates = inner.get("readinessGates", list) or []
@@ -170,7 +170,7 @@ _ROLLING: dict[str, Fate] = {
 }
 
 
-def _stateful_update(part: Part, key: str, made: dict[str, Any]) -> None:
+def _stateful_update(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     update = part.part(key)
     made[key] = walk(update, {"type": keep(str), "rollingUpdate": inside(_ROLLING)})
     rolling = update.part("rollingUpdate")

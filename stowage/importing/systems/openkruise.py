@@ -15,7 +15,7 @@ from typing import Any
 from crds.names import API_VERSION
 from machinery.types import strategic_merge
 from stowage.importing.conversion import Conversion, System
-from stowage.importing.fields import Part, keep, keep_any, put, walk
+from stowage.importing.fields import DocumentPart, keep, keep_any, put, walk
 from stowage.importing.reading import Source, dig
 from stowage.importing.systems.kruise_pods import FORMS, GROUP
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
@@ -34,7 +34,7 @@ def convert(into: Conversion) -> None:
     spread: dict[Source, Source] = {}
     for source in into.bundle.of(GROUP, "WorkloadSpread"):
         source.taken = True
-        part = Part(source.document, into.notes, source.document.body)
+        part = DocumentPart(source.document, into.notes, source.document.body)
         part.skip("apiVersion", "kind")
         metadata = metadata_of(part)
         part.demand("spec")
@@ -52,7 +52,7 @@ def convert(into: Conversion) -> None:
 # --- the target -----------------------------------------------------------------------------------
 
 
-def _target(into: Conversion, spec: Part, source: Source) -> Made:
+def _target(into: Conversion, spec: DocumentPart, source: Source) -> Made:
     spec.demand("targetRef")
     ref = spec.part("targetRef")
     group, slash, _ = ref.need("apiVersion", str).partition("/")
@@ -77,7 +77,7 @@ def _target(into: Conversion, spec: Part, source: Source) -> Made:
     return made
 
 
-def _filtered(chosen: Part, target: Source) -> list[str]:
+def _filtered(chosen: DocumentPart, target: Source) -> list[str]:
     """The paths of the target's numbers; a spread of ours counts all units of its Workload."""
     paths = chosen.get("replicasPathList", list) or []
     if len(paths) > 1 or not all(isinstance(path, str) for path in paths):
@@ -113,7 +113,7 @@ def _foreign(into: Conversion, made: Made) -> None:
 # --- the subsets ----------------------------------------------------------------------------------
 
 
-def _spec(spec: Part, made: Made) -> dict[str, Any]:
+def _spec(spec: DocumentPart, made: Made) -> dict[str, Any]:
     spec.demand("subsets")
     subsets = [_subset(each, made) for each in spec.parts("subsets")]
     _say_labels(spec, subsets)
@@ -128,7 +128,7 @@ def _spec(spec: Part, made: Made) -> dict[str, Any]:
     return found
 
 
-def _subset(part: Part, made: Made) -> dict[str, Any]:
+def _subset(part: DocumentPart, made: Made) -> dict[str, Any]:
     found: dict[str, Any] = {"name": part.need("name", str)}
     for beta, alpha in _OTHER_NAMES.items():
         key = beta if beta in part else alpha
@@ -148,7 +148,7 @@ def _subset(part: Part, made: Made) -> dict[str, Any]:
     return found
 
 
-def _preferred(part: Part, key: str) -> list[dict[str, Any]]:
+def _preferred(part: DocumentPart, key: str) -> list[dict[str, Any]]:
     return [
         {"weight": each.need("weight", int), "preference": preference}
         for each in part.parts(key)
@@ -156,7 +156,7 @@ def _preferred(part: Part, key: str) -> list[dict[str, Any]]:
     ]
 
 
-def _term(term: Part) -> dict[str, Any]:
+def _term(term: DocumentPart) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     for each in term.parts("matchExpressions"):
         wanted = {"key": each.need("key", str), "operator": each.need("operator", str)}
@@ -166,7 +166,7 @@ def _term(term: Part) -> dict[str, Any]:
     return {"matchExpressions": found} if found else {}
 
 
-def _say_labels(spec: Part, subsets: list[dict[str, Any]]) -> None:
+def _say_labels(spec: DocumentPart, subsets: list[dict[str, Any]]) -> None:
     """One note on all labels that the terms ask for, and the values that they name."""
     named: dict[str, dict[str, None]] = {}
     for subset in subsets:
@@ -180,7 +180,7 @@ def _say_labels(spec: Part, subsets: list[dict[str, Any]]) -> None:
         spec.note("subsets", f"{text} {', '.join(labels)}")
 
 
-def _texts(part: Part, key: str, made: dict[str, Any]) -> None:
+def _texts(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     made[key] = part.get(key, list)
     if not all(isinstance(each, str) for each in made[key]):
         raise part.document.error(f"{part.at(key)}: values are texts: write them in quotes")
@@ -189,7 +189,7 @@ def _texts(part: Part, key: str, made: dict[str, Any]) -> None:
 _TOLERATION = {key: keep(str) for key in ("key", "operator", "value", "effect")}
 
 
-def _tolerations(part: Part) -> list[dict[str, Any]]:
+def _tolerations(part: DocumentPart) -> list[dict[str, Any]]:
     found = []
     for each in part.parts("tolerations"):
         found.append(walk(each, _TOLERATION))
@@ -201,7 +201,7 @@ def _tolerations(part: Part) -> list[dict[str, Any]]:
     return found
 
 
-def _cap(part: Part) -> int | str:
+def _cap(part: DocumentPart) -> int | str:
     cap = part.any("maxReplicas")
     if isinstance(cap, str) and re.fullmatch(_PERCENT, cap):
         return f"{int(cap[:-1])}%"
@@ -213,7 +213,7 @@ def _cap(part: Part) -> int | str:
     )
 
 
-def _patch(part: Part, made: Made) -> dict[str, Any]:
+def _patch(part: DocumentPart, made: Made) -> dict[str, Any]:
     """The patch; and in it the tolerations that the pods of the subset had."""
     given = part.part("patch")
     metadata = given.part("metadata")
@@ -230,7 +230,7 @@ def _patch(part: Part, made: Made) -> dict[str, Any]:
     return found
 
 
-def _fits(part: Part, made: Made, patch: Mapping[str, Any]) -> None:
+def _fits(part: DocumentPart, made: Made, patch: Mapping[str, Any]) -> None:
     """Raise for a patch that no pod of the template can take."""
     try:
         strategic_merge.merge(made.pod, patch)
@@ -238,7 +238,7 @@ def _fits(part: Part, made: Made, patch: Mapping[str, Any]) -> None:
         raise part.document.error(f"{part.at('patch')}: {e}") from e
 
 
-def _one_type(spec: Part, subsets: list[dict[str, Any]], made: Made) -> None:
+def _one_type(spec: DocumentPart, subsets: list[dict[str, Any]], made: Made) -> None:
     """Percents beside numbers were allowed once; of one number of units they are numbers."""
     caps = [each["maxReplicas"] for each in subsets if "maxReplicas" in each]
     if len({type(cap) for cap in caps}) < 2:
@@ -252,7 +252,7 @@ def _one_type(spec: Part, subsets: list[dict[str, Any]], made: Made) -> None:
             spec.notes.lost(spec.document, f"spec.subsets[{at}].maxReplicas", text)
 
 
-def _open_end(spec: Part, subsets: list[dict[str, Any]]) -> None:
+def _open_end(spec: DocumentPart, subsets: list[dict[str, Any]]) -> None:
     caps = [each.get("maxReplicas") for each in subsets]
     percents = [int(cap[:-1]) for cap in caps if isinstance(cap, str)]
     if caps[-1] is None or sum(percents) >= 100:
@@ -268,7 +268,7 @@ def _open_end(spec: Part, subsets: list[dict[str, Any]]) -> None:
 # --- the strategy ---------------------------------------------------------------------------------
 
 
-def _strategy(spec: Part) -> dict[str, Any]:
+def _strategy(spec: DocumentPart) -> dict[str, Any]:
     part = spec.part("scheduleStrategy")
     found: dict[str, Any] = {}
     if kind := part.get("type", str):

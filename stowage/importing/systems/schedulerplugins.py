@@ -15,7 +15,7 @@ from crds.groups.workloadgroup import MOST_SECONDS, TopologyMode
 from crds.names import GROUP, GROUP_ALIASES, LABEL_CLUSTER, LABEL_GROUP
 from stowage.importing import binding, pods
 from stowage.importing.conversion import Conversion, System
-from stowage.importing.fields import Fate, Part, keep, lost, walk
+from stowage.importing.fields import DocumentPart, Fate, keep, lost, walk
 from stowage.importing.reading import Source, dig
 from stowage.importing.workloads import Made, drop_status, metadata_of, ours
 
@@ -65,7 +65,7 @@ def convert(into: Conversion) -> None:
 
 
 def _group(into: Conversion, source: Source) -> dict[str, Any]:
-    part = Part(source.document, into.notes, source.document.body)
+    part = DocumentPart(source.document, into.notes, source.document.body)
     part.skip("apiVersion", "kind")
     metadata = metadata_of(part)
     _said(part, metadata)
@@ -82,7 +82,7 @@ def _group(into: Conversion, source: Source) -> dict[str, Any]:
     return ours("WorkloadGroup", source, metadata, spec)
 
 
-def _members(given: Part) -> int:
+def _members(given: DocumentPart) -> int:
     """0 waits for nobody, which is what 1 does."""
     number = given.get("minMember", int) or 0
     if number == 0:
@@ -90,7 +90,7 @@ def _members(given: Part) -> int:
     return number or 1
 
 
-def _seconds(part: Part, key: str, made: dict[str, Any]) -> None:
+def _seconds(part: DocumentPart, key: str, made: dict[str, Any]) -> None:
     seconds = part.get(key, int) or 0
     made[key] = min(max(seconds, 1), MOST_SECONDS)
     if seconds > MOST_SECONDS:
@@ -111,7 +111,7 @@ _FIELDS: dict[str, Fate] = {
 """The last four are those of other systems' PodGroups."""
 
 
-def _said(part: Part, metadata: dict[str, Any]) -> None:
+def _said(part: DocumentPart, metadata: dict[str, Any]) -> None:
     """Annotations by which Koordinator decides more than the PodGroup says."""
     annotations = metadata.get("annotations", {})
     inner = part.part("metadata")

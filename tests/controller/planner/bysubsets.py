@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, combinations, pairwise
 
-from controller.planner.indomain import Inside
+from controller.planner.indomain import WithinDomain
 from controller.planner.plan import Problem
 from controller.planner.subsets import Subsets
 
@@ -64,7 +64,10 @@ class SubsetLoop(Loop):
 
     def _take_rest(self, top: Row, caps: Sequence[Row]) -> None:
         self._take(top, self.weight, caps, overflow=True)
-        self.of, units = replace(self.of, inside=Inside.RANK), min(self.of.total, sum(self.present))
+        self.of, units = (
+            replace(self.of, inside=WithinDomain.RANK),
+            min(self.of.total, sum(self.present)),
+        )
         rank = self.subsets.rank.tolist()
         first = [
             (-home, rank[min(home, len(rank) - 1)][row], *self.plain[row])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.planner.indomain import Inside
+from controller.planner.indomain import WithinDomain
 from controller.planner.plan import Problem
 from controller.planner.unitcycle import OUTSIDE, Method
 
@@ -128,9 +128,9 @@ class Loop:
 
     def _takes(self, row: int, top: Row, weight: Row, *, lowers: bool) -> tuple[Any, ...]:
         share, place = self.shares[row], self.order[row]
-        if self.of.inside is Inside.WEIGHT:
+        if self.of.inside is WithinDomain.WEIGHT:
             return (-Fraction(weight[row], 2 * share + 1), place)
-        if self.of.inside is Inside.FEWEST:
+        if self.of.inside is WithinDomain.FEWEST:
             if lowers:
                 return (0, 0, place) if share else (1, -top[row], place)
             return (-share, share - top[row], place)
@@ -209,9 +209,9 @@ class Loop:
 
     def _gives(self, row: int, fullest: Row, empties: list[bool]) -> tuple[Any, ...]:
         share, last = self.shares[row], -self.order[row]
-        if self.of.inside is Inside.WEIGHT:
+        if self.of.inside is WithinDomain.WEIGHT:
             return (Fraction(max(self.weight[row], 1), 2 * share - 1), last)
-        if self.of.inside is Inside.FEWEST:
+        if self.of.inside is WithinDomain.FEWEST:
             return (not empties[row], fullest[row], last)
         if self.domains is None:
             return (self.score[row], last)

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.planner.indomain import Inside
-from controller.planner.plan import UNBOUNDED, Plan, Problem, apportion
+from controller.planner.indomain import WithinDomain
+from controller.planner.plan import UNBOUNDED, Apportionment, Problem, apportion
 from controller.planner.problem import DomainCount
-from controller.planner.reasons import Reason, Why
-from controller.planner.unitcycle import OUTSIDE, DomainOrder, Method, Quota
+from controller.planner.reasons import Reason, RuleKind
+from controller.planner.unitcycle import OUTSIDE, DomainOrder, DomainQuota, Method
 
 from .byhand import shrunk_by_hand
 from .byunits import by_units
@@ -34,7 +34,7 @@ def order_of(dice: random.Random, of: Problem) -> DomainOrder:
     big = dice.random() < 0.2
     desired = ints([dice.randint(0, 300 if big else 12) for _ in range(domains)])
     method, required = dice.choice(list(Method)), dice.random() < 0.6
-    quota = Quota(desired, count, method, required, ordered=dice.random() < 0.85)
+    quota = DomainQuota(desired, count, method, required, ordered=dice.random() < 0.85)
     names = [f"d{number}" for number in range(domains)]
     return DomainOrder(names, domain, quota, held, uncounted)
 
@@ -60,22 +60,22 @@ def drawn(seed: int) -> Problem:
         score=ints([dice.choice([0, 0, 7]) for _ in range(size)]),
         names=[f"c{number}" for number in range(size)],
         counts=counts_of(dice, size) if dice.random() < 0.4 else (),
-        inside=dice.choice([Inside.WEIGHT, Inside.FEWEST]),
+        inside=dice.choice([WithinDomain.WEIGHT, WithinDomain.FEWEST]),
     )
     if dice.random() < 0.8:
         of = replace(of, domains=order_of(dice, of))
         if dice.random() < 0.5:
-            of = replace(of, inside=Inside.RANK)
+            of = replace(of, inside=WithinDomain.RANK)
     if dice.random() < 0.5:
         of = replace(of, groups=())
     held = int(of.settled().sum())
     return replace(of, total=dice.randint(0, held)) if seed % 2 and held else of
 
 
-def loop(plan: Plan) -> list[int]:
+def loop(plan: Apportionment) -> list[int]:
     """By hand, for the domains that were chosen."""
     of = plan.problem
-    alone = of.domains is None and of.inside is Inside.WEIGHT and of.nests()
+    alone = of.domains is None and of.inside is WithinDomain.WEIGHT and of.nests()
     if alone and of.total < int(of.settled().sum()):
         return shrunk_by_hand(of)
     first = None if plan.choice is None or not plan.choice.first.any() else plan.choice.first
@@ -89,7 +89,7 @@ def test_all_rules_together_are_the_loop_over_units(part: int) -> None:
         of = drawn(seed)
         plan = apportion(of)
         within, held = plan.problem, of.settled()
-        alone = within.domains is None and within.inside is Inside.WEIGHT and within.nests()
+        alone = within.domains is None and within.inside is WithinDomain.WEIGHT and within.nests()
         if alone and of.total < int(held.sum()) and any(b.lower.any() for b in within.groups):
             continue  # bounds from below on groups while shrinking: the planner's own tests
         assert plan.shares.tolist() == loop(plan), seed
@@ -161,10 +161,10 @@ def test_every_number_has_its_reasons_and_a_bound_that_is_lifted_helps_by_so_man
         for row in np.flatnonzero(plan.shares).tolist():
             told = {reason.kind for reason in plan.reasons(row)}
             kept = int(plan.shares[row]) <= int(of.present[row])
-            assert told or (of.inside is Inside.RANK and of.domains is not None), seed
-            assert (Why.KEPT in told) or not kept, seed
-            if of.inside is Inside.FEWEST and not kept:
-                assert Why.PACKED in told, seed
+            assert told or (of.inside is WithinDomain.RANK and of.domains is not None), seed
+            assert (RuleKind.KEPT in told) or not kept, seed
+            if of.inside is WithinDomain.FEWEST and not kept:
+                assert RuleKind.PACKED in told, seed
         held = int(plan.shares.sum())
         for obstacle in plan.binding:
             assert 0 <= obstacle.gain <= of.total - held, seed

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from controller.planner.indomain import Clusters, grow, shrink
 from controller.planner.unitcycle import (
     OUTSIDE,
+    DomainQuota,
     Method,
-    Quota,
     assignment_order,
     growth,
     scores,
@@ -29,7 +29,7 @@ FAR = 10**6
 class Plain:
     """The same policy and clusters as lists, one unit at a time."""
 
-    def __init__(self, quota: Quota, clusters: Clusters) -> None:
+    def __init__(self, quota: DomainQuota, clusters: Clusters) -> None:
         self.quota = quota
         self.desired, self.count = quota.desired.tolist(), quota.count.tolist()
         self.domain, self.room = clusters.domain.tolist(), clusters.room.tolist()
@@ -120,7 +120,7 @@ class Plain:
 
 
 @st.composite
-def cases(draw: Any, *, ordered: bool = True) -> tuple[Quota, Clusters]:
+def cases(draw: Any, *, ordered: bool = True) -> tuple[DomainQuota, Clusters]:
     domains = draw(st.integers(1, 4))
     size = draw(st.integers(1, 7))
 
@@ -137,7 +137,7 @@ def cases(draw: Any, *, ordered: bool = True) -> tuple[Quota, Clusters]:
     big = draw(st.booleans())
     desired = column(0, 400 if big else 9, domains)
     order = np.array(draw(st.permutations(range(size))), dtype=np.int64)
-    quota = Quota(
+    quota = DomainQuota(
         desired,
         count,
         draw(st.sampled_from(Method)),
@@ -186,7 +186,7 @@ def test_one_more_unit_takes_none_away(case, units):
 
 def policy(
     numbers: dict[str, int], method: Method, *, required: bool, count: tuple[int, ...] = ()
-) -> tuple[Quota, Clusters]:
+) -> tuple[DomainQuota, Clusters]:
     """One roomy cluster in each domain."""
     size = len(numbers)
     desired = np.array(list(numbers.values()), dtype=np.int64)
@@ -194,7 +194,9 @@ def policy(
     every = np.arange(size, dtype=np.int64)
     none = np.zeros(size, dtype=np.int64)
     room = np.full(size, FAR, dtype=np.int64)
-    return Quota(desired, held, method, required), Clusters(every, room, none, held, none, every)
+    return DomainQuota(desired, held, method, required), Clusters(
+        every, room, none, held, none, every
+    )
 
 
 def order_of(numbers: dict[str, int], method: Method, units: int) -> str:

@@ -12,31 +12,31 @@ from hypothesis import given
 
 from controller.planner.plan import (
     UNBOUNDED,
+    Apportionment,
     BoundKind,
     GroupBound,
-    Plan,
     Problem,
     apportion,
 )
-from controller.planner.reasons import Obstacle, Reason, Why
+from controller.planner.reasons import Obstacle, Reason, RuleKind
 from tests.examples import examples
 
 from .plain import ints, problem, problems, random_problem
 
 MANY = examples(300)
-GROUPS = {Why.DOMAIN_QUOTA: BoundKind.DOMAIN_QUOTA, Why.SUBSET_CAP: BoundKind.SUBSET_CAP}
-OWN = {Why.UPPER: "upper", Why.ROOM: "room", Why.LEARNT: "learnt"}
+GROUPS = {RuleKind.DOMAIN_QUOTA: BoundKind.DOMAIN_QUOTA, RuleKind.SUBSET_CAP: BoundKind.SUBSET_CAP}
+OWN = {RuleKind.UPPER: "upper", RuleKind.ROOM: "room", RuleKind.LEARNT: "learnt"}
 
 
-def kinds(plan: Plan, row: int) -> list[Why]:
+def kinds(plan: Apportionment, row: int) -> list[RuleKind]:
     return [reason.kind for reason in plan.reasons(row)]
 
 
-def held_in(bound: GroupBound, plan: Plan, group: int) -> int:
+def held_in(bound: GroupBound, plan: Apportionment, group: int) -> int:
     return sum(int(units) for units in plan.shares[bound.group == group])
 
 
-def full_groups(plan: Plan, row: int) -> list[tuple[GroupBound, int]]:
+def full_groups(plan: Apportionment, row: int) -> list[tuple[GroupBound, int]]:
     """The full groups of a row, outermost first; none where surplus over bounds is being cut."""
     if not plan.last.bounded:
         return []
@@ -47,7 +47,7 @@ def full_groups(plan: Plan, row: int) -> list[tuple[GroupBound, int]]:
 class Truth:
     """What can be said of a finished plan, worked out cluster by cluster with fractions."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Apportionment) -> None:
         self.plan = plan
         self.shares = plan.shares.tolist()
         self.weight = plan.last.weight.tolist()
@@ -91,38 +91,38 @@ class Truth:
         plan, of = self.plan, self.plan.problem
         share = self.shares[row]
         match reason.kind:
-            case Why.KEPT:
+            case RuleKind.KEPT:
                 return 0 < reason.number == min(int(of.settled()[row]), share)
-            case Why.LOWER if reason.of:
+            case RuleKind.LOWER if reason.of:
                 return reason.of == of.lower[row] > share == reason.number
-            case Why.LOWER:
+            case RuleKind.LOWER:
                 return share == reason.number == of.lower[row]
-            case Why.UPPER | Why.ROOM | Why.LEARNT:
+            case RuleKind.UPPER | RuleKind.ROOM | RuleKind.LEARNT:
                 return share == reason.number == getattr(of, OWN[reason.kind])[row] < UNBOUNDED
-            case Why.DOMAIN_QUOTA | Why.SUBSET_CAP:
+            case RuleKind.DOMAIN_QUOTA | RuleKind.SUBSET_CAP:
                 return any(
                     bound.kind is GROUPS[reason.kind]
                     and bound.names[group] == reason.name
                     and bound.upper[group] == reason.number
                     for bound, group in full_groups(plan, row)
                 )
-            case Why.GROUP_LOWER:
+            case RuleKind.GROUP_LOWER:
                 return any(
                     bound.names[int(bound.group[row])] == reason.name
                     and bound.lower[bound.group[row]] == reason.number
                     and share == self.base[row]
                     for bound in of.groups
                 )
-            case Why.NO_WEIGHT:
+            case RuleKind.NO_WEIGHT:
                 return of.weight[row] == 0
-            case Why.WEIGHT:
+            case RuleKind.WEIGHT:
                 exact = self.exact(row)
                 return (
                     exact is not None
                     and reason.number == int(exact)
                     and reason.of == self.units(row)
                 )
-            case Why.REMAINDER:
+            case RuleKind.REMAINDER:
                 exact = self.exact(row)
                 return (
                     exact is not None
@@ -130,7 +130,7 @@ class Truth:
                     and reason.number == share - int(exact)
                     and reason.of == int(100 * (exact - int(exact)))
                 )
-            case Why.TIE:
+            case RuleKind.TIE:
                 level = self.level(row)
                 first = all(of.order[row] < of.order[other] for other in level)
                 return 0 < reason.number == len(level) and first
@@ -155,9 +155,9 @@ def test_rounding_up_and_ties_are_told_exactly_where_they_happened(of: Problem) 
     for row in truth.rows:
         exact = truth.exact(row)
         rounded = exact is not None and truth.shares[row] > exact
-        assert (Why.REMAINDER in kinds(plan, row)) == rounded
+        assert (RuleKind.REMAINDER in kinds(plan, row)) == rounded
         assert bool(plan.account.rounded()[row]) == rounded
-        assert (Why.TIE in kinds(plan, row)) == bool(truth.level(row))
+        assert (RuleKind.TIE in kinds(plan, row)) == bool(truth.level(row))
 
 
 def test_a_tie_is_told_exactly_where_another_order_would_give_another_share() -> None:
@@ -174,7 +174,7 @@ def test_a_tie_is_told_exactly_where_another_order_would_give_another_share() ->
             order = of.order.copy()
             order[row] = len(order)
             last = apportion(replace(of, order=order)).shares[row]
-            if Why.TIE in kinds(plan, row):
+            if RuleKind.TIE in kinds(plan, row):
                 seen += 1
                 assert last == plan.shares[row] - 1, (row, of)
             else:
@@ -197,7 +197,14 @@ def test_what_stops_a_cluster_is_told_while_units_are_pending(of: Problem) -> No
     plan = apportion(of)
     if not plan.pending:
         return
-    stops = {Why.UPPER, Why.ROOM, Why.LEARNT, Why.DOMAIN_QUOTA, Why.SUBSET_CAP, Why.NO_WEIGHT}
+    stops = {
+        RuleKind.UPPER,
+        RuleKind.ROOM,
+        RuleKind.LEARNT,
+        RuleKind.DOMAIN_QUOTA,
+        RuleKind.SUBSET_CAP,
+        RuleKind.NO_WEIGHT,
+    }
     for row, share in enumerate(plan.shares.tolist()):
         over = share > of.cap()[row]
         assert over or stops & set(kinds(plan, row)), (row, of)
@@ -208,7 +215,7 @@ def lifted(of: Problem, obstacle: Obstacle) -> Problem:
     reason = obstacle.reason
     if reason.kind in OWN:
         return replace(of, **{OWN[reason.kind]: ints([UNBOUNDED] * len(of.weight))})
-    if reason.kind is Why.NO_WEIGHT:
+    if reason.kind is RuleKind.NO_WEIGHT:
         return replace(of, weight=ints([max(int(weight), 1) for weight in of.weight]))
     groups = []
     for bound in of.groups:
@@ -221,7 +228,7 @@ def lifted(of: Problem, obstacle: Obstacle) -> Problem:
 
 def test_what_would_help_helps_by_so_many() -> None:
     dice = random.Random(22)
-    seen: Counter[Why] = Counter()
+    seen: Counter[RuleKind] = Counter()
     for _ in range(1200):
         of = random_problem(dice)
         plan = apportion(of)
@@ -230,7 +237,7 @@ def test_what_would_help_helps_by_so_many() -> None:
             without = apportion(lifted(of, obstacle))
             assert plan.pending - without.pending == obstacle.gain, (obstacle, of)
             seen[obstacle.reason.kind] += bool(obstacle.gain)
-    assert min(seen[kind] for kind in (*OWN, *GROUPS, Why.NO_WEIGHT)) > 10, seen
+    assert min(seen[kind] for kind in (*OWN, *GROUPS, RuleKind.NO_WEIGHT)) > 10, seen
 
 
 def test_to_lift_all_obstacles_places_all() -> None:
@@ -320,8 +327,8 @@ class TestByExample:
         """A cluster that was filtered has neither weight nor room: its weight is not the matter."""
         plan = apportion(problem(5, [1, 0, 0], room=[2, 0, 4]))
         assert plan.binding == (
-            Obstacle(Reason(Why.ROOM, 2), 3),
-            Obstacle(Reason(Why.NO_WEIGHT, 1), 3),
+            Obstacle(Reason(RuleKind.ROOM, 2), 3),
+            Obstacle(Reason(RuleKind.NO_WEIGHT, 1), 3),
         )
 
     def test_no_cluster_no_obstacle(self) -> None:
@@ -330,7 +337,7 @@ class TestByExample:
 
     def test_weights_all_zero(self) -> None:
         plan = apportion(problem(5, [0, 0]))
-        assert plan.binding == (Obstacle(Reason(Why.NO_WEIGHT, 2), 5),)
+        assert plan.binding == (Obstacle(Reason(RuleKind.NO_WEIGHT, 2), 5),)
         assert str(plan.binding[0]) == (
             "2 clusters have weight 0; without that, 5 more could be placed"
         )

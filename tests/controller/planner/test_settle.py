@@ -16,7 +16,7 @@ from hypothesis import given
 from controller.model.learning import (
     FIRST_HOLD,
     LONGEST_HOLD,
-    Limit,
+    ObservedLimit,
     as_bounds,
     learn,
     next_expiry,
@@ -34,7 +34,7 @@ MANY = examples(150)
 class Members:
     """Clusters that run what they can, whatever they are asked, and what is believed of them."""
 
-    def __init__(self, of: Problem, true: list[int], limits: Mapping[str, Limit]) -> None:
+    def __init__(self, of: Problem, true: list[int], limits: Mapping[str, ObservedLimit]) -> None:
         self.names = [f"c{row}" for row in range(len(true))]
         self.of = of
         self.true = true
@@ -68,7 +68,7 @@ def members(seed: int, *, believed: bool = True) -> Members:
     size = len(of.weight)
     true = [dice.choice([0, dice.randint(0, 12), UNBOUNDED]) for _ in range(size)]
     limits = {
-        f"c{row}": Limit(dice.randint(0, 15), NOW + timedelta(days=1))
+        f"c{row}": ObservedLimit(dice.randint(0, 15), NOW + timedelta(days=1))
         for row in range(size)
         if believed and dice.random() < 0.3
     }
@@ -196,17 +196,19 @@ def test_ours_settles_on_neighbours_of_that_input_too() -> None:
 class TestLearning:
     """One look at a time."""
 
-    def look(self, limits: dict[str, Limit], asked: int, missing: int, now: datetime = NOW) -> Any:
+    def look(
+        self, limits: dict[str, ObservedLimit], asked: int, missing: int, now: datetime = NOW
+    ) -> Any:
         return learn(limits, present={"a": asked}, unschedulable={"a": missing}, now=now)
 
     def test_nothing_missing_teaches_nothing(self) -> None:
         assert self.look({}, 5, 0) == {}
 
     def test_what_runs_is_the_limit(self) -> None:
-        assert self.look({}, 5, 2) == {"a": Limit(3, NOW + FIRST_HOLD)}
+        assert self.look({}, 5, 2) == {"a": ObservedLimit(3, NOW + FIRST_HOLD)}
 
     def test_more_missing_than_asked_is_a_late_report(self) -> None:
-        assert self.look({}, 2, 5) == {"a": Limit(0, NOW + FIRST_HOLD)}
+        assert self.look({}, 2, 5) == {"a": ObservedLimit(0, NOW + FIRST_HOLD)}
 
     def test_to_see_it_again_changes_nothing(self) -> None:
         limits = self.look({}, 5, 2)
@@ -215,7 +217,7 @@ class TestLearning:
     def test_fewer_that_run_is_news(self) -> None:
         limits = self.look({}, 5, 2)
         later = NOW + timedelta(seconds=9)
-        assert self.look(limits, 3, 2, later) == {"a": Limit(1, later + FIRST_HOLD)}
+        assert self.look(limits, 3, 2, later) == {"a": ObservedLimit(1, later + FIRST_HOLD)}
 
     def test_a_cluster_that_runs_more_than_believed_is_believed(self) -> None:
         limits = self.look({}, 5, 2)
@@ -225,7 +227,7 @@ class TestLearning:
         limits = self.look({}, 5, 2)
         then = NOW + FIRST_HOLD
         assert self.look(limits, 3, 0, then) == {
-            "a": Limit(6, then + FIRST_HOLD, FIRST_HOLD, doubted=True)
+            "a": ObservedLimit(6, then + FIRST_HOLD, FIRST_HOLD, doubted=True)
         }
 
     def test_a_limit_of_nothing_is_tried_with_one_unit(self) -> None:
@@ -236,7 +238,7 @@ class TestLearning:
         limits = self.look(self.look({}, 5, 2), 3, 0, NOW + FIRST_HOLD)
         then = NOW + FIRST_HOLD + timedelta(minutes=1)
         assert self.look(limits, 5, 2, then) == {
-            "a": Limit(3, then + 2 * FIRST_HOLD, 2 * FIRST_HOLD)
+            "a": ObservedLimit(3, then + 2 * FIRST_HOLD, 2 * FIRST_HOLD)
         }
 
     def test_no_limit_is_held_for_longer_than_the_longest(self) -> None:
@@ -258,10 +260,10 @@ class TestLearning:
         assert learn(limits, present={}, unschedulable={}, now=NOW) == limits
 
     def test_limits_are_bounds_for_the_planner(self) -> None:
-        limits = self.look({}, 5, 2) | {"gone": Limit(1, NOW)}
+        limits = self.look({}, 5, 2) | {"gone": ObservedLimit(1, NOW)}
         assert as_bounds(limits, {"b": 0, "a": 1}).tolist() == [UNBOUNDED, 3]
 
     def test_the_next_look_is_at_the_first_expiry(self) -> None:
         assert next_expiry({}) is None
-        both = {"a": Limit(1, NOW + FIRST_HOLD), "b": Limit(1, NOW)}
+        both = {"a": ObservedLimit(1, NOW + FIRST_HOLD), "b": ObservedLimit(1, NOW)}
         assert next_expiry(both) == NOW

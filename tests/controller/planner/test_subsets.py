@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controller.planner.indomain import Inside
+from controller.planner.indomain import WithinDomain
 from controller.planner.plan import UNBOUNDED, Problem, apportion
 from controller.planner.problem import DomainCount
 from controller.planner.subsets import Subsets
@@ -42,7 +42,7 @@ def spread(total: int, inside: Sequence[str], cap: Sequence[int], **said: Any) -
     columns = {name: said.pop(name) for name in ("room", "present", "learnt") if name in said}
     weight = [int(str(row) not in said.get("crowded", "")) for row in range(size)]
     of = problem(total, weight, **columns)
-    return replace(of, inside=Inside.RANK, subsets=subsets(inside, cap, size, **said))
+    return replace(of, inside=WithinDomain.RANK, subsets=subsets(inside, cap, size, **said))
 
 
 def shares(of: Problem) -> list[int]:
@@ -195,7 +195,7 @@ def test_a_lower_bound_and_the_cap_of_its_subset_contradict() -> None:
 
 
 def test_without_a_cluster_all_units_are_pending() -> None:
-    of = replace(problem(3, []), inside=Inside.RANK, subsets=subsets(["", ""], [2, FREE], 0))
+    of = replace(problem(3, []), inside=WithinDomain.RANK, subsets=subsets(["", ""], [2, FREE], 0))
     plan = apportion(of)
     assert (plan.pending, plan.subsets_full, plan.beyond_caps) == (3, (), False)
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.planner.indomain import Inside
-from controller.planner.plan import UNBOUNDED, Plan, Problem, apportion
+from controller.planner.indomain import WithinDomain
+from controller.planner.plan import UNBOUNDED, Apportionment, Problem, apportion
 from controller.planner.subsets import Subsets
 
 from .bysubsets import SubsetLoop, counted_by_hand
@@ -38,7 +38,7 @@ def subsets_of(dice: random.Random, size: int) -> Subsets:
         overflow=np.array([dice.random() < often for _ in range(number)]),
         rank=ints([[dice.choice([0, 0, 3]) for _ in range(size)] for _ in range(number)]),
         crowded=np.array([dice.random() < 0.3 for _ in range(size)]),
-        keeps=dice.choice(list(Inside)),
+        keeps=dice.choice(list(WithinDomain)),
         order=ints(dice.sample(range(size), size)),
         weight=ints([dice.randint(0, 5) for _ in range(size)]),
     )
@@ -49,10 +49,10 @@ def drawn(seed: int) -> Problem:
     of = without_subsets(seed)
     dice = random.Random(-seed - 1)
     of = replace(of, subsets=subsets_of(dice, len(of.weight)))
-    return replace(of, inside=Inside.RANK) if dice.random() < 0.4 else of
+    return replace(of, inside=WithinDomain.RANK) if dice.random() < 0.4 else of
 
 
-def loop(plan: Plan) -> list[int]:
+def loop(plan: Apportionment) -> list[int]:
     """By hand, for the domains that were chosen."""
     chosen = plan.choice is not None and plan.choice.first.any()
     first = plan.choice.first.tolist() if plan.choice is not None and chosen else None

@@ -20,12 +20,18 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import Any
 
-from controller.features.workloadgroup.compiled import Group, compile_group
+from controller.features.workloadgroup.compiled import CompiledGroup, compile_group
 from controller.features.workloadgroup.gate import status
-from controller.features.workloadgroup.gate.gate import Doubts, Gate, Standing, gate_of, standing_of
-from controller.features.workloadgroup.gate.status import Facts, Look
+from controller.features.workloadgroup.gate.gate import (
+    Gate,
+    Standing,
+    Unconfirmed,
+    gate_of,
+    standing_of,
+)
+from controller.features.workloadgroup.gate.status import GroupFacts, GroupResult
 from controller.features.workloadgroup.ledger import Groups
-from controller.features.workloadgroup.memory import Memory
+from controller.features.workloadgroup.memory import GroupMemory
 from controller.features.workloadgroup.objects import WorkloadGroup
 from controller.framework.runtime.feature import Term
 from controller.framework.runtime.handle import Handle
@@ -73,7 +79,7 @@ class _Known:
 
 
 @dataclass(slots=True)
-class _Watch:
+class _GateWatch:
     """What is remembered of a group from look to look.
 
     Since when none of the decisions on their way to the hub has arrived, how few there were, and
@@ -93,20 +99,20 @@ class _Watch:
 
 
 @dataclass(frozen=True, slots=True)
-class _Draft:
+class _GroupDraft:
     """What is being said of a group, whether that is a write, and seconds until another look."""
 
     uid: str
     gate: Gate
-    look: Look
+    look: GroupResult
     written: bool
     soon: float | None
 
 
-class Books:
+class GroupController:
     """The groups of a hub, for one term of leadership: the book of their status writer."""
 
-    def __init__(self, term: Term, *, ledger: Groups, memory: Memory, handle: Handle) -> None:
+    def __init__(self, term: Term, *, ledger: Groups, memory: GroupMemory, handle: Handle) -> None:
         self._stored: Informer[WorkloadGroup] = term.informer(WORKLOAD_GROUPS)
         self._workloads: Informer[Workload] = term.informer(WORKLOADS)
         self._ledger = ledger
@@ -115,8 +121,8 @@ class Books:
         self._clock = term.clock
         self._recorder = term.recorder
         self._known: dict[Key, _Known] = {}
-        self._watched: defaultdict[Key, _Watch] = defaultdict(_Watch)
-        self._drafted: dict[Key, _Draft] = {}
+        self._watched: defaultdict[Key, _GateWatch] = defaultdict(_GateWatch)
+        self._drafted: dict[Key, _GroupDraft] = {}
         self._writer = StatusWriter(
             term.client,
             WORKLOAD_GROUPS,
@@ -217,7 +223,7 @@ class Books:
         if written and self._anew(stored, group, gate, facts, now):
             written, soon = False, SOON_SECONDS
         self._mind(watch, gate, look, facts, now)
-        self._drafted[key] = _Draft(group.uid, gate, look, written, soon)
+        self._drafted[key] = _GroupDraft(group.uid, gate, look, written, soon)
         return status.changes(look.fields, stored) if written else None
 
     def landed(self, key: Key) -> float | None:
@@ -246,7 +252,7 @@ class Books:
         """Nobody waits for it."""
         self._drafted.pop(key, None)
 
-    def _tell(self, key: Key, draft: _Draft) -> None:
+    def _tell(self, key: Key, draft: _GroupDraft) -> None:
         about = ObjectRef(API_VERSION, WORKLOAD_GROUPS.kind, *key, draft.uid)
         for event in draft.look.events:
             self._recorder.event(
@@ -257,7 +263,7 @@ class Books:
                 action="Grouping",
             )
 
-    def _next(self, key: Key, draft: _Draft) -> float | None:
+    def _next(self, key: Key, draft: _GroupDraft) -> float | None:
         """Seconds until its status may be otherwise, or its Workloads are to be decided again."""
         now = self._clock.now()
         due = (draft.look.next_look, self._watched[key].due)
@@ -266,7 +272,12 @@ class Books:
         return min(max(min(waits), LEAST_WAIT), LONGEST_WAIT) if waits else None
 
     def _anew(
-        self, stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: datetime
+        self,
+        stored: WorkloadGroup,
+        group: CompiledGroup,
+        gate: Gate,
+        facts: GroupFacts,
+        now: datetime,
     ) -> bool:
         """Whether it holds less merely because it is being decided anew: told once that is over."""
         if group.fault or facts.could < group.min_member:
@@ -274,7 +285,9 @@ class Books:
         less = facts.held < stored.status.waiting and (gate.state or "") == stored.status.gate
         return less and self._memory.loose(group.key, now)
 
-    def _mind(self, watch: _Watch, gate: Gate, look: Look, facts: Facts, now: datetime) -> None:
+    def _mind(
+        self, watch: _GateWatch, gate: Gate, look: GroupResult, facts: GroupFacts, now: datetime
+    ) -> None:
         """When its Workloads are to be decided again: as long as they must be emptied, soon."""
         if gate.state is GateState.CLOSED:
             if any(each.ours and each.units for each in facts.members):
@@ -282,14 +295,14 @@ class Books:
         elif gate.state is None and look.next_look is not None:
             watch.due = look.next_look
 
-    def _facts(self, group: Group, read: Sequence[_Known], now: datetime) -> Facts:
+    def _facts(self, group: CompiledGroup, read: Sequence[_Known], now: datetime) -> GroupFacts:
         """What there is to say, as it is stored and as this term knows it."""
         key = group.key
         since = self._memory.held_since(key, now)
         held = self._on_their_way(key, read) if since is not None else {}
         members = [each.standing for each in read]
         scheduled = sum(each.units for each in members) + sum(held.values())
-        return Facts(
+        return GroupFacts(
             members=members,
             workloads=len(self._ledger.members(key)),
             # What every cluster runs in full is wanted once for each cluster that it has.
@@ -310,7 +323,9 @@ class Books:
                 found[each.standing.name] = max(member.assigned - each.standing.units, 0)
         return found
 
-    def _doubts(self, key: Key, read: Iterable[_Known], facts: Facts, at: float) -> Doubts:
+    def _doubts(
+        self, key: Key, read: Iterable[_Known], facts: GroupFacts, at: float
+    ) -> Unconfirmed:
         """What may be otherwise in a moment: for so long only, as nobody may wait for ever."""
         watch = self._watched[key]
         left = 0 if facts.held else len(self._on_their_way(key, read))
@@ -320,7 +335,7 @@ class Books:
         watch.writing = watch.writing if left else None
         watch.failing = at if watch.failing is None else watch.failing
         watch.failing = watch.failing if failing else None
-        return Doubts(
+        return Unconfirmed(
             writing=watch.writing is not None and at - watch.writing < WRITING_SECONDS,
             fresh=watch.failing is not None and at - watch.failing < FRESH_SECONDS,
             most=watch.most,

@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from controller.features.workloadgroup.compiled import Group
+from controller.features.workloadgroup.compiled import CompiledGroup
 from controller.model.objects import ClusterShare, Workload
 from crds.fields.shares import ShareState
 from crds.groups.gate import GateState, decision_of, within
@@ -127,7 +127,7 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubts:
+class Unconfirmed:
     """What is stored and may be another one in a moment.
 
     `writing`: permitted decisions are on their way to the hub. `fresh`: a failure was told of
@@ -140,17 +140,22 @@ class Doubts:
     most: int = MOST_GATE_BYTES
 
 
-NO_DOUBTS: Final = Doubts()
+NO_DOUBTS: Final = Unconfirmed()
 
 
 def gate_of(
-    group: Group, members: Sequence[Standing], now: datetime, doubts: Doubts = NO_DOUBTS
+    group: CompiledGroup,
+    members: Sequence[Standing],
+    now: datetime,
+    doubts: Unconfirmed = NO_DOUBTS,
 ) -> Gate:
     """What the gate of a group shall be, where these are its members as they are stored."""
     return _bounded(group, _noted(group, members, _state(group, members, now, doubts)), doubts)
 
 
-def _state(group: Group, members: Sequence[Standing], now: datetime, doubts: Doubts) -> Gate:
+def _state(
+    group: CompiledGroup, members: Sequence[Standing], now: datetime, doubts: Unconfirmed
+) -> Gate:
     """Open, closed or none, and why."""
     units = sum(each.units for each in members)
     enough = not group.fault and units >= group.min_member
@@ -260,7 +265,9 @@ def _left_behind(workload: Workload, message: str) -> bool:
     return not named.isdisjoint(left) and named.isdisjoint(placements)
 
 
-def _absent(group: Group, members: Sequence[Standing], now: datetime, doubts: Doubts) -> Gate:
+def _absent(
+    group: CompiledGroup, members: Sequence[Standing], now: datetime, doubts: Unconfirmed
+) -> Gate:
     """Without a gate, and with enough units: it opens, unless something speaks against it.
 
     A group that was made anew finds its members where they run: they are released as they are. What
@@ -283,7 +290,12 @@ def _absent(group: Group, members: Sequence[Standing], now: datetime, doubts: Do
 
 
 def _open(
-    group: Group, members: Sequence[Standing], now: datetime, *, enough: bool, doubts: Doubts
+    group: CompiledGroup,
+    members: Sequence[Standing],
+    now: datetime,
+    *,
+    enough: bool,
+    doubts: Unconfirmed,
 ) -> Gate:
     """Open: whoever has placements is released at them, until one fails before its time."""
     if not any(each.placed for each in members):
@@ -310,7 +322,7 @@ def _open(
 
 
 def _too_few_nodes(
-    group: Group, members: Sequence[Standing], now: datetime
+    group: CompiledGroup, members: Sequence[Standing], now: datetime
 ) -> tuple[datetime | None, str]:
     """When the gang is given up, as fewer than minMember find a node; in words, once it is.
 
@@ -332,7 +344,7 @@ def _too_few_nodes(
     return None, f"{text}, minMember is {group.min_member}"
 
 
-def _closed(group: Group, members: Sequence[Standing], now: datetime) -> Gate:
+def _closed(group: CompiledGroup, members: Sequence[Standing], now: datetime) -> Gate:
     """Closed: until what it has released has left.
 
     Ours have no placements by then but for what ran before, others are on no other clusters.
@@ -347,7 +359,7 @@ def _closed(group: Group, members: Sequence[Standing], now: datetime) -> Gate:
     return Gate(GateState.CLOSED if stays else None, ran=group.ran and stays)
 
 
-def _has_to_leave(group: Group, member: Standing) -> bool:
+def _has_to_leave(group: CompiledGroup, member: Standing) -> bool:
     """Whether a closed gate waits for it. Of ours what never stood anywhere gives up its place."""
     beyond = _beyond(group, member)
     if not group.takes_back(member.uid):
@@ -356,7 +368,7 @@ def _has_to_leave(group: Group, member: Standing) -> bool:
     return bool(beyond) if member.ours else any(c in member.there and c not in kept for c in beyond)
 
 
-def _beyond(group: Group, member: Standing) -> list[str]:
+def _beyond(group: CompiledGroup, member: Standing) -> list[str]:
     """The clusters on which it has more units than ran there before it was released."""
     if not group.takes_back(member.uid):
         return []
@@ -364,7 +376,7 @@ def _beyond(group: Group, member: Standing) -> list[str]:
     return [cluster for cluster, units in member.shares.items() if units > kept.get(cluster, 0)]
 
 
-def _noted(group: Group, members: Sequence[Standing], gate: Gate) -> Gate:
+def _noted(group: CompiledGroup, members: Sequence[Standing], gate: Gate) -> Gate:
     """With what it has released, and what ran before that."""
     placed = [each for each in members if each.placed]
     entries = {each.uid: each.decision for each in sorted(placed, key=_by_name)}
@@ -382,14 +394,14 @@ def _noted(group: Group, members: Sequence[Standing], gate: Gate) -> Gate:
     return replace(gate, released=entries, retained=retained)
 
 
-def _ran_before(group: Group, member: Standing) -> Mapping[str, int]:
+def _ran_before(group: CompiledGroup, member: Standing) -> Mapping[str, int]:
     """Its units that ran before the gate has released it; what it has given up since is none."""
     if member.uid in group.released:
         return within(member.shares, group.retained.get(member.uid, {}))
     return member.seen
 
 
-def _bounded(group: Group, gate: Gate, doubts: Doubts) -> Gate:
+def _bounded(group: CompiledGroup, gate: Gate, doubts: Unconfirmed) -> Gate:
     """As it was, where all that there is to note is more than can be stored."""
     if gate.size <= doubts.most:
         return gate

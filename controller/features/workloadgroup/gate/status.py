@@ -14,7 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from controller.features.workloadgroup.compiled import FAILED, LONGEST_SECONDS, TOO_FEW, Group
+from controller.features.workloadgroup.compiled import (
+    FAILED,
+    LONGEST_SECONDS,
+    TOO_FEW,
+    CompiledGroup,
+)
 from controller.features.workloadgroup.gate.gate import Gate, Standing
 from controller.features.workloadgroup.objects import WorkloadGroup
 from crds.groups.gate import GateState
@@ -46,7 +51,7 @@ _UNWRITTEN: Final = "lastFailureTime"
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class GroupFacts:
     """What is known beside the object itself and its gate.
 
     Args:
@@ -101,7 +106,7 @@ class Said(NamedTuple):
     message: str
 
 
-class Event(NamedTuple):
+class GroupEvent(NamedTuple):
     """What people are told of a group."""
 
     reason: GroupEventReason
@@ -110,15 +115,17 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class GroupResult:
     """The fields to write, what people are told with them, and when it may be otherwise."""
 
     fields: Mapping[str, Any]
-    events: Sequence[Event]
+    events: Sequence[GroupEvent]
     next_look: datetime | None = None
 
 
-def look(stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: datetime) -> Look:
+def look(
+    stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts, now: datetime
+) -> GroupResult:
     """What the status shall say by now."""
     retry = _retry(group, gate, now)
     due = retry if retry is not None and retry > now else None
@@ -139,7 +146,7 @@ def look(stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: dat
     }
     due = min((at for at in (retry, gate.due) if at is not None and at > now), default=None)
     news = [*_gate_events(group, gate, said, facts), *_events(stored, group, said, facts, phase)]
-    return Look(fields, news, due)
+    return GroupResult(fields, news, due)
 
 
 def differs(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
@@ -184,7 +191,7 @@ def words_alone(fields: Mapping[str, Any], stored: WorkloadGroup) -> bool:
     return pairs[0] == pairs[1]
 
 
-def phase_of(group: Group, gate: Gate, facts: Facts) -> GroupPhase:
+def phase_of(group: CompiledGroup, gate: Gate, facts: GroupFacts) -> GroupPhase:
     """How far it has come.
 
     It has failed when the units that have not failed are too few, whatever becomes of them. It has
@@ -204,7 +211,7 @@ def phase_of(group: Group, gate: Gate, facts: Facts) -> GroupPhase:
 
 
 def _said(
-    stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, due: datetime | None
+    stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts, due: datetime | None
 ) -> Said:
     """The condition, the most pressing first; `due` is when it is tried anew, if that comes yet."""
     if group.fault:
@@ -233,7 +240,7 @@ def _in_vain(member: Standing) -> bool:
     return member.reason in _IN_VAIN and not any(text in member.message for text in _NO_TRY)
 
 
-def _waits(group: Group, gate: Gate, facts: Facts, before: Said) -> Said:
+def _waits(group: CompiledGroup, gate: Gate, facts: GroupFacts, before: Said) -> Said:
     """Why it is not placed yet. What nobody knows any more stands as it was said."""
     if facts.held:
         return Said(GroupScheduledReason.WAITING_FOR_GROUP, _holding(group, facts))
@@ -266,12 +273,12 @@ def _condition(stored: WorkloadGroup) -> conditions.Condition:
     return conditions.among(stored.status.conditions, _SCHEDULED)
 
 
-def _quorum(group: Group, facts: Facts) -> str:
+def _quorum(group: CompiledGroup, facts: GroupFacts) -> str:
     numbers = f"{facts.scheduled} of {facts.desired} units have a cluster"
     return f"{numbers}, minMember is {group.min_member}"
 
 
-def _holding(group: Group, facts: Facts) -> str:
+def _holding(group: CompiledGroup, facts: GroupFacts) -> str:
     """Who holds what, how many are missing, and until when they wait for these."""
     holders = sorted((facts.holders or {}).items())
     named = ", ".join(f"{name} {units}" for name, units in holders[:NAMED])
@@ -291,7 +298,7 @@ def _failed(gate: Gate, due: datetime | None) -> str:
     return f"{gate.failure}: everything of it is taken from its clusters{stays}{again}"
 
 
-def _outcomes(facts: Facts) -> tuple[int, int, int]:
+def _outcomes(facts: GroupFacts) -> tuple[int, int, int]:
     """Units that run, that ended well, that failed."""
     members = facts.members
     running, succeeded, failed = 0, 0, 0
@@ -302,7 +309,7 @@ def _outcomes(facts: Facts) -> tuple[int, int, int]:
     return running, succeeded, failed
 
 
-def _numbers(stored: WorkloadGroup, gate: Gate, facts: Facts) -> dict[str, int]:
+def _numbers(stored: WorkloadGroup, gate: Gate, facts: GroupFacts) -> dict[str, int]:
     """Units held of a gang that another controller decides on are for that one to say."""
     others = bool(facts.members) and not any(each.ours for each in facts.members)
     held = stored.status.waiting if others and gate.state is None else facts.held
@@ -320,7 +327,7 @@ def _numbers(stored: WorkloadGroup, gate: Gate, facts: Facts) -> dict[str, int]:
 
 
 def _times(
-    stored: WorkloadGroup, group: Group, gate: Gate, facts: Facts, now: datetime
+    stored: WorkloadGroup, group: CompiledGroup, gate: Gate, facts: GroupFacts, now: datetime
 ) -> dict[str, str | None]:
     """Moments are said once and stand; when all have lost their placements, all begins anew."""
     status, at = stored.status, timestamp(now)
@@ -335,14 +342,14 @@ def _times(
     }
 
 
-def _failures(group: Group, gate: Gate) -> int:
+def _failures(group: CompiledGroup, gate: Gate) -> int:
     """How often in a row it failed: none once it has run."""
     if gate.ran:
         return 0
     return min(max(group.failures, 0) + bool(gate.failure), MOST_UNITS)
 
 
-def _retry(group: Group, gate: Gate, now: datetime) -> datetime | None:
+def _retry(group: CompiledGroup, gate: Gate, now: datetime) -> datetime | None:
     """When it is tried anew: as it was said, or longer after each failure in a row."""
     if gate.ran or gate.state is GateState.OPEN:
         return None
@@ -368,28 +375,30 @@ def _conditions(stored: WorkloadGroup, said: Said, now: datetime) -> list[Any]:
     return [*(each for each in stored.status.conditions if each.get("type") != _SCHEDULED), ours]
 
 
-def _gate_events(group: Group, gate: Gate, said: Said, facts: Facts) -> Iterator[Event]:
+def _gate_events(
+    group: CompiledGroup, gate: Gate, said: Said, facts: GroupFacts
+) -> Iterator[GroupEvent]:
     if gate.state is GateState.OPEN and group.gate != GateState.OPEN:
-        yield Event(
+        yield GroupEvent(
             GroupEventReason.SCHEDULED, f"{_quorum(group, facts)}: they go to their clusters"
         )
     elif gate.failure:
-        yield Event(GroupEventReason.PROPAGATION_FAILED, said.message, warning=True)
+        yield GroupEvent(GroupEventReason.PROPAGATION_FAILED, said.message, warning=True)
 
 
 def _events(
-    stored: WorkloadGroup, group: Group, said: Said, facts: Facts, phase: GroupPhase
-) -> Iterator[Event]:
+    stored: WorkloadGroup, group: CompiledGroup, said: Said, facts: GroupFacts, phase: GroupPhase
+) -> Iterator[GroupEvent]:
     """What has changed: of tries that end as the last one did nobody is told again."""
     if facts.held and not stored.status.waiting:
-        yield Event(GroupEventReason.WAITING_FOR_GROUP, said.message)
+        yield GroupEvent(GroupEventReason.WAITING_FOR_GROUP, said.message)
     reason, before = _TOLD.get(said.reason), _before(stored)
     news = before.reason is not said.reason or TOO_FEW in before.message
     if reason is not None and news and TOO_FEW not in said.message:
-        yield Event(reason, said.message, warning=True)
+        yield GroupEvent(reason, said.message, warning=True)
     told = _PHASES.get(phase)
     if told is not None and stored.status.phase != phase.value:
-        yield Event(told, f"{group} is {phase.value}", phase is GroupPhase.FAILED)
+        yield GroupEvent(told, f"{group} is {phase.value}", phase is GroupPhase.FAILED)
 
 
 _TOLD = {
