@@ -28,7 +28,7 @@ LONGEST_WAIT_SECONDS = 900.0
 class PermitAnswer(Enum):
     """How far a waiting decision is."""
 
-    WAITING = "WaitingWorkload"
+    WAITING = "Waiting"
     ALLOWED = "Allowed"
     REJECTED = "Rejected"
     TIMED_OUT = "TimedOut"

@@ -117,7 +117,7 @@ _ABOUT_ITSELF = Action.ADDED | Action.LABELS | Action.SPEC | Action.VERSION
 class ClusterAffinityPlugin:
     """spec.clusterAffinity: required terms are ORed; preferred ones add their weights up."""
 
-    name = "ClusterAffinityPlugin"
+    name = "ClusterAffinity"
     ignored_during_execution = False
 
     def events_to_register(self) -> Sequence[EventHint]:

@@ -55,19 +55,19 @@ DEFAULTS: Mapping[str, tuple[tuple[str, int], ...]] = {
         for name in (
             "NamedCluster",
             "ClusterSelector",
-            "ClusterAffinityPlugin",
+            "ClusterAffinity",
             "TargetNamespace",
             "NamespaceGiven",
             "AllowedKinds",
             "ClusterReady",
             "TaintToleration",
-            "WorkloadAffinityPlugin",
+            "WorkloadAffinity",
             "ClusterResources",
         )
     ),
     "score": (
-        ("ClusterAffinityPlugin", 2),
-        ("WorkloadAffinityPlugin", 2),
+        ("ClusterAffinity", 2),
+        ("WorkloadAffinity", 2),
         ("TaintToleration", 3),
         ("ClusterResources", 1),
     ),

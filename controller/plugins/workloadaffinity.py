@@ -32,7 +32,7 @@ from controller.snapshot.snapshot import Snapshot
 class WorkloadAffinityPlugin:
     """spec.workloadAffinity and spec.workloadAntiAffinity, required and preferred."""
 
-    name = "WorkloadAffinityPlugin"
+    name = "WorkloadAffinity"
     ignored_during_execution = True
 
     def events_to_register(self) -> Sequence[EventHint]:

@@ -39,7 +39,7 @@ from controller.snapshot.snapshot import Snapshot
 from crds.reservation import ReservationPhase
 from machinery.types import hostports, quantities
 
-NAME = "ReservationPlugin"
+NAME = "Reservation"
 _OUTSIDE = "no reservation of its own here"
 _NO_RULE = WorkloadAffinity()
 _PODS = "pods"

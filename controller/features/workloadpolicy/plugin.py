@@ -47,8 +47,8 @@ from crds.workload import ScheduledReason
 from machinery.types.bounds import MOST_UNITS, between
 from machinery.types.metadata import Key
 
-NAME = "WorkloadPolicyPlugin"
-KIND = "WorkloadPolicyPlugin"
+NAME = "WorkloadPolicy"
+KIND = "WorkloadPolicy"
 _NAME = re.compile(rf"{OBJECT_NAME}(\.{OBJECT_NAME})*")
 _NAME_LIMIT = 253
 _VIEW = "WorkloadPolicy/view"

@@ -51,8 +51,8 @@ from crds.workload import ScheduledReason
 from crds.workloadquota import RESERVATIONS, UNITS, WorkloadQuotaSpec
 from machinery.types.bounds import MOST_UNITS
 
-NAME = "WorkloadQuotaPlugin"
-KIND = "WorkloadQuotaPlugin"
+NAME = "WorkloadQuota"
+KIND = "WorkloadQuota"
 _REASON = ScheduledReason.QUOTA_EXCEEDED
 _SAID = re.compile(r"(?:WorkloadQuota (?P<quota>\S+)|defaultQuota): (?P<name>\S+) \S+ of \S+ used")
 

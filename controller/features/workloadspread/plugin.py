@@ -48,7 +48,7 @@ from controller.snapshot.snapshot import Snapshot
 from crds.fields.why import ChangeCause
 from crds.workload import ScheduledReason
 
-NAME = "WorkloadSpreadPlugin"
+NAME = "WorkloadSpread"
 NAMED_SUBSETS = 4
 """Subsets that a message names."""
 _OUTSIDE = "not in a subset of workload-spread"

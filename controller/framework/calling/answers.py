@@ -104,7 +104,7 @@ def refused(size: int) -> Callable[[Any], FilterMask]:
 
     def usable(answer: Any) -> FilterMask:
         if not isinstance(answer, FilterMask):
-            raise _wanted("a Refused", answer)
+            raise _wanted("a FilterMask", answer)
         said = (answer.reasons, answer.reached, answer.short)
         return FilterMask(*(_reasons(each, size) if each else () for each in said))
 
@@ -281,7 +281,7 @@ def an_attempt(answer: Any) -> Attempt | None:
 def a_verdict(answer: Any) -> GroupDecision:
     """What becomes of an attempt, with a Status that goes with it."""
     if not isinstance(answer, GroupDecision):
-        raise _wanted("a Verdict", answer)
+        raise _wanted("a GroupDecision", answer)
     status = a_status(answer.status)
     if answer.outcome is TrialResult.REFUSE:
         _refusal(status)
