@@ -71,7 +71,7 @@ class Reviewer:
                 self._queue.add(workload.metadata.key)
 
     async def review(self, key: Key) -> float | None:
-        """Judge a Workload and write the verdict; return the seconds to the next review, or None."""
+        """Judge a Workload and write the verdict; return the seconds to the next review or None."""
         workload = self._workloads.get(key)
         if workload is None or workload.metadata.deleting or not self._needed():
             return None
