@@ -1,1 +1,1 @@
-"""Everything that a pass reads, kept by informers and by the controller's own decisions."""
+"""What a decision reads of Workloads, kept by informers and by the controller's own decisions."""
