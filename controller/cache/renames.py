@@ -30,7 +30,7 @@ class Renames:
         self._now: dict[str, str] = {}
 
     def saw(self, old: MemberCluster | None, new: MemberCluster | None) -> set[str]:
-        """Note a cluster that came, changed or went; return the names whose shares to read again."""
+        """Note a cluster that came, changed or went; return the names of shares to read again."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         name, before = known.metadata.name, self._now
