@@ -39,7 +39,7 @@ CONDITIONS_LIMIT = 32
 NAME_LIMIT = 317
 """Of what a rule is about; two bounds that contradict each other may have longer names."""
 Kept: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""What an object stores of these fields: one of a placed kind may lack some of a Workload's."""
+"""Returns the fields that an object stores: one of a placed kind may lack some of a Workload's."""
 _OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.value})
 _KNOWN = frozenset(condition.value for condition in WorkloadCondition)
 

@@ -2,7 +2,7 @@
 
 A waiting set stays assumed in the cache and reserved with the plugins. The set is void as soon as a
 member is edited or deleted, a cluster of its shares is gone, or the term of leadership ends: then
-it is undone.
+the set is undone.
 
 A set that lacks something is decided again with its own reservations released. Until the result is
 counted no other Workload is decided: the released room would be taken. A set may be large, and

@@ -1,1 +1,1 @@
-"""What a decision reads of Workloads, kept by informers and by the controller's own decisions."""
+"""The state that decisions read, kept by informers and by the controller's own decisions."""

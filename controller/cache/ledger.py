@@ -19,7 +19,7 @@ PlacementsByWorkload: TypeAlias = Mapping[Key, tuple[WorkloadInfo, Mapping[str, 
 
 
 class Ledger(Protocol):
-    """What one feature counts. All calls come from one event loop."""
+    """The counts of one feature. All calls come from one event loop."""
 
     def put(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
         """Take a Workload with the shares that count: none of one that is being deleted."""

@@ -1,4 +1,4 @@
-"""Workloads that require others: an index of who could wait for whom.
+"""An index of Workloads that require others: those that one of them could wait for.
 
 Found by one label pair that a selector demands, so that a decision costs what its own terms ask
 for, however many Workloads wait.

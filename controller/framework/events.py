@@ -1,4 +1,4 @@
-"""What can happen to an object, and which of it could lift a plugin's refusal.
+"""Events of objects, and which of them could lift a plugin's refusal.
 
 As in kube-scheduler: a plugin that refuses registers the events that could change its mind, and a
 hint may look at each of them before a Workload is woken. The queue keeps an unschedulable Workload
@@ -22,7 +22,7 @@ ANY_RESOURCE = "*"
 
 
 class Action(enum.Flag):
-    """What happened to an object. One change of it is often several of these."""
+    """Kinds of changes of an object. One change is often several of these."""
 
     ADDED = enum.auto()
     DELETED = enum.auto()
@@ -35,7 +35,7 @@ class Action(enum.Flag):
     READY = enum.auto()
     """A cluster began to answer, or stopped."""
     VERSION = enum.auto()
-    """What a cluster reports of itself: its version, its provider, the namespaces that it takes."""
+    """A cluster reports another version, provider, or set of namespaces that it takes."""
     ROOM = enum.auto()
     """A cluster may hold more: it reports so, or units in flight there are no longer."""
     SHARES = enum.auto()
@@ -58,7 +58,7 @@ class Action(enum.Flag):
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """What happens to which kind of object."""
+    """A kind of object, and the kinds of its changes."""
 
     resource: str
     action: Action

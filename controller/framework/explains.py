@@ -1,4 +1,4 @@
-"""What a plugin says of itself: what would lift its refusals, and what it tells in the status.
+"""Explanations of plugins: what would lift a refusal, and what a plugin tells in the status.
 
 Plugins are asked for words on demand, never in a pass. A refusal of a plugin that does not explain
 itself is quoted with the plugin's name.
@@ -114,7 +114,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What keeps clusters that nothing refuses from taking more units."""
+    """A bound that keeps clusters that nothing refuses from taking more units."""
 
     kind: NoteKind
     rows: Mask
@@ -135,7 +135,7 @@ class Explains(Plugin, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PassView:
-    """What plugins see at one moment of a pass; `feasible` is None until clusters are filtered."""
+    """The view of plugins at one moment; `feasible` is None until clusters are filtered."""
 
     unit: WorkloadInfo
     fleet: Snapshot

@@ -29,7 +29,7 @@ Withdrawn: TypeAlias = Mapping[Key, Mapping[str, int]]
 
 
 class TrialResult(Enum):
-    """What becomes of an attempt."""
+    """The outcome of an attempt."""
 
     PLACE = "Place"
     """All members that found a cluster are placed."""
@@ -75,7 +75,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of one member in an attempt.
+    """The decision on one member in an attempt.
 
     Args:
         unit: the member, with its present shares.

@@ -30,12 +30,12 @@ from crds.workload import ScheduledReason
 Fields: TypeAlias = Callable[
     [WorkloadInfo, Mapping[str, int], Snapshot, PlacementIndex], Mapping[str, Any]
 ]
-"""What the plugins tell of a Workload, placed so, in its status."""
+"""Returns what the plugins tell of a Workload, placed so, in its status."""
 
 
 @dataclass(slots=True)
 class CycleState:
-    """What plugins hand on within one pass; each keeps its own under its name in `data`."""
+    """State that plugins share within one pass; each keeps its own under its name in `data`."""
 
     data: dict[str, Any] = field(default_factory=dict)
     enabled: Mapping[str, Collection[str]] = field(default_factory=dict)
@@ -356,7 +356,7 @@ class ScoreHook(Plugin, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What an Assign plugin knows. Arrays have one entry a cluster, counts are in units.
+    """The input of an Assign plugin. Arrays have one entry a cluster, counts are in units.
 
     Args:
         fleet: the clusters.
@@ -412,7 +412,7 @@ class Assignment:
     binding: Binding = nothing_binds
     """Returns the bounds of a plan that keep units out."""
     choosing: tuple[str, ...] = ()
-    """What was found while domains were chosen: a constraint that cannot be met, choices that were
+    """Findings of the choice of domains: a constraint that cannot be met, choices that were
     not tried."""
     short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
     """The condition's reason when units stay pending although clusters are feasible."""

@@ -1,4 +1,4 @@
-"""What plugins tell in a Workload's status, held to what a status can keep.
+"""The parts of a Workload's status that plugins tell, held to what a status can keep.
 
 The hub must return the values exactly as they were written: otherwise they would be written again
 and again. So an object has no None (a merge patch removes such a field), no number that JSON cannot
@@ -37,7 +37,7 @@ def fields_of(said: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class PluginStatus:
-    """What plugins tell of one Workload below `status.plugins`."""
+    """The plugins' objects below `status.plugins` of one Workload."""
 
     def __init__(self) -> None:
         self.told: dict[str, Mapping[str, Any]] = {}

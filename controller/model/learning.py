@@ -1,4 +1,4 @@
-"""What clusters were seen to run, and for how long that is believed: limits learnt and forgotten.
+"""Limits learnt from what clusters were seen to run, believed for a while and forgotten.
 
 A cluster may report units that found no node there, though its room said otherwise: quotas of its
 own, taints on nodes, volumes. The units that it did run are then its learnt limit, a bound for the
@@ -42,7 +42,7 @@ FORGOTTEN = 2**19
 
 @dataclass(frozen=True, slots=True)
 class ObservedLimit:
-    """What a cluster was seen to run.
+    """The units that a cluster was seen to run.
 
     Args:
         units: the most it is given.

@@ -1,4 +1,4 @@
-"""What a unit takes on a node, as one value: units of Workloads that are alike have the same load.
+"""The load of a unit on a node, as one value: units that are alike have the same load.
 
 Units in flight, and room that is held, are counted by their load.
 """
@@ -21,7 +21,7 @@ MOST_FLYING = 2**50
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one unit asks for, and where it may lie: no `place` means everywhere.
+    """The request of one unit, and where it may lie: no `place` means everywhere.
 
     `ports` are the codes of its host ports, those in `request` among them; `resources` are the
     other names there, which a cluster must offer.

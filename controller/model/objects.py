@@ -284,7 +284,7 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
-    """What a cluster was seen to run, and until when that is believed."""
+    """The units that a cluster was seen to run, and until when that is believed."""
 
     cluster: str
     replicas: int
@@ -294,7 +294,7 @@ class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DecisionRef(msgspec.Struct, frozen=True):
-    """What the placements were decided on."""
+    """The hash of what the placements were decided on, and the time."""
 
     hash: str = ""
     time: str = ""

@@ -36,7 +36,7 @@ class PlacedKind:
         resource: the kind; it has a status subresource.
         type_: the type that an informer decodes it as.
         workload: returns an object as the Workload that decisions read, its status in the fields of
-            a Workload's; None for one that takes no part, or no more. `read` replaces its name by
+            a Workload's; None for one that takes no part. `read` replaces its name by
             that of `placed_key`; its `fault`, if any, is told on the object.
         status: returns fields of a Workload's status, often only some, in the form of this object's
             status; called with the stored object and the fields.

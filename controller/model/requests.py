@@ -1,4 +1,4 @@
-"""What one pod of a template requests: thousandths of cpu, whole units of every other resource.
+"""The request of one pod of a template: thousandths of cpu, whole units of other resources.
 
 The sum is kube-scheduler's, so that a unit which fits here fits there. A host port is a resource
 too, of which each node has one (`machinery.types.hostports`).

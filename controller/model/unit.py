@@ -1,4 +1,4 @@
-"""What a decision reads of a Workload: one unit of it, how many are wanted, and its rules.
+"""A Workload as a decision reads it: one unit of it, how many are wanted, and its rules.
 
 Compiled once for each generation. No other module reads templates: how many units they want, what
 one unit requests, which labels it carries. A kind without replicas (DaemonSet, CronJob) counts one
@@ -51,7 +51,7 @@ _PLACED_BY = (
     "topologySpreadConstraints",
     "volumes",
 )
-"""What a member's scheduler reads of a pod beside its requests, which contain the host ports."""
+"""The fields that a member's scheduler reads of a pod beside its requests and host ports."""
 
 _NOTHING: Mapping[str, Any] = {}
 NO_CONTROLLER = ("", "", "", "")
@@ -82,7 +82,7 @@ class WorkloadInfo:
     """The units wanted; on each cluster, where it is duplicated."""
     counted: bool
     request: Mapping[str, int]
-    """What one unit requests: thousandths of cpu, whole units of the rest."""
+    """The request of one unit: thousandths of cpu, whole units of the rest."""
     node_selector: Mapping[str, str]
     pod_tolerations: tuple[Toleration, ...]
     pod_selector: str
@@ -109,11 +109,11 @@ class WorkloadInfo:
     limits: Mapping[str, ObservedLimit]
     """The bounds of clusters by what they ran of a divided Workload."""
     shown: Mapping[str, Shown]
-    """What the clusters report that bears on limits."""
+    """The clusters' reports that bear on limits."""
     version: str
     """The version of the object that all of this was read from."""
     pod: bytes = b""
-    """What `controller.model.podtemplate.skeleton` keeps of its pods, for patches of them."""
+    """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
     divided: bool = False
     """A plugin divides its units whatever its distribution; set when it is decided (`Settle`)."""
     booked: bool = False
@@ -134,7 +134,7 @@ class WorkloadInfo:
 
     @property
     def load(self) -> Load:
-        """What one unit requests, and where on a cluster it may lie."""
+        """The request of one unit, and where on a cluster it may lie."""
         return Load.of(self.request, self.node_selector, self.pod_tolerations)
 
     @property

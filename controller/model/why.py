@@ -1,4 +1,4 @@
-"""What a Workload's status keeps of why it is where it is: the steps of its shares, its last moves.
+"""The reasons that a Workload's status keeps: the steps of its shares, its last moves.
 
 A decision stands for months, while the weights, quotas and room that it was made of change, so the
 reasons cannot be computed again from the present. Therefore the rules of each unit are written with

@@ -29,7 +29,7 @@ MANY = 16
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """What happened to one object since the last look; several things where `blurred`."""
+    """An event of one object since the last look; several merged ones where `blurred`."""
 
     resource: str
     key: Key

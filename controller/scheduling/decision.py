@@ -52,7 +52,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class HookChange:
-    """What a hook changed, before PreFilter, Filter or Score; put in words on demand."""
+    """A change by a hook, before PreFilter, Filter or Score; put in words on demand."""
 
     plugin: str
     phase: str
@@ -89,17 +89,17 @@ class Decision:
     assignment_order: AssignmentOrder = no_order
     binding: Binding = nothing_binds
     choosing: tuple[str, ...] = ()
-    """What was found while domains were chosen."""
+    """Findings of the choice of domains."""
     shared_by: tuple[str, ...] = ()
     """The plugins that made the shares, or that bounded the plan which made them."""
     plugins: Mapping[str, Any] = field(default_factory=dict)
     """The plugins of the profile by name: they put their own refusals and scores in words."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """What plugins tell in the Workload's status."""
+    """The fields of the Workload's status that plugins tell."""
     cycle_state: CycleState = field(default_factory=CycleState)
-    """What the plugins of the pass left for the points around the write."""
+    """The state of the pass, for the points around the write."""
     changes: Sequence[HookChange] = ()
-    """What hooks changed, in their order."""
+    """The changes by hooks, in their order."""
     incomplete: tuple[Key, ...] = ()
     """Workloads that run without this one though all of them require each other."""
 

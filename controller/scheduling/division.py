@@ -147,7 +147,7 @@ def _assignment_order(plan: Apportionment) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """What was asked, what came of it, and the condition's reason and notes for the rest."""
+    """The plan of a problem; the condition's reason and notes for the units that it leaves out."""
 
     unit: WorkloadInfo
     field: Candidates

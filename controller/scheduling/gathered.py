@@ -1,9 +1,9 @@
 """The Workloads that a plugin gathers: decided in one pass, and judged as one.
 
-They are decided one after the other over one snapshot, each seeing the room that those before it
-took. A Workload that requires another of them has another turn when that one has its place. The
-plugin judges the result. Nothing counts until all of it does: no member ever takes room, or keeps
-others from it, for a set that comes to nothing.
+The members are decided one after the other over one snapshot, each seeing the room that those
+before it took. A Workload that requires another of them has another turn when that one has its
+place. The plugin judges the result. Nothing counts until all of it does: no member ever takes room,
+or keeps others from it, for a set that comes to nothing.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _CALM_TRIES = 2
 
 
 class View(Protocol):
-    """What decisions read of the cache."""
+    """The cache as decisions read it."""
 
     @property
     def index(self) -> PlacementIndex:
@@ -64,7 +64,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """What a plugin has made of the Workloads that it wants decided together."""
+    """The verdict of a plugin on the Workloads that it wants decided together."""
 
     plugin: GroupScheduling
     gathering: Gathering
@@ -102,11 +102,11 @@ class Batch:
     """Decisions that are counted but not written until the plugin allows it. A caller that cannot
     hold decisions tells `decisions` instead."""
     waits: Mapping[str, Status] = field(default_factory=lambda: MappingProxyType({}))
-    """What the plugin says of `held`, by its name."""
+    """The plugin's Status on `held`, by the plugin's name."""
 
     @property
     def late(self) -> str:
-        """What is said when `held` waits for too long, if the plugin has words for that."""
+        """The message when `held` waits for too long, if the plugin has one."""
         return self.conclusion.verdict.late if self.conclusion is not None else ""
 
     def of(self, key: Key) -> Decision:
@@ -115,7 +115,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """What the caller knows of Workloads that could be decided with the one asked about.
+    """The caller's knowledge of Workloads that could be decided with the one asked about.
 
     Args:
         partner: whether a Workload may be: it is ours, and nothing speaks against placing it.

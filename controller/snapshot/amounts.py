@@ -1,4 +1,4 @@
-"""What a cluster has and what of it is taken, in numbers that add up.
+"""The resources of a cluster and what of them is taken, in numbers that add up.
 
 The numbers are those of the next decision: units in flight are taken, and so is room that is held.
 All room that HTTP reports is reported from here. Of a host port there is one on each node; ports

@@ -46,7 +46,7 @@ class Controls(Plugin, Protocol):
 
 
 class _Part(NamedTuple):
-    """What one plugin or feature runs. `lead` returns None where there is nothing to do."""
+    """A controller of one plugin or feature. `lead` returns None where there is nothing to do."""
 
     plugin: str
     name: str

@@ -93,7 +93,7 @@ def told_of_placed(features: Iterable[Feature]) -> list[Handler]:
 
 
 class Running(Protocol):
-    """What a feature does while this instance leads."""
+    """The work of a feature while this instance leads."""
 
     async def run(self) -> None:
         """Run until cancelled."""

@@ -1,4 +1,4 @@
-"""What a plugin or a feature may ask of the process that it lives in, leading or not.
+"""The handle: all that a plugin or a feature may ask of its process, leading or not.
 
 Every factory gets the handle before there are clusters or profiles: until `begin`, the snapshot and
 the configuration are empty, and no Workload is woken. `PluginHandle` is that of a controller.
@@ -47,7 +47,7 @@ class Recorder(Protocol):
 
 
 class Handle(Protocol):
-    """What the process offers. All of it belongs to the one event loop."""
+    """The services of the process. All of them belong to the one event loop."""
 
     @property
     def holder(self) -> str:
@@ -125,7 +125,7 @@ class Handle(Protocol):
 
 
 class SharedState(Protocol):
-    """What all plugins of a process see: `controller.eventhandlers.SchedulerCache`."""
+    """The state that all plugins of a process see: `controller.eventhandlers.SchedulerCache`."""
 
     index: PlacementIndex
 
