@@ -207,7 +207,6 @@ class Controller:
         return self._kinds[resource]
 
     def _place(self, kind: PlacedKind) -> PlacedObjects:
-        """Place the objects of a kind."""
         # The feature's own watch was added before, so it has heard of a change by then.
         objects = PlacedObjects(kind, self._informer(kind.resource, kind.type_), known)
         ours = (self.world.workload_changed, self._placed_changed)

@@ -107,7 +107,6 @@ class SchedulerCache:
         return holding.unit if holding else None
 
     def rank(self, unit: WorkloadInfo) -> Rank:
-        """Return the Workload's place in the queue."""
         return self._feed.rank(unit)
 
     def offer(self, keys: Iterable[Key]) -> None:
@@ -116,7 +115,6 @@ class SchedulerCache:
         self._feed.offer(unit for unit in units if unit is not None)
 
     def offer_in_steps(self, keys: Iterable[Key]) -> None:
-        """As `offer`, for very many keys."""
         units = (self.unit(key) for key in keys)
         self._feed.offer_in_steps(unit for unit in units if unit is not None)
 
@@ -161,7 +159,6 @@ class SchedulerCache:
             yield [self.rank(unit) for unit in units if unit is not None]
 
     def rest(self) -> None:
-        """Feed no queue from now on."""
         self._owed.clear()
         self._feed.lead(None)
 
@@ -318,14 +315,12 @@ def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
 def _as_decided(
     unit: WorkloadInfo, placements: Mapping[str, int], now: Workload | None
 ) -> Workload:
-    """Return the Workload with the placements of a decision."""
     meta = Meta(name=unit.name, namespace=unit.namespace, uid=unit.uid)
     decided = unit.with_present(placements)
     return msgspec.structs.replace(now or Workload(metadata=meta), unit=decided)
 
 
 def _stands(held: AssumedPlacement, new: Workload) -> bool:
-    """Whether the object says what was decided last."""
     return held.placements == new.placements and held.unit.limits == new.unit.limits
 
 

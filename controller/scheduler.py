@@ -316,7 +316,6 @@ class Scheduler:
         self._waiters.workload_changed(old, new)
 
     def rest(self) -> None:
-        """End the term of leadership."""
         self._waiters.rest()
         self._binder.rest()
 

@@ -168,7 +168,6 @@ class Binder:
         return True
 
     async def _withheld(self, decision: Decision, status: Status, given: set[Key]) -> bool:
-        """Say why a PreBind plugin refuses, where the plugin does. False: decide it again."""
         if not status.reasons:
             return False
         self.give_back(decision)

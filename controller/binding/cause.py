@@ -33,7 +33,6 @@ _WAITED_FOR = {
 
 
 def occasion(decision: Decision, workload: Workload) -> Occasion:
-    """Return when and why the shares changed."""
     cause, name = _cause(decision, workload)
     return Occasion(timestamp(decision.time), str(cause), name)
 

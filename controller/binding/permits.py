@@ -135,7 +135,6 @@ class Permits:
         return True
 
     def held(self, key: Key) -> Held | None:
-        """Return the waiting set that this Workload belongs to."""
         return self._held.get(key)
 
     def follow(self, workload: Workload) -> Decision | None:

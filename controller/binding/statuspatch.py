@@ -208,7 +208,6 @@ def _selector(decision: Decision) -> str:
 
 
 def _message(decision: Decision) -> str:
-    """Return the message, with what the status cannot hold."""
     long = len(decision.unit.pod_selector)
     note = (
         f"; status.selector is left out: the labels of the units make {long} characters, "
@@ -253,7 +252,6 @@ def _shares(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _hash(decision: Decision, workload: Workload) -> str:
-    """Return the hash of what the placements were decided on."""
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
     unit = decision.unit
     # Shares that a refusal left in place are still the old decision's: the refused edit stays an

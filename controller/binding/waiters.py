@@ -115,7 +115,6 @@ class Waiters:
         return not self._closed.is_set()
 
     async def closed(self) -> None:
-        """Wait until no set is being decided again."""
         while self.reopening:
             await self._closed.wait()
 
@@ -216,7 +215,6 @@ class Waiters:
         return not _other(old, new) and self._world.ours(new)
 
     def _lost(self, held: Held) -> bool:
-        """Whether a cluster of its shares is gone."""
         there = self._world.fleet().row
         return any(name not in there for d in held.decisions.values() for name in d.placements)
 

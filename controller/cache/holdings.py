@@ -218,7 +218,6 @@ def _landed(held: AssumedPlacement | None) -> dict[str, int]:
 
 
 def _discard(keys: dict[str, set[Key]], cluster: str, key: Key) -> None:
-    """Remove a key from those of a cluster, and the cluster with its last key."""
     found = keys[cluster]
     found.discard(key)
     if not found:

@@ -111,7 +111,6 @@ class _Tables:
             _remove(self._by_pair, (namespace, _anchor(table.selector)), name)
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Table]:
-        """Yield the tables whose selector picks these labels."""
         for pair in (None, *labels.items()):
             for table in self._by_pair.get((namespace, pair), {}).values():
                 if table.selector.matches(labels):

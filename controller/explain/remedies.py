@@ -100,7 +100,6 @@ class _Blame:
 
 
 def _cure(shortage: Shortage, plugins: Mapping[str, Any], refusal: Refusal, rows: Mask) -> str:
-    """Return what would lift the plugin's refusal of these clusters."""
     known = plugins.get(refusal.plugin)
     if not isinstance(known, Explains):
         return f"whatever makes {refusal.plugin} say {refusal.text!r} no longer"
@@ -112,7 +111,6 @@ def _cure(shortage: Shortage, plugins: Mapping[str, Any], refusal: Refusal, rows
 
 
 def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
-    """Yield the help that plugins know beside lifting a refusal."""
     for plugin in decision.plugins.values():
         if isinstance(plugin, Remedies):
             yield from asked(plugin, plugin.remedies, shortage)
@@ -213,7 +211,6 @@ def _only(row: int, blame: _Blame) -> Mask:
 
 
 def _fits(decision: Decision, *, only: str | None = None) -> Ints:
-    """Return the room of each cluster, as the decision saw it."""
     state, unit, fleet = decision.cycle_state, decision.seen, decision.fleet
     if only is None:
         return room_of(state, unit, fleet)

@@ -50,7 +50,6 @@ class Occasion:
     name: str = ""
 
     def step(self, units: int, rules: Sequence[RuleNote]) -> ShareStep:
-        """Return the step that the decision makes of a share."""
         return ShareStep(units, self.time, self.cause, self.name, list(rules[:MOST_RULES]))
 
 
@@ -186,7 +185,6 @@ def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
 
 
 def _room(count: RuleCount) -> int:
-    """Return the bytes of a count, with the comma after it."""
     return len(msgspec.json.encode(count)) + 1
 
 

@@ -98,7 +98,6 @@ class Shortage:
         return mask
 
     def names(self, rows: Mask) -> list[str]:
-        """Return the clusters' names, sorted."""
         return sorted(self.fleet.names[row] for row in np.flatnonzero(rows).tolist())
 
     def space(self, rows: Mask) -> str:

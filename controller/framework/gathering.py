@@ -97,7 +97,6 @@ class Trial:
 
     @property
     def assigned(self) -> int:
-        """The units that have a cluster."""
         return sum(self.placements.values())
 
 

@@ -61,7 +61,6 @@ class CycleState:
         return replace(self, data=dict(self.data), tentative=tentative, refused=refused)
 
     def has(self, point: str, plugin: str) -> bool:
-        """Whether the profile enables the plugin at that point."""
         return plugin in self.enabled.get(point, ())
 
 

@@ -65,7 +65,6 @@ def limit(state: CycleState, most: PlacementLimit) -> None:
 
 
 def limit_of(state: CycleState) -> PlacementLimit | None:
-    """Return the limit that was set in this pass."""
     said: PlacementLimit | None = state.data.get(_LIMIT)
     return said
 
@@ -82,7 +81,6 @@ def vary(state: CycleState, variants: Sequence[Variant]) -> None:
 
 
 def variants_of(state: CycleState) -> Sequence[Variant]:
-    """Return the variants that were added in this pass."""
     said: Sequence[Variant] = state.data.get(_VARIANTS, ())
     return said
 

@@ -107,7 +107,6 @@ class StatusWriter(Generic[T]):
             self._queue.add(key)
 
     async def run(self) -> None:
-        """Write until cancelled."""
         try:
             await work(self._queue, self.sync, workers=WRITERS, log=LOG)
         finally:

@@ -27,8 +27,6 @@ from machinery.types.selectors import LabelSelector, SelectorTerm, label_value
 
 
 class Taint(msgspec.Struct, frozen=True):
-    """A taint of a cluster or of a node."""
-
     key: str
     effect: str
     value: str = ""

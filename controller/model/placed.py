@@ -215,7 +215,6 @@ class SchedulableLister:
 
 
 def _name(key: Key) -> str:
-    """The name of the object itself."""
     return key[1].rpartition("/")[2]
 
 

@@ -90,7 +90,6 @@ class Hints:
         return known
 
     def all(self, *, changed: bool = True) -> Awaits:
-        """Return the events that could lift any refusal of the profile."""
         return self.of(self._all, changed=changed)
 
 

@@ -33,7 +33,6 @@ class MessageRefresher:
         self._clock = clock
 
     async def run(self) -> None:
-        """Refresh until cancelled."""
         while True:
             await self._queue.moved.wait()
             begun = self._clock.monotonic()

@@ -243,7 +243,6 @@ class SchedulingQueue:
             self._happened.set()
 
     async def run(self) -> None:
-        """Wake waiting Workloads until cancelled."""
         pause = SETTLE_SECONDS
         while True:
             await self._happened.wait()

@@ -99,7 +99,6 @@ class _Open:
     selected: frozenset[Key]
 
     def met(self, fleet: Snapshot, view: PlacementIndex) -> bool:
-        """Whether the term holds on each of the Workload's clusters."""
         rows, unit = fleet.rows(self.there), self.unit.with_present(self.there)
         return bool(beside(unit, self.term, fleet, view)[rows].all())
 
@@ -162,7 +161,6 @@ class _Search:
 
     @property
     def first(self) -> Key:
-        """The member that the search begins with."""
         return self._turns[0].key
 
     def starts(self) -> Steps[list[int]]:

@@ -150,7 +150,6 @@ class _Asked:
         return decide(fleet, self.unit, self.view.index, self.profile, self.now)
 
     def _confirmed(self, found: Sequence[Decision]) -> Steps[bool]:
-        """Whether the same clusters would be found in the newest snapshot."""
         chosen = {name for decision in found for name in decision.placements}
         if not 0 < len(chosen) <= _MOST_CONFIRMED:
             return False

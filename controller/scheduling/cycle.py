@@ -124,7 +124,6 @@ class _Pass:
 
     @property
     def about(self) -> tuple[CycleState, WorkloadInfo, Snapshot, PlacementIndex]:
-        """The arguments of most extension points."""
         return self.state, self.unit, self.fleet, self.bound
 
     @property

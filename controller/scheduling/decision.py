@@ -110,17 +110,14 @@ class Decision:
 
     @property
     def assigned(self) -> int:
-        """The replicas that have a cluster."""
         return sum(self.placements.values())
 
     @property
     def pending(self) -> int:
-        """The replicas that have none."""
         return self.desired - self.assigned
 
     @property
     def scheduled(self) -> bool:
-        """Whether every replica has a cluster."""
         return self.reason is ScheduledReason.SCHEDULED
 
     @property

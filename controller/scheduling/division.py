@@ -118,7 +118,6 @@ def asked(unit: WorkloadInfo, field: Candidates) -> Problem:
 
 
 def _why(plan: Apportionment, row: int) -> tuple[Reason, ...]:
-    """Return what made the share, and which of its bounds contradict each other."""
     pairs = (each.reason for each in plan.contradictions if each.row == row)
     return (*plan.reasons(row), *pairs)
 

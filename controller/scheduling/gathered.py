@@ -349,7 +349,6 @@ class _GroupCycle:
                 self._take(each)
 
     def _take(self, found: Decision) -> None:
-        """Count a decision in what the next pass reads."""
         unit, there = found.unit, found.placements
         lean = len(self.decisions) >= _IN_FULL and unit.key != self.work.asked
         self.decisions[unit.key] = found.lean() if lean else found

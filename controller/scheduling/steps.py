@@ -20,7 +20,6 @@ SLICE_SECONDS = 0.01
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Take all steps; return the answer."""
     while True:
         try:
             next(steps)

@@ -176,7 +176,6 @@ def _row(fleet: Snapshot, cluster: MemberCluster) -> tuple[int, Row]:
 
 
 def narrowed(fleet: Snapshot, names: Collection[str]) -> Snapshot:
-    """Return a snapshot of these clusters alone."""
     return _resized(fleet, {name for name in fleet.names if name not in names}, [])
 
 

@@ -168,7 +168,6 @@ AMOUNTS: Mapping[str, Callable[[Row], Mapping[str, int]]] = {
 
 
 def plain(name: str, column: NDArray[Cell], changes: Changes) -> NDArray[Cell]:
-    """Write the changed rows of one of PLAIN."""
     _, read = PLAIN[name]
     copy = column.copy()
     copy[changes.numbers] = [read(row) for _, row in changes.rows]
@@ -176,7 +175,6 @@ def plain(name: str, column: NDArray[Cell], changes: Changes) -> NDArray[Cell]:
 
 
 def text(name: str, column: Column, changes: Changes) -> Column:
-    """Write the changed rows of one of TEXTS."""
     read, code = TEXTS[name], column.vocabulary.code
     codes = column.codes.copy()
     codes[changes.numbers] = [code(read(row)) for _, row in changes.rows]

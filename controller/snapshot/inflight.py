@@ -92,7 +92,6 @@ class InFlight:
         return len(self.cluster)
 
     def without(self, rows: Ints) -> InFlight:
-        """Return those of the other clusters."""
         return self._where(~np.isin(self.cluster, rows))
 
     def kept(self, keep: Mask) -> InFlight:
@@ -111,7 +110,6 @@ class InFlight:
         return self._with(at[there], self.load[there], self.units[there])
 
     def only(self, load: Load) -> bool:
-        """Whether all of them are units of this load."""
         return bool((self.load == self.codes.get(load, -1)).all())
 
     def plus(self, entries: Iterable[tuple[int, Load, int]]) -> InFlight:
@@ -186,7 +184,6 @@ class InFlight:
         return self._with(self.cluster[left], self.load[left], units[left])
 
     def on(self, row: int) -> dict[Load, int]:
-        """Return the units in flight to one cluster, by load."""
         loads = list(self.codes)
         found = np.flatnonzero(self.cluster == row).tolist()
         return {loads[self.load[i]]: int(self.units[i]) for i in found}

@@ -206,7 +206,6 @@ class Snapshot:
         return replace(self, holds=self.holds.releasing(told, whole, len(self)), merged=merged)
 
     def held(self, name: str) -> Mapping[Load, int]:
-        """Return what is held on a cluster, by load."""
         return self.merged.get(name) or self.holds.on(self.row[name])
 
     def coming(self, resource: str, rows: Ints | None = None) -> Ints:

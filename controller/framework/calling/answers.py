@@ -133,7 +133,6 @@ def scores(size: int) -> Callable[[Any], Ints]:
 
 
 def changed_unit(before: WorkloadInfo) -> Callable[[Any], Status | tuple[WorkloadInfo, bool]]:
-    """Check the answer of a hook before PreFilter."""
 
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, bool]:
         if isinstance(answer, Status):
@@ -147,7 +146,6 @@ def changed_unit(before: WorkloadInfo) -> Callable[[Any], Status | tuple[Workloa
 def changed_fleet(
     before: WorkloadInfo, fleet: Snapshot
 ) -> Callable[[Any], Status | tuple[WorkloadInfo, Snapshot, bool]]:
-    """Check the answer of a hook before Filter."""
 
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Snapshot, bool]:
         if isinstance(answer, Status):
@@ -165,7 +163,6 @@ def changed_fleet(
 def changed_list(
     before: WorkloadInfo, left: Mask
 ) -> Callable[[Any], Status | tuple[WorkloadInfo, Mask, bool]]:
-    """Check the answer of a hook before Score."""
 
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Mask, bool]:
         if isinstance(answer, Status):
@@ -238,7 +235,6 @@ def a_list(answer: Iterable[T]) -> list[T]:
 
 
 def a_cause(answer: Any) -> tuple[str, str] | None:
-    """Accept a word and what it is about, or None."""
     if answer is None:
         return None
     if not (isinstance(answer, tuple) and len(answer) == 2):
@@ -264,7 +260,6 @@ def a_gathering(key: Key) -> Callable[[Any], Gathering | None]:
 
 
 def an_attempt(answer: Any) -> Attempt | None:
-    """Accept one way to place a set, or None when there are no more."""
     if answer is not None and not isinstance(answer, Attempt):
         raise _wanted("an Attempt", answer)
     return answer

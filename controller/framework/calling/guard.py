@@ -53,7 +53,6 @@ class PluginError(StowageError):
 
     @property
     def status(self) -> Status:
-        """The same as a value, for the condition."""
         return Status(Code.ERROR, (str(self),), self.plugin, ScheduledReason.PLUGIN_ERROR)
 
 
@@ -139,7 +138,6 @@ def words(fault: Exception) -> str:
 
 
 def _in_vain(fault: Overdue) -> str:
-    """Return after how long a call was ended, and where it was."""
     return f"no answer within {HERE.seconds * 1000:.0f} ms{_place(fault, -2)}"
 
 

@@ -102,7 +102,6 @@ class Controllers:
         self._skipped = [part for part in parts if not runs(part.plugin)]
 
     def run(self, plugin: str) -> bool:
-        """Whether the controllers of that plugin run here."""
         return all(part.plugin != plugin for part in self._skipped)
 
     def begin(self, term: Term, forsake: Callable[[], None]) -> list[Run]:
@@ -134,7 +133,6 @@ class Controllers:
                 await self._clock.sleep(AGAIN_SECONDS)
 
     def end(self) -> None:
-        """End the term for each of them."""
         for part in self._parts:
             try:
                 part.rest()

@@ -118,7 +118,6 @@ class Ranking:
         self._seconds = profile.plugin_timeout
 
     def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
-        """Return a sort key; the smaller goes first."""
         usable = answers.a_place_in_line
         try:
             with limited(self._seconds):

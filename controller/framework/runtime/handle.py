@@ -174,7 +174,6 @@ class PluginHandle:
         return {id(each): each for each in every}.values()
 
     def choose(self, controls: Callable[[str], bool]) -> None:
-        """Set which plugins' controllers run."""
         self._controls = controls
 
     def check(self) -> None:
@@ -218,8 +217,6 @@ def once(plugins: Iterable[Plugin]) -> Collection[Plugin]:
 
 
 class RecordedEvent(NamedTuple):
-    """An event that a dry run has kept."""
-
     regarding: Mapping[str, Any] | ObjectRef
     type: str
     reason: str

@@ -37,7 +37,6 @@ class Registry:
 
     @property
     def defaults(self) -> Defaults:
-        """The plugins of the default profile."""
         return self._defaults
 
     def replaced(self, point: str, name: str) -> bool:
@@ -97,7 +96,6 @@ class Registry:
 
     @property
     def names(self) -> list[str]:
-        """Every known name, sorted."""
         return sorted(self._factories)
 
     def model(self, name: str) -> type[BaseModel] | None:
