@@ -84,9 +84,7 @@ def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
     if not batch.decisions or batch.decisions[0].scheduled or batch.decisions[0].unit.present:
         return batch
     unit = batch.decisions[0].unit
-    members = yield from together(
-        unit, view.seekers, view.settled
-    )  # the same for each of the batch
+    members = yield from together(unit, view.seekers, view.settled)  # as of each of the batch
     running = tuple(each.key for each in members if each.present)
     if not running:
         return batch

@@ -89,9 +89,7 @@ def decide_group(
         if tried is None or tried.verdict.outcome is TrialResult.REFUSE:
             return replace(batch, moved=True)
         if (yield from _still(view, work, units, tried)) and all(map(others.current, units)):
-            return replace(
-                batch, moved=True
-            )  # a member without a place may have one elsewhere by now
+            return replace(batch, moved=True)  # what lacks a place may have one elsewhere by now
         yield
     return Batch([], moved=True)
 
