@@ -1,13 +1,11 @@
-"""What admission would have done, on a hub where no admission policy does it.
+"""The checks of admission, made by the controller where the hub has no admission policy for them.
 
 With the policies of `crds` installed (the rule), the API server itself refuses a wrong Workload and
-brings its labels into their one form, and nothing here costs anything. The controller does the work
-of whichever is missing, later: without the mutating policy (hubs before Kubernetes 1.36) it patches
-the labels and the finalizer, without the validating one what admission would have refused becomes
-a condition with the same words. The author is unknown by then, so a foreign targetNamespace and a
-guarded kind are asked for in the name of the Workload's own namespace: the group of its service
-accounts stands for the tenant. Objects of placed kinds are none of this module's business: they
-pass.
+normalises its labels, and nothing here costs anything. Without the mutating policy (hubs before
+Kubernetes 1.36) the controller patches the labels and the finalizer; without the validating one the
+refusal of admission becomes a condition with the same words. The author of a Workload is unknown by
+then, so a foreign targetNamespace and a guarded kind are checked against the rights of the service
+accounts of the Workload's own namespace. Objects of placed kinds pass.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ UNCOMPLETED = (
 class Objection:
     """Why a Workload may not be placed.
 
-    `lasting` until it is edited; otherwise rights may change it.
+    `lasting` says that only an edit helps; otherwise a change of rights may.
     """
 
     message: str
@@ -49,8 +47,8 @@ class Admission:
     """The checks of admission, made by the controller where the hub makes none.
 
     `normalises` says whether the hub has the mutating policy, `refuses` whether it has the
-    validating one; both are asked each time, as policies come and go. `learn` is given the answer
-    to each write made here.
+    validating one; both are asked each time, as policies come and go. `learn` is given the hub's
+    answer to each write made here.
     """
 
     def __init__(
@@ -69,29 +67,30 @@ class Admission:
         self._objections: dict[Key, tuple[bytes, str]] = {}
 
     def objection(self, meta: Meta) -> str:
-        """What the last review had against it as it is now; empty where nothing is known."""
+        """Return the last review's objection to this version; empty if none is known."""
         about, message = self._objections.get(meta.key, (b"", ""))
         return message if message and about == _fingerprint(meta) else ""
 
     def reviewed(self, meta: Meta) -> bool:
-        """Whether admission, the hub's or ours, has let it pass as it is now."""
+        """Whether admission, the hub's or ours, has let this version pass."""
         by_the_hub = self._normalises() and self._refuses()
         if by_the_hub or not is_workload(meta.key):
             return True
         return self._passed.get(meta.key) == _fingerprint(meta)
 
     async def review(self, meta: Meta) -> Objection | None:
-        """Bring its labels into their one form; None unless something speaks against placing it.
+        """Normalise the Workload's labels; return an objection to placing it, or None.
 
         Reads the whole object (informers keep only parts), once for each version that passes.
-        Another generation than the one asked about is left to its own review: nothing decided on
-        this one can be written on top of it. Raises TransportError.
+        Raises TransportError.
         """
         if self.reviewed(meta):
             return None
         path = WORKLOADS.path(meta.namespace, meta.name)
         whole = msgspec.json.decode(await self._client.request("GET", path))
         found = whole["metadata"]
+        # Another generation has a review of its own: no decision on this one can be written over
+        # it.
         if (found["uid"], found["generation"]) != (meta.uid, meta.generation):
             return None
         patch = {} if self._normalises() else validation.admitted(whole)
@@ -102,7 +101,7 @@ class Admission:
                 return Objection(UNCOMPLETED.format(e), lasting=False)
             self._learn(answer)
             meta = msgspec.convert(msgspec.json.decode(answer)["metadata"], Meta)
-        # What the hub let in is not asked about again: the author, whose right it was, is unknown.
+        # What the hub let in is not judged again: the author, whose right it was, is unknown here.
         objection = None if self._refuses() else await self._judge(whole)
         self._objections.pop(meta.key, None)
         if objection is None:
@@ -112,13 +111,13 @@ class Admission:
         return objection
 
     def workload_changed(self, old: Object | None, new: Object | None) -> None:
-        """An informer's handler: what is gone needs not be remembered."""
+        """Handle an informer's change: forget what is gone."""
         if new is None and old is not None:
             self._passed.pop(old.metadata.key, None)
             self._objections.pop(old.metadata.key, None)
 
     async def _patch(self, path: str, patch: Mapping[str, Any], version: str) -> bytes:
-        """A merge patch on top of that version. Raises Conflict when it is another by now."""
+        """Apply a merge patch to that version. Raises Conflict where another version is stored."""
         metadata = {**patch.get("metadata", {}), "resourceVersion": version}
         return await self._client.request(
             "PATCH", path, body={**patch, "metadata": metadata}, content_type=MERGE_PATCH
@@ -137,7 +136,7 @@ class Admission:
 
 
 def _fingerprint(meta: Meta) -> bytes:
-    """What a review was about: everything that admission reads, by version or in full."""
+    """Encode all that admission reads, by version or in full."""
     marks = {k: v for k, v in meta.annotations.items() if k.startswith(names.NORMALISED_PREFIX)}
     about = (meta.uid, meta.generation, meta.labels, marks)
     return msgspec.json.encode(about, order="deterministic")

@@ -1,10 +1,10 @@
-"""The review of Workloads on a hub that refuses none itself: what it says, others act on.
+"""The review of Workloads on a hub that refuses none itself, for the propagator to act on.
 
-Where the validating policy is in force this does nothing. Elsewhere every Workload, whoever places
-it, is judged as admission would have judged it, once for each edit, and the verdict is written to
-status.review: the propagator pushes no edit that has none, and none that was refused. The verdict
-names the generation that it is about, and is written on top of the version that it is about: a
-Workload deleted and made anew under the same name begins at the same generation.
+Where the validating policy is in force the reviewer does nothing. Elsewhere every Workload, with
+whatever scheduler name, is judged as admission would have judged it, once for each edit, and the
+verdict is written to status.review: the propagator pushes no edit without a verdict, and none that
+was refused. A verdict names its generation, and is written on top of the version that was judged: a
+Workload deleted and created again under the same name begins at the same generation.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 RIGHTS_SECONDS = 30.0
-"""Rights on the hub change without telling us."""
+"""Rights on the hub change without an event."""
 REFUSAL_LIMIT = 4096
 _WORKERS = 4
 
 
 class Reviewer:
-    """Reviews, for one term of leadership. `needed` says whether the hub leaves it to us."""
+    """The reviews of one term of leadership. `needed` says whether the hub judges none itself."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Reviewer:
         await work(self._queue, self.review, workers=_WORKERS, log=LOG)
 
     def changed(self, old: Workload | None, new: Workload | None) -> None:
-        """An informer's handler: what was edited, or has no verdict yet, is looked at."""
+        """Handle an informer's change: queue what was edited or has no verdict yet."""
         if new is None:
             return
         edited = old is not None and old.metadata.generation != new.metadata.generation
@@ -65,13 +65,13 @@ class Reviewer:
             self.offer([new])
 
     def offer(self, workloads: Iterable[Workload]) -> None:
-        """Look at these, where that is needed."""
+        """Queue these Workloads for review, where the hub judges none itself."""
         if self._needed():
             for workload in workloads:
                 self._queue.add(workload.metadata.key)
 
     async def review(self, key: Key) -> float | None:
-        """Judge one Workload and write the verdict; seconds until the next look, or None."""
+        """Judge a Workload and write the verdict; return the seconds to the next review or None."""
         workload = self._workloads.get(key)
         if workload is None or workload.metadata.deleting or not self._needed():
             return None
@@ -80,14 +80,14 @@ class Reviewer:
             return None
         objection = await self._admission.review(meta)
         if objection is None and not self._admission.reviewed(meta):
-            return None  # it was changed meanwhile, by us or by others, and comes again
+            return None  # changed meanwhile, by us or by others, and queued again
         verdict = Review(meta.generation, objection.message[:REFUSAL_LIMIT] if objection else "")
         if verdict != said:
             await self._write(workload, verdict)
         return RIGHTS_SECONDS if objection is not None and not objection.lasting else None
 
     async def _write(self, workload: Workload, verdict: Review) -> None:
-        """Raises Conflict when it is another version by now: then that one comes again."""
+        """Raises Conflict where another version is stored: then that one comes again."""
         review: dict[str, Any] = {
             "generation": verdict.generation,
             "refusal": verdict.refusal or None,

@@ -1,6 +1,6 @@
-"""The controller process: informers, the lease, the queue and its workers, and the HTTP face.
+"""The controller process: informers, the Lease, the queue and its workers, and the HTTP server.
 
-Every instance keeps the world up to date, so that a standby decides at once when its turn comes.
+Every instance keeps its cache up to date, so that a standby decides at once when its turn comes.
 Only the leader decides, and it asks the elector right before each write.
 """
 
@@ -61,15 +61,15 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 OTHER_REQUESTS = 16
-"""What the lease, Events and reviews may have under way beside them."""
+"""Requests of the Lease, Events and reviews that may be in flight beside the writes."""
 STALENESS_SECONDS = 150.0
-"""The hub sends a bookmark a minute: silent for longer than this, its view is not acted on."""
+"""The hub sends a bookmark a minute: a view without news for longer is not acted on."""
 TROUBLE_SECONDS = 10.0
-"""So long a broken watch may take to come back before its view is not acted on."""
+"""How long a broken watch may take to come back before its view is not acted on."""
 SURRENDER_SECONDS = 30.0
-"""A leader whose view could not be acted on for so long gives up the lease."""
+"""A leader whose view could not be acted on for so long gives up the Lease."""
 RESYNC_SECONDS = 600.0
-"""The net under the triggers: whatever waits is looked at again about that often."""
+"""About how often Workloads that are not settled are decided again, as a trigger may be missed."""
 
 PENDING = metrics.gauge("stowage_pending_workloads", "Workloads that wait for a change")
 LEADER = metrics.gauge("stowage_controller_leader", "1 while this instance decides")
@@ -79,20 +79,21 @@ _decoder = msgspec.json.Decoder(Workload)
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerSettings:
-    """What may be set about one controller process."""
+    """The settings of one controller process."""
 
     connection: Connection
     config_file: Path | None = None
     plugins: Sequence[str] = ()
     """Factories beside those that are installed, as `module:factory`."""
     controller_plugins: str = "*"
-    """Whose controllers run: `*` for all, names, `-Name` for all but that; with commas."""
+    """The plugins whose controllers run: `*` for all, names, `-Name` for all but one; with
+    commas."""
     debug_scores: int = 0
     http_host: str = "127.0.0.1"
     http_port: int = 10251
     """0 chooses a free one."""
     namespace: str = SYSTEM_NAMESPACE
-    """Where the Lease lies."""
+    """The namespace of the Lease."""
     identity: str | None = None
     """The name in the Lease; None means host name, process id and a random part."""
 
@@ -100,8 +101,8 @@ class ControllerSettings:
 class Controller:
     """One instance, standby or leader. `port` is where HTTP listens, once it does.
 
-    `configuration` stands in for the file of the settings. `features` are all that there are,
-    `plugins` come to those that are known anyway. Raises ConfigurationError.
+    `configuration` replaces the file of the settings. `features` replace those of the catalogue;
+    `plugins` are added to the known ones. Raises ConfigurationError.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class Controller:
         )
 
     def _configuration(self, plugins: Mapping[str, Factory]) -> SchedulerConfiguration:
-        """That of the file, or the default profile. Raises ConfigurationError."""
+        """Return the file's configuration, or the default one. Raises ConfigurationError."""
         registry = catalogue.registry(self._features).with_installed()
         for name, factory in plugins.items():
             registry.with_plugin(name, factory)
@@ -158,7 +159,6 @@ class Controller:
         return SchedulerConfiguration({DEFAULT_SCHEDULER: profile})
 
     def _informers(self) -> None:
-        """What is kept of the hub, and who is told of its changes."""
         client, clock = self._client, self._clock
         self.workloads = Informer(client, WORKLOADS, Workload, transform=known, clock=clock)
         self.clusters = Informer(client, MEMBER_CLUSTERS, MemberCluster, clock=clock)
@@ -201,13 +201,13 @@ class Controller:
         self._handle.choose(self._controllers.run)
 
     def _informer(self, resource: Resource, type_: type[Any]) -> Informer[Any]:
-        """One for each kind: its handlers are told in the order in which they came."""
+        """Return the one informer of a kind; handlers are called in the order they were added."""
         if resource not in self._kinds:
             self._kinds[resource] = Informer(self._client, resource, type_, clock=self._clock)
         return self._kinds[resource]
 
     def _place(self, kind: PlacedKind) -> PlacedObjects:
-        """Have its objects placed: whoever watches the kind has heard of a change by then."""
+        # The feature's own watch was added before, so it has heard of a change by then.
         objects = PlacedObjects(kind, self._informer(kind.resource, kind.type_), known)
         ours = (self.world.workload_changed, self._placed_changed)
         for handler in (*ours, *told_of_placed(self._features)):
@@ -215,11 +215,11 @@ class Controller:
         return objects
 
     def unready(self) -> str:
-        """Why the view of the hub cannot be acted on; empty when it can."""
+        """Return why the view of the hub cannot be acted on; empty when it can."""
         for informer in self._kinds.values():
             optional = informer.resource not in (WORKLOADS, MEMBER_CLUSTERS)
             if optional and isinstance(informer.last_error, NotFound):
-                continue  # a hub from before there were any
+                continue  # an older hub does not have the kind
             plural, silence = informer.resource.plural, informer.staleness()
             if not informer.synced:
                 return f"{plural} are not listed yet"
@@ -232,11 +232,11 @@ class Controller:
         return "admission policies are not listed yet"
 
     def cluster(self, name: str) -> dict[str, Any] | None:
-        """What the next decision will read of a cluster, in numbers."""
+        """Return what the next decision will read of a cluster, in numbers."""
         return clusterview.of_cluster(self.world, name)
 
     async def diagnosis(self, key: Key) -> dict[str, Any] | None:
-        """What would be decided now, in full."""
+        """Return the full record of what would be decided now; None if nothing would be."""
         if self._scheduler is None:
             return None
         decision = await self._scheduler.diagnosis(key)
@@ -264,7 +264,7 @@ class Controller:
 
     async def _serve(self) -> None:
         while True:
-            await self._ready()  # who does not see the hub leaves the lease to who does
+            await self._ready()  # an instance without a view of the hub leaves the Lease to others
             if self._behind:
                 await self._caught_up(within=math.inf)
             if self._config.leader_elect:
@@ -274,7 +274,7 @@ class Controller:
             LOG.warning("leads no more: %s", self.unready() or "its view was stale for too long")
 
     async def _ready(self, *, within: float = math.inf) -> bool:
-        """Return once the view of the hub can be acted on, or after that many seconds; whether."""
+        """Return whether the view of the hub can be acted on within that many seconds."""
         until = self._clock.monotonic() + within
         while self.unready():
             if self._clock.monotonic() >= until:
@@ -287,7 +287,7 @@ class Controller:
         return await caught_up(self._client, self._kinds.values(), clock=self._clock, within=within)
 
     async def _stale_for_long(self) -> None:
-        """Return once the view of the hub could not be acted on for so long."""
+        """Return once the view of the hub was stale for `SURRENDER_SECONDS`."""
         since = self._clock.monotonic()
         while self._clock.monotonic() - since < SURRENDER_SECONDS:
             await self._clock.sleep(1.0)
@@ -297,7 +297,7 @@ class Controller:
     async def lead(self) -> None:
         """Decide until cancelled, or until the view of the hub is stale for long."""
         if not await self._ready(within=SURRENDER_SECONDS):
-            return  # who waited for the lease for long may have gone blind meanwhile
+            return  # the view may have gone stale while the Lease was awaited
         self._behind = not await self._caught_up(within=SURRENDER_SECONDS)
         if self._behind:
             return
@@ -375,7 +375,7 @@ class Controller:
             self._reviewer.changed(old, new)
 
     def _rules_changed(self) -> None:
-        """The hub may judge Workloads no more: from now on we look at what it has let in."""
+        # The hub may judge Workloads no more: review what it has let in.
         if self._reviewer is not None:
             self._reviewer.offer(self.workloads.values())
 
@@ -391,12 +391,12 @@ class Controller:
 
 
 def identity() -> str:
-    """A name for this process that no other one has."""
+    """Return a name for this process that no other process has."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 async def run(settings: ControllerSettings) -> None:
-    """The process, until cancelled. Raises ConfigurationError for a wrong configuration file."""
+    """Run the process until cancelled. Raises ConfigurationError for a wrong configuration file."""
     limit = WORKERS + OTHER_REQUESTS
     async with ApiClient(settings.connection, name="hub", limit=limit) as client:
         with loopwatch.watching():

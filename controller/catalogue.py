@@ -1,6 +1,6 @@
-"""Everything that comes with Stowage: the features, and the registry of their plugins and ours.
+"""The catalogue of everything that comes with Stowage: the features, and the registry of plugins.
 
-The one place that knows all of them. An installed package adds a feature by an entry point of the
+No other module knows all of them. An installed package adds a feature by an entry point of the
 group `stowage.features`, and a plugin by one of the group `stowage.plugins`.
 """
 
@@ -32,9 +32,9 @@ ENTRY_POINTS = "stowage.features"
 
 
 def features() -> list[Feature]:
-    """A new instance of each feature, for one process.
+    """Return a new instance of each feature, for one process.
 
-    Raises ConfigurationError for one of another package that cannot be imported.
+    Raises ConfigurationError for a feature of another package that cannot be imported.
     """
     theirs = [
         loaded(f"feature {point.name}", point.load) for point in entry_points(group=ENTRY_POINTS)
@@ -43,7 +43,7 @@ def features() -> list[Feature]:
 
 
 def registry(of: Sequence[Feature] | None = None) -> Registry:
-    """The plugins that come with Stowage, and those of the features: new ones where none are given.
+    """Return the plugins that come with Stowage and those of the features, new ones by default.
 
     Raises ConfigurationError where two plugins have one name.
     """

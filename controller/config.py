@@ -73,24 +73,22 @@ class _File(_Strict):
 
 
 class _Workshop(NamedTuple):
-    """What plugins are made with."""
-
     registry: Registry
     handle: Handle
 
     def make(self, name: str, args: Mapping[str, Any]) -> Any:
-        """A plugin. Raises ConfigurationError."""
+        """Make a plugin. Raises ConfigurationError."""
         return self.registry.make(name, args, self.handle)
 
 
 def default_profile(registry: Registry | None = None, handle: Handle | None = None) -> Profile:
-    """The profile that runs without a file; its plugins are rehearsed without a handle."""
+    """Return the profile that runs without a file; without a handle, for a dry run."""
     workshop = _Workshop(registry or catalogue.registry(), handle or DryRunHandle())
     return _profile(_Profile(), workshop, _Places({}, "defaults"), 0)
 
 
 def load(path: Path, registry: Registry, handle: Handle | None = None) -> SchedulerConfiguration:
-    """The configuration of a file. Raises ConfigurationError with file, line and field."""
+    """Read a configuration file. Raises ConfigurationError with file, line and field."""
     try:
         text = path.read_text()
     except OSError as e:
@@ -101,7 +99,7 @@ def load(path: Path, registry: Registry, handle: Handle | None = None) -> Schedu
 def parse(
     text: str, registry: Registry, handle: Handle | None = None, *, name: str = "configuration"
 ) -> SchedulerConfiguration:
-    """The configuration of a text; rehearsed without a handle. Raises ConfigurationError."""
+    """Parse a configuration; without a handle, for a dry run. Raises ConfigurationError."""
     workshop = _Workshop(registry, handle or DryRunHandle())
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -143,14 +141,11 @@ def parse(
 
 
 class _Places:
-    """Where in the file each field stands."""
-
     def __init__(self, lines: Mapping[Where, int], name: str) -> None:
         self._lines = lines
         self._name = name
 
     def error(self, where: Sequence[str | int], message: str) -> ConfigurationError:
-        """An error that names file, line and field."""
         known = tuple(where)
         while known and known not in self._lines:
             known = known[:-1]
@@ -162,7 +157,7 @@ class _Places:
 
 
 def _note(lines: dict[Where, int], node: Any, path: Where = ()) -> Where | None:
-    """Take down the line of every field of a YAML document; a field that stands twice, or None."""
+    """Note the line of every field of a YAML document; return a field that stands twice."""
     if node is None:
         return None
     lines.setdefault(path, node.start_mark.line + 1)
@@ -215,7 +210,7 @@ def _profile(found: _Profile, workshop: _Workshop, places: _Places, index: int) 
 def _arguments(
     found: _Profile, registry: Registry, places: _Places, at: Where
 ) -> dict[str, tuple[int, Mapping[str, Any]]]:
-    """The args of each plugin, with their place in the list."""
+    """Return the args of each plugin, with their index in the list."""
     args: dict[str, tuple[int, Mapping[str, Any]]] = {}
     for number, config in enumerate(found.plugin_config):
         place = (*at, "pluginConfig", number, "name")
@@ -252,10 +247,9 @@ def _chosen(
     places: _Places,
     where: Where,
 ) -> list[tuple[str, int]]:
-    """The plugins of a point: the defaults without the disabled ones, then the enabled ones.
+    """Return the plugins of a point: the defaults without the disabled ones, then the enabled ones.
 
-    Naming a default one again gives it another weight or place. One whose place a feature's plugin
-    took has it back where it is the only one that is named.
+    Naming a default plugin again gives it another weight or place.
     """
     asked = found.plugins.get(point, _Point())
     for number, disabled in enumerate(asked.disabled):
@@ -270,6 +264,7 @@ def _chosen(
         if point != "score" and "weight" in enabled.model_fields_set:
             raise places.error((*place, "weight"), "only score plugins have a weight")
     out = {disabled.name for disabled in asked.disabled} | {e.name for e in asked.enabled}
+    # A plugin whose place a feature's plugin took has it back where it is the only one named.
     if len(names) == 1 and registry.replaced(point, names[0]):
         out.add(ALL)
     kept = [] if ALL in out else [p for p in registry.defaults.get(point, ()) if p[0] not in out]
@@ -282,6 +277,6 @@ def _known(name: str, registry: Registry, places: _Places, where: Where) -> None
 
 
 def lease_name(configuration: SchedulerConfiguration) -> str:
-    """The Lease of all who serve these scheduler names: schedulers of other names run beside."""
+    """Return the name of the Lease that all processes with these scheduler names compete for."""
     names = sorted(configuration.profiles)
     return LEASE if DEFAULT_SCHEDULER in names else "-".join((LEASE, *names)).lower()[:253]

@@ -1,8 +1,8 @@
-"""What the next decision will read: the fleet, where everybody runs, and every Workload's unit.
+"""The scheduler cache: the clusters, where every Workload runs, and every Workload's WorkloadInfo.
 
-Fed by the informers, one object at a time, and by the scheduler's own decisions before their
-writes have come back (`assume`). Tells the scheduling queue who must be decided and what has
-changed in the world.
+Informers feed the cache one object at a time, and the scheduler feeds it with its own decisions
+before their writes come back (`assume`). The cache tells the scheduling queue which Workloads must
+be decided and what has happened to the objects that others wait for.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from machinery.types.metadata import Key, Meta
 
 LOG = logs.get(__name__)
 LOOK_STEP = 200
-"""Workloads that are looked at in one go."""
+"""How many Workloads are looked at before the event loop has its turn."""
 RESYNC_PAUSE = 0.05
 """Seconds between two steps of a resync."""
 
 
 def known(workload: Workload) -> Workload:
-    """The Workload with its unit instead of its template, as the informer keeps it.
+    """Return the Workload as the informer keeps it: with a WorkloadInfo in place of its template.
 
-    Where the template cannot be read, the unit is one that asks for nothing and `fault` says why.
+    Where the template cannot be read, that WorkloadInfo asks for nothing and `fault` says why.
     """
     slim = compact(workload)
     try:
@@ -57,9 +57,12 @@ def known(workload: Workload) -> Workload:
 class SchedulerCache:
     """The state between the informers and `decide`. All calls come from one event loop.
 
-    `schedulers` are the scheduler names that we answer to; `sort` is the order of the queue;
-    `reviewed` says whether admission has seen a Workload as it is now; `ledgers` are those of the
-    features, `fields` what plugins tell of a unit in its status.
+    Args:
+        schedulers: the scheduler names that this process answers to.
+        sort: the order of the queue.
+        reviewed: whether admission has seen a Workload as it is now.
+        ledgers: those of the features.
+        fields: what plugins tell of a Workload in its status.
     """
 
     def __init__(
@@ -82,37 +85,36 @@ class SchedulerCache:
         self._renamed: Gradually[Key] = Gradually(self._read_renamed)
         self._stored: Callable[[Key], Workload | None] = lambda _: None
         self._feed = Feed(sort)
-        self._owed: dict[Key, Workload] = {}  # decisions that a conflict undid, as they were made
+        # Undone decisions whose freed room is announced once their Workloads are decided again.
+        self._owed: dict[Key, Workload] = {}
         _keep_room(ledgers, self)
 
     def reads(self, stored: Callable[[Key], Workload | None]) -> None:
-        """What is stored of a Workload, to be read anew where a cluster was renamed."""
+        """Set the lookup of stored Workloads, to read them again after a rename of a cluster."""
         self._stored = stored
 
     def fleet(self) -> Snapshot:
-        """The clusters as they are now, decisions in flight counted."""
+        """Return the snapshot of the clusters, with assumed placements counted."""
         return self._builder.snapshot()
 
     def named(self, workload: Workload) -> Workload:
-        """The Workload by the names that its clusters have now."""
+        """Return the Workload with the names that its clusters have now."""
         return self._renames.of(workload)
 
     def unit(self, key: Key) -> WorkloadInfo | None:
-        """A Workload as the last decision saw it; None for one that does not exist."""
+        """Return a Workload as the last decision saw it; None if it does not exist."""
         holding = self._holdings.get(key)
         return holding.unit if holding else None
 
     def rank(self, unit: WorkloadInfo) -> Rank:
-        """The unit's place in the queue."""
         return self._feed.rank(unit)
 
     def offer(self, keys: Iterable[Key]) -> None:
-        """These must be decided, those of them that exist."""
+        """Queue these Workloads to be decided, as far as they exist."""
         units = [self.unit(key) for key in keys]
         self._feed.offer(unit for unit in units if unit is not None)
 
     def offer_in_steps(self, keys: Iterable[Key]) -> None:
-        """As `offer`, of keys that may be very many."""
         units = (self.unit(key) for key in keys)
         self._feed.offer_in_steps(unit for unit in units if unit is not None)
 
@@ -127,7 +129,7 @@ class SchedulerCache:
         return self._holdings.settled
 
     def shares(self, cluster: str) -> dict[Key, int]:
-        """The units of each Workload on a cluster, decided ones included, by name."""
+        """Return each Workload's replicas on a cluster, assumed ones included, by name."""
         return {held.unit.key: held.placements[cluster] for held in self._holdings.on(cluster)}
 
     def lead(self, queue: SchedulingQueue) -> None:
@@ -135,7 +137,7 @@ class SchedulerCache:
         self._feed.lead(queue)
 
     async def begin(self, queue: SchedulingQueue, workloads: Collection[Workload]) -> None:
-        """Offer every Workload that is not settled: before the first of them is decided."""
+        """Offer every Workload that is not settled. Called before the first one is decided."""
         for ranks in self._unsettled(workloads):
             queue.offer(ranks)
             await asyncio.sleep(0)
@@ -143,34 +145,33 @@ class SchedulerCache:
     async def resync(
         self, queue: SchedulingQueue, workloads: Collection[Workload], *, clock: Clock
     ) -> None:
-        """Offer every Workload that is not settled, whatever is known of it, little by little."""
+        """Offer every Workload that is not settled, little by little; back-offs stay."""
         for ranks in self._unsettled(workloads):
             for rank in ranks:
                 queue.again(rank)
             await clock.sleep(RESYNC_PAUSE)
 
     def _unsettled(self, workloads: Collection[Workload]) -> Iterator[list[Rank]]:
-        """The places of those that are not settled, as they are by then, step by step."""
+        """Yield the unsettled ones step by step, each step as they are by then."""
         left = iter(workloads)
         while some := list(islice(left, LOOK_STEP)):
             units = [self.unit(w.metadata.key) for w in some if self.unsettled(w)]
             yield [self.rank(unit) for unit in units if unit is not None]
 
     def rest(self) -> None:
-        """Feed no queue any more."""
         self._owed.clear()
         self._feed.lead(None)
 
     def ours(self, workload: Workload) -> bool:
-        """Whether we are to place it: it names one of our schedulers and is not on its way out."""
+        """Whether the Workload names one of our schedulers and is not being deleted."""
         deleting = workload.metadata.deleting
         return workload.spec.scheduler_name in self._schedulers and not deleting
 
     def unsettled(self, workload: Workload) -> bool:
-        """Whether it is ours and the last decision, as written, does not stand.
+        """Whether the Workload is ours and its decision, as written, does not stand.
 
-        It stands while nothing was edited, every unit has a cluster, and all these exist and run
-        what they were given.
+        A decision stands while nothing was edited, every replica has a cluster, and all these
+        clusters exist and run what they were given.
         """
         if not self.ours(workload):
             return False
@@ -188,7 +189,7 @@ class SchedulerCache:
         )
 
     def assume(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Count a decision whose write is under way: all its new units are in flight."""
+        """Count a decision whose write is in flight: all its new replicas are in flight."""
         self._holdings.assume(unit, placements)
         if (owed := self._owed.pop(unit.key, None)) is not None:
             self._feed.workload(owed, _as_decided(unit, placements, owed))
@@ -201,9 +202,10 @@ class SchedulerCache:
         *,
         at_once: bool = False,
     ) -> None:
-        """A decision was not written: what the informer holds counts again; the rest is free.
+        """Undo `assume`, as the decision was not written: count what the informer holds.
 
-        Where it is decided anew `at_once`, others hear only of what it does not take again.
+        With `at_once` the Workload is decided again at once, and the room that it gave up is
+        announced only as far as the next `assume` does not take it again.
         """
         decided = _as_decided(unit, placements, workload)
         self._owed.pop(unit.key, None)
@@ -219,7 +221,7 @@ class SchedulerCache:
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """Something happened to an object of a feature's; see `SchedulingQueue.announce`."""
+        """Announce an event of a feature's object; see `SchedulingQueue.announce`."""
         self._feed.announce(kind, key, action, old, new)
 
     def hold(self, cluster: str, load: Load, units: int) -> None:
@@ -231,14 +233,15 @@ class SchedulerCache:
         self._feed.announce(MEMBER_CLUSTER, ("", cluster), Action.ROOM)
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """An informer's handler: what it says replaces what was assumed."""
+        """Handle an informer's change: it replaces the assumed placement."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
+            # What the last decision had counts as freed, if that was not announced yet.
             self._feed.workload(self._owed.get(old.metadata.key, old), None)
             self._drop(old.metadata.key)
             return
         held = self._holdings.get(new.metadata.key)
-        ours = held is not None and _stands(held, new)  # what was assumed came back
+        ours = held is not None and _stands(held, new)  # the assumed placement came back
         landed = self._holdings.take(self.named(new))
         self._feed.workload(old, new)
         self._feed.landed(new.metadata.key, landed)
@@ -248,7 +251,7 @@ class SchedulerCache:
             self._feed.offer([new.unit], patiently=not (edited or told))
 
     def cluster_changed(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """An informer's handler."""
+        """Handle an informer's change."""
         if new is None:
             assert old is not None  # noqa: S101 - the informer's promise
             self._builder.remove(old.metadata.name)
@@ -261,7 +264,8 @@ class SchedulerCache:
         landed = self._holdings.saw(new)
         self._read_anew(self._renames.saw(old, new))
         self._feed.cluster(old, new)
-        if landed:  # what else has gone there meanwhile is hidden behind what came
+        # The landed replicas hide in the cluster's numbers what became free there meanwhile.
+        if landed:
             self._feed.announce(MEMBER_CLUSTER, new.metadata.key, Action.ROOM)
 
     def _drop(self, key: Key) -> None:
@@ -273,7 +277,7 @@ class SchedulerCache:
     def settled_names(self) -> bool:
         """Whether every share is read by the name that its cluster has now.
 
-        A decision before that could find the quota or the reserved room of some of them free.
+        Before that a decision could find the quota or the reserved room of some shares free.
         """
         return not self._renamed.waiting
 
@@ -282,7 +286,7 @@ class SchedulerCache:
         await self._renamed.run()
 
     def _read_anew(self, clusters: Collection[str]) -> None:
-        """These names mean other clusters now: read all that have shares there once more."""
+        """Queue a new read of every Workload with shares on clusters of these names."""
         held = {each.unit.key for name in clusters for each in self._holdings.on(name)}
         self._renamed.add(self._renames, held)
 
@@ -292,7 +296,6 @@ class SchedulerCache:
         self._offer_ours([key])
 
     def _lost(self, cluster: str) -> None:
-        """Whoever held units on a cluster that is gone needs another one."""
         self._offer_ours([held.unit.key for held in self._holdings.on(cluster)])
 
     def _offer_ours(self, keys: Iterable[Key]) -> None:
@@ -301,26 +304,23 @@ class SchedulerCache:
 
 
 def _keep_room(ledgers: Iterable[Ledger], room: RoomHolder) -> None:
-    """Give the room of the clusters to those ledgers that hold some of it."""
     for ledger in ledgers:
         if isinstance(ledger, HoldsRoom):
             try:
                 ledger.keep(room)
-            except Exception:  # it holds nothing then; everybody else goes on
+            except Exception:  # the ledger holds no room then; the others go on
                 LOG.exception("the ledger %s did not take the room", type(ledger).__name__)
 
 
 def _as_decided(
     unit: WorkloadInfo, placements: Mapping[str, int], now: Workload | None
 ) -> Workload:
-    """A Workload as a decision had it."""
     meta = Meta(name=unit.name, namespace=unit.namespace, uid=unit.uid)
     decided = unit.with_present(placements)
     return msgspec.structs.replace(now or Workload(metadata=meta), unit=decided)
 
 
 def _stands(held: AssumedPlacement, new: Workload) -> bool:
-    """Whether what was decided last is what the object says."""
     return held.placements == new.placements and held.unit.limits == new.unit.limits
 
 

@@ -1,6 +1,6 @@
-"""From the cache to the scheduling queue of whoever leads: who must be decided, what has happened.
+"""From the cache to the scheduling queue of the leader: what must be decided, what has happened.
 
-A standby feeds no queue: it keeps its cache up to date and offers everybody once it leads.
+A standby feeds no queue: it keeps its cache up to date and offers every Workload once it leads.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Feed:
         self._queue: SchedulingQueue | None = None
 
     def lead(self, queue: SchedulingQueue | None) -> None:
-        """Feed that queue, and no other, from now on."""
+        """Feed that queue, and no other, from now on; None for none."""
         self._queue = queue
 
     def rank(self, unit: WorkloadInfo) -> Rank:
-        """The unit's place in the queue: the first, where the plugin fails to say."""
+        """Return the Workload's place in the queue: the first, where the plugin fails to say."""
         try:
             order = self._sort.rank(unit)
         except Exception:
@@ -41,30 +41,29 @@ class Feed:
         return Rank(order, unit.key, unit.priority)
 
     def offer(self, units: Iterable[WorkloadInfo], *, patiently: bool = False) -> None:
-        """These must be decided; `patiently` those that nobody edited."""
+        """Queue these to be decided; `patiently` leaves the back-off of failed writes as it is."""
         if self._queue is not None:
             offer = self._queue.offer_patiently if patiently else self._queue.offer
             offer([self.rank(unit) for unit in units])
 
     def offer_in_steps(self, units: Iterable[WorkloadInfo]) -> None:
-        """As `offer`, of units that may be very many: each is asked for when its step comes."""
+        """As `offer`, for very many: each is asked for when its step comes."""
         if self._queue is not None:
             self._queue.offer_in_steps(self.rank(unit) for unit in units)
 
     def forget(self, key: Key) -> None:
-        """A Workload is gone."""
         if self._queue is not None:
             self._queue.forget(key)
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """Something happened to an object; where both versions are None no hint is asked."""
+        """Announce an event; where both versions are None no hint is asked."""
         if self._queue is not None:
             self._queue.announce(kind, key, action, old, new)
 
     def workload(self, old: Workload | None, new: Workload | None) -> None:
-        """What happened to a Workload, and to the clusters where others have more room or less."""
+        """Announce a Workload's change, and the clusters where others have more room or less."""
         known = new or old
         if self._queue is None or known is None:
             return
@@ -76,17 +75,16 @@ class Feed:
             self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
     def landed(self, key: Key, clusters: Iterable[str]) -> None:
-        """Units of a Workload were counted twice on these clusters, and are not any more.
+        """Announce clusters where replicas of a Workload were counted twice and no longer are.
 
-        That is no more room than before the first time, and wakes nobody; but whoever was refused
-        in between was told too little.
+        The room is as before the double count, so that wakes no Workload; but the message of a
+        Workload that was refused meanwhile may be untrue.
         """
         if self._queue is not None:
             for cluster in clusters:
                 self._queue.announce(MEMBER_CLUSTER, ("", cluster), Action.WORSE, by=key)
 
     def cluster(self, old: MemberCluster | None, new: MemberCluster | None) -> None:
-        """What happened to a cluster."""
         known = new or old
         if known is not None:
             action = events.of_cluster(old, new)

@@ -1,10 +1,11 @@
-"""One Workload: read the world, decide, write once. Level-triggered, so a key is all it is given.
+"""Decides one Workload: read the cache, decide, write once.
 
-Between reading the world and counting the decision (`SchedulerCache.assume`, Reserve, Permit)
-nobody else is decided, so decisions are made one after the other on the newest state while many
-writes are under way (`controller.queue.cycles`; for those that take long see
-`controller.scheduling.sets`). Whatever goes wrong with a write, the informer's view of the Workload
-replaces what was assumed, and the key comes again.
+Level-triggered: a key is all that the scheduler is given. Between reading the cache and counting
+the decision (`SchedulerCache.assume`, Reserve, Permit) no other Workload is decided, so decisions
+are made one after the other on the newest state while many writes are in flight
+(`controller.queue.cycles`; for sets, which take long, see `controller.scheduling.sets`). When a
+write fails, the informer's view of the Workload replaces the assumed placement, and the key comes
+again.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ from machinery.types.metadata import Key
 LOG = logs.get(__name__)
 STALE_RETRY_SECONDS = 2.0
 AGAIN_SECONDS = 0.1
-"""The world has changed each time that a set was decided: it may rest in a moment."""
+"""The delay before a set is tried again that changes of the cache have overtaken."""
 OBJECTION_RETRY_SECONDS = 30.0
-"""Rights on the hub change without telling us."""
+"""Rights on the hub change without an event."""
 
 DECISIONS = metrics.counter(
     "stowage_decisions",
@@ -68,9 +69,9 @@ _COUNT = {reason: DECISIONS.labels(reason.value) for reason in ScheduledReason}
 
 
 class Scheduler:
-    """Decides keys of one scheduling queue, for one term of leadership.
+    """Decides the keys of one scheduling queue, for one term of leadership.
 
-    `fresh` says that the view of the hub may be acted on.
+    `fresh` says whether the view of the hub is recent enough to act on.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class Scheduler:
         )
 
     async def reconcile(self, key: Key) -> float | None:
-        """Decide one Workload; seconds until it shall be looked at again, or None."""
+        """Decide one Workload; return the seconds until it must be decided again, or None."""
         if not self._fresh():
             return STALE_RETRY_SECONDS
         await self._binder.find_out(key)
@@ -145,7 +146,7 @@ class Scheduler:
         objection = await self._admission.review(workload.metadata)
         async with self._cycles.turn() as cycle:
             await self._waiters.closed()
-            workload = self._ours(key)  # a review takes its time, and so do those before it
+            workload = self._ours(key)  # changed during the review, or while this turn was awaited
             if workload is None or self._permits.held(key) is not held:
                 return None
             if held is not None and not self._waiters.due(held):
@@ -159,13 +160,14 @@ class Scheduler:
         if not decisions:
             return AGAIN_SECONDS if batch.moved else None
         write = self._write(key, decisions) if waits is None else self._waiters.tell(waits)
-        again = await write  # what it awaits, is after it was counted
+        again = await write  # the first await since the decisions were counted
         return OBJECTION_RETRY_SECONDS if objection and not objection.lasting else again
 
     async def diagnosis(self, key: Key) -> Decision | None:
-        """What would be decided of a Workload now.
+        """Return the decision that would be made of a Workload now. Writes and counts nothing.
 
-        None where it is not ours to decide, and where the world does not rest for that.
+        None where the Workload is not ours to decide, and where the cache changed too often
+        meanwhile.
         """
         await self._waiters.closed()
         workload = self._workloads.get(key)
@@ -179,7 +181,7 @@ class Scheduler:
         return next((each for each in decisions if each.unit.key == key), None)
 
     def _ours(self, key: Key) -> Workload | None:
-        """The Workload, if it is ours to decide, and now."""
+        """Return the Workload if it is ours to decide now; None also while it is in flight."""
         if key in self._in_work:
             self._in_work.missed(key, key)
             return None
@@ -192,10 +194,9 @@ class Scheduler:
     async def _decide(
         self, workload: Workload, objection: str, cycle: Cycle, *, anew: bool
     ) -> Batch:
-        """The decision, or those of all who have to be decided together.
+        """Return the decision, or those of the whole set that the Workload is decided with.
 
-        What the others were to be looked at for is answered with it; else it is left to them. Not
-        `anew` it comes to nothing at a moment when what is held for another set looks free.
+        `anew` says that this Workload's own set has released its reservations to be decided again.
         """
         started, begun = self._clock.monotonic(), set[Key]()
         open_, answered = list[HeapEntry[Key]](), frozenset[Key]()
@@ -203,6 +204,7 @@ class Scheduler:
         def begin(keys: Iterable[Key]) -> None:
             begun.update(keys)
             self._in_work.decide(begun)
+            # The decision on the set answers what its other members were queued for.
             open_.extend(self._queue.active.withdraw(begun))
 
         others = Others(
@@ -214,12 +216,15 @@ class Scheduler:
         )
         try:
             batch = await in_slices(self._batch(workload, objection, others), between=cycle.linger)
+            # Another set has released what it reserved meanwhile: this decision may rest on room
+            # that only looks free.
             if self._waiters.reopening and not anew:
                 return Batch([], moved=True)
             answered = frozenset(decision.unit.key for decision in batch.decisions)
             return batch
         finally:
             DECISION_SECONDS.observe(self._clock.monotonic() - started)
+            # Members without a decision keep their place in the queue.
             self._queue.active.put_back(each for each in open_ if each.key not in answered)
             self._world.offer(self._in_work.end(begun))
 
@@ -234,7 +239,7 @@ class Scheduler:
         )
 
     def _may_join(self, key: Key) -> bool:
-        """Whether a Workload that waits may be decided as one of a set."""
+        """Whether another Workload may be decided as a member of the set."""
         held = self._workloads.get(key)
         return (
             held is not None
@@ -246,12 +251,12 @@ class Scheduler:
         )
 
     def _current(self, unit: WorkloadInfo) -> bool:
-        """Whether a unit is still what the last version of its object says."""
+        """Whether `unit` is still what the last version of its object says."""
         held = self._workloads.get(unit.key)
         return held is not None and held.unit.version == unit.version and self._world.ours(held)
 
     def _await(self, key: Key, busy: Iterable[Key]) -> None:
-        """Decide it again when those are through: what becomes of them is not known yet."""
+        """Decide `key` again when the decisions of the busy Workloads are known."""
         for other in busy:
             if other in self._in_work:
                 self._in_work.missed(other, key)
@@ -259,9 +264,9 @@ class Scheduler:
                 self._world.offer([key])
 
     def _count(self, key: Key, batch: Batch) -> tuple[Sequence[Decision], Held | None]:
-        """Reserve, permit and count in the same breath as the decision.
+        """Reserve, permit and assume the decisions, without an await since they were made.
 
-        What is to be written, or the set that waits.
+        Return what is to be written, and the set where Permit plugins hold it back.
         """
         if batch.conclusion is not None:
             batch.conclusion.note()
@@ -277,21 +282,21 @@ class Scheduler:
             self._world.assume(decision.unit, decision.placements)
             self._log(decision)
             RENEWALS.inc(not in_vain)
+            # Before the first await: an event during the write must find the Workload waiting.
             waits = self._park(decision, alone=alone, in_vain=in_vain)
-            if waits and batch.moved:  # what happened meanwhile has found nobody waiting
+            if waits and batch.moved:  # events meanwhile found it not waiting
                 self._queue.again(self._world.rank(decision.unit))
         return decisions, held
 
     def _look_after(self, key: Key, seconds: float) -> None:
-        """Have a Workload looked at by then."""
         unit = self._world.unit(key)
         if unit is not None:
             self._queue.add_after(self._world.rank(unit), seconds)
 
     async def _write(self, key: Key, decisions: Sequence[Decision]) -> float | None:
-        """Write them; the seconds until there may be more to learn of `key`, or None.
+        """Write the decisions; return the seconds until a plugin may learn more of `key`, or None.
 
-        The others of the set come again at times of their own.
+        The other Workloads of the set are queued for their own times.
         """
         for decision in decisions:
             if not decision.scheduled:
@@ -307,19 +312,15 @@ class Scheduler:
         return looks[key]
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """An informer's handler, after the world's."""
+        """Handle an informer's change; the cache's own handler has run before."""
         self._waiters.workload_changed(old, new)
 
     def rest(self) -> None:
-        """The term of leadership is over."""
         self._waiters.rest()
         self._binder.rest()
 
     def _park(self, decision: Decision, *, alone: bool, in_vain: bool = True) -> bool:
-        """In the same breath as the decision: an event during its write must find it waiting.
-
-        Whether it waits for one.
-        """
+        """Let the Workload wait for what could help it; return whether it waits for an event."""
         unit = decision.unit
         if decision.reason is ScheduledReason.PLUGIN_ERROR:
             self._refusals.park(unit, decision.reason)
@@ -345,15 +346,16 @@ class Scheduler:
 
 
 def awaited(decision: Decision, hints: Hints, *, alone: bool) -> Awaits | None:
-    """What could place more of it; None where it has all that it wants, or only an edit helps.
+    """Return the events that could place more of the Workload.
 
-    What refused one of several that need each other may be what another one of them lacks.
+    None where it has all that it wants, or only an edit helps.
     """
     if decision.reason is ScheduledReason.INVALID_WORKLOAD:
         return None
-    if decision.scheduled and not decision.unit.everywhere:  # one more cluster is one more place
+    if decision.scheduled and not decision.unit.everywhere:  # a new cluster is a new place for it
         return None
     changed = bool(decision.changes)
+    # What refused one member of a set may be what another one lacks.
     if not alone:
         return hints.all(changed=changed)
     return hints.of(decision.kept_out_by(), changed=changed)

@@ -1,1 +1,1 @@
-"""From a decision to one write, and back where that comes to nothing."""
+"""From a decision to one write, and back where the write fails."""

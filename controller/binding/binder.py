@@ -1,8 +1,8 @@
-"""From a decision to its write: PreBind, one PATCH, PostBind; and back where it comes to nothing.
+"""From a decision to its write: PreBind, one PATCH, PostBind; and back where the write fails.
 
-What is not written is as if it had never been decided: the informer's view of the Workload
-replaces what was assumed, the Reserve plugins give back, and the key comes again. Where nobody
-answers whether it was written, it may still land: until that is known it goes on counting.
+A decision that is not written is undone: the informer's view of the Workload replaces the assumed
+placement, the Reserve plugins give back, and the key comes again. Where no answer says whether the
+write was made, it may still land: until that is known the decision goes on counting.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from machinery.types.metadata import Key
 
 
 class Binder:
-    """Writes decisions that are counted in the world and reserved with the plugins already."""
+    """Writes decisions that are assumed in the cache and reserved with the plugins already."""
 
     def __init__(
         self,
@@ -46,24 +46,25 @@ class Binder:
         self._world = world
         self._profiles = profiles
         self._in_work = in_work
-        self._unknown: dict[Key, Decision] = {}  # written, as far as anybody knows, or not
+        # Decisions whose write may have landed or may still land.
+        self._unknown: dict[Key, Decision] = {}
 
     async def commit(self, decisions: Sequence[Decision]) -> None:
-        """Write them one after the other; those that are not written are as if never decided.
+        """Write the decisions one after the other; undo those that are not written.
 
         Raises LeaseLost, and TransportError where trying again may help.
         """
         left = {decision.unit.key: decision for decision in decisions}
         self._in_work.begin(left)
         failed = beaten = False
-        given = set[Key]()  # back already, though it is not known yet why
+        given = set[Key]()  # given back already, before the object says why
         try:
             for decision in decisions:
                 if await self._settled(decision, given):
                     del left[decision.unit.key]
                     self._queue.active.forget(decision.unit.key)
         except TransportError as e:
-            # After a conflict what is there now is known, and the decision is made anew at once.
+            # After a conflict the newest version is known: the Workload is decided again at once.
             failed, beaten = True, isinstance(e, Conflict)
             raise
         finally:
@@ -71,6 +72,7 @@ class Binder:
                 unit, rank = decision.unit, self._world.rank(decision.unit)
                 held = self._workloads.get(key)
                 taken = decision.moves and key not in given
+                # The write may still land: the old and the new shares both go on counting.
                 if failed and taken and held and self._publisher.doubtful(held):
                     self._unknown[key] = decision
                     self._world.assume(unit, _most(decision))
@@ -86,13 +88,13 @@ class Binder:
             self._world.offer(self._in_work.end(d.unit.key for d in decisions))
 
     def unknown(self, key: Key) -> bool:
-        """Whether nobody knows if its last decision was written."""
+        """Whether it is not known if the Workload's last decision was written."""
         return key in self._unknown
 
     async def find_out(self, key: Key) -> None:
-        """Learn whether the last decision was written; what was not counts no longer.
+        """Find out whether the Workload's last decision was written; undo it if it was not.
 
-        Raises LeaseLost, and TransportError while nobody can say.
+        Raises LeaseLost, and TransportError while the hub does not say.
         """
         decision, workload = self._unknown.get(key), self._workloads.get(key)
         if decision is None:
@@ -101,12 +103,12 @@ class Binder:
             try:
                 await self._publisher.overtake(workload)
             except TransportError as e:
-                if not for_good(e):  # else it is no status of ours that the hub would take
+                if not for_good(e):  # else the hub takes no such status of ours at all
                     raise
         self._conclude(key)
 
     def rest(self) -> None:
-        """The term of leadership is over: the next leader reads what was written."""
+        """End the term of leadership: the next leader reads what was written."""
         for key in list(self._unknown):
             self._conclude(key)
 
@@ -114,6 +116,7 @@ class Binder:
         decision, workload = self._unknown.pop(key, None), self._workloads.get(key)
         if decision is None:
             return
+        # The write has landed.
         if workload is not None and workload.placements == dict(decision.placements):
             profile = self._profiles[decision.unit.scheduler_name]
             runtime.post_bind(profile, decision.cycle_state, decision.unit, decision.placements)
@@ -122,17 +125,14 @@ class Binder:
         self._world.restore(decision.unit, _most(decision), workload)
 
     def give_back(self, decision: Decision) -> None:
-        """The decision comes to nothing: the plugins free what they reserved for it."""
+        """Let the plugins free what they reserved for a decision that is not written."""
         if decision.moves:
             profile = self._profiles[decision.unit.scheduler_name]
             state, unit = decision.cycle_state, decision.unit
             runtime.unreserve(profile, state, unit, decision.placements)
 
     async def _settled(self, decision: Decision, given: set[Key]) -> bool:
-        """Bind it; where the hub refuses that for good, say so. False to try it again.
-
-        What is given back before somebody is told is noted in `given`.
-        """
+        """Bind the decision; where the hub refuses it for good, say so. False: try again."""
         try:
             return await self._bind(decision, given)
         except TransportError as e:
@@ -146,7 +146,7 @@ class Binder:
             return True
 
     async def _bind(self, decision: Decision, given: set[Key]) -> bool:
-        """PreBind, one write, and the news of it. False when it could not be written."""
+        """PreBind, one write, and its announcement. False when it could not be written."""
         unit = decision.unit
         workload = self._workloads.get(unit.key)
         if workload is None or workload.unit.version != unit.version:
@@ -160,7 +160,7 @@ class Binder:
             if not status.ok:
                 return await self._withheld(decision, status, given)
         if not await self._publisher.write(unit.key, patch):
-            self.give_back(decision)  # of one that is gone
+            self.give_back(decision)  # the Workload is gone
             return True
         if decision.moves:
             runtime.post_bind(*about, decision.placements)
@@ -168,7 +168,6 @@ class Binder:
         return True
 
     async def _withheld(self, decision: Decision, status: Status, given: set[Key]) -> bool:
-        """A PreBind plugin refuses. Where it says why, people are told; else it is decided anew."""
         if not status.reasons:
             return False
         self.give_back(decision)
@@ -178,6 +177,6 @@ class Binder:
 
 
 def _most(decision: Decision) -> dict[str, int]:
-    """The units that count on each cluster, whether the decision is written or not."""
+    """Return the replicas to count on each cluster while the write may or may not have landed."""
     before, after = decision.unit.present, decision.placements
     return {name: max(before.get(name, 0), after.get(name, 0)) for name in {**before, **after}}

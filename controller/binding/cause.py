@@ -1,8 +1,8 @@
-"""What set a change of placement off: told from what the status said before, and what is so now.
+"""The cause of a change of placement, told from what the status said before and what is so now.
 
-The queue merges whatever woke a Workload while it waited, so the last event is not the reason of a
-change. What the present shares were decided on stands in the status: where a part of it differs,
-that part is the cause; where none does, what its units waited for has come.
+The queue merges the events that woke a Workload while it waited, so the last event is not the cause
+of a change. The status says what the present shares were decided on: a part of it that differs is
+the cause; where none does, what the replicas waited for has come.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from machinery.clock import timestamp
 
 LOG = logs.get(__name__)
 WORD_LIMIT, ABOUT_LIMIT = 64, 317
-"""Of a plugin's own cause, as the schema has it."""
+"""The schema's limits on a plugin's own cause."""
 
 _WAITED_FOR = {
     ScheduledReason.REPLICAS_REACHED.value: ChangeCause.QUOTA_GROWN,
@@ -33,7 +33,6 @@ _WAITED_FOR = {
 
 
 def occasion(decision: Decision, workload: Workload) -> Occasion:
-    """When the shares changed, and why now."""
     cause, name = _cause(decision, workload)
     return Occasion(timestamp(decision.time), str(cause), name)
 
@@ -63,7 +62,7 @@ def _cause(decision: Decision, workload: Workload) -> tuple[str, str]:
 
 
 def _by_plugins(decision: Decision, present: Mapping[str, int]) -> tuple[str, str] | None:
-    """What a plugin says that it moved the units for."""
+    """Return the cause that a plugin moved the replicas for, if one says so."""
     for plugin in decision.plugins.values():
         if not isinstance(plugin, TellsCause):
             continue
@@ -81,7 +80,7 @@ def _by_plugins(decision: Decision, present: Mapping[str, int]) -> tuple[str, st
 def _learnt(
     before: Mapping[str, ObservedLimit], after: Mapping[str, ObservedLimit]
 ) -> tuple[ChangeCause, str] | None:
-    """A limit that is lower than it was, or one that is higher or gone."""
+    """Return a limit that is lower than before, or one that is higher or gone."""
     for cluster, limit in sorted(after.items()):
         if cluster not in before or limit.units < before[cluster].units:
             return ChangeCause.LIMIT_LEARNT, cluster
@@ -92,7 +91,7 @@ def _learnt(
 
 
 def _waited_for(workload: Workload) -> ChangeCause:
-    """What the condition Scheduled said that its units lack."""
+    """Return the cause that lifts what the condition Scheduled said was lacking."""
     for condition in workload.status.conditions:
         if condition["type"] == WorkloadCondition.SCHEDULED.value:
             reason = condition.get("reason", "")

@@ -1,7 +1,8 @@
-"""Workloads whose decisions are being made or written, and who asked for one of them meanwhile.
+"""Workloads whose decisions are being made or written, and the keys that came for them meanwhile.
 
-A Workload may be in work without having been handed out: as one of a set that was decided for
-another key. Whoever comes in vain is remembered, and offered again when the write is through.
+A Workload may be in flight without having been handed out by the queue: as one of a set that was
+decided for another key. A key that comes meanwhile is noted, and offered again when the write is
+done.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from machinery.types.metadata import Key
 
 
 class InFlightKeys:
-    """Keys in work; for each the keys that came in vain."""
+    """Keys in flight, each with the keys that came for it in vain."""
 
     def __init__(self) -> None:
         self._busy: set[Key] = set()
@@ -23,24 +24,24 @@ class InFlightKeys:
         return key in self._busy
 
     def begin(self, keys: Iterable[Key]) -> None:
-        """Decisions of these are being written."""
+        """Note that decisions on these are being written."""
         self._busy.update(keys)
 
     def decide(self, keys: Iterable[Key]) -> None:
-        """Decisions of these are being made, in steps."""
+        """Note that decisions on these are being made, in steps."""
         self._busy.update(keys)
         self._deciding.update(keys)
 
     def deciding(self, key: Key) -> bool:
-        """Whether a decision of it is being made: in a moment it is known."""
+        """Whether a decision on the Workload is being made: the result is known in a moment."""
         return key in self._deciding
 
     def missed(self, key: Key, by: Key) -> None:
-        """`by` needs `key`, which is in work."""
+        """Note that `by` needs `key`, which is in flight."""
         self._missed.setdefault(key, set()).add(by)
 
     def end(self, keys: Iterable[Key]) -> set[Key]:
-        """They are written, or not; those that came in vain meanwhile."""
+        """Release these keys; return those that came for them meanwhile."""
         came: set[Key] = set()
         for key in keys:
             self._busy.discard(key)

@@ -1,9 +1,9 @@
-"""Reserve and Permit of decisions: in the same breath as the pass, for a whole set at once.
+"""Reserve and Permit of decisions: right after the pass, without an await, for a whole set at once.
 
 A set is reserved and permitted as one: where a plugin refuses one of its decisions, none is
-written; where one must wait, all wait. What waits stays counted in the world and reserved with the
-plugins until it is allowed; it is given back when it is rejected, when its time is over, when one
-of the set is edited or deleted, and when the term of leadership ends.
+written; where one must wait, all wait. A waiting set stays assumed in the cache and reserved with
+the plugins until it is allowed; it is given back when it is rejected, when its time is over, when
+one of the set is edited or deleted, and when the term of leadership ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NOBODY: Mapping[str, Status] = MappingProxyType({})
 class Held:
     """Decisions that wait together, by key; `waits` are those that a plugin holds back.
 
-    `open` says that they lack something: what happens meanwhile may give more, or all of it.
+    `open` says that members lack something: the next decision may place more of them.
     """
 
     decisions: dict[Key, Decision]
@@ -43,10 +43,10 @@ class Held:
     open: bool = False
     since: float = 0.0
     late: str = ""
-    """What is said when its time is over, where a plugin has words for that."""
+    """The message when its time is over, where a plugin has words for that."""
 
     def answer(self, now: float) -> PermitAnswer:
-        """What has become of the set: the worst answer of any of it."""
+        """Return the worst answer of any member."""
         answers = {waiting.answer(now) for waiting in self.waits.values()}
         for worst in (PermitAnswer.REJECTED, PermitAnswer.TIMED_OUT, PermitAnswer.WAITING):
             if worst in answers:
@@ -59,7 +59,7 @@ class Held:
         return min((w.deadline for w in self.waits.values() if w.plugins), default=0.0)
 
     def refusal(self, now: float) -> Status:
-        """Why it is not written, of a set that was rejected or whose time is over."""
+        """Return why the set is not written: it was rejected, or its time is over."""
         for key, waiting in self.waits.items():
             about = f" of {'/'.join(key)}" if len(self.decisions) > 1 else ""
             if waiting.rejected:
@@ -78,7 +78,7 @@ class Held:
 
 
 class Permits:
-    """Which decisions may be written, for one term of leadership."""
+    """The decisions that may be written, and those that wait, for one term of leadership."""
 
     def __init__(self, profiles: Mapping[str, Profile], room: WaitingWorkloads) -> None:
         self._profiles = profiles
@@ -87,7 +87,7 @@ class Permits:
         for plugin in _users(profiles):
             try:
                 plugin.use_waiting_room(room)
-            except Exception:  # it answers for nobody, and who waits for it waits in vain
+            except Exception:  # what waits for the plugin times out
                 LOG.exception("plugin %s did not take the waiting room", plugin.name)
 
     def ask(
@@ -97,9 +97,10 @@ class Permits:
         *,
         late: str = "",
     ) -> tuple[Status, Held | None]:
-        """Reserve and permit these as one; `waits` are plugins that hold back all of them anyway.
+        """Reserve and permit these decisions as one.
 
-        `late` is what is said of a set whose time is over.
+        `waits` are plugins that hold back all of them anyway; `late` is the message of a set whose
+        time is over.
 
         SUCCESS without a set: write them. SUCCESS with a set: it waits. A refusal: everything that
         was reserved is given back.
@@ -121,7 +122,7 @@ class Permits:
         return SUCCESS, self._hold(decisions, held, open_=bool(waits), late=late)
 
     def hold_again(self, held: Held) -> bool:
-        """Reserve what was released, and wait on until the same moment; False if one refuses."""
+        """Reserve what was released, and wait on to the old deadline; False if a plugin refuses."""
         reserved: list[Decision] = []
         for decision in (each for each in held.decisions.values() if each.moves):
             if not runtime.reserve(*self._about(decision)).ok:
@@ -134,11 +135,10 @@ class Permits:
         return True
 
     def held(self, key: Key) -> Held | None:
-        """The set that waits and that this Workload is one of."""
         return self._held.get(key)
 
     def follow(self, workload: Workload) -> Decision | None:
-        """The status of one that waits was written: its decision now stands on that version."""
+        """Move a waiting decision to the version that its own status write made; return it."""
         held = self._held.get(workload.metadata.key)
         if held is None:
             return None
@@ -148,7 +148,7 @@ class Permits:
         return after
 
     def release(self, held: Held, *, written: bool) -> list[Decision]:
-        """Nobody waits for it any more; unless it is to be written, all that it took goes back."""
+        """Stop waiting for the set; unless it is to be `written`, give back what it reserved."""
         for key in held.decisions:
             self._held.pop(key, None)
             self._room.remove(key)
@@ -158,7 +158,7 @@ class Permits:
         return decisions
 
     def release_all(self) -> list[Decision]:
-        """The term of leadership is over: what waits is given back; the decisions."""
+        """End the term of leadership: give back all waiting sets; return their decisions."""
         found: list[Decision] = []
         while self._held:
             found += self.release(next(iter(self._held.values())), written=False)
@@ -193,9 +193,9 @@ class Permits:
 
 
 def waiting_status(held: Held, key: Key) -> Status:
-    """What the condition says of one of a set that waits; it stays the same while it does.
+    """Return the condition of a member of a waiting set; the same for as long as the set waits.
 
-    Plugins that give the reason of the condition have all the words that there are to say.
+    Plugins that give the condition's reason also have all of its message.
     """
     own = [(w.reason, each) for w in held.waits.values() if w.reason for each in w.said]
     if own:
@@ -211,7 +211,6 @@ def waiting_status(held: Held, key: Key) -> Status:
 
 
 def _users(profiles: Mapping[str, Profile]) -> list[UsesWaitingWorkloads]:
-    """The plugins that answer for those that wait, each once."""
     plugins = {
         id(plugin): plugin for profile in profiles.values() for plugin in profile.every_plugin()
     }

@@ -1,6 +1,6 @@
-"""A status that is written, and the news of it: one PATCH, an Event, a line of the log.
+"""Writes a status and announces it: one PATCH, an Event, a log line.
 
-Every write stands behind the check of the lease, carries the version that was read, and hands the
+Every write comes after the check of the Lease, carries the version that was read, and hands the
 hub's answer to the informer, so that the next decision does not have to wait for the watch.
 """
 
@@ -26,13 +26,13 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 NOTED_CLUSTERS = 20
-"""Shares that an Event names; the others are in the status."""
+"""How many shares an Event names; the others are in the status."""
 
 WRITE_SECONDS = metrics.histogram("stowage_decision_write_seconds", "Time of the status write")
 
 
 class StatusUpdater:
-    """Writes statuses of what is placed and tells people of them; `check` raises LeaseLost."""
+    """Writes the statuses of placed objects and their Events. `check` raises LeaseLost."""
 
     def __init__(
         self,
@@ -51,30 +51,28 @@ class StatusUpdater:
         self._doubtful: dict[Key, str] = {}
 
     def patch(self, decision: Decision, workload: Workload) -> dict[str, Any] | None:
-        """What is to be written of a decision, as of a Workload; None where nothing is."""
+        """Return the patch of a decision; None where the object says all of it."""
         key, anew = workload.metadata.key, self.doubtful(workload)
+        # After a doubtful write something is written in any case: of two writes on one version the
+        # hub takes one, so this one settles whether the other landed.
         return patch_of(decision, workload, anew=anew, kept=self._kept(key))
 
     def short_patch(self, decision: Decision, workload: Workload) -> dict[str, Any] | None:
-        """No more than the verdict; see `controller.binding.statuspatch.short_patch`."""
+        """Return the patch of the verdict alone; see `controller.binding.statuspatch`."""
         return short_patch(decision, workload, kept=self._kept(workload.metadata.key))
 
     def _kept(self, key: Key) -> Kept:
         return partial(self._workloads.status, key)
 
     def doubtful(self, workload: Workload) -> bool:
-        """Whether a write of ours on this version may still land, as nobody said what became of it.
-
-        Then the next write is made whatever it says: of two writes on one version the hub takes
-        one. Until then what the first one takes stays taken.
-        """
+        """Whether a write of ours on this version may still land, as no answer came."""
         return self._doubtful.get(workload.metadata.key) == workload.metadata.resource_version
 
     async def overtake(self, workload: Workload) -> None:
-        """Write once more on that version, and nothing new: then no write before it can land.
+        """Write once more on that version, and nothing new: then no earlier write can land.
 
-        Returns once that is so, or a newer version is known. Raises LeaseLost, and TransportError
-        while nobody can say.
+        Returns at once where no write is doubtful, and also where a newer version is known. Raises
+        LeaseLost, and TransportError while the hub does not answer.
         """
         if not self.doubtful(workload):
             return
@@ -85,12 +83,9 @@ class StatusUpdater:
             await self.write(meta.key, patch)
 
     async def write(self, key: Key, patch: Mapping[str, Any]) -> bool:
-        """One PATCH of the status; False for a Workload that is gone.
+        """PATCH the status once; False for a Workload that is gone.
 
         Raises LeaseLost, and TransportError but for NotFound.
-
-        On a conflict the object is read, so that the next attempt stands on what is there now and
-        does not have to wait for a watch that is behind.
         """
         self._check()
         started = self._clock.monotonic()
@@ -107,6 +102,7 @@ class StatusUpdater:
                     self._doubt(key, patch)
                 if not isinstance(e, Conflict):
                     raise
+                # The next attempt needs the version that won, and the watch may be behind.
                 answer = await self._client.request("GET", path)
                 self._workloads.upsert(key, answer)
                 raise
@@ -117,6 +113,7 @@ class StatusUpdater:
         return written
 
     def _doubt(self, key: Key, patch: Mapping[str, Any]) -> None:
+        # Entries of Workloads that are gone must not pile up.
         held = {each: self._workloads.get(each) for each in self._doubtful}
         self._doubtful = {each: self._doubtful[each] for each, w in held.items() if w is not None}
         self._doubtful[key] = patch["metadata"]["resourceVersion"]
@@ -129,7 +126,7 @@ class StatusUpdater:
         *,
         words: bool = True,
     ) -> None:
-        """An Event and a line of the log, where people do not know yet.
+        """Record an Event and a log line, where the patch is news.
 
         Without `words` another message alone is no news: the condition has it.
         """
@@ -152,7 +149,7 @@ class StatusUpdater:
             self._tell_incomplete(key, decision)
 
     def _tell_incomplete(self, key: Key, decision: Decision) -> None:
-        """One that runs is told that another one, which it requires, does not."""
+        """Tell a running member that another one, which it requires, has no cluster."""
         running = self._workloads.get(key)
         if running is None:
             return

@@ -1,4 +1,4 @@
-"""Workloads that are not decided, or whose decision is not written: why, said on the object.
+"""Says on a Workload why it is not decided, or why its decision is not written.
 
 The shares stay as they are. Three cases: admission would have refused the Workload, a plugin
 withholds the write or holds it back, the hub refuses the status itself.
@@ -25,7 +25,7 @@ from machinery.errors import TransportError
 
 LOG = logs.get(__name__)
 RETRY_SECONDS = {ScheduledReason.PLUGIN_ERROR: 30.0, ScheduledReason.SCHEDULE_TIMEOUT: 10.0}
-"""Nobody announces that a plugin works again, or that who did not answer in time would now."""
+"""No event says that a plugin works again, or would answer in time now."""
 
 
 class Refusals:
@@ -49,13 +49,13 @@ class Refusals:
         self._clock = clock
 
     async def say(self, decision: Decision) -> None:
-        """Write what was decided about a Workload as it is now; nothing where that is known.
+        """Write a decision on the newest version of the Workload, if it says anything new.
 
-        A status that the hub refuses for good becomes a shorter one. Raises TransportError.
+        Where the hub refuses the status for good, a shorter one is written. Raises TransportError.
         """
         workload = self._workloads.get(decision.unit.key)
         if workload is None or workload.unit.version != decision.unit.version:
-            return  # edited meanwhile: its turn comes again
+            return  # edited meanwhile: its edit queues it again
         try:
             patch = self._publisher.patch(decision, workload)
             if patch is None:
@@ -69,26 +69,26 @@ class Refusals:
             self._publisher.tell(decision, patch, workload)
 
     async def withhold(self, decision: Decision, status: Status) -> None:
-        """A plugin withholds a decision that was counted already: undo that, and say why.
+        """Undo a decision that a plugin withholds, and say why.
 
-        Looked at again when that may help the plugin; after a fault, and where it did not answer
-        in time, also by the clock.
+        The Workload is decided again when an event may help the plugin; after a fault, and where a
+        plugin did not answer in time, also by the clock.
         """
         self.undo(decision, status)
         await self.tell(decision, status)
 
     def undo(self, decision: Decision, status: Status) -> None:
-        """It counts no longer, and waits for what could help the plugin that withholds it."""
+        """Undo the decision; the Workload waits for what could help the plugin that withholds."""
         unit, held = decision.unit, self._workloads.get(decision.unit.key)
         self._world.restore(unit, decision.placements, held)
         self.park(unit, status.reason, status.plugin)
 
     async def tell(self, decision: Decision, status: Status) -> None:
-        """Say on the object why it was withheld. Raises TransportError."""
+        """Say on the object why the decision was withheld. Raises TransportError."""
         await self.say(untouched(decision.unit, self._world.fleet(), self._clock.now(), status))
 
     def park(self, unit: WorkloadInfo, reason: ScheduledReason, plugin: str = "") -> None:
-        """Wait for what could help that plugin; in vain only so long."""
+        """Wait for what could help that plugin, but after a fault or a timeout only so long."""
         rank, hints = self._world.rank(unit), self._hints[unit.scheduler_name]
         self._queue.park(rank, unit, hints.of(frozenset({plugin})))
         if reason in RETRY_SECONDS:
@@ -99,18 +99,18 @@ class Refusals:
         return untouched(unit, self._world.fleet(), self._clock.now(), status)
 
     async def rest(self, decision: Decision, error: TransportError, message: str = "") -> None:
-        """The hub takes no such status, now or later: say that, and wait for the next resync.
+        """Say that the hub refuses the status for good, and wait for the next resync or an edit.
 
-        Only then, or when the Workload changes, is it tried again; the shares stay as they are.
+        The shares stay as they are.
         """
         unit = decision.unit
         held = self._workloads.get(unit.key)
-        # First, or what comes back looks like another's edit.
+        # Before the write below, whose answer would else look like another writer's edit.
         self._world.restore(unit, decision.placements, held)
         self._queue.rest(self._world.rank(unit), unit)
         if held is None:
             return
-        if held.metadata.resource_version != unit.version:  # not what was refused
+        if held.metadata.resource_version != unit.version:  # another version was refused
             self._queue.offer([self._world.rank(unit)])
             return
         about = {"object": "/".join(unit.key)}

@@ -1,7 +1,7 @@
 """From a decision to the one write that it needs: a merge patch of the controller's own fields.
 
-The patch carries the resourceVersion that was read, so it lands on that version or not at all; that
-is also what makes it safe to send the other writer's conditions back as they were.
+The patch carries the resourceVersion that was read, so it lands on that version or not at all. That
+makes it safe to send the propagator's conditions back as they were.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ SELECTOR_LIMIT = 4096
 HASH_LIMIT = 128
 CONDITIONS_LIMIT = 32
 NAME_LIMIT = 317
-"""Of what a kept rule is about; two bounds that contradict each other may have longer names."""
+"""Of what a rule is about; two bounds that contradict each other may have longer names."""
 Kept: TypeAlias = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""What an object writes of these fields: one of a placed kind may lack some of a Workload's."""
+"""Returns the fields that an object stores: one of a placed kind may lack some of a Workload's."""
 _OURS = frozenset({WorkloadCondition.SCHEDULED.value, WorkloadCondition.FAILED.value})
 _KNOWN = frozenset(condition.value for condition in WorkloadCondition)
 
@@ -47,9 +47,9 @@ _KNOWN = frozenset(condition.value for condition in WorkloadCondition)
 def patch_of(
     decision: Decision, workload: Workload, *, anew: bool = False, kept: Kept = dict
 ) -> dict[str, Any] | None:
-    """The merge patch of the status subresource, or None when it would change nothing.
+    """Return the merge patch of the status subresource; None when it would change nothing.
 
-    With `anew` it is made also then: its time makes a new version of the object.
+    With `anew` the patch is returned also then: its time makes a new version of the object.
     """
     status = _fields(decision, workload)
     if not anew and _told(status, decision.fields, workload, kept(status).keys()):
@@ -60,7 +60,7 @@ def patch_of(
 def short_patch(
     decision: Decision, workload: Workload, *, kept: Kept = dict
 ) -> dict[str, Any] | None:
-    """No more than the verdict, where the hub refuses the rest; None when it stands there already.
+    """Return the patch of the verdict alone, where the hub refuses the rest; None if known.
 
     The shares stay as they are.
     """
@@ -83,7 +83,7 @@ def short_patch(
 def is_news(patch: Mapping[str, Any], workload: Workload, *, words: bool = True) -> bool:
     """Whether the patch says anything new to people: other shares, or another verdict.
 
-    With `words` the same verdict in other ones is another.
+    With `words` a verdict with another message is another verdict.
     """
     before = {c["type"]: c for c in workload.status.conditions}
     after = patch["status"]["conditions"]
@@ -98,7 +98,7 @@ def is_news(patch: Mapping[str, Any], workload: Workload, *, words: bool = True)
 
 
 def summary(placements: Mapping[str, int]) -> str:
-    """The CLUSTERS column: `member-a=1,host=3`, cut where it gets too long."""
+    """Return the CLUSTERS column: `member-a=1,host=3`, cut at the limit."""
     text = ",".join(f"{cluster}={units}" for cluster, units in placements.items())
     return text if len(text) <= SUMMARY_LIMIT else text[: SUMMARY_LIMIT - 1] + "…"
 
@@ -128,7 +128,7 @@ def _fields(decision: Decision, workload: Workload) -> dict[str, Any]:
 
 
 def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
-    """What the plugins tell; nothing is taken away that is not there."""
+    """Return what the plugins tell; a field to remove is left out where it is absent."""
     nothing = [name for name, value in decision.fields.items() if value is None]
     absent = {name for name in nothing if workload.status.says({name: None})}
     fields = {name: value for name, value in decision.fields.items() if name not in absent}
@@ -138,11 +138,9 @@ def _by_plugins(decision: Decision, workload: Workload) -> dict[str, Any]:
 
 
 def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, Any]:
-    """The clusters that may be sent something from now on, beside all that may have something.
-
-    In the very write that gives them their shares: so it is known before anything is sent, whoever
-    dies when, and the propagator needs no write of its own for that.
-    """
+    """Return the clusters that may be sent something from now on, with those from before."""
+    # In the same write as the shares: so the clusters are known before anything is sent, whichever
+    # process crashes when, and the propagator needs no write of its own.
     before = MemberRecord.read(workload.status.footprint.clusters)
     noted = MemberRecord.read(workload.metadata.annotations.get(ANNOTATION_CLUSTERS, ""))
     new = [name for name in placements if name not in before and name not in noted]
@@ -150,7 +148,7 @@ def _footprint(placements: Mapping[str, int], workload: Workload) -> dict[str, A
 
 
 def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
-    """The reasons of the shares and the history, with what this decision adds to them."""
+    """Return the reasons of the shares and the history, with what this decision adds."""
     before = kept(workload.status)
     at, names = occasion(decision, workload), decision.fleet.names
     ranking = [names[row] for row in decision.ranking[: 2 * steps.MOST_SHARES].tolist()]
@@ -168,7 +166,7 @@ def _why(decision: Decision, workload: Workload) -> dict[str, Any]:
 def _named(
     known: list[ShareSteps], shares: steps.ShareDifference, fleet: Snapshot
 ) -> tuple[list[ShareSteps], steps.ShareDifference]:
-    """The same by the names that clusters have now: a share that was renamed keeps its steps."""
+    """Return both with the names that clusters have now: a renamed share keeps its steps."""
     if all(name in fleet.row for name in shares.before):
         return known, shares
     now = current_names(fleet.clusters, fleet.row)
@@ -183,7 +181,7 @@ _LEAST_TELLING = (RuleKind.TIE, RuleKind.REMAINDER)
 
 
 def _rules(row: Mapping[str, int], why: Reasons, cluster: str) -> list[RuleNote]:
-    """What made a number, beside what was there before; what only rounds it comes last."""
+    """Return what made a number, beside its previous value; what only rounds it comes last."""
     if cluster not in row:
         return []
     found = [reason for reason in why(row[cluster]) if reason.kind is not RuleKind.KEPT]
@@ -197,19 +195,19 @@ def _cut(name: str) -> str:
 
 
 def _numbers(decision: Decision) -> dict[str, int]:
-    """How many units are wanted, placed and not; the sum holds, and so does that some are not."""
+    """Return the replicas wanted, placed and pending, within the schema's limit."""
+    # Capped so that the sum still holds, and pending replicas stay visible.
     desired, pending = (min(n, MOST_UNITS) for n in (decision.desired, decision.pending))
     return {"desired": desired, "assigned": desired - pending, "pending": pending}
 
 
 def _selector(decision: Decision) -> str:
-    """The pods' selector; none rather than a cut one, which would select others."""
+    """Return the pods' selector; none rather than a cut one, which would select others."""
     text = decision.unit.pod_selector
     return text if len(text) <= SELECTOR_LIMIT else ""
 
 
 def _message(decision: Decision) -> str:
-    """What was decided, and what the status cannot tell of it."""
     long = len(decision.unit.pod_selector)
     note = (
         f"; status.selector is left out: the labels of the units make {long} characters, "
@@ -226,9 +224,9 @@ def _told(
     workload: Workload,
     kept: Collection[str],
 ) -> bool:
-    """Whether the Workload says all of it already, with the plugins' `fields`; time is no news.
+    """Whether the status says all of it already, with the plugins' `fields`, times apart.
 
-    What it may lack counts where it is `kept`.
+    An optional field counts where the object has `kept` it.
     """
     old = workload.status
     optional = {
@@ -254,15 +252,12 @@ def _shares(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _hash(decision: Decision, workload: Workload) -> str:
-    """What the placements were decided on.
-
-    Shares that a refusal left in place are still the old decision's: so the edit that was refused
-    goes on being one.
-    """
     kept = bool(decision.placements) and dict(decision.placements) == workload.placements
     unit = decision.unit
+    # Shares that a refusal left in place are still the old decision's: the refused edit stays an
+    # edit.
     if kept and not decision.scheduled and workload.status.decision.hash:
-        # Whose limits are written beside it.
+        # The new shape: the limits that are written beside the hash belong to it.
         return "-".join((*unit.decided[:-1], unit.shape))[-HASH_LIMIT:]
     return unit.hash
 
@@ -275,7 +270,7 @@ def _reference(placements: Mapping[str, int]) -> dict[str, Any] | None:
 
 
 def _conditions(decision: Decision, workload: Workload) -> list[dict[str, Any]]:
-    """Ours renewed, the propagator's as they are, each where it stood.
+    """Return the conditions: ours renewed, the propagator's as they are, each in its place.
 
     Failed stands there only while it is true: most Workloads never have it.
     """

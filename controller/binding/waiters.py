@@ -1,12 +1,12 @@
-"""Sets whose write a Permit plugin holds back: told once, carried on when answered, or given back.
+"""Sets whose write a Permit plugin holds back: told once, resumed when answered, or given back.
 
-What waits stays counted in the world and reserved with the plugins. It is void as soon as one of
-the set is edited or deleted, a cluster of its shares is gone, or the term of leadership ends: then
-everything is as if it had never been decided.
+A waiting set stays assumed in the cache and reserved with the plugins. The set is void as soon as a
+member is edited or deleted, a cluster of its shares is gone, or the term of leadership ends: then
+the set is undone.
 
-One that lacks something is decided anew on a world in which it holds nothing. Until that is counted
-nobody else decides: what it held would be anybody's. A set may be large, and there may be many of
-them, so nine tenths of the time are everybody's.
+A set that lacks something is decided again with its own reservations released. Until the result is
+counted no other Workload is decided: the released room would be taken. A set may be large, and
+there may be many, so nine tenths of the time are left to other decisions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from machinery.clock import Clock
 from machinery.types.metadata import Key
 
 REST_SECONDS = 0.5
-"""A set that waits, and lacks something, is decided anew no more often than that."""
+"""The least time between two decisions on one waiting set."""
 OTHERS = 9
-"""So many times as long as a set was decided anew no other one is."""
+"""After a set was decided again, no other one is for so many times the time that it took."""
 
 
 class Waiters:
-    """The waiting sets of one term of leadership. `look_after` has a Workload looked at by then."""
+    """The waiting sets of one term of leadership. `look_after` queues a key after some seconds."""
 
     def __init__(
         self,
@@ -59,15 +59,15 @@ class Waiters:
         self._closed = asyncio.Event()
         self._closed.set()
         self._next = 0.0
-        """No set is decided anew before that, by the clock."""
+        """No set is decided again before that, by the clock."""
 
     def record(self, key: Key) -> Decision | None:
-        """What a diagnosis says of one that waits; None for one that does not."""
+        """Return the diagnosis of a waiting Workload; None for one that does not wait."""
         held = self._permits.held(key)
         return None if held is None else self._record(held, key)
 
     async def tell(self, held: Held) -> float:
-        """Say who waits for what, once; the seconds until the first plugin must have answered."""
+        """Say on each what it waits for, once; return the seconds until the first deadline."""
         keys = list(held.decisions)
         self._in_work.begin(keys)
         try:
@@ -80,9 +80,9 @@ class Waiters:
         return max(held.deadline - self._clock.monotonic(), 0.0)
 
     async def resume(self, held: Held) -> list[Decision] | float | None:
-        """A waiting set's turn: its decisions, now to be written, or the seconds that it waits.
+        """Act on the answer to a waiting set: return its decisions to write, or the seconds left.
 
-        None where it is given back, and said why.
+        None where the set is given back, and its Workloads say why.
         """
         now = self._clock.monotonic()
         if self._lost(held):
@@ -98,37 +98,33 @@ class Waiters:
         return None
 
     def due(self, held: Held) -> bool:
-        """Whether one that lacks something is to be decided anew now.
-
-        One that was decided a moment ago has another look soon: each of it may come by, and so do
-        its own writes. So has one that comes while it is everybody's turn. The first of it is told
-        so each time, or one that comes sooner for something else would not come then.
-        """
+        """Whether an open set is to be decided again now; if it must rest, queue its next look."""
         now = self._clock.monotonic()
         if not held.open or held.answer(now) is not PermitAnswer.WAITING or self._lost(held):
             return False
         if (rest := max(held.since + REST_SECONDS, self._next) - now) > 0:
+            # Each time: the queue keeps one moment for a key, so a look that comes earlier for
+            # something else uses up this one.
             self._look_after(next(iter(held.decisions)), rest)
             return False
         return True
 
     @property
     def reopening(self) -> bool:
-        """Whether a set is being decided anew: what it held looks free, and is not."""
+        """Whether a set is being decided again: what it reserved looks free, and is not."""
         return not self._closed.is_set()
 
     async def closed(self) -> None:
-        """Wait until no set is being decided anew."""
         while self.reopening:
             await self._closed.wait()
 
     @contextmanager
     def reopened(self, held: Held | None) -> Iterator[set[Key]]:
-        """While that set is decided anew it holds nothing, and nobody else is to decide.
+        """Release what that set reserves while it is decided again; `closed` keeps others waiting.
 
-        Who is decided is put into what is handed out. Others hear only of the room that these do
-        not take again. Whom it leaves out comes again, and holds nothing; where it comes to no
-        decision at all, everything is held as before. Not while another one is `reopening`.
+        The caller adds the keys that it decided to the set that is handed out. Members that it
+        leaves out are queued again; where it decides none at all, the whole set is held as before.
+        Not to be called while another set is `reopening`.
         """
         decided, kept = set[Key](), False
         if held is None:
@@ -139,6 +135,7 @@ class Waiters:
         self._closed.clear()
         try:
             for decision in self._permits.release(held, written=False):
+                # Other Workloads hear only of the room that the set does not take again.
                 self._restore(decision, at_once=True)
             yield decided
             kept = not decided and self._hold_again(held, before)
@@ -150,7 +147,7 @@ class Waiters:
             self._closed.set()
 
     def workload_changed(self, old: Workload | None, new: Workload | None) -> None:
-        """An informer's handler, after the world's: one that was edited is given back."""
+        """Handle an informer's change, after the cache's handler: give back an edited set."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         held = self._permits.held(known.metadata.key)
@@ -162,11 +159,11 @@ class Waiters:
             self._world.assume(decision.unit, decision.placements)
 
     def give_back(self, held: Held) -> None:
-        """The set is void; each of it comes again."""
+        """Undo the set; each of its Workloads is queued again."""
         self._void(self._permits.release(held, written=False))
 
     def rest(self) -> None:
-        """The term of leadership is over: whatever waits is void."""
+        """End the term of leadership: undo all waiting sets."""
         for decision in self._permits.release_all():
             self._restore(decision)
 
@@ -175,10 +172,7 @@ class Waiters:
         return untouched(decision.unit, decision.fleet, self._clock.now(), status)
 
     async def _turn_away(self, decisions: Sequence[Decision], status: Status) -> None:
-        """Nothing of the set counts from this breath on; then each is told.
-
-        Whom it could not be told, comes again.
-        """
+        """Undo the set at once, then say why on each; those that cannot be told come again."""
         keys = [decision.unit.key for decision in decisions]
         untold = dict.fromkeys(keys)
         self._in_work.begin(keys)
@@ -192,7 +186,7 @@ class Waiters:
             self._world.offer(self._in_work.end(keys).union(untold))
 
     def _void(self, decisions: Iterable[Decision]) -> None:
-        """Nothing of these counts, others hear of their room, and each of them comes again."""
+        """Undo these, announce their room, and queue their Workloads again."""
         keys: list[Key] = []
         for decision in decisions:
             self._restore(decision)
@@ -200,7 +194,7 @@ class Waiters:
         self._world.offer(keys)
 
     def _hold_again(self, held: Held, before: Mapping[Key, Workload | None]) -> bool:
-        """Hold what was held, as nobody has taken it; False where it is void by now."""
+        """Hold what was released and no other decision has taken; False where it is void by now."""
         now = {key: self._workloads.get(key) for key in held.decisions}
         if self._lost(held) or not all(self._same(before[key], now[key]) for key in now):
             return False
@@ -215,13 +209,12 @@ class Waiters:
         return True
 
     def _same(self, old: Workload | None, new: Workload | None) -> bool:
-        """Whether a decision on the old one is one on the new one."""
+        """Whether a decision on the old version holds for the new one."""
         if old is None or new is None:
             return False
         return not _other(old, new) and self._world.ours(new)
 
     def _lost(self, held: Held) -> bool:
-        """Whether a cluster of its shares is gone."""
         there = self._world.fleet().row
         return any(name not in there for d in held.decisions.values() for name in d.placements)
 
@@ -232,5 +225,4 @@ class Waiters:
 
 
 def _other(old: Workload, new: Workload) -> bool:
-    """Whether a decision on the old one is none on the new one."""
     return events.edited(old, new) or old.placements != new.placements

@@ -1,1 +1,1 @@
-"""Everything that a pass reads, kept by informers and by the controller's own decisions."""
+"""The state that decisions read, kept by informers and by the controller's own decisions."""

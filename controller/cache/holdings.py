@@ -1,12 +1,12 @@
-"""The shares of every Workload, decided or written, and the units that no cluster counts yet.
+"""Assumed placements: the shares of every Workload, decided or written, and the units in flight.
 
-A decision is held from the breath in which it is made (`assume`), so that two decisions in a row
-never count on the same room; what an informer says of the Workload replaces it. Units that their
-cluster does not show in its room are in flight there, but for those whose room a ledger holds.
+A decision is assumed before anything is awaited (`assume`), so that two decisions in a row never
+count on the same room; what an informer says of the Workload replaces it. Units that their cluster
+does not show in its room are in flight there, but for those whose room a ledger holds.
 
 A Workload's status may arrive before the status of the cluster that counts its units: two watches
-keep no order. It names the version of the cluster from which on they count (`capacityVersion`), and
-what the version that is known here does not count stays in flight until that one has come.
+keep no order. The Workload's status names the version of the cluster that counts them first
+(`capacityVersion`); until that version has been seen they stay in flight.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from machinery.types.metadata import Key
 
 _NOWHERE: dict[str, int] = {}
 _LATEST = sys.maxsize
-"""Stands for a version that is no number: who can compare none believes what is told."""
+"""Stands for a version that is no number and compares with none: what is told is believed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """Units that their cluster will count from a version on that has not been seen yet."""
+    """Units that their cluster counts from a version on that has not been seen yet."""
 
     version: int
     counted: int
-    """All of the share that will be, those that were counted before included."""
+    """All of the share that the version counts, with those that were counted before."""
 
 
 @dataclass(slots=True)
 class _AssumedCount:
-    """Units of each share that are in flight no more: counted by their cluster, or finished."""
+    """The units of each share that are in flight no more: counted by their cluster, or finished."""
 
     units: dict[str, int] = field(default_factory=dict)
     finished: dict[str, int] = field(default_factory=dict)
-    """Of them, those that ended; without zeros."""
+    """The finished ones among `units`; without zeros."""
     late: dict[str, Late] = field(default_factory=dict)
 
 
@@ -59,7 +59,7 @@ class AssumedPlacement:
     """Some of those in flight, by the cluster whose status counts them as soon as it is seen."""
 
     def counted(self, cluster: str) -> int:
-        """Units there that the cluster counts, as far as is known."""
+        """Return the units there that the cluster counts, as far as is known."""
         if self.unit.booked:
             return 0
         landed = self.placements.get(cluster, 0) - self.flying.get(cluster, 0)
@@ -77,24 +77,22 @@ class AssumedPlacements:
         self._seen: dict[str, int] = {}
         self._awaiting: dict[str, set[Key]] = {}
         self.seekers = PendingAffinity()
-        """Those that require others and hold nothing."""
+        """Workloads that require others and have no share."""
         self.settled = PendingAffinity()
-        """Those that require others and hold something."""
+        """Workloads that require others and have a share."""
 
     def get(self, key: Key) -> AssumedPlacement | None:
-        """What a Workload holds; None for one that nobody has heard of."""
         return self._all.get(key)
 
     def values(self) -> Iterable[AssumedPlacement]:
-        """Everybody's."""
         return self._all.values()
 
     def on(self, cluster: str) -> list[AssumedPlacement]:
-        """Those with a share on a cluster, by the Workload's name."""
+        """Return those with a share on a cluster, by the Workload's name."""
         return [self._all[key] for key in sorted(self._holders.get(cluster, ()))]
 
     def assume(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """Hold a decision whose write is under way: all its new units are in flight."""
+        """Take a decision whose write is in flight: all its new units are in flight."""
         before = self._all.get(unit.key)
         counted = _AssumedCount()
         if before is not None:
@@ -105,10 +103,7 @@ class AssumedPlacements:
         self._put(unit, placements, counted)
 
     def take(self, workload: Workload) -> list[str]:
-        """Hold what an informer says; the clusters where fewer units of it are in flight now.
-
-        Where a cluster's status came first, they were taken off its room twice until now.
-        """
+        """Take what an informer says; return the clusters where fewer units are in flight now."""
         placements, deleting = workload.placements, workload.metadata.deleting
         before = self._all.get(workload.metadata.key)
         counted = self._counted(workload, placements)
@@ -116,14 +111,11 @@ class AssumedPlacements:
         self._put(workload.unit, placements, counted)
         after = self._all[workload.metadata.key].flying
         flew = before.flying.items() if before is not None else ()
+        # Where the cluster's status came first, these were taken off its room twice until now.
         return [cluster for cluster, units in flew if units > after.get(cluster, units)]
 
     def _counted(self, workload: Workload, placements: Mapping[str, int]) -> _AssumedCount:
-        """What clusters count of a Workload, as far as they have been seen.
-
-        A version beyond the Workload's own was not written before it: that is no version to wait
-        for. Any other is past with the next that the cluster gets, whoever writes it.
-        """
+        """Return what clusters count of a Workload, as far as they have been seen."""
         counted, before = _AssumedCount(), self._all.get(workload.metadata.key)
         own = number(workload.metadata.resource_version)
         latest = _LATEST if own is None else own
@@ -132,6 +124,8 @@ class AssumedPlacements:
             if share.finished:
                 counted.finished[name] = share.finished
             units = share.scheduled
+            # A version beyond the Workload's own was not written before it, so that is none to wait
+            # for. Any other is passed with the next that the cluster gets.
             if self._seen.get(name, 0) < share.capacity_version <= latest and name in placements:
                 counted.late[name] = Late(share.capacity_version, units + share.finished)
                 units = min(units, before.counted(name)) if before is not None else 0
@@ -139,14 +133,13 @@ class AssumedPlacements:
         return counted
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload."""
         self.seekers.drop(key)
         self.settled.drop(key)
         self._fly(key, self._all.pop(key, None), None)
         self._index.drop(key)
 
     def saw(self, cluster: MemberCluster) -> bool:
-        """This is what is known of a cluster from now on; whether units are in flight no more."""
+        """Note the version of a cluster; return whether it took units out of flight."""
         name, version = cluster.metadata.name, number(cluster.metadata.resource_version)
         self._seen[name] = _LATEST if version is None else version
         waiting = [self._all[key] for key in self._awaiting.get(name, ())]
@@ -156,11 +149,9 @@ class AssumedPlacements:
         return bool(landed)
 
     def lost(self, cluster: str) -> None:
-        """A cluster is known no more."""
         self._seen.pop(cluster, None)
 
     def _land(self, held: AssumedPlacement, cluster: str) -> None:
-        """The version is here that counts those that were late."""
         flying = max(held.placements[cluster] - held.late.pop(cluster).counted, 0)
         if flying != held.flying[cluster]:
             before = held.counted(cluster)
@@ -188,7 +179,7 @@ class AssumedPlacements:
     def _fly(
         self, key: Key, before: AssumedPlacement | None, after: AssumedPlacement | None
     ) -> None:
-        """Count a Workload on its clusters, and its units on their way, where that changed."""
+        """Move a Workload's shares and units in flight from `before` to `after` on its clusters."""
         was, now = (held.flying if held else _NOWHERE for held in (before, after))
         load, other = (held.unit.load if held else None for held in (after, before))
         for cluster in before.late if before else ():
@@ -209,7 +200,7 @@ class AssumedPlacements:
         self._recount(before, after)
 
     def _recount(self, before: AssumedPlacement | None, after: AssumedPlacement | None) -> None:
-        """Count the units that are in flight no more, where that changed."""
+        """Move a Workload's counted units from `before` to `after`, where they changed."""
         load, other = (held.unit.load if held else None for held in (after, before))
         was, now = (_landed(held) for held in (before, after))
         if load == other and was == now:
@@ -227,7 +218,6 @@ def _landed(held: AssumedPlacement | None) -> dict[str, int]:
 
 
 def _discard(keys: dict[str, set[Key]], cluster: str, key: Key) -> None:
-    """Take a key from those of a cluster, and the cluster with the last one."""
     found = keys[cluster]
     found.discard(key)
     if not found:

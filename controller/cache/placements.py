@@ -1,10 +1,10 @@
-"""Where other Workloads run: what affinity between Workloads reads.
+"""The placements index: where other Workloads run, for affinity between Workloads.
 
-A decision asks two things of all Workloads of its namespace: on which clusters do those run that a
-selector picks, and which clusters hold somebody who keeps me away. Both are counted as Workloads
-come, change and go: a table for each distinct selector that some Workload uses, found by one label
-pair that it demands. So a decision costs what its own terms ask for, however many Workloads the
-fleet has ever placed.
+A decision asks two things of all Workloads of its namespace: on which clusters a selector's
+Workloads run, and which clusters hold a Workload that repels this one. The index keeps a table for
+each distinct selector in use, up to date as Workloads come, change and go, and finds it by one
+label pair that the selector demands. So a decision costs what its own terms ask for, however many
+Workloads were ever placed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ L = TypeVar("L", bound=Ledger)
 
 @dataclass(frozen=True, slots=True)
 class PlacedWorkload:
-    """A Workload as others see it: its labels, where its units are, what it asks for."""
+    """A Workload as others see it: its labels, where its units are, what its terms select."""
 
     key: Key
     labels: Mapping[str, str]
@@ -44,7 +44,6 @@ class PlacedWorkload:
 
     @staticmethod
     def of(unit: WorkloadInfo, placements: Mapping[str, int]) -> PlacedWorkload:
-        """What others see of a unit with these shares."""
         holding = frozenset(cluster for cluster, units in placements.items() if units > 0)
         sides = (unit.affinity, unit.anti_affinity)
         terms = [term for side in sides for term in side.required]
@@ -57,7 +56,7 @@ class PlacedWorkload:
 
 @dataclass(slots=True)
 class _Table:
-    """How many Workloads hold units on each cluster; `users` keep the table alive."""
+    """How many Workloads hold units on each cluster; a table without `users` is dropped."""
 
     selector: LabelSelector
     topology_key: str = ""
@@ -73,7 +72,7 @@ class _Table:
                 del self.counts[cluster]
 
     def without(self, others: Iterable[PlacedWorkload]) -> set[str]:
-        """The clusters that somebody holds beside these, each of whom is counted here."""
+        """Return the clusters that hold others than these, all of which are counted here."""
         less: dict[str, int] = {}
         for placed in others:
             for cluster in placed.clusters:
@@ -92,7 +91,7 @@ class _Tables:
         return self._tables.get((namespace, _name(about)))
 
     def use(self, namespace: str, about: LabelSelector | WorkloadTerm) -> tuple[_Table, bool]:
-        """The table, and whether it is a new one that has to be filled."""
+        """Return the table, and whether it is new and has to be filled."""
         name = _name(about)
         table = self._tables.get((namespace, name))
         new = table is None
@@ -112,7 +111,6 @@ class _Tables:
             _remove(self._by_pair, (namespace, _anchor(table.selector)), name)
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> Iterator[_Table]:
-        """The tables whose selector picks these labels."""
         for pair in (None, *labels.items()):
             for table in self._by_pair.get((namespace, pair), {}).values():
                 if table.selector.matches(labels):
@@ -120,7 +118,7 @@ class _Tables:
 
 
 class PlacementIndex:
-    """Every Workload, placed or not. Reading changes nothing. It feeds the ledgers of features."""
+    """Every Workload, placed or not. Reads change nothing. Feeds the ledgers of features."""
 
     def __init__(self, ledgers: Iterable[Ledger] = ()) -> None:
         self._all: dict[Key, PlacedWorkload] = {}
@@ -130,18 +128,18 @@ class PlacementIndex:
         self._repelling = _Tables()
         self._ledgers = tuple(ledgers)
         self.version = 0
-        """Another one after each change: who decides in steps sees that he has been overtaken."""
+        """Grows with each change, so that a decision in steps sees that the index has changed."""
 
     def put(
         self, unit: WorkloadInfo, placements: Mapping[str, int], *, deleting: bool = False
     ) -> None:
-        """Take a Workload with its shares; on its way out it counts in no ledger."""
+        """Take a Workload with its shares; one that is being deleted counts in no ledger."""
         self.version += 1
         counted = {} if deleting else placements
         for ledger in self._ledgers:
             try:
                 ledger.put(unit, counted)
-            except Exception:  # the books of one feature: everybody else's go on
+            except Exception:  # one feature's ledger: the others go on
                 LOG.exception(_FAILED, type(ledger).__name__, extra={"object": "/".join(unit.key)})
         placed = PlacedWorkload.of(unit, placements)
         if self._all.get(placed.key) == placed:
@@ -161,7 +159,6 @@ class PlacementIndex:
             self._repelling.use(unit.namespace, term)[0].add(placed.clusters, 1)
 
     def drop(self, key: Key) -> None:
-        """Forget a Workload."""
         self.version += 1
         for ledger in self._ledgers:
             try:
@@ -171,7 +168,7 @@ class PlacementIndex:
         self._forget(key)
 
     def ledger(self, kind: type[L]) -> L:
-        """The registered ledger of that type; an empty one where nobody has registered any."""
+        """Return the registered ledger of that type; an empty one if there is none."""
         for ledger in self._ledgers:
             if isinstance(ledger, kind):
                 return ledger
@@ -197,7 +194,7 @@ class PlacementIndex:
     def clusters_of(
         self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
     ) -> set[str]:
-        """The clusters that hold units of the selected Workloads, some left out."""
+        """Return the clusters that hold units of the selected Workloads, except those in `but`."""
         table = self._asked.get(namespace, selector)
         if table is None:
             chosen = (p for p in self._selected(namespace, selector) if p.key not in but)
@@ -208,10 +205,10 @@ class PlacementIndex:
     def repelling(
         self, unit: WorkloadInfo, *, but: Collection[Key]
     ) -> Iterator[tuple[str, set[str]]]:
-        """Who keeps this Workload away: topology keys, with the clusters that are held."""
+        """Yield topology keys of terms that repel this Workload, with the clusters they hold."""
         apart: list[PlacedWorkload] | None = None
         for table in self._repelling.selecting(unit.namespace, unit.labels):
-            if apart is None:  # there are as many as a set has members, and mostly nobody repels
+            if apart is None:  # looked up late: mostly no Workload repels
                 apart = [self._all[k] for k in but if k in self._all and k[0] == unit.namespace]
             own = [p for p in apart for t in p.repels if _same(t, table)]
             held = table.without(own)
@@ -219,7 +216,7 @@ class PlacementIndex:
                 yield table.topology_key, held
 
     def overlay(self, units: PlacedUnits) -> PlacementOverlay:
-        """What the index would be with these Workloads placed so; this one stays as it is."""
+        """Return the index with these Workloads placed so; this one stays as it is."""
         return PlacementOverlay(self, units)
 
     def _count(self, placed: PlacedWorkload, sign: int) -> None:
@@ -238,7 +235,7 @@ class PlacementIndex:
 
 
 class PlacementOverlay(PlacementIndex):
-    """A few Workloads placed otherwise, over an index that is not touched."""
+    """A few Workloads placed otherwise, over an index that stays as it is."""
 
     def __init__(self, base: PlacementIndex, units: PlacedUnits) -> None:
         super().__init__()
@@ -248,12 +245,12 @@ class PlacementOverlay(PlacementIndex):
         self._over: dict[type[Any], Any] = {}
         self._growing: dict[type[Any], TakesMore] = {}
         self._standing: set[type[Any]] = set()
-        """Those that take more, and those that do not: the protocol is looked for once."""
+        """The types of ledgers whose overlays take no more Workloads; looked up once."""
         for unit, placements in units.values():
             self.place(unit, placements)
 
     def place(self, unit: WorkloadInfo, placements: Mapping[str, int]) -> None:
-        """One more Workload placed so."""
+        """Place one more Workload so."""
         self._hidden.add(unit.key)
         self._units[unit.key] = (unit, placements)
         self._over = {**self._growing}
@@ -264,12 +261,12 @@ class PlacementOverlay(PlacementIndex):
     def clusters_of(
         self, namespace: str, selector: LabelSelector, *, but: Collection[Key]
     ) -> set[str]:
-        """Those of the overlay, and those of the base that it does not hide."""
+        """Return those of the overlay, and those of the base that it does not hide."""
         own = super().clusters_of(namespace, selector, but=but)
         return own | self._base.clusters_of(namespace, selector, but=self._hidden.union(but))
 
     def ledger(self, kind: type[L]) -> L:
-        """That of the base, with the overlay's Workloads over it."""
+        """Return the base's ledger with the overlay's Workloads placed over it."""
         if kind not in self._over:
             over = self._over[kind] = self._base.ledger(kind).overlay(self._units)
             if kind not in self._standing:
@@ -283,7 +280,7 @@ class PlacementOverlay(PlacementIndex):
     def repelling(
         self, unit: WorkloadInfo, *, but: Collection[Key]
     ) -> Iterator[tuple[str, set[str]]]:
-        """Those of the overlay, and those of the base that it does not hide."""
+        """Yield those of the overlay, and those of the base that it does not hide."""
         yield from super().repelling(unit, but=but)
         yield from self._base.repelling(unit, but=self._hidden.union(but))
 

@@ -1,9 +1,9 @@
-"""Clusters that have another name now: what names them by an old one is read by the new one.
+"""Clusters that have another name now: shares that name them by the old one are read by the new.
 
 `stowage rename` gives a member another MemberCluster, whose `spec.formerNames` has the old name.
-From the moment when the old MemberCluster is gone, every share that names it is a share of the new
-one, in the units that decisions read. What is stored still says the old name, so each Workload is
-decided once more, and one write renames all of it. Who dies in between leaves nothing to undo.
+Once the old MemberCluster is gone, every share that names it is a share of the new one in the
+Workloads that decisions read. Stored statuses still say the old name, so each Workload is decided
+once more, and one write renames all of it. A crash in between leaves nothing to undo.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class Renames:
-    """The names that clusters had and that no cluster has now, fed as clusters come and go."""
+    """The former names that no cluster has now, fed as clusters come and go."""
 
     def __init__(self) -> None:
         self._there: set[str] = set()
@@ -30,7 +30,7 @@ class Renames:
         self._now: dict[str, str] = {}
 
     def saw(self, old: MemberCluster | None, new: MemberCluster | None) -> set[str]:
-        """A cluster came, changed or went: the names whose shares have to be read anew."""
+        """Note a cluster that came, changed or went; return the names of shares to read again."""
         known = new or old
         assert known is not None  # noqa: S101 - the informer's promise
         name, before = known.metadata.name, self._now
@@ -49,7 +49,7 @@ class Renames:
         return {each for pair in changed for each in pair}
 
     def of(self, workload: Workload) -> Workload:
-        """The Workload with the names that its clusters have now; the same where they all stand."""
+        """Return the Workload with the names that its clusters have now; itself if none changed."""
         unit: WorkloadInfo | None = workload.unit
         if not self._now or unit is None:
             return workload
@@ -75,8 +75,8 @@ class Renames:
         return msgspec.structs.replace(workload, unit=unit, status=status)
 
     def _named(self, by_cluster: Mapping[str, V]) -> dict[str, V]:
-        """What is told of the name that the cluster has now goes before what is told of others."""
         renamed = {self._now[name]: each for name, each in by_cluster.items() if name in self._now}
+        # An entry under the current name comes before entries under former names.
         return renamed | {name: e for name, e in by_cluster.items() if name not in self._now}
 
     def _present(self, present: Mapping[str, int]) -> dict[str, int]:
@@ -88,9 +88,9 @@ class Renames:
 
 
 def current_names(clusters: Iterable[MemberCluster], there: Collection[str]) -> dict[str, str]:
-    """By each name that no cluster has any more, that of the cluster that had it.
+    """Map each name that no cluster has any more to the cluster that had it.
 
-    Of several the older one, as a name is given away once.
+    Of several the oldest, as a name is given away once.
     """
     oldest = sorted(clusters, key=lambda c: (c.metadata.creation_timestamp, c.metadata.name))
     found: dict[str, str] = {}

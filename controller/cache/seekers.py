@@ -1,4 +1,4 @@
-"""Workloads that require others, those that run nowhere yet apart: who could wait for whom.
+"""An index of Workloads that require others: those that one of them could wait for.
 
 Found by one label pair that a selector demands, so that a decision costs what its own terms ask
 for, however many Workloads wait.
@@ -18,7 +18,7 @@ _Place: TypeAlias = tuple[str, str, tuple[str, str] | None]
 
 
 class PendingAffinity:
-    """Units by scheduler name, namespace and label."""
+    """Workloads by scheduler name, namespace and label."""
 
     def __init__(self, units: Iterable[WorkloadInfo] = ()) -> None:
         self._all: dict[Key, WorkloadInfo] = {}
@@ -27,7 +27,6 @@ class PendingAffinity:
             self.put(unit)
 
     def put(self, unit: WorkloadInfo) -> None:
-        """Take a unit, new or changed."""
         before = self._all.get(unit.key)
         if before is not None and (before.labels, before.scheduler_name) != (
             unit.labels,
@@ -39,7 +38,7 @@ class PendingAffinity:
             self._places.setdefault(place, {})[unit.key] = None
 
     def drop(self, key: Key) -> None:
-        """Forget a unit; one that is not here is no fault."""
+        """Forget a Workload. An unknown key is no fault."""
         unit = self._all.pop(key, None)
         for place in _places(unit) if unit is not None else ():
             members = self._places[place]
@@ -48,7 +47,7 @@ class PendingAffinity:
                 del self._places[place]
 
     def selected(self, by: WorkloadInfo, selector: LabelSelector) -> Iterator[WorkloadInfo]:
-        """Those of the unit's scheduler and namespace that the selector picks."""
+        """Return the Workloads of `by`'s scheduler and namespace that the selector picks."""
         pair = min(selector.match_labels.items(), default=None)
         keys = self._places.get((by.scheduler_name, by.namespace, pair), {})
         found = (self._all[key] for key in keys)

@@ -1,7 +1,7 @@
-"""The last changes of a Workload's placement, each with what set it off, within bounds.
+"""The last changes of a Workload's placement, each with its cause, within bounds.
 
-The newest is the last. Each tells the shares that it changed, as many of them as there is room for:
-the older ones give way first, down to the number of clusters and units.
+The newest is the last. Each change lists the shares that it changed, as far as there is room: the
+older ones are shortened first, down to the number of clusters and units.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from machinery.types.bounds import MOST_UNITS
 
 MOST_CHANGES = 20
 MOST_MOVES = 20
-"""Shares that one change tells."""
+"""Shares that one change lists."""
 FEW_MOVES = 3
-"""Shares that an older one tells, where there is no room for more."""
+"""Shares that an older change lists, where there is no room for more."""
 MOST_BYTES = 5 * 1024
-"""Of all of it, as JSON."""
+"""Of the whole history, as JSON."""
 
 
 def lengthened(
@@ -30,7 +30,7 @@ def lengthened(
     rules: Rules,
     desired: int,
 ) -> list[PlacementChange]:
-    """The history with one more change."""
+    """Return the history with one more change."""
     moves, more = _moves(shares, rules)
     newest = PlacementChange(
         time=occasion.time,
@@ -45,7 +45,7 @@ def lengthened(
 
 
 def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | None]:
-    """The shares that changed, those by which most units moved first."""
+    """Return the shares that changed, those by which most units moved first."""
     before, after = shares.before, shares.after
     moved = [c for c in {**before, **after} if before.get(c, -1) != after.get(c, -1)]
     moved.sort(key=lambda cluster: (-abs(shares.grown(cluster)), cluster))
@@ -63,7 +63,7 @@ def _moves(shares: ShareDifference, rules: Rules) -> tuple[list[Move], Untold | 
 
 
 def _untold(before: Untold | None, grown: Sequence[int]) -> Untold | None:
-    """What is not told one by one, with more that is not."""
+    """Add the growth of shares that are not listed."""
     if not grown:
         return before
     more = before or Untold(0)
@@ -74,7 +74,7 @@ def _untold(before: Untold | None, grown: Sequence[int]) -> Untold | None:
 
 
 def _bounded(history: list[PlacementChange]) -> list[PlacementChange]:
-    """Short enough: shorter moves from the oldest on, then none, then fewer changes."""
+    """Shorten the moves from the oldest change on, then drop them, then drop changes."""
     for most in (FEW_MOVES, 0):
         for at in range(len(history)):
             if _size(history) <= MOST_BYTES:

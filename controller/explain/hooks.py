@@ -1,7 +1,7 @@
-"""What hooks changed in a pass, in words: found by comparing what was there before with after.
+"""The changes of hooks in a pass, in words: found by comparing the views before and after.
 
-Asked when somebody wants to know, never in a pass. A hook that knows better words for what it does
-says them itself (`TellsChanges`). Many clusters, and many facts, are counted and not listed.
+Worked out on demand, never in a pass. A hook with better words for its changes is asked for them
+(`TellsChanges`). Many clusters, and many facts, are counted and not listed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_TEXTS = 20
 MOST_FACTS = 6
 """Facts of a cluster in one sentence."""
 MOST_COMPARED = 200
-"""Changed clusters that are looked at one by one."""
+"""Changed clusters that are compared one by one."""
 _WORD_LIMIT = 60
 _UNTOLD = frozenset(
     {
@@ -38,16 +38,16 @@ _UNTOLD = frozenset(
         *("bindings", "shown", "limits", "pod_selector"),
     }
 )
-"""Fields of a unit that follow from others, or that nobody has written."""
+"""Fields of a Workload that follow from others, or that no user has written."""
 _PLAIN = ("ready", "cordoned", "deleting", "virtual", "cost", "latency", "reliability")
 _REQUEST = "request"
 _AMOUNTS = (_REQUEST, "free ", "set aside ", "allocatable ", "requested ")
-"""How facts begin that are amounts: one that is not there is 0."""
+"""Prefixes of facts that are amounts: a missing one is 0."""
 _TEXTS = ("rules", "kinds", "given", "withheld", "provider", "version", "secret_namespace")
 
 
 def told(decision: Decision) -> list[dict[str, str]]:
-    """Each change as JSON values, in the order of the hooks: who, before which point, and what."""
+    """Return each change as JSON values, in the order of the hooks: plugin, point and text."""
     return [
         {"plugin": change.plugin, "phase": change.phase, "text": text}
         for change in decision.changes
@@ -68,7 +68,7 @@ def _texts(change: HookChange, hook: Any) -> Sequence[str]:
 
 
 def compared(before: PassView, after: PassView) -> Iterator[str]:
-    """Sentences without a subject: what became of the unit, the clusters, the list of them."""
+    """Yield sentences without a subject on the Workload, the clusters and the list of them."""
     if after.unit is not before.unit:
         yield from _unit(before.unit, after.unit)
     if after.fleet is not before.fleet:
@@ -96,7 +96,7 @@ def _unit(before: WorkloadInfo, after: WorkloadInfo) -> Iterator[str]:
 
 
 def _written(name: str) -> str:
-    """What a field of a unit is called in the spec of its Workload."""
+    """Return the name of a WorkloadInfo's field in the spec of its Workload."""
     written = {f.name: f.encode_name for f in msgspec.structs.fields(WorkloadSpec)}
     found = [
         encoded
@@ -116,7 +116,7 @@ def _nothing(value: Any) -> bool:
 
 
 def _fleet(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """What became of clusters; those of which the same is to be said, in one sentence."""
+    """Yield sentences on changed clusters; one for all clusters with the same changes."""
     gone = [name for name in before.names if name not in after.row]
     if gone:
         yield f"left out {_named(gone)}"
@@ -136,7 +136,7 @@ def _fleet(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 class _Rows:
-    """The rows of some clusters of a fleet, column by column, in one order for all processes."""
+    """The rows of some clusters of a snapshot, column by column, in one order for all processes."""
 
     def __init__(self, fleet: Snapshot, names: Sequence[str]) -> None:
         self.objects = [fleet.clusters[fleet.row[name]] for name in names]
@@ -158,7 +158,7 @@ class _Rows:
         self._rows = np.array([fleet.row[name] for name in names], dtype=np.int64)
 
     def values(self, name: str) -> Any:
-        """One fact of all of them, to be compared; None where no cluster has it."""
+        """Return one fact of all of them, to be compared; None where no cluster has it."""
         if name in self.amounts:
             return self.amounts[name][1][self._rows]
         column = self.columns.get(name)
@@ -168,7 +168,7 @@ class _Rows:
         return values[column.codes[self._rows]]
 
     def facts(self, place: int) -> dict[str, str]:
-        """All that is known of one of them, in words; what it has not is left out."""
+        """Return all facts of one cluster, in words; an absent one is left out."""
         row = int(self._rows[place])
         found: dict[str, str] = {}
         for name, column in self.columns.items():
@@ -184,7 +184,7 @@ class _Rows:
 
 
 def _different(old: _Rows, now: _Rows) -> Mask:
-    """Where any fact of a cluster is another one, or the object that it was read from."""
+    """Return the clusters of which any fact, or the object behind it, is another one."""
     mask = np.array(
         [a is not b for a, b in zip(old.objects, now.objects, strict=True)], dtype=np.bool_
     )
@@ -201,7 +201,7 @@ def _different(old: _Rows, now: _Rows) -> Mask:
 
 
 def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
-    """`free cpu 2 → 4, label tier gold → none`: what is not there any more, or was not, is none."""
+    """Return `free cpu 2 → 4, label tier gold → none`; an absent fact is 0, no or none."""
     found = []
     for name in dict.fromkeys((*old, *new)):
         was, now = old.get(name, ""), new.get(name, "")
@@ -213,14 +213,13 @@ def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
 
 
 def _entries(name: str, found: Mapping[str, Any]) -> dict[str, str]:
-    """The entries of a unit's field, in words."""
     if name == _REQUEST:
         return {f"{name} {key}": quantities.render(key, n) for key, n in sorted(found.items())}
     return {f"{name} {key}": _word(value) for key, value in sorted(found.items())}
 
 
 def _absent(name: str, other: str) -> str:
-    """What stands for a fact that is not there, beside what it is elsewhere."""
+    """Return the word for an absent fact that is `other` on the other side."""
     if other in ("yes", "no"):
         return "no"
     return "0" if name.startswith(_AMOUNTS) else "none"

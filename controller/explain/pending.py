@@ -1,8 +1,8 @@
-"""What stands in the way of the pending units: each obstacle as data, with a sentence.
+"""The obstacles of pending units: each one as data, with a sentence.
 
-The clusters that something refuses are counted by what was said of them first, as the condition
-counts them; those that nothing refuses by what stops them from taking more, as the plugin says
-whose bound it is. A plugin that fails over that is left out, and the fault is in the log.
+The clusters that something refuses are counted by their first refusal, as the condition counts
+them; those that nothing refuses by what stops them from taking more, as the plugin of the bound
+says. A plugin that fails over that is left out, and the fault is logged.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ WITHHELD = frozenset(
         ScheduledReason.SCHEDULE_TIMEOUT,
     )
 )
-"""Reasons of a Workload whose own verdicts do not matter: those it is decided with lack units."""
+"""Reasons of a Workload whose own verdicts do not matter: the set that it belongs to lacks
+units."""
 
 
 def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
-    """Why units are pending: the refusals, the greatest count first, then what stops the others.
+    """Return why units are pending: the refusals by their count, then the stops of other clusters.
 
     Last, what was found while clusters were chosen.
     """
@@ -70,7 +71,7 @@ def obstacles(decision: Decision, shortage: Shortage | None = None) -> list[Note
 
 
 def shortage_of(decision: Decision) -> Shortage:
-    """The decision as plugins are told of it."""
+    """Return the decision in the form that plugins get."""
     unit, fleet, state = decision.seen, decision.fleet, decision.cycle_state
     placed, judged = decision.placements, len(decision.verdicts) == len(fleet)
     nowhere = np.zeros(len(fleet), dtype=np.bool_)
@@ -88,9 +89,9 @@ def shortage_of(decision: Decision) -> Shortage:
 
 
 def stops_of(decision: Decision, shortage: Shortage) -> Iterator[tuple[str, Stop]]:
-    """What stops clusters that nothing refuses, with the plugin that says so, the first ones first.
+    """Yield what stops clusters that nothing refuses, with the plugin's name.
 
-    Such as are at Assign come before the others.
+    Plugins at Assign come first, in their order: of all stops of a cluster the first counts.
     """
     named = decision.cycle_state.enabled.get("assign", ())
     order = dict.fromkeys((*(n for n in named if n in decision.plugins), *decision.plugins))
@@ -109,7 +110,7 @@ def _of(plugin: Stops, shortage: Shortage) -> list[Stop]:
 def asked(
     plugin: Plugin, question: Callable[[Shortage], Iterable[T]], shortage: Shortage
 ) -> list[T]:
-    """What a plugin says; nothing where it fails."""
+    """Return a plugin's answer; nothing where the plugin fails."""
     try:
         return ask(plugin, "Explain", answers.a_list, question, shortage)
     except PluginError as e:
@@ -118,7 +119,7 @@ def asked(
 
 
 def stopped(decision: Decision, shortage: Shortage) -> Mask:
-    """The clusters that more room does not help."""
+    """Return the clusters that more room does not help."""
     mask = np.zeros(len(decision.fleet), dtype=np.bool_)
     for _, stop in stops_of(decision, shortage):
         mask |= stop.rows

@@ -1,6 +1,6 @@
 """A decision in full, as JSON values: each verdict, each score, each reason, and what would help.
 
-The record is the same on success and on failure. It is stored nowhere, and made when asked for.
+The record is the same on success and on failure. It is stored nowhere, and made on demand.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from machinery.clock import timestamp
 
 
 def record(decision: Decision) -> dict[str, Any]:
-    """The whole decision, ranked clusters first, then the refused by name.
+    """Return the whole decision, ranked clusters first, then the refused ones by name.
 
-    Plugins that are asked for words have the time that a plugin has without a configuration.
+    Plugins that are asked for words have the default time limit.
     """
     with limited(PLUGIN_TIMEOUT):
         return _record(decision)

@@ -1,8 +1,8 @@
-"""What would help the pending units: each remedy as data, with a sentence.
+"""The remedies for pending units: each one as data, with a sentence.
 
-Computed from what a decision holds, when somebody asks; never in the pass. A remedy is only named
-where it would do by itself: a cluster that two predicates refuse is not helped by lifting one.
-Where nothing does it alone, the cluster with the fewest refusals is named instead.
+Worked out on demand from a decision, never in the pass. A remedy is only named where it helps by
+itself: a cluster that two predicates refuse is not helped by lifting one. Where no remedy does, the
+cluster with the fewest refusals is named instead.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from machinery.types import hostports, quantities
 
 
 def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]:
-    """What would help the pending units, each by itself; empty when none is pending."""
+    """Return what would help the pending units, each by itself; empty when none is pending."""
     if decision.pending <= 0:
         return []
     if not len(decision.fleet):
@@ -56,7 +56,7 @@ def remedies(decision: Decision, shortage: Shortage | None = None) -> list[Note]
 
 
 def _of_set(decision: Decision, shortage: Shortage) -> Iterator[Note]:
-    """What whoever decides it together with others says of all of them."""
+    """Yield what the plugin that gathers the set says of all its members."""
     every = np.ones(len(decision.fleet), dtype=np.bool_)
     said = {*decision.shared_by, *(refusal.plugin for refusal in decision.refusals)}
     for plugin in decision.plugins.values():
@@ -67,9 +67,9 @@ def _of_set(decision: Decision, shortage: Shortage) -> Iterator[Note]:
 
 
 class _Blame:
-    """Which plugins refuse which clusters, all of them and not only the first of each.
+    """All refusals of each cluster by plugin, and not only the first of each.
 
-    `short` are those that refuse for want of room.
+    `short` are the plugins that refuse for want of room.
     """
 
     def __init__(self, decision: Decision, shortage: Shortage) -> None:
@@ -84,12 +84,12 @@ class _Blame:
         self.count = reduce(np.add, self.by_plugin.values(), nobody)
 
     def alone(self, plugin: str) -> Mask:
-        """The clusters that this plugin refuses and no other one does."""
+        """Return the clusters that this plugin refuses and no other one does."""
         mask: Mask = self.by_plugin[plugin] & (self.count == 1)
         return mask
 
     def texts(self, plugin: str, rows: Mask) -> list[str]:
-        """What the plugin says of any of these clusters; quotas that are used up apart."""
+        """Return what the plugin says of any of these clusters, but for used-up quotas."""
         said = zip(self.decision.refusals, self.decision.masks, strict=True)
         texts = [
             each.text
@@ -100,7 +100,6 @@ class _Blame:
 
 
 def _cure(shortage: Shortage, plugins: Mapping[str, Any], refusal: Refusal, rows: Mask) -> str:
-    """What the plugin says would lift its refusal of these clusters."""
     known = plugins.get(refusal.plugin)
     if not isinstance(known, Explains):
         return f"whatever makes {refusal.plugin} say {refusal.text!r} no longer"
@@ -112,14 +111,13 @@ def _cure(shortage: Shortage, plugins: Mapping[str, Any], refusal: Refusal, rows
 
 
 def _offered(decision: Decision, shortage: Shortage) -> Iterator[Note]:
-    """The help that plugins know beside lifting a refusal."""
     for plugin in decision.plugins.values():
         if isinstance(plugin, Remedies):
             yield from asked(plugin, plugin.remedies, shortage)
 
 
 def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
-    """More room: where nothing but the lack of it keeps units away."""
+    """Yield the need for more room, where nothing but the lack of it keeps units away."""
     unit, fleet = decision.seen, decision.fleet
     tight = np.zeros(len(fleet), dtype=np.bool_)
     for plugin in blame.short:
@@ -143,7 +141,6 @@ def _room(decision: Decision, blame: _Blame) -> Iterator[Note]:
 
 
 def _where(decision: Decision, shortage: Shortage, rows: Mask) -> str:
-    """What plugins say of where these clusters are."""
     known = [plugin for plugin in decision.plugins.values() if isinstance(plugin, TellsWhere)]
     answers = (asked(each, partial(_said_of, each, rows), shortage) for each in known)
     said = [text for answer in answers for text in answer if text]
@@ -155,7 +152,7 @@ def _said_of(plugin: TellsWhere, rows: Mask, shortage: Shortage) -> list[str]:
 
 
 def _lacking(decision: Decision, tight: Mask) -> list[str]:
-    """The resources of which a tight cluster has too little, those of pods only if nothing else."""
+    """Return the resources that a tight cluster lacks; `pods` only if there is no other."""
     unit = decision.seen
     spare = max(needed(unit), 1)
     held = np.array([decision.placements.get(n, 0) for n in decision.fleet.names], dtype=np.int64)
@@ -169,7 +166,7 @@ def _lacking(decision: Decision, tight: Mask) -> list[str]:
 
 
 def _lifts(blame: _Blame) -> list[Note]:
-    """For each predicate the clusters that it alone keeps away, the most first."""
+    """Return, for each predicate, the clusters that it alone keeps away, the most first."""
     notes, shortage = [], blame.shortage
     for plugin in blame.by_plugin:
         rows = blame.alone(plugin)
@@ -194,7 +191,7 @@ def _said(blame: _Blame, plugin: str, text: str) -> Mask:
 
 
 def _several(blame: _Blame) -> list[Note]:
-    """Nothing helps alone: the clusters against which the fewest plugins speak."""
+    """Return the cluster against which the fewest plugins speak, where no remedy helps alone."""
     fewest = int(blame.count.min())
     if not fewest:
         return []
@@ -214,7 +211,6 @@ def _only(row: int, blame: _Blame) -> Mask:
 
 
 def _fits(decision: Decision, *, only: str | None = None) -> Ints:
-    """The room of each cluster, as the decision saw it."""
     state, unit, fleet = decision.cycle_state, decision.seen, decision.fleet
     if only is None:
         return room_of(state, unit, fleet)
@@ -222,7 +218,7 @@ def _fits(decision: Decision, *, only: str | None = None) -> Ints:
 
 
 def _asked(decision: Decision, resource: str) -> int:
-    """What a unit asks for, the most of all clusters."""
+    """Return what a unit requests, the most of all clusters."""
     said = [each.request for each in variants_of(decision.cycle_state)]
     return max(request.get(resource, 0) for request in (decision.seen.request, *said))
 
@@ -232,7 +228,7 @@ def _divided(unit: WorkloadInfo) -> bool:
 
 
 def _amounts(decision: Decision, lacking: list[str], each: str) -> str:
-    """What a unit needs of the resources that are lacking."""
+    """Return the request of a unit for the lacking resources, in words."""
     ports = [hostports.place(r) for r in lacking if hostports.code(r) is not None]
     found = [_amount(r, _asked(decision, r)) for r in lacking if hostports.code(r) is None]
     text = " and ".join(found) or ("" if ports else "room in one piece")

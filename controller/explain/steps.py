@@ -1,11 +1,11 @@
-"""How the reasons of a share are carried from decision to decision, within bounds.
+"""Carries the reasons of a share from decision to decision, within bounds.
 
-A share that stands keeps its steps as they are. One that changes gets a step with the rules of the
-pass that changed it; so the units of the steps always add up to the share. What somebody else has
-changed meanwhile, or what was placed before steps were kept, becomes a step without rules.
+A share that stands keeps its steps. A share that changes gets a step with the rules of the pass
+that changed it; so the units of the steps always add up to the share. Units that another writer
+changed meanwhile, or that were placed before steps were kept, become a step without rules.
 
-Of more shares than a status can tell one by one, the largest and the best ranked are kept whole;
-the others are counted by the rule that made them.
+Of more shares than a status can list, the largest and the best ranked are kept whole; the others
+are counted by the rule that made them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from controller.model.why import RuleCount, RuleNote, ShareStep, ShareSteps
 from machinery.types.bounds import MOST_UNITS
 
 MOST_SHARES = 100
-"""Shares that are told one by one."""
+"""Shares that are listed one by one."""
 MOST_STEPS = 4
-"""Steps of one share; of more, the oldest become one."""
+"""Steps of one share; of more, the oldest are merged."""
 MOST_RULES = 3
 """Rules of one step."""
 MOST_COUNTS = 16
@@ -31,14 +31,14 @@ MOST_COUNTS = 16
 MOST_READ = 1000
 """Of those others, how many are asked for their rule in one decision: each costs some time."""
 MOST_BYTES = 10 * 1024
-"""Of the shares that are told, as JSON."""
+"""Of the listed shares, as JSON."""
 MOST_COUNT_BYTES = 900
 """Of the counts, as JSON. All of it stays below 16 KiB, with the history and the fields' names."""
 UNTOLD = "Unrecorded"
-"""The rule of shares that nobody was asked about."""
+"""The rule of shares whose rules were not read."""
 
 Rules = Callable[[str], Sequence[RuleNote]]
-"""The rules of a cluster's number, the most telling first."""
+"""Returns the rules of a cluster's number, the most telling first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,6 @@ class Occasion:
     name: str = ""
 
     def step(self, units: int, rules: Sequence[RuleNote]) -> ShareStep:
-        """The step that it makes of a share."""
         return ShareStep(units, self.time, self.cause, self.name, list(rules[:MOST_RULES]))
 
 
@@ -63,7 +62,7 @@ class ShareDifference:
     ranking: Sequence[str] = ()
 
     def grown(self, cluster: str) -> int:
-        """Units that come to a cluster; negative where some leave it."""
+        """Return the units that come to a cluster; negative where some leave it."""
         return self.after.get(cluster, 0) - self.before.get(cluster, 0)
 
     def touched(self, cluster: str) -> bool:
@@ -78,7 +77,7 @@ def carried(
     occasion: Occasion,
     rules: Rules,
 ) -> tuple[list[ShareSteps], list[RuleCount]]:
-    """The steps of the shares after a decision, and the counts of those that are not told."""
+    """Return the steps of the shares after a decision, and the counts of those not listed."""
     known = {each.cluster: each.steps for each in kept}
     told: list[ShareSteps] = []
     size = 0
@@ -95,7 +94,7 @@ def carried(
 
 
 def _worth_telling(shares: ShareDifference) -> list[str]:
-    """All of them, the largest first; of too many, the largest and the best ranked in turns."""
+    """Return all, the largest first; of too many, the largest and the best ranked in turns."""
     largest = sorted(shares.after, key=lambda cluster: (-shares.after[cluster], cluster))
     if len(largest) <= MOST_SHARES:
         return largest
@@ -111,7 +110,6 @@ def _steps(
     occasion: Occasion,
     rules: Rules,
 ) -> list[ShareStep]:
-    """The steps of one share."""
     steps = _as_they_stand(known or (), shares.before.get(cluster, 0))
     if shares.touched(cluster):
         steps.append(occasion.step(shares.grown(cluster), rules(cluster)))
@@ -119,11 +117,9 @@ def _steps(
 
 
 def _as_they_stand(steps: Sequence[ShareStep], units: int) -> list[ShareStep]:
-    """The known steps, with one more where they do not add up to the units that are there.
-
-    Steps that no share can have gone through say nothing: what they add up to may be a number that
-    the hub refuses, and with it the placements.
-    """
+    """Return the known steps, with one more where they do not add up to the units there."""
+    # Steps that no share can have gone through are dropped: they may add up to a number that the
+    # hub refuses, and the placements with it.
     sums = list(accumulate(step.units for step in steps))
     if any(not 0 <= each <= MOST_UNITS for each in sums):
         return [ShareStep(units)] if units else []
@@ -132,7 +128,7 @@ def _as_they_stand(steps: Sequence[ShareStep], units: int) -> list[ShareStep]:
 
 
 def _folded(steps: list[ShareStep]) -> list[ShareStep]:
-    """At most `MOST_STEPS`: first what left is taken from what came before it, then the oldest."""
+    """Merge to `MOST_STEPS`: first a loss with the step before it, then the oldest two."""
     while len(steps) > MOST_STEPS:
         at = next((n for n, step in enumerate(steps) if n and step.units < 0), 1)
         before, after = steps[at - 1], steps[at]
@@ -148,10 +144,10 @@ def _folded(steps: list[ShareStep]) -> list[ShareStep]:
 def _counted(
     counts: Sequence[RuleCount], others: Sequence[str], shares: ShareDifference, rules: Rules
 ) -> list[RuleCount]:
-    """The counts carried on: what changed is counted by its rule, the rest as it was.
+    """Carry the counts on: what changed is counted by its rule, the rest as it was.
 
-    Clusters come to be told one by one and cease to be, so what does not add up is given to the
-    rule that most have, or taken from it.
+    Shares come to be listed and cease to be, so a difference is given to the rule that most have,
+    or taken from it.
     """
     clusters = Counter({each.rule: each.clusters for each in counts})
     units = Counter({each.rule: each.units for each in counts})
@@ -170,10 +166,8 @@ def _counted(
 
 
 def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
-    """Those that there is room for; of more, one place is for what is not told: the sums stay.
-
-    A rule that somebody else has written may be as long as the schema allows, in any alphabet.
-    """
+    """Return the counts that there is room for, and one of `UNTOLD` for the rest: the sums stay."""
+    # A rule that another writer has stored may be as long as the schema allows.
     most = [msgspec.structs.replace(each, units=min(each.units, MOST_UNITS)) for each in counts]
     if len(most) <= MOST_COUNTS and sum(map(_room, most)) <= MOST_COUNT_BYTES:
         return most
@@ -191,12 +185,11 @@ def _fitting(counts: Sequence[RuleCount]) -> list[RuleCount]:
 
 
 def _room(count: RuleCount) -> int:
-    """The bytes that it takes, with the comma after it."""
     return len(msgspec.json.encode(count)) + 1
 
 
 def _fit(counts: Counter[str], total: int) -> None:
-    """Make them add up: what is too much is taken from the greatest, the missing given to it."""
+    """Make the counts add up: take the excess from the greatest, or give the missing to it."""
     for rule in counts:
         counts[rule] = max(counts[rule], 0)
     over = counts.total() - total

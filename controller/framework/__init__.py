@@ -1,1 +1,1 @@
-"""How the scheduler is extended: points, the plugins at them, the registry that makes plugins."""
+"""The scheduling framework: extension points, the plugins at them, the registry of plugins."""

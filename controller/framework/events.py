@@ -1,9 +1,9 @@
-"""What can happen to an object, and which of it could lift a plugin's refusal.
+"""Events of objects, and which of them could lift a plugin's refusal.
 
-As in kube-scheduler: a plugin that refuses says which events could change its mind, and may look at
-each of them with a hint before anybody is woken for it. The queue parks a refused Workload with the
-events of those who refused it, and knows neither the plugins nor their kinds: a resource is a kind
-by name, and whoever introduces a kind announces its events.
+As in kube-scheduler: a plugin that refuses registers the events that could change its mind, and a
+hint may look at each of them before a Workload is woken. The queue keeps an unschedulable Workload
+with the events of the plugins that refused it, and knows neither the plugins nor their kinds: a
+resource is a kind by name, and the feature that introduces a kind announces its events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANY_RESOURCE = "*"
 
 
 class Action(enum.Flag):
-    """What happened to an object. One change of it is often several of these."""
+    """Kinds of changes of an object. One change is often several of these."""
 
     ADDED = enum.auto()
     DELETED = enum.auto()
@@ -35,54 +35,51 @@ class Action(enum.Flag):
     READY = enum.auto()
     """A cluster began to answer, or stopped."""
     VERSION = enum.auto()
-    """What a cluster says of itself: its version, its provider, the namespaces that it takes."""
+    """A cluster reports another version, provider, or set of namespaces that it takes."""
     ROOM = enum.auto()
-    """A cluster may hold more: it says so, or units on their way there are not any more."""
+    """A cluster may hold more: it reports so, or units in flight there are no longer."""
     SHARES = enum.auto()
     """A Workload has units on other clusters than before; something else counts fewer of them."""
     WORSE = enum.auto()
-    """Less is left of it: a cluster has less room, a quota counts more; or units that a cluster and
-    we have counted both are counted once again.
-
-    That helps nobody and wakes nobody, but what was said of it may be true no longer.
-    """
+    """Less is left of it: a cluster has less room, a quota counts more; or units that were counted
+    twice are counted once. Helps and wakes no Workload, but a message about the object may be
+    untrue."""
 
     @classmethod
     def every(cls) -> Action:
-        """All that could help."""
+        """Return all actions that could help."""
         return ~cls.WORSE
 
     @classmethod
     def updated(cls) -> Action:
-        """All that could help and can happen to an object that was there before and still is."""
+        """Return all actions that could help and can happen to an object that stays."""
         return ~(cls.ADDED | cls.DELETED | cls.WORSE)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something that happens in the cluster of clusters: to which kind of object, and what."""
+    """A kind of object, and the kinds of its changes."""
 
     resource: str
     action: Action
 
 
 Hint: TypeAlias = Callable[[WorkloadInfo, Any, Any], bool]
-"""(the refused unit, the object before, the object after): whether that could help.
-
-No I/O, and a few microseconds: it is asked for each Workload that waits for such an event. The
-object before is None for a new one, the one after for one that is gone. Many events at once, and
-several about one object, wake without asking.
-"""
+"""(the refused Workload, the object before, the object after): whether that could help. No I/O, and
+a few microseconds: a hint is asked for each Workload that awaits such an event. The object before
+is None for a new one, the one after for one that is gone. Many events at once, and several about
+one object, wake without asking."""
 
 About: TypeAlias = Callable[[WorkloadInfo], str | Key | None]
-"""The only object (its key), or the namespace, whose events matter to a unit; None for any."""
+"""The only object (its key), or the namespace, whose events matter to a Workload; None for any."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventHint:
-    """An event that could lift a refusal, and what narrows that down.
+    """An event that could lift a refusal, and what narrows the event down.
 
-    `about` costs nothing at an event that is about something else; `hint` is asked at each.
+    `about` is looked up in an index, so events about other objects cost nothing; `hint` is asked at
+    each event.
     """
 
     event: ClusterEvent
@@ -93,19 +90,18 @@ class EventHint:
 def on(
     resource: str, action: Action, hint: Hint | None = None, about: About | None = None
 ) -> EventHint:
-    """An EventHint, in one line."""
     return EventHint(ClusterEvent(resource, action), hint, about)
 
 
 ANYTHING: Sequence[EventHint] = (on(ANY_RESOURCE, Action.every()),)
-"""What a plugin waits for that does not say."""
+"""The events of a plugin that registers none."""
 
 THE_PLAN = ""
-"""Stands among the names of plugins for the plan of shares itself, which all of them bound."""
+"""Stands among plugin names for the plan of shares itself, which several plugins bound."""
 PLAN_EVENTS: Sequence[EventHint] = (on(MEMBER_CLUSTER, Action.ADDED | Action.ROOM | Action.SPEC),)
-"""What a plan waits for, whichever plugins are enabled: the clusters' room is its own bound."""
+"""The events that a plan awaits, whichever plugins are enabled: the clusters' room bounds it."""
 
 
 def namespace_of(unit: WorkloadInfo) -> str:
-    """For `about`: objects of the unit's own namespace."""
+    """For `about`: objects of the Workload's own namespace."""
     return unit.namespace

@@ -1,7 +1,7 @@
-"""What a plugin says of itself: what would lift its refusals, and what it tells in the status.
+"""Explanations of plugins: what would lift a refusal, and what a plugin tells in the status.
 
-Words are asked for when somebody wants to know, never in a pass. A plugin that does not answer is
-named with what it said.
+Plugins are asked for words on demand, never in a pass. A refusal of a plugin that does not explain
+itself is quoted with the plugin's name.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
 NAMED = 3
-"""Names that a sentence tells; of more it tells the number."""
+"""A sentence lists up to this many names, and counts the others."""
 
 
 class NoteKind(Enum):
-    """What a note is about."""
-
     REFUSED = "Refused"
     NO_ROOM = "NoRoom"
     NO_CLUSTER = "NoCluster"
@@ -43,7 +41,7 @@ class NoteKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One obstacle or remedy. `number` counts clusters, for the remedies Room and Quota units.
+    """One obstacle or remedy. `number` counts clusters; units for the remedies Room and Quota.
 
     `name` is the plugin, object or resource that it is about.
     """
@@ -54,7 +52,6 @@ class Note:
     text: str
 
     def to_dict(self) -> dict[str, Any]:
-        """The note as JSON values."""
         return {
             "kind": self.kind.value,
             "number": self.number,
@@ -67,10 +64,10 @@ class Note:
 class Shortage:
     """Units of a Workload that found no cluster.
 
-    `reason` is that of the condition, `state` is what the plugins of the pass left, the plan among
-    it where units were divided. Arrays have one entry a cluster: `feasible` are those that nothing
-    refuses, `held` the units that they hold, `room` those that they can hold in all. `why` says of
-    a row what made its number.
+    `reason` is that of the condition, `state` is what the plugins of the pass left, with the plan
+    where units were divided. Arrays have one entry a cluster: `feasible` are those that nothing
+    refuses, `held` the units that they hold, `room` those that they can hold in all. `why` returns
+    what made a row's number.
     """
 
     unit: WorkloadInfo
@@ -83,7 +80,7 @@ class Shortage:
     room: Ints
     why: Reasons
     _kinds: dict[int, set[RuleKind]] = field(default_factory=dict, repr=False, compare=False)
-    """What made each number, once somebody has asked: several plugins do, of all clusters."""
+    """The rules behind each number, cached: several plugins ask about all clusters."""
 
     @property
     def tight(self) -> Mask:
@@ -92,7 +89,7 @@ class Shortage:
         return mask
 
     def made_by(self, kind: RuleKind) -> Mask:
-        """The clusters whose number that rule had a part in."""
+        """Return the clusters whose number that rule had a part in."""
         if not self._kinds:
             rows = np.flatnonzero(self.held).tolist()
             self._kinds.update({row: {each.kind for each in self.why(row)} for row in rows})
@@ -101,11 +98,10 @@ class Shortage:
         return mask
 
     def names(self, rows: Mask) -> list[str]:
-        """Clusters by name."""
         return sorted(self.fleet.names[row] for row in np.flatnonzero(rows).tolist())
 
     def space(self, rows: Mask) -> str:
-        """`, with room for 4`: what clusters could take, where that is counted."""
+        """Return `, with room for 4`: the units that clusters could take, where that is counted."""
         unit = self.unit
         fits = room(unit, self.fleet, variants=variants_of(self.state))[rows]
         if not unit.counted or not unit.request or (fits >= UNLIMITED).any():
@@ -117,7 +113,7 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What keeps clusters that nothing refuses from taking more units: which, and in words."""
+    """A bound that keeps clusters that nothing refuses from taking more units."""
 
     kind: NoteKind
     rows: Mask
@@ -129,16 +125,16 @@ class Explains(Plugin, Protocol):
     """A plugin that knows what lifts its refusals."""
 
     def cure(self, shortage: Shortage, text: str, rows: Mask) -> str:
-        """What to change so that it says `text` of these clusters no longer: a noun phrase.
+        """Return what to change so that the plugin no longer says `text` of these clusters.
 
-        Empty where that would not help by itself.
+        A noun phrase; empty where that would not help by itself.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PassView:
-    """What plugins see at one moment of a pass; `feasible` is None until clusters are filtered."""
+    """The view of plugins at one moment; `feasible` is None until clusters are filtered."""
 
     unit: WorkloadInfo
     fleet: Snapshot
@@ -147,10 +143,10 @@ class PassView:
 
 @runtime_checkable
 class TellsChanges(Plugin, Protocol):
-    """A hook that has words of its own for what it changed; without, the two are compared."""
+    """A hook with words of its own for what it changed; of any other the two views are compared."""
 
     def changes(self, before: PassView, after: PassView) -> Sequence[str]:
-        """Sentences without a subject: `gave back 2 cpu of a reservation on member-a`."""
+        """Return sentences without a subject: `gave back 2 cpu of a reservation on member-a`."""
         ...
 
 
@@ -159,7 +155,7 @@ class Remedies(Plugin, Protocol):
     """A plugin that knows of help beside lifting a refusal, such as a larger quota."""
 
     def remedies(self, shortage: Shortage) -> Sequence[Note]:
-        """What would help by itself; nothing where the plugin is not what units lack."""
+        """Return what would help by itself; nothing where the plugin is not what units lack."""
         ...
 
 
@@ -170,9 +166,9 @@ class TellsShortfall(Plugin, Protocol):
     def shortfall(
         self, unit: WorkloadInfo, field: Candidates, plan: Apportionment
     ) -> Sequence[str]:
-        """Phrases for the message, such as `2 clusters are at the maxReplicas of …`.
+        """Return phrases for the message, such as `2 clusters are at the maxReplicas of …`.
 
-        Asked in the pass, where units stay without a cluster, with what `bound` was asked with.
+        Called in the pass, where units stay without a cluster, with the arguments of `bound`.
         """
         ...
 
@@ -182,20 +178,20 @@ class Stops(Plugin, Protocol):
     """A plugin that knows why clusters that nothing refuses take no more units."""
 
     def stops(self, shortage: Shortage) -> Sequence[Stop]:
-        """Its bounds that hold; of all that hold for a cluster the first counts.
+        """Return its bounds that hold; of all that hold for a cluster the first counts.
 
-        Plugins are asked in the order in which they stand at Assign. More room does not help a
-        cluster that one of them stops.
+        Plugins are asked in their order at Assign. More room does not help a cluster that a plugin
+        stops.
         """
         ...
 
 
 @runtime_checkable
 class TellsWhere(Plugin, Protocol):
-    """A plugin that knows what clusters belong to, by which people look for them."""
+    """A plugin that knows the larger things that clusters belong to, such as regions."""
 
     def where(self, shortage: Shortage, rows: Mask) -> str:
-        """What stands in brackets behind their names; empty where there is nothing to say."""
+        """Return the text in brackets behind the clusters' names; empty for none."""
         ...
 
 
@@ -206,10 +202,10 @@ class TellsCause(Plugin, Protocol):
     def cause(
         self, before: Mapping[str, int], after: Mapping[str, int], state: CycleState
     ) -> tuple[str, str] | None:
-        """What set the change of these shares off, as one word (`Rescheduled`) and about what.
+        """Return the cause of this change of shares, as one word (`Rescheduled`) and its object.
 
-        Asked right before the write, where nothing of the Workload itself was edited; None where
-        it was not this plugin.
+        Called right before the write, where nothing of the Workload itself was edited; None where
+        another cause moved the units.
         """
         ...
 
@@ -225,17 +221,17 @@ class TellsStatus(Plugin, Protocol):
         fleet: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """The fields by their JSON names, as they shall stand there; None takes one away.
+        """Return the fields by their JSON names, as they shall be stored; None removes one.
 
-        A pure function of these four: asked again after a restart, it says the same. Whenever one
-        of the four changes so that it says something else, `Handle.look` has the status written.
+        A pure function of its arguments: after a restart it returns the same. When a change of one
+        of them changes the result, the plugin calls `Handle.look` to have the status written.
         """
         ...
 
 
 @runtime_checkable
 class TellsOwnStatus(Plugin, Protocol):
-    """A plugin with something to tell below `status.plugins.<its name>`; any package's may."""
+    """A plugin of any package with something to tell below `status.plugins.<its name>`."""
 
     def own_status(
         self,
@@ -244,16 +240,16 @@ class TellsOwnStatus(Plugin, Protocol):
         fleet: Snapshot,
         bound: PlacementIndex,
     ) -> Mapping[str, Any]:
-        """An object of JSON values, of 4 KiB at most; an empty one where there is nothing to tell.
+        """Return an object of JSON values, of 4 KiB at most; an empty one for nothing.
 
-        Pure like `TellsStatus.status_fields`, and written with the placements. What is too large,
-        or no JSON, is logged as the plugin's fault, and then nothing of it is told.
+        Pure like `TellsStatus.status_fields`, and written with the placements. An answer that is
+        too large, or no JSON, is logged as the plugin's fault, and nothing of it is written.
         """
         ...
 
 
 def either(names: Sequence[str], word: str = "or") -> str:
-    """`a`, `a or b`, `a, b or c`; of more the first ones and how many others."""
+    """Return `a`, `a or b`, `a, b or c`; beyond `NAMED` some names and how many others."""
     if len(names) > NAMED:
         shown = ", ".join(names[: NAMED - 1])
         return f"{shown} {word} {len(names) - NAMED + 1} others"
@@ -261,13 +257,13 @@ def either(names: Sequence[str], word: str = "or") -> str:
 
 
 def clusters(rows: Mask, one: str = "", many: str = "") -> str:
-    """`1 cluster is`, `3 clusters are`: how many these are, with a verb in either number."""
+    """Return `1 cluster is`, `3 clusters are`: the number of rows, with a verb in either form."""
     number = int(rows.sum())
     return f"1 cluster {one}".rstrip() if number == 1 else f"{number} clusters {many}".rstrip()
 
 
 def full(field: Candidates, plan: Apportionment) -> Mask:
-    """The clusters that might take units by their weight and have no room for more in a plan."""
+    """Return the clusters that might take units by their weight and whose room a plan fills."""
     meant = field.feasible & (plan.asked.weight > 0)
     mask: Mask = meant & (plan.shares >= plan.asked.room)
     return mask

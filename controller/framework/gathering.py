@@ -1,9 +1,10 @@
 """Workloads that a plugin wants decided in one pass: all of them, or as many as it says, or none.
 
-A plugin that is a `GroupScheduling` says who belongs together. The scheduler decides them one after
-the other over one snapshot, each seeing the room that those before it took, and the plugin judges
-what came of it. It may try several ways (`Attempt`), and the first that it lets pass is taken. So a
-set takes room as a whole or not at all, and no half of it waits for room that another half holds.
+A plugin that is a `GroupScheduling` says which Workloads belong together. The scheduler decides
+them one after the other over one snapshot, each seeing the room that those before it took, and the
+plugin judges the result. The plugin may try several ways (`Attempt`), and the first that it accepts
+is taken. So a set takes room as a whole or not at all, and no half of it waits for room that
+another half holds.
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ from crds.workload import ScheduledReason
 from machinery.types.metadata import Key
 
 Withdrawn: TypeAlias = Mapping[Key, Mapping[str, int]]
-"""By member, what it keeps of its present shares."""
+"""By member, the part of its present shares that it keeps."""
 
 
 class TrialResult(Enum):
-    """What becomes of an attempt."""
+    """The outcome of an attempt."""
 
     PLACE = "Place"
-    """Everything that found a cluster is placed."""
+    """All members that found a cluster are placed."""
     WAIT = "Wait"
-    """What found a cluster is held, in our books alone, until the plugin allows it."""
+    """The placements are held, in the cache alone, until the plugin allows them."""
     REFUSE = "Refuse"
-    """Nothing is placed."""
+    """No member is placed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathering:
-    """Who is decided in one pass.
+    """The Workloads that are decided in one pass.
 
     Args:
         key: what gathers them, such as the namespace and name of an object.
@@ -61,11 +62,11 @@ class Gathering:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One way to place them.
+    """One way to place the members.
 
-    While it is tried, the plugin's own points find it under the plugin's name in the data of each
+    During the attempt the plugin's own points find it under the plugin's name in the data of each
     pass. Around the write of a member that is not placed they find the Gathering there. `order` are
-    members in another order, those that it leaves out behind them; `told` is the plugin's own.
+    members in another order, before those that it leaves out; `told` is the plugin's own.
     """
 
     order: tuple[Key, ...] = ()
@@ -74,7 +75,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of one member in an attempt.
+    """The decision on one member in an attempt.
 
     Args:
         unit: the member, with its present shares.
@@ -96,18 +97,17 @@ class Trial:
 
     @property
     def assigned(self) -> int:
-        """Units that have a cluster."""
         return sum(self.placements.values())
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDecision:
-    """What the plugin makes of an attempt.
+    """The plugin's verdict on an attempt.
 
-    `status` says why it waits (with `seconds`, from now on) or is refused: its reasons become the
-    conditions' messages. `withdrawn` are members of a refused one whose present shares are taken
-    back, with what of these they keep; all others keep what they have. `late` is said of one that
-    has waited for too long.
+    `status` says why the set waits (for `seconds` from now on) or is refused: its reasons become
+    the conditions' messages. `withdrawn` are members of a refused set whose present shares are
+    taken back, with the part that they keep; all others keep theirs. `late` is the message of a set
+    that has waited for too long.
     """
 
     outcome: TrialResult
@@ -123,14 +123,14 @@ PLACE = GroupDecision(TrialResult.PLACE)
 class GroupScheduling(Plugin, Protocol):
     """A plugin at PreFilter that wants Workloads decided together.
 
-    All but `concluded` are pure: plan, explain and diagnosis ask them, too. `unit` and `units` are
-    settled: what else is known of them is in them.
+    All but `concluded` are pure: plan, explain and diagnosis call them, too. `unit` and `units` are
+    settled: they contain what else is known of them.
     """
 
     def gathering(
         self, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex, now: datetime
     ) -> Gathering | None:
-        """Who is decided with it; None where it is decided alone, which costs next to nothing."""
+        """Return the set that `unit` is decided with; None, at next to no cost, if it is alone."""
         ...
 
     def attempts(
@@ -140,7 +140,7 @@ class GroupScheduling(Plugin, Protocol):
         fleet: Snapshot,
         bound: PlacementIndex,
     ) -> Iterable[Attempt]:
-        """The ways to try, the most promising first: one at least, each made when it is asked for.
+        """Return the ways to try, the most promising first: at least one, each made on demand.
 
         `units` are the members that can be decided now, in their order.
         """
@@ -154,19 +154,19 @@ class GroupScheduling(Plugin, Protocol):
         bound: PlacementIndex,
         now: datetime,
     ) -> GroupDecision:
-        """What becomes of it. `fleet` and `bound` are as they were before the attempt.
+        """Return the verdict. `fleet` and `bound` are as they were before the attempt.
 
-        The first that is placed is taken; where none is, the best of them: one that waits, then
-        the one with the most units, then the first.
+        The first attempt that is placed is taken; where none is, the best: one that waits, then the
+        one with the most units, then the first.
         """
         ...
 
     def concluded(
         self, gathering: Gathering, verdict: GroupDecision, tried: Sequence[Trial], now: datetime
     ) -> None:
-        """It is decided so, by who leads: note what the next one must know.
+        """Note what the next leader must know of a decision. Only the leader calls it.
 
-        Called in the same breath in which the decision is counted. After a refusal of the whole,
-        `tried` is empty.
+        Called right before the decision is counted, with no await between. After a refusal of the
+        whole set, `tried` is empty.
         """
         ...

@@ -1,8 +1,8 @@
 """The extension points: one narrow protocol each, in the order in which a pass calls them.
 
 A plugin is an object with a `name` that implements one or more of them. All but the last five are
-pure: they read the fleet, the unit and what is bound, and answer with a value. Filters and scores
-work on whole columns; `controller.framework.percluster` lets a plugin be written for one
+pure: they read the snapshot, the Workload and the placements index, and return a value. Filters and
+scores work on whole columns; `controller.framework.percluster` lets a plugin be written for one
 cluster at a time, and only that plugin pays for the loop.
 
     QueueSort → hooks → PreFilter → hooks → Filter → PostFilter → PreScore → hooks → Score →
@@ -30,48 +30,43 @@ from crds.workload import ScheduledReason
 Fields: TypeAlias = Callable[
     [WorkloadInfo, Mapping[str, int], Snapshot, PlacementIndex], Mapping[str, Any]
 ]
-"""What the plugins tell of a unit, placed so, in its Workload's status."""
+"""Returns what the plugins tell of a Workload, placed so, in its status."""
 
 
 @dataclass(slots=True)
 class CycleState:
-    """What plugins hand on within one pass; each keeps its own under its name.
-
-    `enabled` names the plugins of the profile at each point: one that serves several points can
-    tell which of them take part. `plan` is there once units were divided.
-
-    A plugin that tries something first, which may leave units without a cluster, adds its name to
-    `tentative` at PreFilter or in a hook. Where such a pass does not place all units it is repeated
-    once, and these names are in `without`: they step aside.
-
-    `refused` are the clusters that a hook before Filter refuses, by the hook's name and the reason.
-    """
+    """State that plugins share within one pass; each keeps its own under its name in `data`."""
 
     data: dict[str, Any] = field(default_factory=dict)
     enabled: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """The names of the profile's plugins at each point, for a plugin that serves several points."""
     plan: Apportionment | None = None
+    """Set once units were divided."""
     tentative: set[str] = field(default_factory=set)
+    """The names of plugins that try something first which may leave units without a cluster; added
+    at PreFilter or in a hook. A pass with any that does not place all units is repeated once."""
     without: frozenset[str] = frozenset()
+    """In the repeated pass, the names that were in `tentative`: these plugins step aside."""
     refused: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """The clusters that a hook before Filter refuses, by the hook's name and the reason."""
 
     def refuse(self, hook: str, cluster: str, reason: str) -> None:
-        """Before Filter: no new unit on that cluster. Units that are there may stay."""
+        """Before Filter: keep new units from that cluster. Units that are there may stay."""
         self.refused.setdefault((hook, reason), []).append(cluster)
 
     def clone(self) -> CycleState:
-        """A shallow copy for a what-if."""
+        """Return a shallow copy for a what-if."""
         refused = {said: list(clusters) for said, clusters in self.refused.items()}
         tentative = set(self.tentative)
         return replace(self, data=dict(self.data), tentative=tentative, refused=refused)
 
     def has(self, point: str, plugin: str) -> bool:
-        """Whether the profile enables the plugin at that point."""
         return plugin in self.enabled.get(point, ())
 
 
 @dataclass(frozen=True, slots=True)
 class FilterMask:
-    """Which clusters a filter refuses: one mask for each reason; the first that holds counts.
+    """The clusters that a filter refuses: one mask for each reason; the first that holds counts.
 
     `reached` are refusals of clusters that would do, were a quota not used up, `short` of those
     that would, had they more room.
@@ -87,11 +82,11 @@ NOTHING_REFUSED = FilterMask(())
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """What became of a pass that leaves units without a cluster; masks have one entry a cluster.
+    """The result of a pass that leaves units without a cluster; masks have one entry a cluster.
 
     Args:
         feasible: the clusters that nothing refused.
-        refusals: for each reason to refuse clusters the plugin, the text, and which it holds for.
+        refusals: the plugin, the text and the clusters of each reason to refuse.
         shares: the units that did find a place, by row.
         desired: the units wanted over all clusters.
         crowded: the clusters that nothing but a lack of room refused.
@@ -112,12 +107,12 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class EventsToRegister(Plugin, Protocol):
-    """A plugin that says what could lift its refusals; one without it is woken by anything."""
+    """A plugin that says what could lift its refusals; without it any event wakes the Workload."""
 
     def events_to_register(self) -> Sequence[EventHint]:
-        """Every single event that could turn its refusal, or a shortage, into a placement.
+        """Return every event that could turn its refusal, or a shortage, into a placement.
 
-        Asked once. Nobody looks again at a refused Workload before one of them happens.
+        Called once. A refused Workload is not decided again before one of them happens.
         """
         ...
 
@@ -127,7 +122,7 @@ class QueueSort(Plugin, Protocol):
     """Which Workload is decided first. Exactly one is enabled in a process."""
 
     def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
-        """A sort key; the smaller goes first."""
+        """Return a sort key; the smaller goes first."""
         ...
 
 
@@ -138,20 +133,20 @@ class PreFilter(Plugin, Protocol):
     def pre_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> Status:
-        """SUCCESS, or why no cluster can take it now."""
+        """Return SUCCESS, or why no cluster can take the Workload now."""
         ...
 
 
 @runtime_checkable
 class PreFilterExtensions(Plugin, Protocol):
-    """A PreFilter whose state can be asked: what if a share came, or went?"""
+    """A PreFilter whose state can be changed for a what-if: a share came, or went."""
 
     def add_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
         """Count these units as present there."""
         ...
 
     def remove_share(self, state: CycleState, unit: WorkloadInfo, cluster: str, units: int) -> None:
-        """Count them no longer; an unknown cluster is no fault."""
+        """Count these units no longer; an unknown cluster is no fault."""
         ...
 
 
@@ -164,7 +159,7 @@ class Filter(Plugin, Protocol):
     def filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> FilterMask:
-        """The refused clusters, with reasons that can be counted."""
+        """Return the refused clusters, with reasons that can be counted."""
         ...
 
 
@@ -175,7 +170,7 @@ class PostFilter(Plugin, Protocol):
     def post_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, unplaced: Unplaced
     ) -> Status:
-        """A Status whose reasons are added to the message."""
+        """Return a Status whose reasons are added to the message."""
         ...
 
 
@@ -202,7 +197,7 @@ class Score(Plugin, Protocol):
     def score(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> Ints:
-        """Integers, the greater the better; entries of refused clusters do not matter."""
+        """Return integers, the greater the better; entries of refused clusters do not matter."""
         ...
 
 
@@ -211,20 +206,20 @@ class NormalizeScore(Plugin, Protocol):
     """Brings a Score plugin's own scale to 0..100."""
 
     def normalize(self, state: CycleState, scores: Ints, feasible: Mask) -> Ints:
-        """Integers 0..100, shape (n,)."""
+        """Return integers 0..100, shape (n,)."""
         ...
 
 
 @runtime_checkable
 class Assign(Plugin, Protocol):
-    """AssignmentOrder the ranking into shares that are not divided."""
+    """Turns the ranking into shares that are not divided."""
 
     def serves(self, unit: WorkloadInfo) -> bool:
-        """Whether this plugin decides for the unit's distribution; the first that does, does."""
+        """Whether this plugin decides for the Workload's distribution; the first one counts."""
         ...
 
     def assign(self, unit: WorkloadInfo, field: Candidates) -> Assignment:
-        """The shares; see `Candidates` for what is known."""
+        """Return the shares; see `Candidates` for what is known."""
         ...
 
 
@@ -241,44 +236,46 @@ class Bounds(Plugin, Protocol):
         ...
 
     def bound(self, unit: WorkloadInfo, field: Candidates, problem: Problem) -> Problem:
-        """The problem with this plugin's rules; itself where it has nothing to say."""
+        """Return the problem with this plugin's rules; `problem` itself where it has none."""
         ...
 
 
 @runtime_checkable
 class Settle(Plugin, Protocol):
-    """A plugin at Assign, or one that gathers, that knows more of a unit than its Workload says.
+    """A plugin at Assign, or one that gathers, that knows more of a Workload than its object says.
 
-    What clusters have made of the shares that they were given, or what another object says of it.
+    For example what clusters have made of their shares, or what another object says of it.
     """
 
     def settled(self, unit: WorkloadInfo, now: datetime, bound: PlacementIndex) -> WorkloadInfo:
-        """The unit with what is known by now; itself where that is nothing new."""
+        """Return the Workload with what is known by now; itself where nothing is new."""
         ...
 
     def next_look(self, unit: WorkloadInfo, now: datetime) -> float | None:
-        """Seconds until `settled` may say something new though nothing is reported, or None."""
+        """Return the seconds until `settled` may say something new without a report, or None."""
         ...
 
 
 @runtime_checkable
 class Reserve(Plugin, Protocol):
-    """Sets aside what a decision takes, in the same breath as the decision itself.
+    """Sets aside what a decision takes.
 
-    Nothing is awaited between the pass and `reserve`, so the next decision finds it taken. Called
-    for decisions that change shares only.
+    Called for decisions that change shares only.
     """
 
     def reserve(
         self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """SUCCESS, or why the decision cannot be had; then nothing of it is written."""
+        """Return SUCCESS, or why the decision cannot be had; then nothing of it is written.
+
+        Nothing is awaited between the pass and this call, so the next decision finds it taken.
+        """
         ...
 
     def unreserve(
         self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> None:
-        """Give it back: the decision was not written. Also called when it was never reserved."""
+        """Give back: the decision was not written. Also called when nothing was reserved."""
         ...
 
 
@@ -289,7 +286,7 @@ class Permit(Plugin, Protocol):
     def permit(
         self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """SUCCESS, a refusal, or `status.wait`: asked once, then the waiting room is told."""
+        """Return SUCCESS, a refusal, or `status.wait`: the answer follows in the waiting room."""
         ...
 
 
@@ -300,13 +297,13 @@ class PreBind(Plugin, Protocol):
     async def pre_bind(
         self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
     ) -> Status:
-        """SUCCESS, or a refusal: the Workload is decided anew. May raise TransportError."""
+        """Return SUCCESS, or a refusal: the Workload is decided again. May raise TransportError."""
         ...
 
 
 @runtime_checkable
 class PostBind(Plugin, Protocol):
-    """Told after the decision was written."""
+    """Called after the decision was written."""
 
     def post_bind(
         self, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
@@ -317,23 +314,23 @@ class PostBind(Plugin, Protocol):
 
 @runtime_checkable
 class PreFilterHook(Plugin, Protocol):
-    """Before PreFilter: may change a copy of the unit, or refuse it."""
+    """Before PreFilter: may change a copy of the Workload, or refuse it."""
 
     def before_pre_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, bool] | Status:
-        """(unit, whether it was changed), or a refusal."""
+        """Return (unit, whether it was changed), or a refusal."""
         ...
 
 
 @runtime_checkable
 class FilterHook(Plugin, Protocol):
-    """Before Filter: may change a copy of the unit and of the fleet, or refuse it."""
+    """Before Filter: may change a copy of the Workload and of the snapshot, or refuse."""
 
     def before_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool] | Status:
-        """(unit, fleet, whether either was changed), or a refusal of the Workload.
+        """Return (unit, fleet, whether either was changed), or a refusal of the Workload.
 
         A cluster alone is refused by `state.refuse`.
         """
@@ -342,7 +339,7 @@ class FilterHook(Plugin, Protocol):
 
 @runtime_checkable
 class ScoreHook(Plugin, Protocol):
-    """Before Score: may change a copy of the unit, take clusters out of the list, or refuse."""
+    """Before Score: may change a copy of the Workload, take clusters out of the list, or refuse."""
 
     def before_score(
         self,
@@ -352,13 +349,13 @@ class ScoreHook(Plugin, Protocol):
         bound: PlacementIndex,
         feasible: Mask,
     ) -> tuple[WorkloadInfo, Mask, bool] | Status:
-        """(unit, feasible clusters, whether either was changed), or a refusal."""
+        """Return (unit, feasible clusters, whether either was changed), or a refusal."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What an Assign plugin knows. Arrays have one entry a cluster, counts are in units.
+    """The input of an Assign plugin. Arrays have one entry a cluster, counts are in units.
 
     Args:
         fleet: the clusters.
@@ -397,28 +394,29 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The shares by row, and the units wanted over all clusters; the rest stays pending.
-
-    `why` says for a row that holds units why its number is what it is; it is asked when somebody
-    wants to know, not in the pass. `short` is the condition's reason when units stay pending
-    although clusters are feasible; `notes` are added to its message. The shares are told by name,
-    or, where `in_order`, as they come. To who asks, `assignment_order` tells the domains that the
-    new units went to one after the other, where an order of domains decided, and `binding` the
-    bounds of a plan that keep units out. `choosing` is what was found while domains were chosen: a
-    constraint that cannot be met, choices that were not tried. `shared_by` are the plugins that had
-    a say, and `THE_PLAN` where one plan made the shares.
-    """
+    """The shares by row, and the units wanted over all clusters; the rest stays pending."""
 
     shares: Mapping[int, int]
     desired: int
     why: Reasons
+    """Returns why the number of a row that holds units is what it is; called on demand, not in the
+    pass."""
     in_order: bool = False
+    """The shares are told as they come; otherwise by name."""
     notes: tuple[str, ...] = ()
+    """Added to the condition's message."""
     assignment_order: AssignmentOrder = no_order
+    """Returns the domains of the new units one after the other, where an order of domains
+    decided."""
     binding: Binding = nothing_binds
+    """Returns the bounds of a plan that keep units out."""
     choosing: tuple[str, ...] = ()
+    """Findings of the choice of domains: a constraint that cannot be met, choices that were
+    not tried."""
     short: ScheduledReason = ScheduledReason.INSUFFICIENT_CAPACITY
+    """The condition's reason when units stay pending although clusters are feasible."""
     shared_by: tuple[str, ...] = ()
+    """The plugins that had a say, and `THE_PLAN` where one plan made the shares."""
 
 
 __all__ = ["NOTHING_REFUSED", "SUCCESS", "Candidates", "CycleState", "FilterMask", "Status"]

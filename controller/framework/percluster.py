@@ -1,4 +1,4 @@
-"""Plugins that are written for one cluster at a time; only they pay for the loop."""
+"""Bases for plugins that are written for one cluster at a time; only they pay for the loop."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ class PerClusterFilter(ABC):
 
     @abstractmethod
     def fits(self, unit: WorkloadInfo, cluster: MemberCluster) -> str:
-        """Empty when the cluster will do, else the reason."""
+        """Return the reason to refuse the cluster; empty when it will do."""
 
     def filter(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> FilterMask:
-        """The loop over `fits`."""
         said: dict[str, NDArray[np.bool_]] = {}
         for row, cluster in enumerate(fleet.clusters):
             reason = self.fits(unit, cluster)
@@ -39,7 +38,7 @@ class PerClusterFilter(ABC):
 
 
 class PerClusterFilterHook(ABC):
-    """A hook before Filter written for one cluster at a time: it changes a copy, or refuses it."""
+    """A hook before Filter for one cluster at a time: it changes a copy, or refuses it."""
 
     name = ""
 
@@ -47,12 +46,12 @@ class PerClusterFilterHook(ABC):
     def before_filter_one(
         self, unit: WorkloadInfo, cluster: MemberCluster
     ) -> MemberCluster | str | None:
-        """A changed copy of the cluster, the reason why no new unit may go there, or None."""
+        """Return a changed copy of the cluster, why no new unit may go there, or None."""
 
     def before_filter(
         self, state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> tuple[WorkloadInfo, Snapshot, bool]:
-        """The loop over `before_filter_one`; only the changed clusters are read anew.
+        """Call `before_filter_one` for each cluster; only the changed ones are read again.
 
         Raises TypeError or ValueError for an answer that is none of the three.
         """
@@ -75,13 +74,13 @@ class PerClusterFilterHook(ABC):
 
 
 class PerClusterScoreHook(ABC):
-    """A hook before Score written for one cluster at a time: it leaves single clusters out."""
+    """A hook before Score for one cluster at a time: it leaves single clusters out."""
 
     name = ""
 
     @abstractmethod
     def leaves_out(self, unit: WorkloadInfo, cluster: MemberCluster) -> bool:
-        """Whether this cluster shall take no new unit. Only asked of those that nothing refuses."""
+        """Whether this cluster shall take no new unit. Called for feasible clusters only."""
 
     def before_score(
         self,
@@ -91,7 +90,6 @@ class PerClusterScoreHook(ABC):
         _bound: PlacementIndex,
         feasible: Mask,
     ) -> tuple[WorkloadInfo, Mask, bool]:
-        """The loop over `leaves_out`."""
         rows = np.flatnonzero(feasible).tolist()
         out = [row for row in rows if self.leaves_out(unit, fleet.clusters[row])]
         left = feasible.copy()
@@ -106,11 +104,10 @@ class PerClusterScore(ABC):
 
     @abstractmethod
     def score_one(self, unit: WorkloadInfo, cluster: MemberCluster) -> int:
-        """0..100, the greater the better."""
+        """Return 0..100, the greater the better."""
 
     def score(
         self, _state: CycleState, unit: WorkloadInfo, fleet: Snapshot, _bound: PlacementIndex
     ) -> Ints:
-        """The loop over `score_one`."""
         values = [self.score_one(unit, cluster) for cluster in fleet.clusters]
         return np.array(values, dtype=np.int64)

@@ -26,10 +26,8 @@ PROTOCOLS: Mapping[str, type | tuple[type, ...]] = {
     "postBind": interface.PostBind,
 }
 """The names of the points in the configuration, in the order in which a pass calls them.
-
 NormalizeScore belongs to its Score plugin and is called right after it; Bind is the one status
-write.
-"""
+write."""
 
 
 PLUGIN_TIMEOUT = 2.0
@@ -56,7 +54,7 @@ class Profile:
     post_bind: Sequence[interface.PostBind] = ()
     weights: Mapping[str, int] = field(default_factory=dict)
     plugin_timeout: float = PLUGIN_TIMEOUT
-    """Seconds that a plugin may take to answer; 0 for as long as it likes."""
+    """Seconds that a plugin may take to answer; 0 for no limit."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The names of the plugins at each point that has any, in their order."""
     plugins: Mapping[str, interface.Plugin] = field(init=False)
@@ -70,15 +68,14 @@ class Profile:
     bounds: Sequence[interface.Bounds] = field(init=False, repr=False)
     """The Assign plugins that bound one plan together."""
     assigners: Sequence[interface.Assign] = field(init=False, repr=False)
-    """The Assign plugins that answer with shares."""
+    """The Assign plugins that return shares."""
     learning: Sequence[interface.Settle] = field(init=False, repr=False)
-    """The plugins that learn from what clusters make of their shares, or look again at a gathering.
-    """
+    """The plugins that know more of a Workload than its object says (`Settle`)."""
     gathering: Sequence[GroupScheduling] = field(init=False, repr=False)
     """The plugins that want Workloads decided together."""
 
     def __post_init__(self) -> None:
-        """Look at each plugin once: what a protocol asks of it costs microseconds."""
+        """Check each plugin's protocols once: an isinstance check costs microseconds."""
         plugins = {plugin.name: plugin for plugin in self.every_plugin()}
         gathers = [p for p in self.pre_filter if isinstance(p, GroupScheduling)]
         found = {
@@ -103,7 +100,7 @@ class Profile:
         weights: Mapping[str, int],
         plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> Profile:
-        """A profile of plugins by point; every point is optional but queueSort."""
+        """Return a profile of plugins by point; every point is optional but queueSort."""
         return Profile(
             scheduler_name=scheduler_name,
             queue_sort=enabled["queueSort"][0],
@@ -126,7 +123,7 @@ class Profile:
         )
 
     def every_plugin(self) -> Iterator[interface.Plugin]:
-        """The enabled plugins of all points; one that serves several points comes several times."""
+        """Yield the plugins of all points; one that serves several points several times."""
         yield self.queue_sort
         for point in (
             (*self.before_pre_filter, *self.pre_filter, *self.before_filter, *self.filter),
@@ -136,21 +133,21 @@ class Profile:
             yield from point
 
     def refusing(self) -> list[interface.Plugin]:
-        """The plugins that can keep units from clusters, each once."""
+        """Return the plugins that can keep units from clusters, each once."""
         before_write = (*self.reserve, *self.permit, *self.pre_bind)
         found = (*self.pre_filter, *self.filter, *self.assign, *before_write)
         return list({plugin.name: plugin for plugin in found}.values())
 
     def hooks(self) -> list[interface.Plugin]:
-        """The plugins that change what the others see."""
+        """Return the plugins that change what the others see."""
         return [*self.before_pre_filter, *self.before_filter, *self.before_score]
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerConfiguration:
-    """What the file says: profiles by scheduler name, and whether a lease is needed.
+    """Profiles by scheduler name, and whether a Lease is needed.
 
-    `args` are those that it gives plugins, by scheduler name and plugin, as they stand there.
+    `args` are the arguments of plugins as written, by scheduler name and plugin.
     """
 
     profiles: Mapping[str, Profile]

@@ -1,9 +1,9 @@
 """Room in units of one Workload: how many each cluster can hold, and how many it must.
 
-A unit need not be alike everywhere: a plugin at PreFilter may say what it asks for, and what it
-tolerates, on some of the clusters (`vary`). Whoever counts room or looks at taints reads that. A
-plugin that lets a cluster hold fewer units than fit says so with `cap`, one that lets all clusters
-together hold fewer than are wanted with `limit`.
+A unit need not be alike everywhere: a plugin at PreFilter may say what it requests, and what it
+tolerates, on some of the clusters (`vary`). All code that counts room or looks at taints reads
+that. A plugin that lets a cluster hold fewer units than fit says so with `cap`, one that lets all
+clusters together hold fewer than are wanted with `limit`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ _CAPS = "caps"
 class Variant:
     """A unit as it is on some clusters.
 
-    `rows` answers which ones, shape (n,); a hook may have exchanged the fleet. `request`,
-    `node_selector` and `pod_tolerations` stand for those of the unit, and so do `tolerations`, of
-    the clusters' own taints.
+    `rows` returns which ones, shape (n,), of a given snapshot, as a hook may have replaced it. The
+    other fields stand for those of the Workload; `tolerations` are of the clusters' own taints.
     """
 
     rows: Callable[[Snapshot], Mask]
@@ -47,7 +46,7 @@ class Variant:
 class PlacementLimit:
     """The units of a Workload that may have clusters, all of them together, present ones included.
 
-    `plugin` says so, and `reason` is that of the condition where fewer are placed than are wanted.
+    `plugin` set the limit, and `reason` is the condition's where fewer are placed than are wanted.
     """
 
     units: int
@@ -56,9 +55,9 @@ class PlacementLimit:
 
 
 def limit(state: CycleState, most: PlacementLimit) -> None:
-    """No more units than these have a cluster. Of several limits the least holds.
+    """Let no more units than these have a cluster. Of several limits the least holds.
 
-    It takes nothing away: whoever says so counts the present units in.
+    A limit must count the present units in: it takes nothing away.
     """
     known = limit_of(state)
     if known is None or most.units < known.units:
@@ -66,39 +65,37 @@ def limit(state: CycleState, most: PlacementLimit) -> None:
 
 
 def limit_of(state: CycleState) -> PlacementLimit | None:
-    """What was said with `limit` in this pass."""
     said: PlacementLimit | None = state.data.get(_LIMIT)
     return said
 
 
 def within(state: CycleState, units: int) -> int:
-    """So many units, or as many as the limit lets."""
+    """Return `units`, or as many as the limit allows."""
     said = limit_of(state)
     return units if said is None else min(units, said.units)
 
 
 def vary(state: CycleState, variants: Sequence[Variant]) -> None:
-    """Units are like these where they say so; of two that mean one cluster the first holds."""
+    """Add variants of the unit; of two that hold for one cluster the first counts."""
     state.data[_VARIANTS] = (*variants_of(state), *variants)
 
 
 def variants_of(state: CycleState) -> Sequence[Variant]:
-    """What plugins said with `vary` in this pass."""
     said: Sequence[Variant] = state.data.get(_VARIANTS, ())
     return said
 
 
 def cap(state: CycleState, most: Callable[[Snapshot], Ints]) -> None:
-    """A cluster holds at most so many units in all, present ones included, shape (n,).
+    """Let a cluster hold at most so many units in all, present ones included, shape (n,).
 
-    Of several caps the least holds. It is asked with the fleet that hooks left.
+    Of several caps the least holds. `most` is called with the snapshot that hooks left.
     """
     state.data[_CAPS] = (*_caps_of(state), most)
     state.data.pop(_ROOM, None)
 
 
 def without_room(state: CycleState) -> CycleState:
-    """The same without the room that was computed in this pass: who asks for it computes it."""
+    """Return the state without the cached room."""
     return replace(state, data={name: each for name, each in state.data.items() if name != _ROOM})
 
 
@@ -113,7 +110,7 @@ def by_variant(
     fleet: Snapshot,
     value: Callable[[WorkloadInfo | Variant], Ints],
 ) -> Ints:
-    """A column of the fleet, shape (n,): that of the unit, and of each variant where it holds."""
+    """Return a column, shape (n,): the Workload's value, or a variant's where it holds."""
     column = value(unit)
     for variant in reversed(variants):
         column = np.where(variant.rows(fleet), value(variant), column)
@@ -121,7 +118,7 @@ def by_variant(
 
 
 def needed(unit: WorkloadInfo) -> int:
-    """The units that one cluster must have room for."""
+    """Return the units that one cluster must have room for."""
     if not unit.counted:
         return 0
     whole = unit.whole or unit.everywhere
@@ -129,7 +126,7 @@ def needed(unit: WorkloadInfo) -> int:
 
 
 def room_of(state: CycleState, unit: WorkloadInfo, fleet: Snapshot) -> Ints:
-    """The room in all resources, computed once in a pass for the unit and fleet that hooks left."""
+    """Return the room in all resources, cached in the pass for this unit and snapshot."""
     known = state.data.get(_ROOM)
     if known is None or known[0] is not unit or known[1] is not fleet:
         known = state.data[_ROOM] = (unit, fleet, _capped(state, unit, fleet))
@@ -151,9 +148,9 @@ def room(
     only: str | None = None,
     variants: Sequence[Variant] = (),
 ) -> Ints:
-    """Units that fit on each cluster in all, present ones included; one resource, or all.
+    """Return the units that fit on each cluster, present ones included; in one resource, or in all.
 
-    Caps of plugins are not looked at: `room_of` tells what a cluster may hold.
+    Caps of plugins do not count here: `room_of` returns what a cluster may hold.
     """
     if not unit.counted:
         return np.full(len(fleet), UNLIMITED, dtype=np.int64)
@@ -171,5 +168,5 @@ def room(
 
 
 def resources_of(state: CycleState, unit: WorkloadInfo) -> list[str]:
-    """What a unit asks for somewhere, by name."""
+    """Return the resources that a unit requests on any cluster, sorted."""
     return sorted({*unit.request, *(r for each in variants_of(state) for r in each.request)})

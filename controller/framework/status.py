@@ -1,4 +1,4 @@
-"""What a plugin answers when nothing is wrong with the plugin: a value, never an exception."""
+"""The answer of a plugin without a fault: a value, never an exception."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Code(Enum):
     WAIT = "Wait"
     SKIP = "Skip"
     ERROR = "Error"
-    """A fault of the plugin, told as a value where a pass ends with it."""
+    """A fault of the plugin, as a value where a pass ends with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A code, the reasons for it in words, who said so, and the reason for the condition.
+    """A code, the reasons for it in words, the plugin, and the reason for the condition.
 
     `seconds` is the time-out that goes with the code WAIT.
     """
@@ -46,10 +46,10 @@ SKIP = Status(Code.SKIP)
 def unschedulable(
     plugin: str, *reasons: str, reason: ScheduledReason = ScheduledReason.FAILED_TO_SCHEDULE
 ) -> Status:
-    """A refusal that a change in the world may lift."""
+    """Return a refusal that an event may lift."""
     return Status(Code.UNSCHEDULABLE, reasons, plugin, reason)
 
 
 def wait(plugin: str, *reasons: str, seconds: float) -> Status:
-    """Permit's answer: not yet. After so many seconds without an answer the decision is void."""
+    """Return Permit's answer for not yet. After so many seconds the decision is void."""
     return Status(Code.WAIT, reasons, plugin, ScheduledReason.WAITING_ON_PERMIT, seconds)

@@ -1,10 +1,10 @@
 """One writer for the statuses of one kind: queue, compute, compare-and-swap.
 
-Whatever comes up while a status is written goes into the next write together, so that a burst costs
-a handful of writes. Every write is a compare-and-swap on the version that was read. On a conflict
-the newer version is read and the status computed on it; what the hub takes in no form is tried
-shorter, as long as its book knows how. However a turn ends, by cancellation too, its book is told,
-so that nobody waits for a write that will not come.
+Changes that come while a status is written go into the next write together, so that a burst costs a
+handful of writes. Every write is a compare-and-swap on the version that was read. On a conflict the
+newer version is read and the status computed on it; a status that the hub refuses is tried shorter,
+as long as its book knows how. However a turn ends, by cancellation too, the book is told, so that
+nothing waits for a write that will not come.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOG = logs.get(__name__)
 WRITERS = 16
-"""Objects whose status is written at once."""
+"""How many statuses are written at once."""
 _TOO_LARGE = 413
 
 T = TypeVar("T", bound=Object)
@@ -43,35 +43,33 @@ def for_good(error: TransportError) -> bool:
 
 
 def too_large(error: TransportError) -> bool:
-    """Whether the hub takes nothing of that size.
-
-    What is too large for etcd comes back as a fault of the server, told apart by its words alone.
-    """
+    """Whether the hub takes nothing of that size."""
+    # A request that is too large for etcd fails like any fault of the server, but for its message.
     return isinstance(error, ApiError) and (
         error.code == _TOO_LARGE or "request is too large" in str(error)
     )
 
 
 class StatusBook(Protocol[T_contra]):
-    """What the statuses say. All but `prepare` answer at once: nothing is awaited in them."""
+    """Computes the statuses. All but `prepare` return at once: nothing is awaited in them."""
 
     async def prepare(self, stored: T_contra) -> None:
-        """Called before each look, for what else of the object must be written first."""
+        """Called before each draft, to write what must be written first."""
 
     def draft(self, stored: T_contra) -> Mapping[str, Any] | None:
-        """The fields of the status to write; None where the object says all of it already."""
+        """Return the fields of the status to write; None where the object has all of them."""
 
     def landed(self, key: Key) -> float | None:
-        """What was drafted stands there; seconds until it needs another look, or None."""
+        """The draft is stored; return the seconds until the next look, or None."""
 
     def missed(self, key: Key) -> None:
-        """Somebody else was faster: what he wrote is known by now, and the next draft follows."""
+        """Another writer was faster; its version is known by now, and the next draft follows."""
 
     def shorter(self, key: Key, error: TransportError) -> bool:
-        """The hub takes no such status; whether the next draft, at once, is a shorter one."""
+        """The hub refuses the status; return whether the next draft, at once, is a shorter one."""
 
     def given_up(self, key: Key, error: TransportError | None) -> None:
-        """The turn is over, and nothing of a draft that neither landed nor was missed stands."""
+        """The turn is over: no draft that neither landed nor was missed is stored."""
 
 
 class StatusWriter(Generic[T]):
@@ -109,14 +107,13 @@ class StatusWriter(Generic[T]):
             self._queue.add(key)
 
     async def run(self) -> None:
-        """Write, until cancelled."""
         try:
             await work(self._queue, self.sync, workers=WRITERS, log=LOG)
         finally:
             self._queue.shut_down()
 
     async def sync(self, key: Key) -> float | None:
-        """One turn of an object; seconds until it needs another look, or None.
+        """Bring one status up to date; return the seconds until the next look, or None.
 
         Raises TransportError where trying again may help, and LeaseLost.
         """

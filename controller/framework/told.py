@@ -1,8 +1,8 @@
-"""What plugins tell in a Workload's status, held to what a status can keep.
+"""The parts of a Workload's status that plugins tell, held to what a status can keep.
 
-Told is what the hub gives back as it was given: otherwise it would be written again and again. So
-an object has no None (a merge patch takes such a field away), no number that JSON has no words for,
-and a size that leaves room for the placements, which are written with it.
+The hub must return the values exactly as they were written: otherwise they would be written again
+and again. So an object has no None (a merge patch removes such a field), no number that JSON cannot
+hold, and a size that leaves room for the placements, which are written with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INT64 = 2**63
 
 
 def fields_of(said: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields that a plugin tells. Raises ValueError for one that is not a plugin's to tell."""
+    """Return the fields of a plugin. Raises ValueError for one that plugins may not set."""
     for name in said:
         if name not in TOLD_BY_PLUGINS or name == OWN:
             known = ", ".join(sorted(TOLD_BY_PLUGINS.keys() - {OWN}))
@@ -37,16 +37,16 @@ def fields_of(said: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class PluginStatus:
-    """What plugins tell of one Workload below `status.plugins`."""
+    """The plugins' objects below `status.plugins` of one Workload."""
 
     def __init__(self) -> None:
         self.told: dict[str, Mapping[str, Any]] = {}
         self._left = MOST_BYTES_TOGETHER
 
     def add(self, plugin: str, said: Mapping[str, Any]) -> None:
-        """What that plugin tells; nothing for an empty object.
+        """Add what that plugin tells; nothing for an empty object.
 
-        Raises TypeError or ValueError for what no status can keep.
+        Raises TypeError or ValueError for a value that no status can keep.
         """
         value = _plain(said, MOST_DEPTH)
         if not isinstance(value, dict):
@@ -64,7 +64,7 @@ class PluginStatus:
 
 
 def merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch (RFC 7386) that makes one object of the other; empty where they are alike."""
+    """Return the merge patch (RFC 7386) from `before` to `after`; empty where they are alike."""
     patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for name, value in after.items():
         old = before.get(name)
@@ -77,7 +77,6 @@ def merging(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, An
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """The value as JSON has it."""
     if not depth:
         raise ValueError(f"more than {MOST_DEPTH} levels")
     match value:

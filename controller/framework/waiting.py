@@ -1,10 +1,9 @@
-"""The waiting room: decisions that a Permit plugin holds back, who waits for whom, and until when.
+"""The waiting room: decisions that a Permit plugin holds back, and until when.
 
-A Permit plugin that answers `wait` is not asked again. It keeps the room that it was given
-(`UsesWaitingWorkloads`) and says `allow` or `reject` when it knows; a decision that nobody has
-answered by its deadline counts as rejected. The room only keeps the answers: the scheduler, woken
-with the key, writes the decision or gives back what it took. One room serves one term of
-leadership.
+A Permit plugin that answers `wait` is not asked again. The plugin keeps the room that it was given
+(`UsesWaitingWorkloads`) and calls `allow` or `reject` when it knows; a decision without an answer
+by its deadline counts as rejected. The room only keeps the answers: the scheduler, woken with the
+key, writes the decision or gives back what it reserved. One room serves one term of leadership.
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ from machinery.clock import Clock
 from machinery.types.metadata import Key
 
 LONGEST_WAIT_SECONDS = 900.0
-"""As in kube-scheduler: what waits holds room that others could use."""
+"""As in kube-scheduler: a waiting decision holds room that others could use."""
 
 
 class PermitAnswer(Enum):
-    """How far a waiting decision is."""
-
     WAITING = "Waiting"
     ALLOWED = "Allowed"
     REJECTED = "Rejected"
@@ -36,11 +33,11 @@ class PermitAnswer(Enum):
 
 @dataclass(slots=True)
 class WaitingWorkload:
-    """One decision that waits; `plugins` are those that have not allowed it yet, with deadlines.
+    """One waiting decision; `plugins` are those that have not allowed it yet, with deadlines.
 
     Deadlines are moments of the room's monotonic clock, in seconds. `said` are the reasons of the
     plugins that asked to wait, `reason` that of the condition where one of them has its own, and
-    `objection` the words of the one that rejected it.
+    `objection` the message of `objector`, which rejected it.
     """
 
     unit: WorkloadInfo
@@ -55,7 +52,7 @@ class WaitingWorkload:
     rejected: bool = False
 
     def answer(self, now: float) -> PermitAnswer:
-        """What has become of it by that moment."""
+        """Return the answer by that moment."""
         if self.rejected:
             return PermitAnswer.REJECTED
         if not self.plugins:
@@ -64,7 +61,7 @@ class WaitingWorkload:
 
     @property
     def deadline(self) -> float:
-        """When the first of its plugins must have answered; now where all have."""
+        """When the first of its plugins must have answered; `since` where all have."""
         return min(self.plugins.values(), default=self.since)
 
 
@@ -101,19 +98,18 @@ class WaitingWorkloads:
         return waiting
 
     def put(self, waiting: WaitingWorkload) -> None:
-        """Keep one that was taken out, as it was."""
+        """Put back a decision that was taken out, with its answers and deadlines."""
         self._waiting[waiting.unit.key] = waiting
 
     def get(self, key: Key) -> WaitingWorkload | None:
-        """The decision of that Workload that waits, if there is one."""
         return self._waiting.get(key)
 
     def iterate(self) -> Iterator[WaitingWorkload]:
-        """All that wait, as they are now: answering one of them does not disturb the iteration."""
+        """Iterate over a copy: answering one decision does not disturb the iteration."""
         return iter(tuple(self._waiting.values()))
 
     def allow(self, key: Key, plugin: str) -> None:
-        """The plugin has nothing against it any more. No effect where it does not wait for it."""
+        """Record that the plugin allows the decision. No effect where it does not wait for that."""
         waiting = self._waiting.get(key)
         if waiting is None or waiting.plugins.pop(plugin, None) is None:
             return
@@ -121,20 +117,20 @@ class WaitingWorkloads:
             self._wake(key)
 
     def reject(self, key: Key, plugin: str, message: str) -> None:
-        """The decision shall not be written; `message` becomes the condition's."""
+        """Record that the decision must not be written; `message` becomes the condition's."""
         waiting = self._waiting.get(key)
         if waiting is not None and not waiting.rejected:
             waiting.rejected, waiting.objector, waiting.objection = True, plugin, message
             self._wake(key)
 
     def remove(self, key: Key) -> WaitingWorkload | None:
-        """Take it out: it is written, or given back."""
+        """Take a decision out: it is written, or given back."""
         return self._waiting.pop(key, None)
 
 
 @runtime_checkable
 class UsesWaitingWorkloads(Plugin, Protocol):
-    """A plugin that answers for those that wait."""
+    """A plugin that answers waiting decisions."""
 
     def use_waiting_room(self, room: WaitingWorkloads) -> None:
         """Called when a term of leadership begins, before its first decision."""

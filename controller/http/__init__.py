@@ -1,1 +1,1 @@
-"""The controller's HTTP face: who may ask it, and what it answers."""
+"""The controller's HTTP server: the guard, and the endpoints."""

@@ -1,4 +1,4 @@
-"""What the debug endpoints tell of a cluster: the numbers that the next decision will read."""
+"""The debug endpoint's view of a cluster: the numbers that the next decision will read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from controller.snapshot.amounts import amounts_of, rendered
 
 
 def of_cluster(world: SchedulerCache, name: str) -> dict[str, Any] | None:
-    """Labels, room and shares of a cluster; None for one that does not exist.
+    """Return labels, room and shares of a cluster; None for one that does not exist.
 
-    `requested` counts the units that were decided and that the cluster does not count yet, and what
-    is held for somebody (`reserved`), so remaining == allocatable - requested.
+    `requested` counts the units in flight and what is held (`reserved`), so remaining ==
+    allocatable - requested.
     """
     fleet = world.fleet()
     amounts = amounts_of(fleet, name)

@@ -1,4 +1,4 @@
-"""Who may ask the controller for a diagnosis from outside: whoever the hub's RBAC lets."""
+"""The guard of debug and diagnosis: the hub's RBAC decides which callers may ask."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ REVIEWS_AT_ONCE = 2
 
 
 PATH_PREFIX = "/stowage"
-"""Before our URL paths in the hub's RBAC: `/apis/*` itself is open to everybody who has a token,
-as that is where API servers tell what they serve (the role system:discovery)."""
+"""Before our URL paths in the hub's RBAC: `/apis/*` itself is open to every bearer of a token, as
+API servers list there what they serve (the role system:discovery)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeniedRequest:
-    """Why somebody may not: the HTTP status to answer with, and the sentence."""
+    """The HTTP status to answer with, and the sentence."""
 
     status: int
     message: str
 
 
 class Guard:
-    """Who may ask, on an address that others can reach: a bearer token, judged by the hub."""
+    """Checks the bearer token of a request on an address that others can reach."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._turns = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def refusal(self, *, authorization: str, method: str, path: str) -> DeniedRequest | None:
-        """None when the bearer may use that HTTP method on that path.
+        """Return None when the bearer may use that HTTP method on that path.
 
-        What is asked for is the non-resource URL `/stowage` + path. Raises TransportError.
+        The hub is asked about the non-resource URL `/stowage` + path. Raises TransportError.
         """
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip():

@@ -1,11 +1,11 @@
-"""The controller's HTTP face: health, metrics, debug switches, and why a Workload is where it is.
+"""The controller's HTTP server: health, metrics, debug switches, and why a Workload is where it is.
 
-The answers under `/apis/v1/` come from the leader's own state, the one its next decision will read;
-a standby says that it is one (503). Health and metrics answer anybody. Debug and diagnosis tell
-about every tenant's Workloads: on a loopback address they trust whoever reached it, anywhere else
-they ask for a bearer token, and the hub itself says whose it is (TokenReview) and what that user
-may do (SubjectAccessReview on the URL path behind `/stowage`, and the verb). Every error is
-`{"message": …}`.
+The answers under `/apis/v1/` come from the leader's own cache, which its next decision will read; a
+standby says that it is one (503). Health and metrics answer every caller. Debug and diagnosis tell
+about every tenant's Workloads: on a loopback address they trust every caller, anywhere else they
+ask for a bearer token, and the hub says whose token it is (TokenReview) and what that user may do
+(SubjectAccessReview on the URL path behind `/stowage`, and the verb). Every error is `{"message":
+…}`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from machinery.types.metadata import Key
 
 SERVICES = "/apis/v1/__services__"
 NAMED = 100
-"""Characters that an error repeats of what was asked for."""
+"""An error repeats up to this many characters of the request."""
 
 
 class Insight(Protocol):
-    """What the endpoints ask of the running controller; all of it answered from memory."""
+    """The running controller as the endpoints see it; all answers come from memory."""
 
     @property
     def leading(self) -> bool:
@@ -36,18 +36,18 @@ class Insight(Protocol):
         ...
 
     def unready(self) -> str:
-        """Why this instance cannot serve yet; empty when it can."""
+        """Return why this instance cannot serve yet; empty when it can."""
         ...
 
     def cluster(self, name: str) -> dict[str, Any] | None:
-        """Labels, allocatable, requested (with assumed), remaining, shares, generation.
+        """Return labels, allocatable, requested, remaining, shares and generation of a cluster.
 
-        Or unknown.
+        `requested` contains assumed placements. None for a cluster that does not exist.
         """
         ...
 
     async def diagnosis(self, key: Key) -> dict[str, Any] | None:
-        """Each cluster's verdict and score for a Workload; None for one that does not exist."""
+        """Return each cluster's verdict and score for a Workload; None if it does not exist."""
         ...
 
 
@@ -58,12 +58,12 @@ class Flags:
         self.debug_scores = debug_scores
 
     def set_scores(self, text: str) -> str:
-        """How many rows of scores each decision logs; 0 is none. Raises ValueError."""
+        """Set how many rows of scores each decision logs; 0 is none. Raises ValueError."""
         self.debug_scores = _natural("debugTopNScores", text)
         return f"successfully set debugTopNScores to {text}"
 
     def set_verbosity(self, text: str) -> str:
-        """How much is logged, as klog counts it. Raises ValueError."""
+        """Set how much is logged, as klog counts it. Raises ValueError."""
         logs.set_verbosity(_natural("klog.logging.verbosity", text))
         return f"successfully set klog.logging.verbosity to {text}"
 
@@ -78,7 +78,7 @@ def install(
 ) -> None:
     """Route every endpoint, those of plugins among them.
 
-    Without a guard everybody who reaches the address may ask.
+    Without a guard every caller that reaches the address may ask.
     """
     endpoints = _Endpoints(server, insight, flags)
 
@@ -131,7 +131,6 @@ class _Endpoints:
         return as_json(200, {method: paths for method, paths in listed.items() if paths})
 
     async def unknown(self, request: Request) -> Response:
-        """A path below those of plugins that none of them serves."""
         plugin = request.path.removeprefix(f"{PREFIX}/").partition("/")[0]
         paths = chain.from_iterable(self._server.routes().values())
         if any(path.startswith(f"{PREFIX}/{plugin}/") for path in paths):

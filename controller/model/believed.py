@@ -1,9 +1,9 @@
 """How much of a member's reported room counts: MemberCluster.spec.maxAllocatable is the most.
 
-A member says itself how large and how full it is, and may say anything. Its administrator on the
-hub bounds the sum over its nodes. What of that is taken is what the member says, or what the hub
-placed there and the member counts by now, whichever is more: a member that forgets its pods stays
-bounded too. Resources that the bound does not name are believed. Pure.
+A member reports itself how large and how full it is, and may report anything. Its administrator on
+the hub bounds the sum over its nodes. What is taken of the bound is what the member reports, or
+what the hub placed there and the member counts, whichever is more: a member that forgets its pods
+stays bounded too. Resources that the bound does not name are believed. Pure.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from machinery.types.bounds import MOST_AMOUNT, MOST_NODES, between
 
 Amounts = Mapping[str, int]
 Group = tuple[NodeGroup, Amounts, frozenset[int]]
-"""Like nodes, what is free on each of them, and the host ports that are not."""
+"""Like nodes, what is free on each of them, and the host ports that are in use."""
 
 
 def left(most: Amounts, requested: Amounts, counted: Mapping[Load, int]) -> dict[str, int]:
-    """What may still be free of each resource that is bounded."""
+    """Return what may still be free of each bounded resource."""
     ours: dict[str, int] = {}
     for load, units in counted.items():
         for resource, amount in load.request:
@@ -32,7 +32,7 @@ def left(most: Amounts, requested: Amounts, counted: Mapping[Load, int]) -> dict
 
 
 def within(groups: Iterable[Group], left: Amounts) -> Iterator[Group]:
-    """The same nodes, offering together no more than is left.
+    """Yield the same nodes, offering together no more than is left.
 
     The first nodes are believed whole, the next one in part, and the others offer nothing of what
     is used up. So each resource splits one group at most.

@@ -1,4 +1,4 @@
-"""Small parts of a MemberCluster that are read through it alone: see `controller.model.objects`."""
+"""The small parts of a MemberCluster; see `controller.model.objects`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class SecretRef(msgspec.Struct, frozen=True):
-    """Where the cluster's Secret lies."""
+    """The place of the cluster's Secret."""
 
     name: str = ""
     namespace: str = ""
@@ -19,13 +19,13 @@ class NamespaceRule(msgspec.Struct, frozen=True):
 
 
 class MemberNamespaces(msgspec.Struct, frozen=True):
-    """Target namespaces that the member takes; `given` are the only ones, where it is told."""
+    """Target namespaces that the member takes; only those `given`, where that is reported."""
 
     given: list[str] | None = None
     refused: list[str] = []
 
     def takes(self, namespace: str) -> bool:
-        """Whether it is not known to refuse that one."""
+        """Whether the member is not known to refuse the namespace."""
         among = self.given is None or namespace in self.given
         return among and namespace not in self.refused
 

@@ -1,11 +1,11 @@
-"""What clusters were seen to run, and for how long that is believed: limits learnt and forgotten.
+"""Limits learnt from what clusters were seen to run, believed for a while and forgotten.
 
-A cluster may report units that found no node there, though its room said otherwise: quotas of
-its own, taints on nodes, volumes. What it did run is then its learnt limit, a bound for the planner
-like any other. A limit is believed until it expires, then doubled and tried again: a cluster that
-still cannot run more is believed for twice as long as before, so trying costs less and less; a
-cluster that can has its limit doubled each time, until there is none. A cluster whose limit was
-0 is tried with a single unit.
+A cluster may report units that found no node there, though its room said otherwise: quotas of its
+own, taints on nodes, volumes. The units that it did run are then its learnt limit, a bound for the
+planner like any other. A limit is believed until it expires, then doubled and tried again: a
+cluster that still cannot run more is believed for twice as long as before, so trying costs less and
+less; a cluster that can has its limit doubled each time, until there is none. A cluster whose limit
+was 0 is tried with a single unit.
 
 Why the loop of planning, watching and learning ends, and never swings. Let clusters hold what they
 truly can (c), unknown to us, and let no limit expire. In one round the planner gives the shares s,
@@ -37,18 +37,18 @@ from controller.planner.webster import Ints
 FIRST_HOLD = timedelta(minutes=5)
 LONGEST_HOLD = timedelta(hours=2)
 FORGOTTEN = 2**19
-"""A limit that was doubled up to this is none any more."""
+"""A limit that was doubled up to this is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedLimit:
-    """What a cluster was seen to run.
+    """The units that a cluster was seen to run.
 
     Args:
         units: the most it is given.
-        expires: when that is doubted.
+        expires: when the limit is doubted.
         hold: for how long it was believed this time.
-        doubted: it expired and was doubled since units were last seen without a node.
+        doubted: the limit expired and was doubled since units were last seen without a node.
     """
 
     units: int
@@ -64,12 +64,12 @@ def learn(
     unschedulable: Mapping[str, int],
     now: datetime,
 ) -> dict[str, ObservedLimit]:
-    """The limits after one look at the clusters; equal to `limits` where nothing new was seen.
+    """Return the limits after one look at the clusters; equal to `limits` where nothing is new.
 
     Args:
         limits: what is believed, by cluster.
-        present: units that each cluster is asked to run; only clusters that said how they fare on
-            just this number, so that a report which is on its way is not read as a success.
+        present: units that each cluster is asked to run. Only clusters that reported on just this
+            number, so that an outdated report is not read as a success.
         unschedulable: of those, the units without a node; 0 where absent.
         now: the time of the look.
     """
@@ -85,7 +85,7 @@ def learn(
 
 
 def as_bounds(limits: Mapping[str, ObservedLimit], row: Mapping[str, int]) -> Ints:
-    """`Problem.learnt` for clusters in these rows: UNBOUNDED where nothing is known."""
+    """Return `Problem.learnt` for clusters in these rows: UNBOUNDED where nothing is known."""
     learnt = np.full(len(row), UNBOUNDED, dtype=np.int64)
     for cluster, limit in limits.items():
         if cluster in row:
@@ -94,12 +94,12 @@ def as_bounds(limits: Mapping[str, ObservedLimit], row: Mapping[str, int]) -> In
 
 
 def next_expiry(limits: Mapping[str, ObservedLimit]) -> datetime | None:
-    """When to look again though nothing was reported; None without limits."""
+    """Return when to look again though nothing was reported; None without limits."""
     return min((limit.expires for limit in limits.values()), default=None)
 
 
 def _failed(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit:
-    """Units found no node: what runs is the limit, believed for longer when confirmed."""
+    """Units found no node: those that run are the limit, believed for longer when confirmed."""
     if old is None:
         return ObservedLimit(runs, now + FIRST_HOLD)
     if old.units == runs and now < old.expires and not old.doubted:
@@ -110,7 +110,7 @@ def _failed(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimi
 
 
 def _ran(old: ObservedLimit | None, runs: int, now: datetime) -> ObservedLimit | None:
-    """All that was asked runs: a limit is at least that, and is doubted once it has expired."""
+    """All units run: a limit is at least their number, and is doubled once it has expired."""
     if old is None:
         return None
     if now >= old.expires:

@@ -1,8 +1,8 @@
 """The limits in a Workload's status, and what its clusters report of their shares.
 
-A report that speaks of another number than the one that was decided is on its way, and says
-nothing. Limits are written in the status together with the decision that keeps to them, so that the
-next process, and whoever plans or explains, knows what this one has seen.
+A report about another number of units than the decided one is outdated, and says nothing. Limits
+are written in the status together with the decision that keeps to them, so that the next process,
+plan and explain know what this process has seen.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _UNREACHABLE = ShareState.UNREACHABLE.value
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How a cluster fares with its share: units asked of it, units that run, or wait for no node.
+    """How a cluster fares with its share: units asked of it, and units that run there.
 
-    `since` is when the first of those that have no node began to wait; None where none does.
+    `since` is when the first of those without a node began to wait; None where none is without.
     """
 
     asked: int
@@ -36,12 +36,12 @@ class Shown:
     since: datetime | None
 
     def believed(self, patience: timedelta) -> datetime | None:
-        """From when on its missing units count; None where none is missing."""
+        """Return from when on its missing units count; None where none is missing."""
         return self.since + patience if self.since is not None else None
 
 
 def stored(status: WorkloadStatus) -> dict[str, ObservedLimit]:
-    """The limits that the status tells, by cluster."""
+    """Return the limits in the status, by cluster."""
     return {
         each.cluster: ObservedLimit(
             between(0, each.replicas, UNBOUNDED),
@@ -54,7 +54,7 @@ def stored(status: WorkloadStatus) -> dict[str, ObservedLimit]:
 
 
 def told(limits: Mapping[str, ObservedLimit]) -> list[dict[str, Any]]:
-    """The limits as the status tells them, by name."""
+    """Return the limits in the form of the status, sorted by cluster."""
     return [
         {
             "cluster": cluster,
@@ -68,16 +68,14 @@ def told(limits: Mapping[str, ObservedLimit]) -> list[dict[str, Any]]:
 
 
 def shown(workload: Workload) -> dict[str, Shown]:
-    """The clusters that say something about limits: those with one, or with units without a node.
-
-    A pod that a rolling update adds beside those that run is not missing.
-    """
+    """Return the reports of clusters that have a limit, or units without a node."""
     placed, limited = workload.placements, {each.cluster for each in workload.status.limits}
     found = {}
     for share in workload.status.clusters:
         asked = placed.get(share.name)
         if asked is None or asked != share.replicas or share.state == _UNREACHABLE:
             continue
+        # A pod that a rolling update adds beside those that run is not missing.
         runs = between(0, max(share.scheduled, asked - share.unschedulable), asked)
         if runs < asked and share.unschedulable_since is not None:
             found[share.name] = Shown(asked, runs, _utc(share.unschedulable_since))
@@ -87,9 +85,7 @@ def shown(workload: Workload) -> dict[str, Shown]:
 
 
 def _utc(moment: datetime) -> datetime:
-    """The moment in UTC; one from beyond the ages of clusters is the nearest within them.
-
-    A member tells it, and at the ends of the calendar nothing could be added to it.
-    """
+    """Return the moment in UTC, within the years from 1970 to 2970."""
+    # A member reports the moment, and at the ends of the calendar nothing could be added to it.
     aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return min(max(aware, _FIRST_MOMENT), _LAST_MOMENT).astimezone(UTC)

@@ -1,6 +1,6 @@
-"""What a unit takes on a node, as one value: units of Workloads that are alike have the same.
+"""The load of a unit on a node, as one value: units that are alike have the same load.
 
-Whoever counts units on their way, or room that is held, counts them by this.
+Units in flight, and room that is held, are counted by their load.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from machinery.types import hostports
 Place: TypeAlias = tuple[tuple[tuple[str, str], ...], tuple[Toleration, ...]]
 """A node selector and tolerations."""
 MOST_FLYING = 2**50
-"""Units of one load on their way to one cluster; every Workload's together."""
+"""The most units of one load in flight to one cluster, over all Workloads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one unit asks for, and where it may lie: no `place` means everywhere.
+    """The request of one unit, and where it may lie: no `place` means everywhere.
 
     `ports` are the codes of its host ports, those in `request` among them; `resources` are the
     other names there, which a cluster must offer.
@@ -34,7 +34,7 @@ class Load:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Compute it once: a Workload on ten thousand clusters is looked up on each of them."""
+        """Compute the hash once: a Workload on ten thousand clusters is looked up on each."""
         names = frozenset(name for name, _ in self.request)
         ports = frozenset(name for name in names if name.startswith(hostports.PREFIX))
         object.__setattr__(self, "resources", names - ports)
@@ -51,23 +51,21 @@ class Load:
         node_selector: Mapping[str, str] | None = None,
         tolerations: Sequence[Toleration] = (),
     ) -> Load:
-        """The load of a unit."""
         place = (tuple(sorted((node_selector or {}).items())), tuple(tolerations))
         return _one(tuple(sorted(request.items())), place)
 
 
 @functools.lru_cache(maxsize=1024)
 def _one(request: tuple[tuple[str, int], ...], place: Place) -> Load:
-    """Made once for all units alike: each event of a Workload asks for it several times."""
+    """Cached, as each event of a Workload asks for its load several times."""
     return Load(request, place)
 
 
 Loads: TypeAlias = Mapping[str, Mapping[Load, int]]
-"""Units by cluster and by what each of them takes."""
+"""Units by cluster and by load."""
 
 
 def added(parts: Iterable[Loads]) -> dict[str, dict[Load, int]]:
-    """All of them together."""
     found: dict[str, dict[Load, int]] = {}
     for part in parts:
         for cluster, loads in part.items():
@@ -78,29 +76,26 @@ def added(parts: Iterable[Loads]) -> dict[str, dict[Load, int]]:
 
 
 def lying(loads: Mapping[Load, int], offers: frozenset[str]) -> dict[Load, int]:
-    """Those on their way to a cluster that can lie there.
-
-    Who asks for what none of its nodes `offers` can lie nowhere, and takes no room.
-    """
+    """Return the loads in flight to a cluster that can lie there; no other one takes room."""
     return {
         load: min(MOST_FLYING, n) for load, n in loads.items() if n > 0 and load.resources <= offers
     }
 
 
 def less(loads: Mapping[Load, int], others: Mapping[Load, int]) -> dict[Load, int]:
-    """Loads without these; what is not there cannot be taken away."""
+    """Return the loads without `others`; never less than nothing."""
     left = {load: n - max(others.get(load, 0), 0) for load, n in loads.items()}
     return {load: n for load, n in left.items() if n > 0}
 
 
 def entries(row: int, loads: Mapping[Load, int], most: int) -> list[tuple[int, Load, int]]:
-    """What is on its way to one cluster, as at most `most` different loads."""
+    """Return what is in flight to one cluster, as at most `most` different loads."""
     told = [(row, load, n) for load, n in loads.items()]
     return told if len(told) <= most else _merged(row, told, most)
 
 
 def _merged(row: int, told: list[tuple[int, Load, int]], most: int) -> list[tuple[int, Load, int]]:
-    """The loads of the most units, and one that stands for the rest."""
+    """Keep the loads of the most units, and merge the rest to one that asks for the most of any."""
     told.sort(key=lambda entry: -entry[2])
     told, rest = told[: most - 1], told[most - 1 :]
     request: dict[str, int] = {}

@@ -1,8 +1,8 @@
 """Workloads and MemberClusters as the controller reads them: partial structs, decoded fast.
 
-`crds` holds the kinds in full. Here stands only what a decision reads; a Workload's template is
-decoded once, turned into a `controller.model.unit.WorkloadInfo`, and dropped, so that a thousand
-large templates cost the memory of a thousand small records.
+`crds` holds the kinds in full; here is only what a decision reads. A Workload's template is decoded
+once, turned into a `controller.model.unit.WorkloadInfo`, and dropped, so that a thousand large
+templates cost the memory of a thousand small records.
 """
 
 from __future__ import annotations
@@ -27,15 +27,13 @@ from machinery.types.selectors import LabelSelector, SelectorTerm, label_value
 
 
 class Taint(msgspec.Struct, frozen=True):
-    """A taint of a cluster or of a node."""
-
     key: str
     effect: str
     value: str = ""
 
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Which taints do not matter; an empty key with Exists tolerates all, an empty effect any."""
+    """An empty key with Exists tolerates all taints, an empty effect any effect."""
 
     key: str = ""
     operator: str = "Equal"
@@ -43,7 +41,6 @@ class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether this taint does not matter."""
         if self.effect and self.effect != taint.effect:
             return False
         if self.operator == "Exists":
@@ -52,8 +49,6 @@ class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 class Condition(msgspec.Struct, frozen=True, rename="camel"):
-    """A condition as we read it back."""
-
     type: str
     status: str = "Unknown"
     reason: str = ""
@@ -108,21 +103,19 @@ class ClusterStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MemberCluster(Object, frozen=True):
-    """A cluster of the fleet."""
-
     spec: ClusterSpec = ClusterSpec()
     status: ClusterStatus = ClusterStatus()
 
     @property
     def ready(self) -> bool:
-        """True while its Ready condition is."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels as rules read them: it is a domain of its own, also before it is labelled.
+        """The labels as rules read them.
 
-        So it is what the spec pins, whatever the member has reported.
+        Pinned values of the spec win over reported labels, and `stowage.dev/cluster` is there even
+        before the object has it, so that each cluster is a domain of its own.
         """
         pinned = {LABEL_PROVIDER: self.spec.provider, LABEL_VERSION: self.spec.version}
         ours = {key: label_value(text) for key, text in pinned.items() if text}
@@ -142,8 +135,6 @@ class MemberCluster(Object, frozen=True):
 
 
 class PreferredTerm(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A weighted preference for clusters."""
-
     weight: int
     preference: SelectorTerm
 
@@ -166,15 +157,13 @@ class ClusterAffinity(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WorkloadTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Other Workloads, and the topology that `beside` is measured in."""
+    """Other Workloads, and the topology key whose domains they are looked for in."""
 
     topology_key: str
     label_selector: LabelSelector = LabelSelector()
 
 
 class WeightedWorkloadTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A weighted preference about other Workloads."""
-
     weight: int
     workload_affinity_term: WorkloadTerm
 
@@ -198,14 +187,14 @@ class TargetCluster(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TemplateMeta(msgspec.Struct, frozen=True):
-    """A template's metadata, as it is stored: `controller.model.podtemplate` looks at the form."""
+    """A template's metadata as stored; `controller.model.podtemplate` checks its form."""
 
     name: Any = None
     labels: Any = None
 
 
 class Template(msgspec.Struct, frozen=True, rename="camel"):
-    """The object to run; of a wrong form it must be decoded too, or nothing could be said of it."""
+    """The object to run. One of a wrong form is decoded too, so that its fault can be told."""
 
     api_version: str = ""
     kind: str = ""
@@ -214,7 +203,7 @@ class Template(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Manifest(msgspec.Struct, frozen=True, rename="camel"):
-    """Of an object that goes along, its kind alone."""
+    """The kind of an object that goes along."""
 
     api_version: Any = ""
     kind: Any = ""
@@ -230,7 +219,6 @@ class DistributionWeight(msgspec.Struct, frozen=True, rename="camel", omit_defau
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """All that it says in numbers."""
         return (self.weight, self.min_replicas, self.max_replicas or 0)
 
 
@@ -243,7 +231,6 @@ class SpreadConstraint(msgspec.Struct, frozen=True, rename="camel", omit_default
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """All that it says in numbers."""
         return (self.min_domains or 0, self.max_domains or 0)
 
 
@@ -271,8 +258,6 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """A share."""
-
     cluster: str
     replicas: int
 
@@ -284,20 +269,20 @@ class ClusterShare(msgspec.Struct, frozen=True, rename="camel"):
     replicas: int = 0
     scheduled: int = 0
     capacity_version: int = 0
-    """The version of the cluster that counts `scheduled` first; 0 where that is not told."""
+    """The version of the cluster that counts `scheduled` first; 0 where not reported."""
     finished: int = 0
     succeeded: int = 0
     failed: int = 0
     ready: int = 0
     current: int = 0
-    """Pods that exist, ending ones included; 0 where that is not told."""
+    """Pods that exist, terminating ones included; 0 where not reported."""
     unschedulable: int = 0
     unschedulable_since: datetime | None = None
     state: str = ""
 
 
 class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
-    """What a cluster was seen to run, and for how long that is believed."""
+    """The units that a cluster was seen to run, and until when that is believed."""
 
     cluster: str
     replicas: int
@@ -307,27 +292,27 @@ class ClusterLimit(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DecisionRef(msgspec.Struct, frozen=True):
-    """What the placements were decided on."""
+    """The hash of what the placements were decided on, and the time."""
 
     hash: str = ""
     time: str = ""
 
 
 class Review(msgspec.Struct, frozen=True):
-    """Workload.status.review: what was said of which generation. No refusal: it passed."""
+    """Workload.status.review: the verdict on a generation; without a refusal it passed."""
 
     generation: int = 0
     refusal: str = ""
 
 
 class Footprint(msgspec.Struct, frozen=True):
-    """Where members may hold something: names as `machinery.types.written_clusters` keeps them."""
+    """The clusters that may hold something: encoded by `machinery.types.written_clusters`."""
 
     clusters: str = ""
 
 
 class ReservedShare(msgspec.Struct, frozen=True):
-    """Units of a Workload that are in the room which an object holds for them on a cluster."""
+    """Units of a Workload in the room that an object holds for them on a cluster."""
 
     namespace: str
     name: str
@@ -337,7 +322,7 @@ class ReservedShare(msgspec.Struct, frozen=True):
 
     @staticmethod
     def read(stored: Any) -> tuple[ReservedShare, ...]:
-        """Those of status.reservations; what is of no such form counts for nothing."""
+        """Read status.reservations; an entry of another form counts for nothing."""
         found = []
         for each in stored if isinstance(stored, list) else ():
             with suppress(msgspec.ValidationError):
@@ -370,22 +355,18 @@ class WorkloadStatus(ToldByPlugins, msgspec.Struct, frozen=True, rename="camel")
 
 
 class Workload(Object, frozen=True):
-    """Something to place."""
-
     spec: WorkloadSpec = WorkloadSpec()
     status: WorkloadStatus = WorkloadStatus()
     unit: Any = None
     """The compiled `controller.model.unit.WorkloadInfo`; `controller.eventhandlers.known` sets
     it."""
     fault: str = ""
-    """Why there is no unit."""
+    """Why the template could not be compiled."""
 
     @property
     def placements(self) -> dict[str, int]:
-        """The present shares by cluster; whoever wrote them, none is beyond what units can be.
-
-        There may be ten thousand: once it is compiled, its unit has them.
-        """
+        """The present shares by cluster, each within bounds, whatever was written."""
+        # There may be ten thousand: the compiled unit has them already.
         if self.unit is not None:
             present: dict[str, int] = self.unit.present
             return present

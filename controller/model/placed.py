@@ -1,8 +1,8 @@
-"""Placed kinds: objects that are no Workloads and get clusters in the same way.
+"""Placed kinds: objects other than Workloads that get clusters in the same way.
 
-A feature that `places` a kind says how an object of it reads as a Workload, and how what would be
-written on a Workload is written on it. From then on it has a key among the Workloads and goes
-through their queue, their decisions and their writes; nobody on the way knows which kind it is of.
+A feature that `places` a kind says how an object of the kind reads as a Workload, and how the
+fields of a Workload's status are written on it. The object then has a key among the Workloads and
+goes through their queue, their decisions and their writes, none of which knows its kind.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class PlacedKind:
 
     Args:
         resource: the kind; it has a status subresource.
-        type_: what an informer decodes it as.
-        workload: an object as the Workload that decisions read, its status in the fields of a
-            Workload's; None for one that takes no part, or no more. Its name is exchanged for the
-            one of `placed_key`; its `fault`, if it has one, is told on the object.
-        status: what a decision would write in a Workload's status, often some fields of it alone,
-            as it is written in the status of this object; the one before is given too.
+        type_: the type that an informer decodes it as.
+        workload: returns an object as the Workload that decisions read, its status in the fields of
+            a Workload's; None for one that takes no part. `read` replaces its name by
+            that of `placed_key`; its `fault`, if any, is told on the object.
+        status: returns fields of a Workload's status, often only some, in the form of this object's
+            status; called with the stored object and the fields.
         booked: a ledger of the feature holds the room of its units, so that none is in flight.
     """
 
@@ -50,10 +50,10 @@ class PlacedKind:
     booked: bool = False
 
     def read(self, stored: Object, known: Callable[[Workload], Workload]) -> Workload | None:
-        """The Workload with its unit, which `known` compiles; None as `workload` answers it.
+        """Return the Workload with its unit, which `known` compiles; None where `workload` does.
 
-        What the feature made of the object is held against the types. Raises whatever the feature
-        raises, and what is wrong with its answer.
+        Raises whatever the feature raises, and ValidationError where its answer does not fit the
+        types.
         """
         found = self.workload(stored)
         if found is None:
@@ -68,20 +68,20 @@ class PlacedKind:
 
 
 def placed_key(resource: Resource, namespace: str, name: str) -> Key:
-    """The key of an object of a placed kind among those of Workloads: no Workload has a slash."""
+    """Return the key of an object of a placed kind among Workloads, whose names have no slash."""
     return (namespace, f"{resource.plural}/{name}")
 
 
 def is_workload(key: Key) -> bool:
-    """Whether that is the key of a Workload, and of no object of a placed kind."""
+    """Whether the key is that of a Workload, and not of a placed kind's object."""
     return "/" not in key[1]
 
 
 class PlacedObjects(Cache[Workload]):
     """The objects of one placed kind as Workloads, kept by the informer's `changed`.
 
-    Whatever the feature makes of an object harms that one alone. One that cannot be read any more
-    is no deletion: it stays as it was, and is told why.
+    A fault of the feature over an object concerns that object alone. An object that cannot be read
+    any more stays as it was, with the fault.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class PlacedObjects(Cache[Workload]):
         informer.add_handler(self.changed)
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """An informer's handler."""
+        """Handle an informer's change."""
         stored = new or old
         assert stored is not None  # noqa: S101 - the informer's promise
         key = placed_key(self.kind.resource, *stored.metadata.key)
@@ -112,9 +112,9 @@ class PlacedObjects(Cache[Workload]):
             self._forgetful.pop(key, None)
 
     def upsert(self, answer: bytes, placements: Any = None) -> None:
-        """Take the answer to a write of ours at once, `placements` being what was written.
+        """Take the answer to a write of ours at once; `placements` is what was written.
 
-        Raises Invalid where the object does not tell these: it would be decided for ever.
+        Raises Invalid where the object does not have these: it would be decided for ever.
         """
         stored = self._decoder.decode(answer)
         self._informer.upsert(stored)
@@ -130,7 +130,7 @@ class PlacedObjects(Cache[Workload]):
         return _invalid(f"a {self.kind.resource.kind} does not keep its placements")
 
     def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What is written of these fields in the status. Raises Invalid where nobody can say."""
+        """Return the fields in the form of the object. Raises Invalid where the feature fails."""
         stored = self._informer.get((key[0], _name(key)))
         if stored is None:
             return {}
@@ -145,7 +145,7 @@ class PlacedObjects(Cache[Workload]):
     def _read(self, key: Key, stored: Object) -> Workload | None:
         try:
             found = self.kind.read(stored, self._known)
-        except Exception as e:  # of whatever form: others of its kind, and we, go on
+        except Exception as e:  # the feature's fault: the other objects go on
             if key not in self._unreadable:
                 LOG.exception("it cannot be read as a Workload", extra={"object": "/".join(key)})
             self._unreadable.add(key)
@@ -170,29 +170,29 @@ class SchedulableLister:
         self._placed = {each.kind.resource.plural: each for each in placed}
 
     def get(self, key: Key) -> Workload | None:
-        """What is known of it, with its unit; None for one that is not there, or takes no part."""
+        """Return the object with its unit; None where it is unknown or takes no part."""
         if is_workload(key):
             return self._workloads.get(key)
         found = self._of(key)
         return found.get(key) if found is not None else None
 
     def values(self) -> Collection[Workload]:
-        """All of them, in no order; a copy."""
+        """Return all of them, in no order; a copy."""
         return [*chain(self._workloads.values(), *(p.values() for p in self._placed.values()))]
 
     def path(self, key: Key) -> str:
-        """The URL path of the object. Raises KeyError for a kind that nobody places."""
+        """Return the URL path of the object. Raises KeyError for a kind that is not placed."""
         return self._resource(key).path(key[0], _name(key))
 
     def reference(self, key: Key, uid: str) -> ObjectRef:
-        """What an Event about it names. Raises KeyError as `path` does."""
+        """Return what an Event about it names. Raises KeyError as `path` does."""
         resource = self._resource(key)
         return ObjectRef(resource.api_version, resource.kind, key[0], _name(key), uid)
 
     def upsert(self, key: Key, answer: bytes, written: Mapping[str, Any] | None = None) -> None:
-        """Take the hub's answer to a read or a write of ours at once, `written` being the status.
+        """Take the hub's answer to a read or a write of ours at once.
 
-        Raises Invalid where what was written is not what the object says then.
+        `written` is the status that was written. Raises Invalid where the object does not have it.
         """
         found = self._of(key)
         if found is None:
@@ -201,7 +201,7 @@ class SchedulableLister:
             found.upsert(answer, (written or {}).get("placements"))
 
     def status(self, key: Key, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Fields of a Workload's status as the object has them. Raises Invalid."""
+        """Return fields of a Workload's status as the object has them. Raises Invalid."""
         found = self._of(key)
         return fields if found is None else found.status(key, fields)
 
@@ -215,7 +215,6 @@ class SchedulableLister:
 
 
 def _name(key: Key) -> str:
-    """The name of the object itself."""
     return key[1].rpartition("/")[2]
 
 

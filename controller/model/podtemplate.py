@@ -1,8 +1,8 @@
-"""Whether a template has the form that its kind must have, as far as placement reads it.
+"""Checks that a template has the form that its kind must have, as far as placement reads it.
 
-The hub stores what stands inside a template as it comes: only a member knows its kinds in full. So
-a text may stand where an object belongs, and whoever reads it as one would stumble over a Workload
-that could then not even be told what is wrong. Here it is told, with the field.
+The hub stores the inside of a template as it comes: only a member knows its kinds in full. A text
+may stand where an object belongs, and code that read it as an object would fail without saying
+which field is wrong. These checks name the field.
 """
 
 from __future__ import annotations
@@ -76,36 +76,36 @@ class _CronBody(msgspec.Struct, rename="camel"):
 
 
 def labels_of(template: Template) -> dict[str, str]:
-    """The template's own labels. Raises ValueError, naming the field, for what are none."""
+    """Return the template's own labels. Raises ValueError, naming the field."""
     given = template.metadata.labels if template.metadata else None
     return _read(given, dict[str, str] | None, "spec.template.metadata.labels") or {}
 
 
 def name_of(template: Template) -> str:
-    """The template's own name; empty for what is none."""
+    """Return the template's own name; empty where it has none."""
     given = template.metadata.name if template.metadata else None
     return given if isinstance(given, str) else ""
 
 
 def check(template: Template, *, pods: bool) -> None:
-    """Raise ValueError, naming the field, where the spec is of no such form.
+    """Raise ValueError, naming the field, where the spec is not of its kind's form.
 
-    `pods` says that its kind has them; any other kind is just some object.
+    `pods` says that the kind has pods; any other kind is just some object.
     """
     body: Any = _CronBody if template.kind == _CRON_JOB else _Body
     _read(template.spec, body if pods else dict[str, Any], "spec.template.spec")
 
 
 def check_pods(pods: Any) -> None:
-    """Raise ValueError, naming the field, where a pod template is of no such form."""
+    """Raise ValueError, naming the field, where a pod template is not of that form."""
     _read(pods, _Pods, "")
 
 
 def skeleton(metadata: Mapping[str, Any], pod: Mapping[str, Any]) -> bytes:
-    """What is kept of a pod template that was looked at: a template of a few hundred bytes.
+    """Return what is kept of a checked pod template: a template of a few hundred bytes.
 
-    It asks for what the whole one asks for, and names the same containers and volumes, so that a
-    patch can be laid over it. Empty where there are no pods.
+    The skeleton requests what the whole template requests, and names the same containers and
+    volumes, so that a patch can be applied to it. Empty where there are no pods.
     """
     if not pod.get("containers"):
         return b""

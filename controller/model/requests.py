@@ -1,4 +1,4 @@
-"""What one pod of a template asks for: thousandths of cpu, whole units of every other resource.
+"""The request of one pod of a template: thousandths of cpu, whole units of other resources.
 
 The sum is kube-scheduler's, so that a unit which fits here fits there. A host port is a resource
 too, of which each node has one (`machinery.types.hostports`).
@@ -16,15 +16,17 @@ from machinery.types.bounds import MOST_AMOUNT, RESOURCES, quoted
 
 
 def request_of(pod: Mapping[str, Any], *, placeholder: bool = False) -> dict[str, int]:
-    """What one pod asks for, as kube-scheduler computes it; always one of the pods' places.
+    """Return what one pod requests, as kube-scheduler computes it, with one place among the pods.
 
     Containers and sidecars add up; an init container needs its own beside the sidecars started
-    before it; the greater counts, or what the pod asks for as a whole, plus the overhead. Beside
-    them the host ports of containers and sidecars, one of each: of more than
-    `hostports.MOST_OF_ONE` the first by number. Raises ValueError, naming the field, for a quantity
-    that is none or more than any node offers, and for a port that is none. A `placeholder`
-    only keeps room for a Reservation, and gives way to every other pod: it asks for nothing, and
-    its PriorityClass is nobody else's.
+    before it; the greater counts, or what the pod requests as a whole, plus the overhead. Then one
+    of each host port of containers and sidecars, the first `hostports.MOST_OF_ONE` by number.
+
+    A `placeholder` only keeps room for a Reservation, and gives way to every other pod: it requests
+    nothing. No other pod may have its PriorityClass.
+
+    Raises ValueError, naming the field, for an invalid quantity or port, and for more than any node
+    offers.
     """
     if pod.get("priorityClassName") == PLACEHOLDER_CLASS:
         if placeholder:
@@ -57,7 +59,6 @@ def request_of(pod: Mapping[str, Any], *, placeholder: bool = False) -> dict[str
 
 
 def _host_ports(pod: Mapping[str, Any]) -> dict[str, int]:
-    """The ports of its node that a pod takes."""
     shares_network = pod.get("hostNetwork") is True
     taken: set[int] = set()
     for where, container in _running(pod):
@@ -72,7 +73,7 @@ def _host_ports(pod: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _running(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The containers that run as long as the pod does, each with its field."""
+    """Yield the containers that run as long as the pod does, each with its field."""
     for index, container in enumerate(pod.get("initContainers") or []):
         if container.get("restartPolicy") == "Always":
             yield f"initContainers[{index}]", container
@@ -81,7 +82,7 @@ def _running(pod: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _port(protocol: str, port: int, where: str, field: str) -> int:
-    """The code of a port. Raises ValueError, naming the field, for what is none."""
+    """Return the code of a port. Raises ValueError, naming the field."""
     if protocol not in hostports.PROTOCOLS:
         known = ", ".join(hostports.PROTOCOLS)
         raise ValueError(f"{where}.protocol: {quoted(protocol)} is none of {known}")
@@ -92,7 +93,7 @@ def _port(protocol: str, port: int, where: str, field: str) -> int:
 
 
 def _for_pods(resource: str) -> bool:
-    """The resources that a pod may ask for as a whole, whatever its containers say."""
+    """Whether a pod may request the resource as a whole, whatever its containers say."""
     return resource in ("cpu", "memory") or resource.startswith("hugepages-")
 
 

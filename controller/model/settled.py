@@ -1,7 +1,7 @@
 """From what the clusters report of a divided Workload to the limits that its next plan keeps to.
 
-`controller.model.learning` is the rule; here stands when a report is taken for true: units count
-as having no node only once they have waited for `patience`, because a cluster that grows by itself
+`controller.model.learning` is the rule. This module says when a report is believed: units count as
+having no node only once they have waited for `patience`, because a cluster that grows by itself
 needs a while.
 """
 
@@ -15,8 +15,8 @@ from controller.model.unit import WorkloadInfo
 
 
 def settled(unit: WorkloadInfo, now: datetime, patience: timedelta) -> WorkloadInfo:
-    """The unit with what its clusters have shown by now; itself where that is nothing new."""
-    now = now.replace(microsecond=0)  # as the status tells it
+    """Return the Workload with what its clusters have shown by now; itself where nothing is new."""
+    now = now.replace(microsecond=0)  # the resolution of the status
     due = {
         cluster: each
         for cluster, each in unit.shown.items()
@@ -32,7 +32,7 @@ def settled(unit: WorkloadInfo, now: datetime, patience: timedelta) -> WorkloadI
 
 
 def next_look(unit: WorkloadInfo, now: datetime, patience: timedelta) -> float | None:
-    """Seconds until `settled` may say something new though nothing is reported; None for never."""
+    """Return the seconds until `settled` may say something new without a report; None for never."""
     waits = [each.believed(patience) for each in unit.shown.values()]
     moments = [next_expiry(unit.limits), *(at for at in waits if at is not None and at > now)]
     known = [(at - now).total_seconds() for at in moments if at is not None]

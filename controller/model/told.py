@@ -14,11 +14,11 @@ class ToldByPlugins(msgspec.Struct, frozen=True, rename="camel"):
     policy_ref: dict[str, Any] | None = None
     overrides: list[Any] | None = None
     reservations: Any = None
-    """`controller.model.objects.ReservedShare.read` reads it."""
+    """Read by `controller.model.objects.ReservedShare.read`."""
     plugins: dict[str, dict[str, Any]] = {}
 
     def says(self, fields: Mapping[str, Any]) -> bool:
-        """Whether these fields, by their JSON names, stand there as given."""
+        """Whether the status has these fields, by their JSON names, as given."""
         return all(
             msgspec.to_builtins(getattr(self, TOLD_BY_PLUGINS[name])) == value
             for name, value in fields.items()

@@ -1,8 +1,8 @@
-"""What a decision knows of a Workload: one unit of it, how many are wanted, and its rules.
+"""A Workload as a decision reads it: one unit of it, how many are wanted, and its rules.
 
-Compiled once for each generation. Templates of every kind are read here and nowhere else: how many
-units they ask for, what one unit requests, which labels it carries. A kind without replicas
-(DaemonSet, CronJob) counts one for each chosen cluster.
+Compiled once for each generation. No other module reads templates: how many units they want, what
+one unit requests, which labels it carries. A kind without replicas (DaemonSet, CronJob) counts one
+for each chosen cluster.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ _PLACED_BY = (
     "topologySpreadConstraints",
     "volumes",
 )
-"""What a member's scheduler reads of a pod beside its requests, which the host's ports are part of.
-"""
+"""The fields that a member's scheduler reads of a pod beside its requests and host ports."""
 
 _NOTHING: Mapping[str, Any] = {}
 NO_CONTROLLER = ("", "", "", "")
@@ -63,23 +62,8 @@ WITHOUT_REPLICAS = frozenset({"DaemonSet", "CronJob"})
 class WorkloadInfo:
     """One Workload, ready to be placed.
 
-    `replicas` are the units wanted (on each cluster, where it is duplicated), `request` what one of
-    them asks for (thousandths of cpu, whole units of the rest), `present` the shares as they are.
-    `unit_labels` are those of its pods (a custom kind has no pods that we know: its own), and
-    `bindings` the names that its binding labels give: more than one is a mistake of the user's.
-    `guarded_kinds` are those that a cluster must list to take it, `<group>/<kind>`.
     `constraints`, `demand` and `shape` are hashes of what placement reads, the last one of what the
-    members' own schedulers read; `decided` are those that the present placements were decided on.
-    Where clusters bound a divided Workload by what they ran of it, `limits` are the bounds, and
-    `shown` is what they report. `version` is that of the object that all of this was read from.
-    `pod` is what `controller.model.podtemplate.skeleton` keeps of its pods, for who patches them.
-    `divided` says that a plugin divides its units whatever its distribution, as an object beside
-    the Workload wants it: set when it is decided (`Settle`).
-    `booked` says that a ledger holds the room of its units, so that none of them is in flight;
-    `reservations` are the units that are in the room of others, as its status tells. `controller`
-    is who controls the object (apiVersion, kind, name, uid; empty without), `template_name` the
-    name that its template has. `groups` are the names that its labels give of what it is one of:
-    more than one is a mistake of the user's. `runs` says that some cluster reports pods of it.
+    members' own schedulers read.
     """
 
     namespace: str
@@ -90,16 +74,21 @@ class WorkloadInfo:
     priority: int
     labels: Mapping[str, str]
     unit_labels: Mapping[str, str]
+    """The labels of its pods; its own for a custom kind, whose pods are unknown."""
     bindings: tuple[str, ...]
+    """The names that its binding labels give: more than one is a mistake of the user's."""
     kind: str
     replicas: int
+    """The units wanted; on each cluster, where it is duplicated."""
     counted: bool
     request: Mapping[str, int]
+    """The request of one unit: thousandths of cpu, whole units of the rest."""
     node_selector: Mapping[str, str]
     pod_tolerations: tuple[Toleration, ...]
     pod_selector: str
     target_namespace: str
     guarded_kinds: tuple[str, ...]
+    """The kinds, as `<group>/<kind>`, that a cluster must list to take it."""
     target_cluster: TargetCluster | None
     cluster_selector: Mapping[str, str]
     cluster_affinity: ClusterAffinity
@@ -111,74 +100,84 @@ class WorkloadInfo:
     packing: str
     spread: tuple[SpreadConstraint, ...]
     present: Mapping[str, int]
+    """The shares as they are, by cluster."""
     constraints: str
     demand: str
     shape: str
     decided: tuple[str, str, str]
+    """The three hashes that the present placements were decided on."""
     limits: Mapping[str, ObservedLimit]
+    """The bounds of clusters by what they ran of a divided Workload."""
     shown: Mapping[str, Shown]
+    """The clusters' reports that bear on limits."""
     version: str
+    """The version of the object that all of this was read from."""
     pod: bytes = b""
+    """The `controller.model.podtemplate.skeleton` of its pods, for patches of them."""
     divided: bool = False
+    """A plugin divides its units whatever its distribution; set when it is decided (`Settle`)."""
     booked: bool = False
+    """A ledger holds the room of its units, so that none of them is in flight."""
     reservations: tuple[ReservedShare, ...] = ()
+    """The units that are in the room of others, as its status tells."""
     controller: tuple[str, str, str, str] = NO_CONTROLLER
+    """The object's controller: apiVersion, kind, name, uid; empty without."""
     template_name: str = ""
     groups: tuple[str, ...] = ()
+    """The names that its labels give of its group: more than one is a mistake of the user's."""
     runs: bool = False
+    """Whether a cluster reports pods of it."""
 
     @property
     def key(self) -> Key:
-        """(namespace, name)."""
         return (self.namespace, self.name)
 
     @property
     def load(self) -> Load:
-        """What one unit asks for, and where on a cluster it may lie."""
+        """The request of one unit, and where on a cluster it may lie."""
         return Load.of(self.request, self.node_selector, self.pod_tolerations)
 
     @property
     def hash(self) -> str:
-        """What goes into status.decision.hash."""
+        """The value of status.decision.hash."""
         return f"{self.constraints}-{self.demand}-{self.shape}"
 
     @property
     def edited(self) -> bool:
-        """True when the rules (not only the number) changed since the present placements."""
+        """Whether the rules (not only the number) changed since the present placements."""
         return bool(self.present) and self.decided[0] != self.constraints
 
     @property
     def bound(self) -> bool:
-        """True when its labels bind its units: they are divided then, whatever its distribution."""
+        """Whether its labels bind its units: they are divided then, whatever its distribution."""
         return bool(self.bindings) and self.counted
 
     @property
     def learns(self) -> bool:
-        """True when its own words divide its units: clusters are held to what they ran of it."""
+        """Whether its own spec divides its units: clusters are held to what they ran of it."""
         return self.bound or self.distribution == Distribution.DIVIDED
 
     @property
     def split(self) -> bool:
-        """True when something beside its distribution divides its units."""
+        """Whether something beside its distribution divides its units."""
         return self.bound or self.divided
 
     @property
     def everywhere(self) -> bool:
-        """True when every matching cluster runs it in full."""
+        """Whether every matching cluster runs it in full."""
         return self.kind == "DaemonSet" or (self.distribution == "Duplicated" and not self.split)
 
     @property
     def whole(self) -> bool:
-        """True when all units go to one cluster."""
+        """Whether all units go to one cluster."""
         return self.distribution == "Single" and not self.everywhere and not self.split
 
     def with_present(self, present: Mapping[str, int]) -> WorkloadInfo:
-        """The same with other present shares."""
         return replace(self, present=present)
 
 
 def workload_info(workload: Workload) -> WorkloadInfo:
-    """The unit of a Workload.
+    """Compile a Workload.
 
     Raises ValueError, naming the field, for what the schema could not refuse, such as a quantity.
     """
@@ -244,25 +243,24 @@ def workload_info(workload: Workload) -> WorkloadInfo:
 
 
 def _controller(meta: Meta) -> tuple[str, str, str, str]:
-    """Who controls an object: apiVersion, kind, name and uid."""
     owners = ((o.api_version, o.kind, o.name, o.uid) for o in meta.owner_references if o.controller)
     return next(owners, NO_CONTROLLER)
 
 
 def _parts(text: str) -> tuple[str, str, str]:
-    """The three parts of a hash; empty those that an older release did not write."""
+    """Split a hash in three; a part that an older release did not write is empty."""
     first, second, third = (*text.split("-", 2), "", "")[:3]
     return first, second, third
 
 
 def _bindings(*places: Mapping[str, str]) -> tuple[str, ...]:
-    """The names that the labels give, each once; aliases count like the label itself."""
+    """Return the names that the labels give, each once; aliases count like the label itself."""
     named = [labels[key] for labels in places for key in BINDING_LABELS if labels.get(key)]
     return tuple(sorted(set(named)))
 
 
 def compact(workload: Workload) -> Workload:
-    """The same without the template's body: what a cache keeps once the unit is compiled."""
+    """Return the Workload without the template's body: what a cache keeps once it is compiled."""
     slim = msgspec.structs.replace(
         workload.spec, target_deployment=None, template=None, manifests=[]
     )
@@ -270,7 +268,8 @@ def compact(workload: Workload) -> Workload:
 
 
 def harmless(workload: Workload) -> Workload:
-    """One that cannot be compiled, without what could be wrong with it: where it runs it counts."""
+    """Return a Workload that cannot be compiled without what could be wrong with it."""
+    # Where the Workload runs it still counts, so its shares and required terms stay.
     spec = workload.spec
     slim = msgspec.structs.replace(
         spec,
@@ -289,7 +288,7 @@ def harmless(workload: Workload) -> Workload:
 
 
 def _guarded(spec: WorkloadSpec) -> tuple[str, ...]:
-    """The guarded kinds that it brings along, `<group>/<kind>`, as far as a name tells."""
+    """Return the guarded kinds that it brings along, `<group>/<kind>`, as far as a name tells."""
     named = [(body.api_version, body.kind) for body in spec.manifests]
     if spec.template is not None:
         named.append((spec.template.api_version, spec.template.kind))
@@ -298,7 +297,7 @@ def _guarded(spec: WorkloadSpec) -> tuple[str, ...]:
 
 
 def _rules(spec: WorkloadSpec, namespace: str) -> dict[str, Any]:
-    """What placement reads of the spec beside numbers, by names that never change."""
+    """Return what placement reads of the spec beside numbers, by names that never change."""
     return {
         "distribution": spec.distribution,
         "weights": spec.distribution_weights,
@@ -317,17 +316,17 @@ def _rules(spec: WorkloadSpec, namespace: str) -> dict[str, Any]:
 
 
 def _hash(value: Any) -> str:
-    """Stable over restarts and releases, of Python and of ours: canonical JSON, sorted keys.
+    """Stable over restarts and releases: canonical JSON, sorted keys.
 
-    The structs leave out what has its default, so a field that a later release adds to them changes
-    the hash of no Workload that does not use it.
+    The structs leave out defaults, so a field that a later release adds changes the hash of no
+    Workload that does not use it.
     """
     encoded = msgspec.json.encode(value, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=8).hexdigest()
 
 
 def _pod_template(template: Template) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The pods' metadata and spec; empty for a custom kind, which has no unit template."""
+    """Return the pods' metadata and spec; empty for a custom kind."""
     body: Mapping[str, Any] = template.spec
     if template.kind == "CronJob":
         body = (body.get("jobTemplate") or {}).get("spec") or {}
@@ -350,7 +349,7 @@ def _replicas(spec: WorkloadSpec, template: Template) -> int:
 
 
 def _units(field: str, value: Any) -> int:
-    """A number of replicas. Raises ValueError, naming the field, for anything else."""
+    """Return a number of replicas. Raises ValueError, naming the field."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"{field}: {quoted(value)} is not a number of replicas")
     if value > MOST_UNITS:
@@ -359,10 +358,8 @@ def _units(field: str, value: Any) -> int:
 
 
 def _refuse_numbers(spec: WorkloadSpec) -> None:
-    """Raise ValueError, naming the field, for a number that no version of the schema lets in.
-
-    What is stored may be older than its schema, and columns hold no number beyond int64.
-    """
+    """Raise ValueError, naming the field, for a number that no version of the schema lets in."""
+    # What is stored may be older than its schema, and columns hold no number beyond int64.
     both = (spec.workload_affinity, spec.workload_anti_affinity)
     numbers = [
         ("priority", spec.priority),
@@ -378,8 +375,9 @@ def _refuse_numbers(spec: WorkloadSpec) -> None:
 
 
 def _selector(template: Template) -> str:
-    """The pods' selector as text, for the scale subresource; a custom kind's may be of any form."""
+    """Return the pods' selector as text, for the scale subresource."""
     selector = template.spec.get("selector")
+    # A custom kind's selector may be of any form.
     pairs = selector.get("matchLabels") if isinstance(selector, dict) else None
     if not pairs or not isinstance(pairs, dict):
         pairs = _pod_template(template)[0].get("labels") or {}

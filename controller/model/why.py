@@ -1,10 +1,9 @@
-"""What a Workload's status keeps of why it is where it is: the steps of its shares, its last moves.
+"""The reasons that a Workload's status keeps: the steps of its shares, its last moves.
 
-A decision is made once and stands for months; what it was made of (weights, quotas, room) changes
-meanwhile, so it cannot be computed again from the present. Therefore the rules of each unit are
-written with its share, as data, in the write that places it. These structs are read by the
-controller, which carries them on, and by the commands, which print them; neither needs more than
-this module for it.
+A decision stands for months, while the weights, quotas and room that it was made of change, so the
+reasons cannot be computed again from the present. Therefore the rules of each unit are written with
+its share, as data, in the write that places it. The controller reads these structs and carries them
+on; the commands print them.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ class RuleNote(msgspec.Struct, frozen=True, omit_defaults=True):
 class ShareStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """Units that came to a cluster in one decision, or left it: `units` is negative then.
 
-    `cause` is what set the decision off (`crds.workload.ChangeCause`), `name` what that is about.
-    Without a time it is not known when: the units were there before steps were kept.
+    `cause` is what set the decision off (`crds.fields.why.ChangeCause`), `name` what that is about.
+    A step without a time is of units that were there before steps were kept.
     """
 
     units: int
@@ -84,8 +83,6 @@ class PlacementChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Why(msgspec.Struct, frozen=True):
-    """All of it, as one value."""
-
     reasons: list[ShareSteps] = []
     reason_counts: list[RuleCount] = []
     history: list[PlacementChange] = []
@@ -96,7 +93,7 @@ NOTHING = Why()
 
 
 def packed(reasons: Any, counts: Any, history: Any) -> bytes:
-    """The same as bytes, a tenth of what it takes as objects; empty where there is nothing."""
+    """Encode as bytes, a tenth of the size of the objects; empty where there is nothing."""
     if not (reasons or counts or history):
         return b""
     fields = {"reasons": reasons, "reason_counts": counts, "history": history}
@@ -104,7 +101,7 @@ def packed(reasons: Any, counts: Any, history: Any) -> bytes:
 
 
 def unpacked(kept: bytes) -> Why:
-    """What `packed` was given; nothing where that is not of this form."""
+    """Decode what `packed` encoded; nothing where the form is another."""
     if not kept:
         return NOTHING
     try:
@@ -114,13 +111,13 @@ def unpacked(kept: bytes) -> Why:
 
 
 def of_status(status: Mapping[str, Any]) -> Why:
-    """What a Workload's status says, read from JSON values; nothing where that is not its form."""
+    """Read a status of JSON values; nothing where the form is another."""
     keys = ("reasons", "reasonCounts", "history")
     return unpacked(packed(*(status.get(key) or [] for key in keys)))
 
 
 def compact(status: WorkloadStatus) -> WorkloadStatus:
-    """The status with all of this as bytes: a cache holds ten thousand of them."""
+    """Return the status with all of this as bytes: a cache holds ten thousand of them."""
     if not (status.reasons or status.history):
         return status
     kept = packed(status.reasons, status.reason_counts, status.history)
@@ -128,5 +125,5 @@ def compact(status: WorkloadStatus) -> WorkloadStatus:
 
 
 def kept(status: WorkloadStatus) -> Why:
-    """What a status that was read tells, compact or not."""
+    """Return all of it from a status, compact or not."""
     return unpacked(status.why or packed(status.reasons, status.reason_counts, status.history))

@@ -1,1 +1,1 @@
-"""Who is decided next, and which events bring a waiting Workload back."""
+"""The scheduling queue, and the events that bring an unschedulable Workload back to it."""

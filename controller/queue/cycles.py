@@ -1,9 +1,9 @@
 """Scheduling cycles one after the other, in the order in which the queue hands Workloads out.
 
-A cycle over many Workloads lets the loop go on between its steps. Were others decided meanwhile,
-they would take the room that those before them are about to take. So they wait for their turn, but
-not for long: a cycle that takes many seconds lets the others have theirs, and holds what it found
-against what they did. Writes belong to no cycle; many of them are under way at once.
+A cycle over a set of Workloads returns to the event loop between its steps. Another cycle that ran
+meanwhile would take the room that the set is about to take. So the other cycles wait, but only up
+to `LONGEST_SECONDS`: a cycle that takes longer releases the lock, and checks its result against the
+newer state at its end. Writes belong to no cycle; many of them are in flight at once.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from contextlib import asynccontextmanager
 from machinery.clock import Clock
 
 LONGEST_SECONDS = 0.5
-"""For so long nobody else is decided while a cycle goes on."""
+"""How long a cycle may keep the other cycles waiting."""
 
 
 class Cycle:
-    """The turn of one cycle."""
+    """The turn of one cycle. The cycle lock is released once, by `linger` or by `end`."""
 
     def __init__(self, lock: asyncio.Lock, clock: Clock) -> None:
         self._lock = lock
@@ -28,12 +28,11 @@ class Cycle:
         self._mine = True
 
     def linger(self) -> None:
-        """Between two steps: the next one has its turn where this one has taken too long."""
+        """Release the lock if the cycle has run for too long. Called between two steps."""
         if self._clock.monotonic() - self._began >= LONGEST_SECONDS:
             self.end()
 
     def end(self) -> None:
-        """The next one has its turn."""
         if self._mine:
             self._mine = False
             self._lock.release()
@@ -44,11 +43,11 @@ class Cycles:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._lock = asyncio.Lock()  # who asks for it first has it first
+        self._lock = asyncio.Lock()  # fair: the first to ask is the first to get it
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[Cycle]:
-        """Wait until those that came before are decided, or take long."""
+        """Wait until the cycles that came before have ended or have taken too long."""
         await self._lock.acquire()
         cycle = Cycle(self._lock, self._clock)
         try:

@@ -1,6 +1,6 @@
-"""From two versions of an object to what happened to it: the events of Workloads and clusters.
+"""The events of Workloads and clusters, worked out from two versions of an object.
 
-Pure. What changes nothing that a decision reads of an object is no event.
+Pure. A change that no decision reads is no event.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NOTHING = Action(0)
 
 
 def edited(old: Workload | None, new: Workload) -> bool:
-    """Whether something changed, shares apart, that a decision of its own depends on."""
+    """Whether the Workload's own decision depends on a change, placements apart."""
     return (
         old is None
         or old.metadata.generation != new.metadata.generation
@@ -27,7 +27,7 @@ def edited(old: Workload | None, new: Workload) -> bool:
 
 
 def of_workload(old: Workload | None, new: Workload | None) -> Action:
-    """What happened to a Workload, as others see it."""
+    """Return what happened to a Workload, as the decisions of other Workloads see it."""
     if old is None or new is None:
         return Action.ADDED if old is None else Action.DELETED
     action = NOTHING
@@ -41,9 +41,10 @@ def of_workload(old: Workload | None, new: Workload | None) -> Action:
 
 
 def freed(old: Workload, new: Workload | None) -> set[str]:
-    """The clusters where it takes less room than before: units went, ended, or ask for others.
+    """Return the clusters where the Workload takes less room than before.
 
-    That units are counted by the cluster itself frees nothing: it holds them now.
+    Replicas went or finished, or all of them ask for other resources. A replica that the cluster
+    itself has begun to count frees nothing: the cluster holds its room from then on.
     """
     if new is None or old.unit.load != new.unit.load:
         return {cluster for cluster, units in old.placements.items() if units}
@@ -55,7 +56,7 @@ def freed(old: Workload, new: Workload | None) -> set[str]:
 
 
 def taken(old: Workload | None, new: Workload | None) -> set[str]:
-    """The clusters where it takes more room than before."""
+    """Return the clusters where the Workload takes more room than before."""
     if new is None:
         return set()
     same = old is not None and old.unit.load == new.unit.load
@@ -64,7 +65,6 @@ def taken(old: Workload | None, new: Workload | None) -> set[str]:
 
 
 def of_cluster(old: MemberCluster | None, new: MemberCluster | None) -> Action:
-    """What happened to a cluster."""
     if old is None or new is None:
         return Action.ADDED if old is None else Action.DELETED
     action = _of_spec(old, new)
@@ -103,9 +103,10 @@ def _holding(workload: Workload) -> set[str]:
 
 
 def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
-    """Whether a unit might fit now that did not: more in sum, or more in one piece, or new nodes.
+    """Whether a replica might fit that did not before.
 
-    Nodes with other labels or taints are new ones.
+    True for more free in sum, for more free on one node, and for new nodes. Nodes with other labels
+    or taints are new nodes.
     """
     kinds = {_kind(group) for group in before}
     if any(_kind(group) not in kinds for group in after):
@@ -117,7 +118,7 @@ def _roomier(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
 
 
 def _fewer_ports(before: list[NodeGroup], after: list[NodeGroup]) -> bool:
-    """Whether a host port that was in use is free on more nodes of a kind."""
+    """Whether a host port is free on more nodes of a kind than before."""
     used = _ports(before)
     if not used:
         return False
@@ -133,7 +134,7 @@ def _nodes(groups: list[NodeGroup]) -> Counter[bytes]:
 
 
 def _ports(groups: list[NodeGroup]) -> Counter[tuple[bytes, int]]:
-    """Nodes by their kind and a host port that is in use on them."""
+    """Return nodes by their kind and by the host port that is in use on them."""
     nodes: Counter[tuple[bytes, int]] = Counter()
     for group in groups:
         for port in hostports.used(group.free):
@@ -146,16 +147,16 @@ def _kind(group: NodeGroup) -> bytes:
 
 
 def _free(groups: list[NodeGroup]) -> dict[tuple[bytes, str, str], int]:
-    """Free amounts by kind of node and resource: in sum, and the largest of one node."""
+    """Return free amounts by kind of node and resource: the sum, and the largest of one node."""
     free: dict[tuple[bytes, str, str], int] = {}
     for group in groups:
         for resource, text in group.free.items():
             if resource.startswith(hostports.PREFIX):
-                continue  # that one is free says nothing of how many are
+                continue  # the amount does not say on how many nodes a port is free
             try:
                 each = quantities.bounded(resource, text)
             except ValueError:
-                continue  # counts as no room, as in the fleet
+                continue  # counts as no room, as in the snapshot
             total, most = (_kind(group), resource, "sum"), (_kind(group), resource, "most")
             free[total] = free.get(total, 0) + each * group.count
             free[most] = max(free.get(most, 0), each if group.count else 0)

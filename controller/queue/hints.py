@@ -1,8 +1,8 @@
-"""Which events a refused Workload awaits: those of the plugins that refused it, put together.
+"""The events that an unschedulable Workload awaits: those of all plugins that refused it.
 
-A plugin says once, for all Workloads, what could lift a refusal of its own; what a decision hands
-on is only names. The same names come again and again, so what they mean together is worked out once
-and shared by all that were refused by them.
+A plugin registers once, for all Workloads, the events that could lift its refusals; a decision
+carries only the names of the plugins. The same set of names comes again and again, so the events of
+a set are worked out once and shared by all Workloads that these plugins refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from controller.framework.runtime.framework import hinting
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Awaits:
-    """Events by the resource that they are about, and by what says about which object."""
+    """Awaited events by their resource and by the function that says which object matters."""
 
     hints: Mapping[tuple[str, About | None], Sequence[EventHint]]
     _asked: dict[tuple[str, About | None, Action], Sequence[Hint] | None] = field(
@@ -36,14 +36,16 @@ class Awaits:
 
     @staticmethod
     def of(hints: Iterable[EventHint]) -> Awaits:
-        """What these wait for together."""
         found: dict[tuple[str, About | None], list[EventHint]] = {}
         for each in dict.fromkeys(hints):
             found.setdefault((each.event.resource, each.about), []).append(each)
         return Awaits(found)
 
     def ask(self, resource: str, about: About | None, action: Action) -> Sequence[Hint] | None:
-        """The hints to ask about such an event, any of which may say yes; None: all are woken."""
+        """Return the hints to ask about an event; the event helps where one of them says yes.
+
+        None means that the event helps without a hint, () that it is not awaited.
+        """
         place = (resource, about, action)
         if place not in self._asked:
             matching = [h for h in self.hints[resource, about] if h.event.action & action]
@@ -53,12 +55,12 @@ class Awaits:
 
 
 NOBODY = Awaits({})
-"""Nothing that happens helps: it waits for an edit of its own, or for the next look at all."""
+"""No event helps: the Workload waits for its own edit, or for the next resync."""
 EVERYTHING = Awaits.of(ANYTHING)
 
 
 class Hints:
-    """What the plugins of one profile have registered."""
+    """The events that the plugins of one profile have registered."""
 
     def __init__(self, profile: Profile) -> None:
         refusing, hooks = profile.refusing(), profile.hooks()
@@ -72,10 +74,11 @@ class Hints:
         self._known: dict[tuple[frozenset[str], bool], Awaits] = {}
 
     def of(self, plugins: frozenset[str], *, changed: bool = True) -> Awaits:
-        """What could lift the refusals of these plugins.
+        """Return the events that could lift the refusals of these plugins.
 
-        Hooks may change what the plugins see, so they always have a say. Where they have `changed`
-        something, no hint is asked: it is given the Workload as it is, and not as it was seen.
+        The events of hooks are always among them, as a hook may change what the plugins see. Where
+        a hook has `changed` something, no hint is asked: a hint gets the Workload as it is stored,
+        which is not what the plugin refused.
         """
         unasked = changed and bool(self._hooks)
         known = self._known.get((plugins, unasked))
@@ -87,7 +90,6 @@ class Hints:
         return known
 
     def all(self, *, changed: bool = True) -> Awaits:
-        """What could lift any refusal of the profile."""
         return self.of(self._all, changed=changed)
 
 

@@ -1,12 +1,12 @@
-"""The refused Workloads, found by the events that they await; and what has happened since.
+"""The unschedulable Workloads, found by the events that they await; and the events themselves.
 
-An event that helps nobody may still change what is to be said of those who wait for news of such an
-object. They may be all, so none of them is looked at for it: only where they wait is noted, and the
-moment.
+Hundreds of events a second may pass a lot of Workloads, so a Workload is looked at only for an
+event that it awaits. The Workloads are kept by the resource, by the object or the namespace that
+matters to them, and by the set of events that all Workloads refused by the same plugins share.
 
-A lot is parked where hundreds of events a second go by, so nobody is looked at for an event that he
-does not await: who waits is kept by the resource, by the object or the namespace that matters to
-him, and by the set of events that he shares with all who were refused by the same plugins.
+An event that helps no Workload may still make the message of those that await such an object
+untrue. All Workloads may await it, so none of them is looked at: only the place where they wait is
+marked with the moment of the event.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from machinery.types.metadata import Key
 LOG = logs.get(__name__)
 Topic: TypeAlias = str | Key | None
 MANY = 16
-"""Events of one resource at once beyond which nobody asks hints: waking is cheaper than asking."""
+"""More events of one resource at once than this wake without a hint: waking is cheaper then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """What happened to one object since the last look; several things where `blurred`."""
+    """An event of one object since the last look; several merged ones where `blurred`."""
 
     resource: str
     key: Key
@@ -38,31 +38,34 @@ class Happened:
     new: Any
     blurred: bool = False
     by: Key | None = None
-    """The Workload whose doing it is: its own affairs wake it not."""
+    """The Workload that caused the event: the event does not wake it."""
 
     def helps(self, unit: WorkloadInfo, hints: Sequence[Hint] | None) -> bool:
-        """Whether this could help that unit, as far as these hints know."""
+        """Whether this could help the Workload, as far as these hints know."""
         if hints is None or self.blurred:
             return True
         return any(self._asks(hint, unit) for hint in hints)
 
     def _asks(self, hint: Hint, unit: WorkloadInfo) -> bool:
-        """What a hint says. One that fails must not keep the unit waiting, nor anybody else."""
         try:
             return hint(unit, self.old, self.new)
         except Exception:
+            # A hint that fails must keep no Workload waiting.
             LOG.exception("a hint failed", extra={"object": "/".join(unit.key)})
             return True
 
 
 class News:
-    """Events since the last look, one for each object."""
+    """Events since the last look, merged to one for each object."""
 
     def __init__(self) -> None:
         self._events: dict[tuple[str, Key], Happened] = {}
 
     def add(self, happened: Happened) -> None:
-        """Take an event; a second one about the same object leaves only what kinds they were."""
+        """Take an event.
+
+        A second event about the same object leaves the actions of both and neither of the versions.
+        """
         place = (happened.resource, happened.key)
         before = self._events.get(place)
         if before is not None:
@@ -72,11 +75,10 @@ class News:
         self._events[place] = happened
 
     def pending(self) -> Iterable[Happened]:
-        """All of them, to look at."""
         return self._events.values()
 
     def take(self) -> list[Happened]:
-        """All of them, and begin anew."""
+        """Return all events and forget them."""
         events, self._events = list(self._events.values()), {}
         counts: dict[str, int] = {}
         for each in events:
@@ -95,14 +97,14 @@ _Line: TypeAlias = tuple[Awaits, About | None]
 
 
 def _concerned(resource: str, key: Key) -> Iterator[_Place]:
-    """Whom it could matter to: everybody, those in its namespace, those who wait for it."""
+    """The places that an event reaches: of any object, of its namespace, of the object itself."""
     for each in (resource, ANY_RESOURCE):
         for topic in (None, key[0], key):
             yield each, topic
 
 
 def _topic(about: About | None, unit: WorkloadInfo) -> Topic:
-    """The object or the namespace that matters to the unit; any, where the plugin fails to say."""
+    """The object or namespace that matters to the Workload; any, where the plugin fails to say."""
     try:
         return about(unit) if about else None
     except Exception:
@@ -111,17 +113,17 @@ def _topic(about: About | None, unit: WorkloadInfo) -> Topic:
 
 
 class UnschedulableWorkloads:
-    """Units by what they await."""
+    """Unschedulable Workloads by the events that they await."""
 
     def __init__(self) -> None:
         self._lines: dict[_Place, dict[_Line, _Waiting]] = {}
         self._places: dict[Key, list[tuple[_Place, _Line]]] = {}
-        self._moved: dict[_Place, int] = {}  # of places where somebody waits
+        self._moved: dict[_Place, int] = {}  # only of places where a Workload waits
         self.moment = 0
-        """How many things have happened."""
+        """Counts the events; a point in their order."""
 
     def put(self, key: Key, unit: WorkloadInfo, awaits: Awaits) -> None:
-        """Let it wait for these, and for nothing else."""
+        """Let the Workload wait for these events, and for no others."""
         self.drop(key)
         places = []
         for resource, about in awaits.hints:
@@ -131,7 +133,6 @@ class UnschedulableWorkloads:
         self._places[key] = places
 
     def drop(self, key: Key) -> None:
-        """It waits no more."""
         for place, line in self._places.pop(key, ()):
             lines = self._lines[place]
             waiting = lines[line]
@@ -143,18 +144,18 @@ class UnschedulableWorkloads:
                     self._moved.pop(place, None)
 
     def move(self, resource: str, key: Key) -> bool:
-        """Something happened to that object; whether that could matter to anybody."""
+        """Note an event about an object; return whether any Workload awaits such an object."""
         self.moment += 1
         reached = [place for place in _concerned(resource, key) if place in self._lines]
         self._moved.update(dict.fromkeys(reached, self.moment))
         return bool(reached)
 
     def moved(self, key: Key, since: int) -> bool:
-        """Whether anything has happened since that moment to what it waits for."""
+        """Whether an event has reached, since that moment, what the Workload awaits."""
         return any(self._moved.get(place, 0) > since for place, _ in self._places.get(key, ()))
 
     def helps(self, key: Key, events: Iterable[Happened]) -> bool:
-        """Whether one of the events could help that one."""
+        """Whether one of the events could help the Workload."""
         for event in events:
             reached = set(_concerned(event.resource, event.key))
             for place, line in self._places.get(key, ()):
@@ -165,10 +166,7 @@ class UnschedulableWorkloads:
         return False
 
     def helped(self, events: Iterable[Happened]) -> Iterator[Key | None]:
-        """Those whom one of the events could help, each once; None for each that it does not.
-
-        So that whoever walks through a long line can pause in it.
-        """
+        """Yield each Workload that an event could help, once; None for each looked at in vain."""
         found: set[Key] = set()
         whole: set[tuple[_Place, _Line]] = set()
         for event in events:
@@ -176,6 +174,7 @@ class UnschedulableWorkloads:
                 hints = line[0].ask(place[0], line[1], event.action)
                 if (place, line) in whole or hints == ():
                     continue
+                # Such an event wakes the whole line: later events need not look at it again.
                 if (hints is None or event.blurred) and event.by is None:
                     whole.add((place, line))
                 for key, unit in waiting:
@@ -183,12 +182,13 @@ class UnschedulableWorkloads:
                         found.add(key)
                         yield key
                     else:
+                        # Lets the caller pause in a long walk.
                         yield None
 
     def _reached(
         self, event: Happened
     ) -> Iterator[tuple[_Place, _Line, list[tuple[Key, WorkloadInfo]]]]:
-        """Who awaits events of this resource, about this object; copies."""
+        """Copies, as the caller may pause while Workloads come and go."""
         for place in _concerned(event.resource, event.key):
             for line, waiting in list(self._lines.get(place, {}).items()):
                 yield place, line, list(waiting.items())

@@ -1,18 +1,14 @@
-"""The scheduling queue: who is decided next, and what a refused Workload waits for.
+"""The scheduling queue: which Workload is decided next, and what an unschedulable one waits for.
 
-Two halves. The active half is a `machinery.runtime.workqueue.WorkQueue`: a fair share of the work
-for each namespace, and within it the order of the QueueSort plugin, whenever a Workload came;
-between namespaces `spec.priority` decides among those that come together, as those do that wait for
-the same room (`machinery.runtime.fair_queue`). The parked half holds the Workloads that the last
-decision refused, each with the events that could help it (`controller.queue.hints`); nothing is
-rescanned by the clock. An event wakes those that await it, once, together, so that freed room goes
-to the most important of them. A Workload that is woken again and again in vain waits longer each
-time (up to ten seconds); one that has been quiet for that long is looked at at once. Nobody waits
-longer than one of a lower priority that is woken with it: it must not lose its room to its own
-patience.
+The active half is a `machinery.runtime.workqueue.WorkQueue`: a fair share of the work for each
+namespace, and within a namespace the order of the QueueSort plugin. Between namespaces
+`spec.priority` decides among Workloads that become ready together (`machinery.runtime.fair_queue`).
 
-`park` is called in the same breath as the decision, before its write is awaited: an event during
-the write must find the Workload waiting.
+The other half holds the unschedulable Workloads, each with the events that could help it
+(`controller.queue.hints`); no timer rescans them. An event wakes all Workloads that await it,
+together, so that freed room goes to the most important of them. A Workload that is woken again and
+again in vain backs off for longer each time, up to `LONGEST_DELAY_SECONDS`. No Workload backs off
+for longer than one of a lower priority that is woken with it: else it would lose its room to it.
 """
 
 from __future__ import annotations
@@ -35,17 +31,14 @@ from machinery.runtime.workqueue import WorkQueue
 from machinery.types.metadata import Key
 
 WORKERS = 32
-"""Status writes under way at once; decisions themselves are made one after the other."""
+"""How many status writes may be in flight at once; decisions are made one after the other."""
 
 SETTLE_SECONDS = 0.02
-"""Changes arrive in bursts (a probe writes labels, readiness and room).
-
-One look serves them all.
-"""
+"""Changes come in bursts (a probe writes labels, readiness and room): one look serves them all."""
 REST = 10
-"""Looking who is woken takes at most this part of the time, however many wait."""
+"""Each look is followed by a rest of this many times its work, however many Workloads wait."""
 STEP = 500
-"""Workloads that are looked at in one go."""
+"""How many Workloads are looked at before the event loop has its turn."""
 
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 10.0
@@ -65,23 +58,21 @@ class Rank:
 
 @dataclass(slots=True)
 class _Refusal:
-    """A Workload that the last decision refused, and how often it was in vain.
-
-    `due` is when it is looked at again; None while it is parked.
-    """
+    """An unschedulable Workload, and how many decisions in a row were in vain."""
 
     rank: Rank
     attempts: int
     at: float
     due: float | None = None
+    """When the Workload is decided again; None while no event has woken it."""
     ready_at: float = 0.0
-    """From then on it may be looked at again."""
+    """The end of its back-off."""
     told: int | None = None
-    """The moment of the parking of which its reason was true; None where it is not said anew."""
+    """The moment (see `UnschedulableWorkloads`) when its message was true; None if not known."""
     renewing: bool = False
-    """It was handed out for its reason alone."""
+    """The Workload was handed out only to refresh its message."""
     renewed: bool = False
-    """So it was when it came to be parked."""
+    """The last decision only refreshed its message."""
 
     def __post_init__(self) -> None:
         doublings = min(self.attempts - 1, 10)  # past the longest delay anyway, and no huge number
@@ -90,7 +81,7 @@ class _Refusal:
 
 
 class SchedulingQueue:
-    """Keys of Workloads, those to decide and those that wait for an event."""
+    """Keys of Workloads: those to decide, and those that wait for an event."""
 
     def __init__(self, *, clock: Clock) -> None:
         self.active: WorkQueue[Key] = WorkQueue(
@@ -100,42 +91,44 @@ class SchedulingQueue:
         self._refusals: dict[Key, _Refusal] = {}
         self._parking = UnschedulableWorkloads()
         self._news = News()
-        self._offered: list[Iterator[Rank]] = []  # what is left of them
+        self._offered: list[Iterator[Rank]] = []  # the rest of each offer in steps
         self._happened = asyncio.Event()
         self._looking = False
         self.moved = asyncio.Event()
-        """What those who wait are told may be untrue for some; whoever looks after it clears it."""
+        """Set when a message may have become untrue; the MessageRefresher clears it."""
         self.parked = 0
-        """How many Workloads wait for an event."""
+        """How many Workloads wait for an event and none has woken them."""
 
     def offer(self, ranks: Iterable[Rank]) -> None:
-        """Decide these as soon as their turn comes; whatever they waited for no longer matters."""
+        """Decide these as soon as their turn comes, whatever they waited for."""
         for rank in ranks:
             self.settle(rank.key)
             self.active.add(rank.key, priority=rank.priority, rank=rank.order)
 
     def offer_in_steps(self, ranks: Iterator[Rank]) -> None:
-        """As `offer`, of very many: a step of them at once, the others by `run`, step by step."""
+        """As `offer`, for very many: the first `STEP` at once, the others by `run`, in steps."""
         self.offer(islice(ranks, STEP))
         if (following := next(ranks, None)) is not None:
             self._offered.append(chain((following,), ranks))
             self._happened.set()
 
     def offer_patiently(self, ranks: Iterable[Rank]) -> None:
-        """As `offer`, without an edit of theirs: those whose write failed keep their back-off."""
+        """As `offer`, but a Workload whose write failed keeps its back-off: no edit woke it."""
         for rank in ranks:
             self.active.add_patiently(rank.key, priority=rank.priority, rank=rank.order)
 
     def park(
         self, rank: Rank, unit: WorkloadInfo, awaits: Awaits = EVERYTHING, *, in_vain: bool = True
     ) -> None:
-        """Keep a refused Workload until an event that it awaits is announced.
+        """Keep an unschedulable Workload until an event that it awaits is announced.
 
-        Where it was not looked at `in_vain` but for its reason alone, its patience stays as it is.
+        Call it without an await after the decision: an event during the write must find the
+        Workload waiting. `in_vain=False` says that the decision only refreshed its message: the
+        back-off stays as it is.
         """
         now = self._clock.monotonic()
         before = self._refusals.get(rank.key)
-        # One that came back right after the longest delay has not been quiet.
+        # A Workload that came back right after the longest back-off has not been quiet.
         recent = before is not None and now - before.at < 2 * LONGEST_DELAY_SECONDS
         attempts = before.attempts + 1 if before is not None and recent else 1
         if before is not None and not in_vain:
@@ -145,24 +138,24 @@ class SchedulingQueue:
         self._parking.put(rank.key, unit, awaits)
 
     def explained(self, key: Key) -> None:
-        """Why it waits, if it does, is said as of now: from now on it may become untrue."""
+        """Note that the message of a waiting Workload is true as of now."""
         refusal = self._refusals.get(key)
         if refusal is not None:
             refusal.told = self._parking.moment
 
     def waiting(self) -> list[Key]:
-        """Those that wait for an event, or were woken by one."""
+        """Return the Workloads that wait for an event, or that an event has woken."""
         return list(self._refusals)
 
     @property
     def moment(self) -> int:
-        """How many things have happened."""
+        """The number of events so far, for `outdated`."""
         return self._parking.moment
 
     def outdated(self, key: Key, at: int) -> bool:
-        """Whether it waits for a reason of that moment or before that may be true no longer.
+        """Whether the Workload's message dates from `at` or before, and may be untrue by now.
 
-        Nothing has woken it: else it is decided soon anyway.
+        False for a Workload that an event has woken: it is decided soon anyway.
         """
         refusal = self._refusals.get(key)
         if refusal is None or refusal.due is not None:
@@ -172,35 +165,33 @@ class SchedulingQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody is to be decided, and nobody is being woken."""
+        """Whether no Workload is to be decided, and none is being woken."""
         return not (self.active or self._offered or self._looking)
 
     def renew(self, key: Key) -> None:
-        """Decide it for its reason alone; it goes on waiting for what it waits for.
-
-        Not where the last news will wake it: it must not be ahead of those woken with it.
-        """
+        """Decide a waiting Workload only to refresh its message; what it awaits stays as it is."""
         refusal = self._refusals.get(key)
+        # A pending event may wake it: the order of those that the event wakes must hold.
         if refusal is not None and not self._parking.helps(key, self._news.pending()):
             refusal.renewing = True
             self.active.add(key, priority=refusal.rank.priority, rank=refusal.rank.order)
 
     def renewing(self, key: Key) -> bool:
-        """Whether it is decided for its reason alone, as no event has woken it since."""
+        """Whether the Workload is decided only to refresh its message; no event has woken it."""
         refusal = self._refusals.get(key)
         return refusal is not None and refusal.renewing and refusal.due is None
 
     def renewed(self, key: Key) -> bool:
-        """Whether it waits and was decided last for its reason alone."""
+        """Whether the Workload waits, and its last decision only refreshed its message."""
         refusal = self._refusals.get(key)
         return refusal is not None and refusal.renewed
 
     def rest(self, rank: Rank, unit: WorkloadInfo) -> None:
-        """Keep it until it is edited, or offered with everybody else."""
+        """Keep the Workload until it is edited, or until the next resync."""
         self.park(rank, unit, NOBODY)
 
     def again(self, rank: Rank) -> None:
-        """Look at it again without a reason; how often that was in vain stays known."""
+        """Decide the Workload again without an event; a back-off stays as it is."""
         refusal = self._refusals.get(rank.key)
         if refusal is None:
             self.active.add(rank.key, priority=rank.priority, rank=rank.order)
@@ -208,26 +199,24 @@ class SchedulingQueue:
             self._wake(refusal, refusal.ready_at)
 
     def add_after(self, rank: Rank, seconds: float) -> None:
-        """Look at it again after that time, whatever happens meanwhile."""
+        """Decide the Workload again after that time, whatever happens meanwhile."""
         self.active.add_after(rank.key, seconds, priority=rank.priority, rank=rank.order)
 
     def retry(self, rank: Rank) -> None:
-        """Its write failed: again after a back-off. Who is in work is retried by its worker."""
+        """Decide the Workload again after a back-off: its write failed."""
+        # The worker that has the key retries it itself.
         if not self.active.handed_out(rank.key):
             self.active.retry(rank.key, priority=rank.priority, rank=rank.order)
 
     def settle(self, key: Key) -> None:
-        """It is decided and waits for nothing; what failed about it counts until it is written."""
+        """Let the Workload wait for nothing. Failed writes count until one succeeds (`forget`)."""
         refusal = self._refusals.pop(key, None)
         if refusal is not None:
             self.parked -= refusal.due is None
             self._parking.drop(key)
 
     def forget(self, key: Key) -> None:
-        """It is written, gone, or none of ours.
-
-        Nothing to wait for, and its failures are forgiven.
-        """
+        """Forget the Workload and its failures: it is written, gone, or not ours."""
         self.settle(key)
         self.active.forget(key)
 
@@ -241,10 +230,10 @@ class SchedulingQueue:
         *,
         by: Key | None = None,
     ) -> None:
-        """Something happened to an object: those that await it are woken shortly, together.
+        """Note an event; `run` wakes the Workloads that await it shortly, together.
 
-        Where `old` and `new` are both None, nobody is asked whether it helps him. `by` is the
-        Workload whose doing it is: it is not woken by itself.
+        Where `old` and `new` are both None, no hint is asked. `by` is the Workload that caused the
+        event: the event does not wake it.
         """
         if action and self._parking.move(resource, key):
             self.moved.set()
@@ -254,7 +243,6 @@ class SchedulingQueue:
             self._happened.set()
 
     async def run(self) -> None:
-        """Wake the waiting, until cancelled."""
         pause = SETTLE_SECONDS
         while True:
             await self._happened.wait()
@@ -262,7 +250,7 @@ class SchedulingQueue:
             pause = max(SETTLE_SECONDS, REST * await self._look())
 
     async def _look(self) -> float:
-        """Wake whom the news helps, with breaks; the seconds of work that it took."""
+        """Wake the Workloads that the events help, with breaks; return the seconds of work."""
         took, started = 0.0, self._clock.monotonic()
         self._looking = True
         for number, _ in enumerate(self._waking(), start=1):
@@ -274,12 +262,11 @@ class SchedulingQueue:
         return took + self._clock.monotonic() - started
 
     def flush(self) -> None:
-        """Wake whoever awaits one of the events announced since the last time, in one go."""
+        """Wake the Workloads that await one of the events so far, without breaks."""
         for _ in self._waking():
             pass
 
     def _waking(self) -> Iterator[None]:
-        """Find those who are woken and wake them, the first in order first; a step at a time."""
         events = self._news.take()
         self._happened.clear()
         offered, self._offered = self._offered, []
@@ -311,9 +298,10 @@ class SchedulingQueue:
 
 
 def _due(woken: Iterable[_Refusal]) -> dict[int, float]:
-    """By priority, the moment at which the first of a lower one is looked at.
+    """For each priority, the earliest end of a back-off among all lower ones.
 
-    Who was woken before and still waits its turn counts too, or its patience costs its room.
+    Workloads that were woken before and still back off count too: their back-off must not cost them
+    their room.
     """
     own: dict[int, float] = {}
     for refusal in woken:

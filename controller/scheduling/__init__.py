@@ -1,1 +1,1 @@
-"""From a key to decisions: the cycle, the sets, the decision and its outcome."""
+"""The scheduling cycle: from a key to decisions on one Workload or on a set."""

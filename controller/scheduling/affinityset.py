@@ -1,8 +1,8 @@
-"""Workloads that require each other: all find places beside each other, or none does.
+"""Workloads that require each other: all are placed beside each other, or none is.
 
-The clusters of the first one are tried in the order of its ranking. From there the others follow,
-those that a placed one waits for before the rest, each bound to the domains where it is waited for.
-The number of passes is linear in the size of the set, and every pass is a step of its own.
+The clusters of the first Workload are tried in the order of its ranking. The others follow, those
+that a placed one waits for before the rest, each bound to the domains where it is waited for. The
+number of passes is linear in the size of the set, and every pass is a step of its own.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from machinery.types.metadata import Key
 from machinery.types.selectors import Requirement, SelectorTerm
 
 _STARTS = 64
-"""Clusters tried for the first of a set. A set that has no place by then waits for a change: one
-that is hard to place must not keep all the other Workloads from being decided."""
+"""Clusters tried for the first Workload of a set. A set without a place by then waits for a change:
+a set that is hard to place must not keep all the other Workloads from being decided."""
 _PASSES = 4
-"""Passes for each of a set, over all starts."""
+"""Passes for each Workload of a set, over all starts."""
 
 
 def decide_together(
@@ -48,10 +48,10 @@ def decide_together(
     now: datetime,
     data: Mapping[str, Any] = MappingProxyType({}),
 ) -> Steps[list[Decision]]:
-    """One decision for each of the units: all find places beside each other, or none does.
+    """Return one decision for each Workload: all are placed beside each other, or none is.
 
-    Where none does, each is given what it gets alone: a refusal, as it waits for another one.
-    `data` is as in `decide`.
+    Where none is, each decision is the one on the Workload alone: a refusal, as it waits for
+    another. `data` is as in `decide`.
     """
     search = _Search(fleet, units, bound, profile, now, data)
     starts = yield from search.starts()
@@ -75,9 +75,9 @@ def found_again(
     profile: Profile,
     now: datetime,
 ) -> Steps[bool]:
-    """Whether the members of a set come to the same places in this fleet, beginning at the same.
+    """Whether the members of a set come to the same places in this snapshot.
 
-    Where the search begins is not looked for once more, which is half of its work.
+    The search begins at the same cluster: looking for a start is half of its work.
     """
     search = _Search(fleet, [decision.unit for decision in found], bound, profile, now)
     places = {decision.unit.key: decision.placements for decision in found}
@@ -87,9 +87,10 @@ def found_again(
 
 @dataclass(slots=True)
 class _Open:
-    """A required term of a placed unit that does not hold yet: who is to make it hold, and where.
+    """A required term of a placed Workload that does not hold yet.
 
-    `there` are the rows of the unit's clusters, `selected` the others of the set that may.
+    `there` are the replicas of that Workload by cluster, `selected` the members that the term
+    selects.
     """
 
     unit: WorkloadInfo
@@ -98,12 +99,11 @@ class _Open:
     selected: frozenset[Key]
 
     def met(self, fleet: Snapshot, view: PlacementIndex) -> bool:
-        """Whether it holds on each of the unit's clusters."""
         rows, unit = fleet.rows(self.there), self.unit.with_present(self.there)
         return bool(beside(unit, self.term, fleet, view)[rows].all())
 
     def domains(self, fleet: Snapshot) -> tuple[str, tuple[str, ...]]:
-        """The topology key, and its values on the unit's clusters."""
+        """Return the topology key, and its values on the Workload's clusters."""
         column = fleet.column(self.term.topology_key)
         codes = sorted(set(column.codes[fleet.rows(self.there)].tolist()))
         values = [v for c in codes if (v := column.vocabulary.values[c]) is not None]
@@ -112,7 +112,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Attempt:
-    """A set half placed: what the next pass reads, and what is still owed."""
+    """A set half placed: what the next pass reads, and the terms that do not hold yet."""
 
     fleet: Snapshot
     view: PlacementOverlay
@@ -121,7 +121,7 @@ class _Attempt:
     open: list[_Open] = field(default_factory=list)
 
     def following(self) -> WorkloadInfo:
-        """Whom somebody waits for and nobody else can help, then whom anybody waits for."""
+        """Take the next member: the only one that can meet an open term, then one that can."""
         waited: WorkloadInfo | None = None
         for owed in self.open:
             able = [key for key in self.left if key in owed.selected]
@@ -132,13 +132,13 @@ class _Attempt:
         return self.left.pop(unit.key)
 
     def owed_by(self, unit: WorkloadInfo, *, strictly: bool) -> list[_Open]:
-        """The open terms that the unit may make hold; `strictly`: that nobody else can."""
+        """Return the open terms that `unit` may meet; `strictly`: that no later member can."""
         mine = [owed for owed in self.open if unit.key in owed.selected]
         return [o for o in mine if not (strictly and o.selected & self.left.keys())]
 
 
 class _Search:
-    """The search for places of one set. `passes` counts how often a unit was decided."""
+    """The search for places of one set. `passes` counts the calls of `decide`."""
 
     def __init__(
         self,
@@ -161,14 +161,10 @@ class _Search:
 
     @property
     def first(self) -> Key:
-        """The one that the search begins with."""
         return self._turns[0].key
 
     def starts(self) -> Steps[list[int]]:
-        """The first unit's ranking without the clusters beside which the others have no place.
-
-        One that takes several clusters needs no choice of them: its ranking is not gone through.
-        """
+        """Return the rows to try for the first member: its ranking, without hopeless clusters."""
         first, fleet = self._turns[0], self._fleet
         everybody = {unit.key for unit in self._turns}
         opened = self._decide(fleet, _without(first, self._terms(first), everybody), self._bound)
@@ -188,10 +184,11 @@ class _Search:
         if one:
             possible &= np.all(list(masks.values()), axis=0) & _roomy(fleet, self._turns)
         rows = [row for row in map(int, opened.ranking) if possible[row]]
+        # A member that takes several clusters is bound to none of them: one start is enough.
         return list(islice(rows, _STARTS if first.whole else 1))
 
     def beginning_at(self, cluster: str) -> Steps[dict[Key, Decision]]:
-        """Decisions with the first unit on that cluster; empty when one of them finds no place."""
+        """Decide all with the first member on that cluster; empty where one finds no place."""
         left = {unit.key: unit for unit in self._turns}
         attempt = _Attempt(self._fleet, self._bound.overlay({}), left)
         unit = left.pop(self._turns[0].key)
@@ -207,7 +204,7 @@ class _Search:
             unit = start = attempt.following()
 
     def _place(self, attempt: _Attempt, unit: WorkloadInfo, asked: WorkloadInfo) -> bool:
-        """Decide one beside those that are placed; False where it finds no place."""
+        """Decide a member beside the placed ones; False where it finds no place."""
         asked = _without(asked, self._terms(unit), attempt.left.keys())
         decision = None
         for strictly in (False, True):
@@ -224,7 +221,7 @@ class _Search:
         return True
 
     def _take(self, attempt: _Attempt, unit: WorkloadInfo, decision: Decision) -> None:
-        """Count it in what the next pass reads, and note what it owes and is owed."""
+        """Count a decision in what the next pass reads, and update the open terms."""
         there = decision.placements
         attempt.decisions[unit.key] = replace(decision, unit=unit)
         attempt.view.place(unit, there)
@@ -239,7 +236,7 @@ class _Search:
                 attempt.open.append(owed)
 
     def _terms(self, unit: WorkloadInfo) -> list[frozenset[Key]]:
-        """For each required term the others of the set that it selects."""
+        """Return for each required term the other members that it selects."""
         if unit.key not in self._selected:
             self._selected[unit.key] = [
                 frozenset(other.key for other in self._seekers.selected(unit, t.label_selector))
@@ -249,7 +246,7 @@ class _Search:
         return self._selected[unit.key]
 
     def _one_cluster(self) -> bool:
-        """Whether all of them can only be on one and the same cluster."""
+        """Whether all members have to be on one and the same cluster."""
         return all(
             unit.whole and all(t.topology_key == LABEL_CLUSTER for t in unit.affinity.required)
             for unit in self._turns
@@ -266,7 +263,7 @@ def _around(fleet: Snapshot, term: WorkloadTerm, masks: Iterable[Mask]) -> Mask:
 
 
 def _roomy(fleet: Snapshot, units: Iterable[WorkloadInfo]) -> Mask:
-    """The clusters whose nodes have at least as much free, in sum, as all of the units ask for."""
+    """Return the clusters whose nodes have, in sum, as much free as all Workloads ask for."""
     asked: dict[str, int] = {}
     for unit in units:
         for resource, amount in unit.request.items() if unit.counted else ():
@@ -280,20 +277,21 @@ def _roomy(fleet: Snapshot, units: Iterable[WorkloadInfo]) -> Mask:
 
 
 def more(unit: WorkloadInfo, placements: Mapping[str, int]) -> dict[str, int]:
-    """The units that take room which is not taken yet."""
+    """Return the replicas by cluster that take room which is not taken yet."""
     return {name: n - unit.present.get(name, 0) for name, n in placements.items()}
 
 
 def _bound_to(unit: WorkloadInfo, owed: Iterable[_Open], fleet: Snapshot) -> WorkloadInfo:
-    """The unit, bound to the domains of placed ones that wait for it."""
+    """Return the Workload, bound to the domains of placed members that wait for it."""
     for key, values in dict.fromkeys(each.domains(fleet) for each in owed):
         unit = _within(unit, Requirement(key, "In", list(values)))
     return unit
 
 
 def _within(unit: WorkloadInfo, requirement: Requirement) -> WorkloadInfo:
-    """The unit with one more requirement on clusters. An empty term still matches nothing."""
+    """Return the Workload with one more requirement on clusters."""
     required = unit.cluster_affinity.required or ClusterTerms([SelectorTerm({}, [])])
+    # An empty term still matches nothing.
     terms = [
         SelectorTerm(term.match_labels, [*term.match_expressions, requirement])
         for term in required.cluster_selector_terms
@@ -306,7 +304,7 @@ def _within(unit: WorkloadInfo, requirement: Requirement) -> WorkloadInfo:
 def _without(
     unit: WorkloadInfo, selected: Sequence[frozenset[Key]], later: Iterable[Key]
 ) -> WorkloadInfo:
-    """The unit without the required terms that others, still to come, may meet."""
+    """Return the Workload without the required terms that later members may meet."""
     terms = zip(unit.affinity.required, selected, strict=True)
     left = [term for term, keys in terms if keys.isdisjoint(later)]
     return replace(unit, affinity=WorkloadAffinity(left, unit.affinity.preferred))

@@ -1,10 +1,10 @@
-"""The one entry: what is decided of a Workload, and of those that have to be decided with it.
+"""Decides a Workload, and with it those that have to be decided together with it.
 
-The live path, plan, explain and the diagnosis all ask here and nowhere else, so that none of them
-can say what another one does not. A Workload that admission would have refused, or whose template
-cannot be read, gets that as its decision, and is nobody's partner. One that a plugin gathers with
-others is decided with these. One that finds no place and requires others is decided together with
-those that wait for each other with it.
+The live controller, plan, explain and the diagnosis all call `decide_set` and nothing else, so that
+none of them can say what another one does not. A Workload that admission would have refused, or
+whose template cannot be read, gets that as its decision and is never decided with others. A
+Workload that a plugin gathers with others is decided with these. A Workload that finds no place and
+requires others is decided together with those that require each other with it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from controller.snapshot.snapshot import Snapshot
 from crds.workload import ScheduledReason
 
 _TRIES = 3
-"""How often a set is decided anew because the world has changed meanwhile."""
+"""How often a set is decided at most, as the cache may change meanwhile."""
 _NAMED = 3
 """Members of an incomplete set that a message names."""
 _MOST_CONFIRMED = 64
-"""Clusters that a finished set is held against once more."""
+"""A set on more clusters than these is not confirmed but decided again."""
 
 
 def decide_set(
@@ -46,18 +46,18 @@ def decide_set(
     fault: str = "",
     others: Others | None = None,
 ) -> Steps[Batch]:
-    """What becomes of a Workload now, alone or as one of a set. Changes nothing.
+    """Decide a Workload now, alone or as one of a set. Changes nothing.
 
-    One that is decided alone takes one step. A set takes many, and what it comes to is held against
-    the world of the last moment: with the last step the decisions are true.
+    A Workload that is decided alone takes one step. A set takes many, and its decisions are checked
+    against the newest state at the end: with the last step they are true.
 
     Args:
-        view: the world.
+        view: the cache.
         unit: the Workload with its present shares.
         profiles: the plugins, by scheduler name.
-        now: the time that the records shall carry.
-        fault: why nothing may be placed of it, in the words of admission; empty where it may.
-        others: what is known of Workloads that wait with it.
+        now: the time that the records carry.
+        fault: why the Workload may not be placed, in the words of admission; empty where it may.
+        others: what the caller knows of other Workloads that wait.
     """
     others = others or Others()
     fleet, profile = view.fleet(), profiles[unit.scheduler_name]
@@ -80,11 +80,11 @@ def decide_set(
 
 
 def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
-    """The batch, and who of its set runs without it: a controller died between their writes."""
+    """Name in a refusal the members of its set that run: a crash came between their writes."""
     if not batch.decisions or batch.decisions[0].scheduled or batch.decisions[0].unit.present:
         return batch
     unit = batch.decisions[0].unit
-    members = yield from together(unit, view.seekers, view.settled)  # of each of the batch alike
+    members = yield from together(unit, view.seekers, view.settled)  # as of each of the batch
     running = tuple(each.key for each in members if each.present)
     if not running:
         return batch
@@ -96,7 +96,7 @@ def _incomplete(batch: Batch, view: View) -> Steps[Batch]:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A Workload that finds no place alone and waits for others."""
+    """A Workload that finds no place alone and requires others."""
 
     view: View
     unit: WorkloadInfo
@@ -105,10 +105,10 @@ class _Asked:
     others: Others
 
     def decide(self, alone: Decision) -> Steps[Batch]:
-        """With those that wait for each other with it, where there are any."""
+        """Decide the Workload with those that require each other with it, if there are any."""
         others, seekers = self.others, self.view.seekers
         group = yield from together(self.unit, seekers, partner=others.partner)
-        if others.busy(self.unit.key):  # taken into another one's set while its own was looked for
+        if others.busy(self.unit.key):  # taken into another set during the search
             return Batch([], frozenset({self.unit.key}))
         busy = frozenset(u.key for u in group if u.key != self.unit.key and others.busy(u.key))
         if any(map(others.deciding, busy)):
@@ -132,7 +132,7 @@ class _Asked:
             still = self.view.fleet() is fleet and self.view.index.version == version
             current = all(map(self.others.current, group))
             if not current:
-                break  # and never again: it comes anew with its new words
+                break  # an edited member is queued again by its edit
             if still or not found[0].scheduled:
                 return Batch(found, busy, moved=not still)
             if (yield from self._confirmed(found)) and all(map(self.others.current, group)):
@@ -141,14 +141,13 @@ class _Asked:
         return Batch([self._again(alone)], busy, moved=True)
 
     def _again(self, alone: Decision) -> Decision:
-        """The decision on it alone, made anew where the world has changed since."""
+        """Return the decision on the Workload alone, made again if the snapshot changed since."""
         fleet = self.view.fleet()
         if fleet is alone.fleet:
             return alone
         return decide(fleet, self.unit, self.view.index, self.profile, self.now)
 
     def _confirmed(self, found: Sequence[Decision]) -> Steps[bool]:
-        """Whether the same clusters would be found in the world as it is now."""
         chosen = {name for decision in found for name in decision.placements}
         if not 0 < len(chosen) <= _MOST_CONFIRMED:
             return False

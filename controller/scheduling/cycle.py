@@ -1,12 +1,12 @@
-"""The whole scheduler in one pass: `decide`.
+"""The whole scheduling cycle in one pass: `decide`.
 
-Live controller, plan, explain and diagnosis call this one function, so that an explanation
-cannot differ from what happens. It does no I/O, asks no clock and changes nothing that it is given.
+The live controller, plan, explain and diagnosis call this one function, so that an explanation
+cannot differ from what happens. It does no I/O, reads no clock and changes none of its arguments.
 
     may the Workload be placed at all   hooks, PreFilter
     which clusters could take it        hooks, Filter: the first refusal of a cluster is its reason
     how well they suit                  hooks, PreScore, Score, NormalizeScore, weighted sum
-    how many each gets                  Assign
+    how many replicas each gets         Assign
 """
 
 from __future__ import annotations
@@ -55,17 +55,14 @@ def decide(
     now: datetime,
     data: Mapping[str, Any] = MappingProxyType({}),
 ) -> Decision:
-    """What becomes of one Workload.
-
-    A pass that a plugin has narrowed to try it so, and that does not place all units, is made once
-    more without that (`CycleState.tentative`).
+    """Decide one Workload.
 
     Args:
-        fleet: the clusters.
+        fleet: the snapshot of the clusters.
         unit: the Workload with its present shares.
         bound: where other Workloads run.
         profile: the plugins.
-        now: the time that the record shall carry.
+        now: the time that the record carries.
         data: what plugins find in the state of the pass from the beginning, by their names.
     """
     about = (fleet, unit, bound, profile, now)
@@ -73,6 +70,8 @@ def decide(
     try:
         with limited(profile.plugin_timeout):
             decision = _decide(*about, state)
+            # A plugin narrowed this pass to try a preference (`CycleState.tentative`). Where that
+            # leaves replicas over, the pass is repeated without it.
             if decision.scheduled or not state.tentative:
                 return decision
             without = frozenset(state.tentative)
@@ -106,7 +105,7 @@ def _decide(
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass as it goes on. Hooks exchange `unit` and `fleet` for copies of their own."""
+    """One pass in progress. Hooks replace `unit` and `fleet` by copies of their own."""
 
     profile: Profile
     bound: PlacementIndex
@@ -125,17 +124,16 @@ class _Pass:
 
     @property
     def about(self) -> tuple[CycleState, WorkloadInfo, Snapshot, PlacementIndex]:
-        """What most points are asked about."""
         return self.state, self.unit, self.fleet, self.bound
 
     @property
     def feasible(self) -> Mask:
-        """The clusters that nothing refused so far."""
+        """The clusters that nothing has refused so far."""
         mask: Mask = self.verdicts == FITS
         return mask
 
     def admit(self) -> Status | None:
-        """Whether the Workload may be placed at all."""
+        """Run PreFilter: return why the Workload may not be placed at all, or None."""
         for hook in self.profile.before_pre_filter:
             usable = answers.changed_unit(self.unit)
             answer = ask(hook, "PreFilterHook", usable, hook.before_pre_filter, *self.about)
@@ -151,7 +149,7 @@ class _Pass:
     def _changed(
         self, hook: Plugin, phase: str, seen: PassView, before: Mask | None = None
     ) -> None:
-        """What the others see from now on."""
+        """Record what a hook changed; later plugins see it."""
         was = PassView(self.unit, self.fleet, before)
         if seen.unit is was.unit and seen.fleet is was.fleet and seen.feasible is before:
             return
@@ -159,11 +157,7 @@ class _Pass:
         self.unit, self.fleet = seen.unit, seen.fleet
 
     def filter(self) -> Status | None:
-        """Each cluster's first refusal, and where present shares may stay.
-
-        What changes on a cluster moves nothing that runs there; only the Workload's own rules, and
-        only after they were edited, do.
-        """
+        """Run Filter: collect each cluster's refusals, and where present shares may stay."""
         for hook in self.profile.before_filter:
             usable = answers.changed_fleet(self.unit, self.fleet)
             answer = ask(hook, "FilterHook", usable, hook.before_filter, *self.about)
@@ -181,6 +175,8 @@ class _Pass:
             refused = ask(plugin, "Filter", masks, plugin.filter, *self.about)
             for mask, text in refused.reasons:
                 self._refuse(mask, plugin.name, text)
+                # A change of a cluster moves nothing that runs there. Only the Workload's own rules
+                # do, and only after they were edited.
                 if self.unit.edited and not plugin.ignored_during_execution:
                     self.keeps &= ~mask
             for mask, text in refused.reached:
@@ -199,7 +195,7 @@ class _Pass:
         self.verdicts[mask & self.feasible] = len(self.refusals)
 
     def score(self) -> Status | None:
-        """The scores of the feasible clusters by plugin, 0..100, and their weighted sum."""
+        """Run Score: the feasible clusters' scores by plugin, 0..100, and their weighted sum."""
         for hook in self.profile.before_score:
             before = self.feasible
             listed = answers.changed_list(self.unit, before)
@@ -229,7 +225,6 @@ class _Pass:
         return None
 
     def _skips(self, plugin: PreScore, feasible: Mask) -> bool:
-        """Whether the plugin has nothing to score here."""
         prepare = plugin.pre_score
         status = ask(plugin, "PreScore", answers.a_status, prepare, *self.about, feasible)
         if status.code not in (Code.SUCCESS, Code.SKIP):
@@ -237,13 +232,13 @@ class _Pass:
         return status.code is Code.SKIP
 
     def rank(self) -> None:
-        """Put the rows in line: the best first, equals by name."""
+        """Sort the rows: the highest total first, equals by name."""
         named = self.fleet.kept.fixed("by name", lambda: np.argsort(self.fleet.by_name))
         self.line = named[np.argsort(_short(-self.totals[named]), kind="stable")]
         self.ranking = self.line[self.feasible[self.line]]
 
     def pending_reasons(self, assignment: Assignment) -> list[str]:
-        """What PostFilter plugins say of units that found no cluster."""
+        """Return what PostFilter plugins say of replicas that found no cluster."""
         if sum(assignment.shares.values()) == assignment.desired:
             return []
         refusals = [(r.plugin, r.text, m) for r, m in zip(self.refusals, self.masks, strict=True)]
@@ -257,7 +252,7 @@ class _Pass:
         return said
 
     def candidates(self) -> Candidates:
-        """What the Assign plugin is given."""
+        """Return the arguments of the Assign plugin."""
         self.rank()
         present = np.zeros(len(self.fleet), dtype=np.int64)
         held = np.zeros(len(self.fleet), dtype=np.bool_)
@@ -265,7 +260,7 @@ class _Pass:
             if name in self.fleet.row:
                 present[self.fleet.row[name]] = units
                 held[self.fleet.row[name]] = True
-        planned = self.state.enabled.get("assign", ())  # the plan keeps to their quotas
+        planned = self.state.enabled.get("assign", ())  # the plan keeps to their limits
         return Candidates(
             fleet=self.fleet,
             feasible=self.feasible,
@@ -282,7 +277,7 @@ class _Pass:
         )
 
     def _only(self, meant: Callable[[Refusal], bool]) -> Mask:
-        """The clusters that are refused, and by nothing but refusals that are meant."""
+        """Return the clusters that are refused, and by nothing but refusals that are `meant`."""
         refused, otherwise = np.zeros((2, len(self.fleet)), dtype=np.bool_)
         if not any(map(meant, self.refusals)):
             return refused
@@ -296,7 +291,7 @@ class _Pass:
 
 
 def _short(values: Ints) -> NDArray[Any]:
-    """The same in 16 bits where these hold them: numpy sorts such numbers several times as fast."""
+    """Return the values in 16 bits where they fit: numpy sorts them several times as fast."""
     if len(values) and int(values.min()) >= -(2**15) and int(values.max()) < 2**15:
         return values.astype(np.int16)
     return values
@@ -317,7 +312,7 @@ def _recorded(unit: WorkloadInfo, work: _Pass, assignment: Assignment, now: date
     state, why = verdict.state, assignment.why
     if not shares and unit.replicas:
         kept, wanted = _kept(unit, work.fleet)
-        if kept:  # nothing was found: it keeps what it has, and says what it lacks
+        if kept:  # nothing found: the present shares stay
             placements, desired = kept, wanted
             state, why = WorkloadState.SCHEDULED, no_reasons
     return Decision(
@@ -356,7 +351,7 @@ def _refused(
     now: datetime,
     status: Status,
 ) -> Decision:
-    """The Workload as a whole is refused: what it has it keeps, what it lacks stays pending."""
+    """Refuse the Workload as a whole: its present shares stay, the rest is pending."""
     placements, desired = _kept(unit, fleet)
     verdict = of_refusal(len(fleet), status, holding=bool(placements))
     return Decision(
@@ -377,7 +372,7 @@ def _refused(
 
 
 def _kept(unit: WorkloadInfo, fleet: Snapshot) -> tuple[dict[str, int], int]:
-    """The present shares on clusters that exist, as far as they are wanted; the units wanted."""
+    """Return the present shares on existing clusters, as far as wanted, and the replicas wanted."""
     kept = {name: n for name, n in unit.present.items() if name in fleet.row}
     if unit.everywhere:
         desired = unit.replicas * max(len(kept), 1)
@@ -387,7 +382,7 @@ def _kept(unit: WorkloadInfo, fleet: Snapshot) -> tuple[dict[str, int], int]:
 
 
 def _at_most(shares: Mapping[str, int], each: int, desired: int) -> dict[str, int]:
-    """The shares, none above `each`; cut from the last name on where they exceed what is wanted."""
+    """Cap each share, then cut from the last name on what exceeds `desired`."""
     left, kept = desired, {}
     for name in sorted(shares):
         kept[name] = min(shares[name], each, left)

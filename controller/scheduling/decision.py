@@ -1,8 +1,9 @@
-"""What was decided, and everything that it was decided on: kept as arrays, rendered on demand.
+"""A decision, and everything that it was decided on: kept as arrays, rendered on demand.
 
 The record is the same on success and on failure: each cluster's verdict, each score, the ranking,
-the reasons of each number, and for what is pending what stands in its way and what would help. It
-is written nowhere in full: the status carries a summary, and whoever wants the whole computes it.
+the reasons of each number, and for pending replicas what stands in their way and what would help.
+The record is written nowhere in full: the status carries a summary, and a reader of the whole
+computes it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class HookChange:
-    """What a hook changed, before PreFilter, Filter or Score. Kept as it was, worded when asked."""
+    """A change by a hook, before PreFilter, Filter or Score; put in words on demand."""
 
     plugin: str
     phase: str
@@ -61,30 +62,24 @@ class HookChange:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One pass. `verdicts`, `scores` and `totals` have one entry a row of `fleet`.
+    """The decision of one pass. Arrays have one entry for each row of `fleet`.
 
-    `masks` says for each of the `refusals` which clusters it holds for, whether or not another one
-    came before it; there are none where the Workload was refused as a whole.
-    `placements` are the shares by cluster, shares of no units included where such keep a place;
-    sum(placements) + pending == desired. `choosing` is what was found while domains were chosen.
-    `shared_by` names the plugins that made the shares, or that bounded the plan which made them.
-    `plugins` are those of the profile by name: they know how to word what they said, and `fields`
-    is what they tell in the Workload's status. `cycle_state` is what the plugins of the pass left
-    for those around the write.
-    `changes` are what hooks changed in the pass, in their order.
-    `incomplete` are Workloads that run without it though all of them require each other.
+    sum(placements) + pending == desired.
     """
 
     unit: WorkloadInfo
     fleet: Snapshot
     time: datetime
     placements: Mapping[str, int]
+    """The shares by cluster, also those of no replicas that keep a place."""
     desired: int
     reason: ScheduledReason
     state: WorkloadState
     message: str
     refusals: Sequence[Refusal] = ()
     masks: Sequence[Mask] = ()
+    """For each of `refusals` the clusters that it holds for, whether or not another one came first;
+    empty where the Workload was refused as a whole."""
     verdicts: NDArray[np.int16] = field(default_factory=lambda: np.zeros(0, dtype=np.int16))
     scores: Mapping[str, Ints] = field(default_factory=dict)
     weights: Mapping[str, int] = field(default_factory=dict)
@@ -94,43 +89,47 @@ class Decision:
     assignment_order: AssignmentOrder = no_order
     binding: Binding = nothing_binds
     choosing: tuple[str, ...] = ()
+    """Findings of the choice of domains."""
     shared_by: tuple[str, ...] = ()
+    """The plugins that made the shares, or that bounded the plan which made them."""
     plugins: Mapping[str, Any] = field(default_factory=dict)
+    """The plugins of the profile by name: they put their own refusals and scores in words."""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of the Workload's status that plugins tell."""
     cycle_state: CycleState = field(default_factory=CycleState)
+    """The state of the pass, for the points around the write."""
     changes: Sequence[HookChange] = ()
+    """The changes by hooks, in their order."""
     incomplete: tuple[Key, ...] = ()
+    """Workloads that run without this one though all of them require each other."""
 
     @property
     def seen(self) -> WorkloadInfo:
-        """The unit as hooks left it: what plugins were asked about."""
+        """The Workload as hooks left it: what plugins were asked about."""
         return self.changes[-1].after.unit if self.changes else self.unit
 
     @property
     def assigned(self) -> int:
-        """Units that have a cluster."""
         return sum(self.placements.values())
 
     @property
     def pending(self) -> int:
-        """Units that have none."""
         return self.desired - self.assigned
 
     @property
     def scheduled(self) -> bool:
-        """Whether every unit has its place."""
         return self.reason is ScheduledReason.SCHEDULED
 
     @property
     def moves(self) -> bool:
-        """Whether it changes any share; only then are the points around the write called."""
+        """Whether any share changes; only then are the points around the write called."""
         return dict(self.placements) != dict(self.unit.present)
 
     def lean(self) -> Decision:
-        """The same in a fraction of the memory, for one of very many that are decided together.
+        """Return the same in a fraction of the memory, for one of very many decided together.
 
-        What made the shares is looked up now, and not when somebody asks; in which order units went
-        to clusters is not told.
+        The reasons of the shares are worked out now, not on demand; the order in which replicas
+        went to clusters is lost.
         """
         row, bound = self.fleet.row, self.binding()
         why = {row[name]: self.why(row[name]) for name in self.placements if name in row}
@@ -140,7 +139,7 @@ class Decision:
         plan = self.cycle_state.plan
         asked = None if plan is None else plan.asked
         if asked is not None and asked.subsets is None and asked.domains is None:
-            plan = None  # it tells of nothing but the shares
+            plan = None  # the plan holds nothing but the shares
         return replace(
             self,
             scores=scores,
@@ -153,20 +152,20 @@ class Decision:
         )
 
     def rank_score(self, row: int) -> int:
-        """The published score of a feasible cluster, 1..10."""
+        """Return the published score of a feasible cluster, 1..10."""
         most = 100 * max(sum(self.weights.values()), 1)
         return 1 + 9 * (100 * int(self.totals[row]) // most) // 100
 
     def refused_by(self) -> frozenset[str]:
-        """The plugins that refused a cluster, or the whole Workload."""
+        """Return the plugins that refused a cluster, or the whole Workload."""
         return frozenset(refusal.plugin for refusal in self.refusals)
 
     def kept_out_by(self) -> frozenset[str]:
-        """The plugins that may have kept units from clusters: by a refusal, or by the shares."""
+        """Return the plugins that may keep replicas out: by a refusal or by the shares."""
         return self.refused_by().union(self.shared_by)
 
     def table(self, rows: int) -> str:
-        """The best `rows` clusters as a markdown table: place, Workload, cluster, total, scores."""
+        """Return the best `rows` clusters as a markdown table: place, Workload, cluster, scores."""
         plugins = sorted(self.scores)
         head = ["#", "Pod", "Node", "Score", *plugins]
         lines = [head, ["---:", "---", "---", "---:", *["---:"] * len(plugins)]]

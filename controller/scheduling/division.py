@@ -1,12 +1,12 @@
 """From candidates to shares: divided by one plan that all plugins bound, or as one plugin says.
 
-Where a plugin divides the units, every plugin at Assign that gives bounds is asked in turn, and one
-planner solves what they made together. Elsewhere the first that serves the Workload's distribution
-decides alone.
+Where a plugin divides the replicas, every plugin at Assign that gives bounds is asked in turn, and
+one planner solves the problem that they made together. Elsewhere the first plugin that serves the
+Workload's distribution decides alone.
 
-Where rules and not only room keep units out, the message says so: the clusters that nothing refuses
-are counted by what stops them from taking more. FailedToSchedule means that no cluster may take any
-unit; where some have, the others lack capacity, whatever it is that bounds it.
+Where rules and not only room keep replicas out, the message counts the clusters that nothing
+refuses by what stops them from taking more. FailedToSchedule means that no cluster may take any
+replica; where some have a cluster, the others lack capacity, whatever bounds it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from crds.workload import ScheduledReason
 
 
 def assigned(profile: Profile, unit: WorkloadInfo, field: Candidates) -> Assignment | None:
-    """The shares; None where no plugin of the profile serves the distribution.
+    """Return the shares; None where no plugin of the profile serves the distribution.
 
-    Where a limit on all units together keeps some out, its plugin says why they are pending.
+    Where a limit on all replicas together keeps some out, its plugin gives the reason.
     """
     found, most = _assigned(profile, unit, field), limit_of(field.state)
     if found is None or most is None or most.units >= found.desired:
@@ -56,7 +56,7 @@ def _assigned(profile: Profile, unit: WorkloadInfo, field: Candidates) -> Assign
 
 
 def divided(bounds: Sequence[Bounds], unit: WorkloadInfo, field: Candidates) -> Assignment:
-    """The shares of one plan within the bounds of all; what no cluster may take stays pending."""
+    """Return the shares of one plan within all bounds; what no cluster may take stays pending."""
     problem = asked(unit, field)
     said = [THE_PLAN]
     made: list[tuple[Bounds, Problem]] = []
@@ -86,7 +86,7 @@ def divided(bounds: Sequence[Bounds], unit: WorkloadInfo, field: Candidates) -> 
 
 
 def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Apportionment:
-    """The plan. Raises PluginError of the first plugin that has made no problem of it."""
+    """Solve the problem. Raises PluginError of the first plugin that made it unsolvable."""
     try:
         return apportion(problem)
     except (ArithmeticError, IndexError, TypeError, ValueError):
@@ -96,7 +96,7 @@ def _solved(problem: Problem, made: Sequence[tuple[Bounds, Problem]]) -> Apporti
 
 
 def asked(unit: WorkloadInfo, field: Candidates) -> Problem:
-    """The problem before any plugin had a say: free room gives the weights."""
+    """Return the problem before any plugin has bounded it: free room gives the weights."""
     size = len(field.fleet)
     present = np.where(field.keeps, field.present, 0)
     room = np.where(field.able, np.minimum(field.room, UNBOUNDED), present)
@@ -118,18 +118,17 @@ def asked(unit: WorkloadInfo, field: Candidates) -> Problem:
 
 
 def _why(plan: Apportionment, row: int) -> tuple[Reason, ...]:
-    """What made the share, and which of its bounds contradict each other."""
     pairs = (each.reason for each in plan.contradictions if each.row == row)
     return (*plan.reasons(row), *pairs)
 
 
 def _binding(plan: Apportionment) -> tuple[Obstacle, ...]:
-    """What keeps units out, and the bounds that contradict each other, pending units or not."""
+    """Return what keeps replicas out, and contradictory bounds even where none are pending."""
     return (*plan.binding, *(Obstacle(each.reason, 0) for each in plan.contradictions))
 
 
 def _in_order(plan: Apportionment, field: Candidates) -> Ints:
-    """The rows that hold units; by domain, in their order, where they have one, then by name."""
+    """Return the rows that hold replicas, by the order of their domain, if any, and by name."""
     rows = np.flatnonzero(plan.shares)
     order = plan.asked.domains
     if order is None:
@@ -139,7 +138,7 @@ def _in_order(plan: Apportionment, field: Candidates) -> Ints:
 
 
 def _assignment_order(plan: Apportionment) -> list[str]:
-    """Each new unit's domain, in the order in which they were given; `-` for none of the list."""
+    """Return each new replica's domain, in the order of assignment; `-` for none."""
     order = plan.asked.domains
     names = () if order is None else order.names
     return ["-" if turn == OUTSIDE else names[turn] for turn in plan.assignment_order()]
@@ -147,7 +146,7 @@ def _assignment_order(plan: Apportionment) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """What was asked and what came of it."""
+    """The plan of a problem; the condition's reason and notes for the units that it leaves out."""
 
     unit: WorkloadInfo
     field: Candidates
@@ -161,7 +160,7 @@ class Shortfall:
 
     @property
     def shares(self) -> Ints:
-        """Shape (n,), the units that each cluster holds."""
+        """Shape (n,), the replicas that each cluster holds."""
         return self.plan.shares
 
     @property
@@ -170,9 +169,9 @@ class Shortfall:
         return () if self.plan.choice is None else self.plan.choice.lacks
 
     def reason(self) -> ScheduledReason:
-        """ReplicasReached where numbers let no more in, whatever the room.
+        """Return ReplicasReached where numbers let no more in, whatever the room.
 
-        FailedToSchedule where no cluster may take any unit, InsufficientCapacity elsewhere.
+        FailedToSchedule where no cluster may take any replica, InsufficientCapacity elsewhere.
         """
         if self.plan.beyond_quotas or self.plan.beyond_caps:
             return ScheduledReason.REPLICAS_REACHED
@@ -182,7 +181,7 @@ class Shortfall:
         return ScheduledReason.INSUFFICIENT_CAPACITY
 
     def notes(self) -> tuple[str, ...]:
-        """What the rules keep out; empty where none of them does."""
+        """Return what the rules keep out; empty where none of them does."""
         if self.plan.pending <= 0:
             return ()
         untried = () if self.plan.choice is None else self.plan.choice.untried
@@ -194,7 +193,6 @@ class Shortfall:
         return tuple(found)
 
     def _rules(self) -> Iterator[str]:
-        """What each plugin says of its own bounds."""
         for plugin in self.bounds:
             if isinstance(plugin, TellsShortfall):
                 about = (self.unit, self.field, self.plan)

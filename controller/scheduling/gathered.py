@@ -1,9 +1,9 @@
 """The Workloads that a plugin gathers: decided in one pass, and judged as one.
 
-Over one snapshot they are decided one after the other, each seeing the room that those before it
-took; whoever requires another of them has another turn when that one has its place. The plugin says
-what becomes of it. Nothing that is found here counts until all of it does: no member ever takes
-room, or keeps others from it, for a set that comes to nothing.
+The members are decided one after the other over one snapshot, each seeing the room that those
+before it took. A Workload that requires another of them has another turn when that one has its
+place. The plugin judges the result. Nothing counts until all of it does: no member ever takes room,
+or keeps others from it, for a set that comes to nothing.
 """
 
 from __future__ import annotations
@@ -47,22 +47,23 @@ from crds.workload import WorkloadState
 from machinery.types.metadata import Key
 
 _TRIES = 3
-"""How often they are decided anew because the world has changed meanwhile."""
+"""How often the set is decided at most, as the cache may change meanwhile."""
 _ROUNDS = 2
-"""Further turns of those that require others: each places who waited for the one before."""
+"""Further turns of members that require others: each places those that waited for the one
+before."""
 _IN_FULL = 64
 """Members whose decisions are kept with everything that they were decided on."""
 _STEP = 50
-"""Members that are looked at in one go, where that takes less than a pass."""
+"""Members that are looked at in one step, where that takes less than a pass."""
 
 
 def decide_group(
     view: View, unit: WorkloadInfo, profiles: Mapping[str, Profile], now: datetime, others: Others
 ) -> Steps[Batch | None]:
-    """The decisions on all that a plugin gathers with the unit; None where none does.
+    """Return the decisions on all that a plugin gathers with `unit`; None where none does.
 
-    No decisions at all where one of them is in work elsewhere, and where the world does not rest
-    for as long as it takes. Raises PluginError. For what it takes see `batch.decide_set`.
+    Without decisions where a member is in flight elsewhere, and where the cache changed too often.
+    For the arguments see `batch.decide_set`. Raises PluginError.
     """
     own, begun = profiles[unit.scheduler_name], set[Key]()
     for _ in range(_TRIES):
@@ -84,11 +85,11 @@ def decide_group(
         if view.fleet() is fleet and view.index.version == version:
             return batch
         if not all(map(others.current, units)):
-            break  # it comes anew with its new words
+            break  # an edited member is queued again by its edit
         if tried is None or tried.verdict.outcome is TrialResult.REFUSE:
             return replace(batch, moved=True)
         if (yield from _still(view, work, units, tried)) and all(map(others.current, units)):
-            return replace(batch, moved=True)  # who has no place may have one elsewhere by now
+            return replace(batch, moved=True)  # what lacks a place may have one elsewhere by now
         yield
     return Batch([], moved=True)
 
@@ -96,7 +97,7 @@ def decide_group(
 def _gathering(
     profile: Profile, unit: WorkloadInfo, fleet: Snapshot, bound: PlacementIndex, now: datetime
 ) -> tuple[GroupScheduling, Gathering] | None:
-    """The first plugin that gathers others with the unit. Raises PluginError."""
+    """Return the first plugin that gathers others with `unit`. Raises PluginError."""
     if not profile.gathering:
         return None
     with limited(profile.plugin_timeout):
@@ -116,7 +117,7 @@ def _units(
     now: datetime,
     others: Others,
 ) -> Steps[list[WorkloadInfo]]:
-    """The members that can be decided now. Raises PluginError."""
+    """Return the members that can be decided now. Raises PluginError."""
     found: list[WorkloadInfo] = []
     for number, key in enumerate(gathering.members, start=1):
         known = unit if key == unit.key else view.unit(key) if others.partner(key) else None
@@ -128,7 +129,7 @@ def _units(
 
 
 def _still(view: View, work: _Work, units: Sequence[WorkloadInfo], tried: _Judged) -> Steps[bool]:
-    """Whether the same attempt comes to the same places in the world as it is now."""
+    """Whether the same attempt comes to the same places in the newest snapshot."""
     chosen = {name for d in tried.decisions.values() for name in d.placements}
 
     def again(fleet: Snapshot) -> Steps[bool]:
@@ -141,7 +142,7 @@ def _still(view: View, work: _Work, units: Sequence[WorkloadInfo], tried: _Judge
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """An attempt, what came of it, and what the plugin says."""
+    """An attempt, the decisions that came of it, and the plugin's verdict."""
 
     attempt: Attempt
     decisions: Mapping[Key, Decision]
@@ -150,13 +151,13 @@ class _Judged:
 
     @property
     def worth(self) -> tuple[bool, int]:
-        """Of two that place nothing the greater one is told."""
+        """The sort key of attempts that place nothing: the greatest one is reported."""
         return self.verdict.outcome is TrialResult.WAIT, sum(each.assigned for each in self.told)
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One snapshot, and who is to be placed in it."""
+    """One snapshot, and the set to place in it."""
 
     fleet: Snapshot
     bound: PlacementIndex
@@ -167,7 +168,7 @@ class _Work:
     asked: Key
 
     def tried(self, units: Sequence[WorkloadInfo]) -> Steps[_Judged | None]:
-        """The first attempt that is placed, or the best of them; None where none is to be made.
+        """Return the first attempt that is placed, else the best; None where the set is refused.
 
         Raises PluginError.
         """
@@ -189,7 +190,7 @@ class _Work:
     def attempt(
         self, units: Sequence[WorkloadInfo], attempt: Attempt
     ) -> Steps[dict[Key, Decision]]:
-        """What becomes of each of them so."""
+        """Decide every member in one attempt."""
         course = _GroupCycle(self, {self.plugin.name: attempt}, self.fleet, self.bound.overlay({}))
         by_key = {unit.key: unit for unit in units}
         ordered = [by_key.pop(key) for key in attempt.order if key in by_key]
@@ -204,7 +205,7 @@ class _Work:
         return course.decisions
 
     def batch(self, units: Sequence[WorkloadInfo], judged: _Judged | None) -> Steps[Batch]:
-        """What is decided, and what the plugin is to be told of it."""
+        """Return the decisions, and what the plugin is to be told of them."""
         verdict = self._refusal() if judged is None else judged.verdict
         found = {} if judged is None else judged.decisions
         conclusion = Conclusion(
@@ -239,7 +240,7 @@ class _Work:
         return GroupDecision(TrialResult.REFUSE, status, self.gathering.withdrawn)
 
     def _attempts(self, units: Sequence[WorkloadInfo]) -> Iterator[Attempt]:
-        """The plugin's own, each asked for when the one before has failed."""
+        """Yield the plugin's attempts; each is asked for when the one before has failed."""
         plugin, about = self.plugin, (self.gathering, units, self.fleet, self.bound)
         with limited(self._seconds):
             found = ask(plugin, "Attempts", iter, plugin.attempts, *about)
@@ -263,7 +264,7 @@ class _Work:
         withdrawn: Withdrawn,
         kept_out_by: Iterable[str],
     ) -> Decision:
-        """Nothing new is placed of it, and it says why; it waits for whatever helps any of them."""
+        """Return the decision that places nothing new and waits for what helps any member."""
         decision = found or untouched(unit, self.fleet, self.now, status)
         kept = withdrawn.get(unit.key, unit.present)
         profile = self.profiles[unit.scheduler_name]
@@ -287,7 +288,7 @@ class _Work:
 
 @dataclass(slots=True)
 class _GroupCycle:
-    """An attempt as it goes on: what the next pass reads."""
+    """An attempt in progress: what the next pass reads."""
 
     work: _Work
     data: Mapping[str, Any]
@@ -296,7 +297,7 @@ class _GroupCycle:
     decisions: dict[Key, Decision] = field(default_factory=dict)
 
     def round(self, units: Sequence[WorkloadInfo]) -> Steps[list[WorkloadInfo]]:
-        """A turn for each; those that lack units and require others, who may come yet."""
+        """Decide each; return those that lack replicas and require others that may come yet."""
         left: list[WorkloadInfo] = []
         for unit in units:
             profile = self.work.profiles[unit.scheduler_name]
@@ -313,9 +314,9 @@ class _GroupCycle:
         return decide(self.fleet, unit, self.view, profile, self.work.now, self.data)
 
     def _fewer(self, found: Decision, profile: Profile) -> Decision:
-        """As many as one cluster has room for, and a limit lets, where none takes all of it.
+        """Place as many replicas as one cluster has room for, where none takes all of them.
 
-        Alone it would have none; here the plugin says how many units are enough.
+        Alone the Workload would have none; here the plugin says how many replicas are enough.
         """
         unit, able = found.unit, _feasible(found) | _crowded(found)
         room = room_of(found.cycle_state, found.seen, found.fleet)
@@ -336,7 +337,7 @@ class _GroupCycle:
         )
 
     def mutual(self, units: Sequence[WorkloadInfo]) -> Steps[None]:
-        """Those that require each other: all of them beside each other, or none."""
+        """Decide those that require each other: all are placed beside each other, or none."""
         profile = self.work.profiles[units[0].scheduler_name]
         alike = [each for each in units if each.scheduler_name == profile.scheduler_name]
         about = (self.view, profile, self.work.now, self.data)
@@ -346,7 +347,6 @@ class _GroupCycle:
                 self._take(each)
 
     def _take(self, found: Decision) -> None:
-        """Count it in what the next pass reads."""
         unit, there = found.unit, found.placements
         lean = len(self.decisions) >= _IN_FULL and unit.key != self.work.asked
         self.decisions[unit.key] = found.lean() if lean else found
@@ -356,7 +356,6 @@ class _GroupCycle:
 
 
 def _told_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:
-    """The decisions as a plugin is told of them."""
     found: list[Trial] = []
     for decision in decisions:
         found.append(_told(decision))
@@ -366,7 +365,6 @@ def _told_of(decisions: Iterable[Decision]) -> Steps[list[Trial]]:
 
 
 def _told(decision: Decision) -> Trial:
-    """The decision as a plugin is told of it."""
     return Trial(
         unit=decision.unit,
         placements=decision.placements,
@@ -379,7 +377,7 @@ def _told(decision: Decision) -> Trial:
 
 
 def _feasible(decision: Decision) -> Mask:
-    """The clusters that nothing refuses; none where the Workload was refused as a whole."""
+    """Return the clusters that nothing refuses; none where the whole Workload was refused."""
     if len(decision.masks) < len(decision.refusals):
         return np.zeros(len(decision.fleet), dtype=np.bool_)
     found: Mask = decision.verdicts == FITS
@@ -387,7 +385,7 @@ def _feasible(decision: Decision) -> Mask:
 
 
 def _crowded(decision: Decision) -> Mask:
-    """The clusters that only a lack of room refuses."""
+    """Return the clusters that only a lack of room refuses."""
     short, otherwise = np.zeros((2, len(decision.fleet)), dtype=np.bool_)
     for refusal, mask in zip(decision.refusals, decision.masks, strict=False):
         if refusal.short:

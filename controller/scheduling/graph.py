@@ -1,4 +1,4 @@
-"""Workloads that wait for each other: who has to be decided together.
+"""Workloads that require each other: the sets that have to be decided together.
 
 An edge goes from a Workload to each one that its required affinity selects. A strongly connected
 set can only be placed together or not at all: each of its members waits for another one.
@@ -18,17 +18,17 @@ from controller.scheduling.steps import Steps
 from machinery.types.metadata import Key
 
 MOST_TOGETHER = 200
-"""Workloads that a set is looked for in. Where more reach each other they are decided one by one:
-who asks for such a thing must not keep all the others from being decided."""
+"""The largest set. Where more Workloads reach each other they are decided one by one: such terms
+must not keep all the others from being decided."""
 
 
 def together(
     unit: WorkloadInfo, *among: PendingAffinity, partner: Callable[[Key], bool] = lambda _: True
 ) -> Steps[list[WorkloadInfo]]:
-    """The Workloads, this one included, that require each other, by key; alone where none does.
+    """Return the Workloads that require each other, `unit` among them, by key; else `unit` alone.
 
-    Only those that it reaches are looked at, and whoever requires nobody reaches nobody. `partner`
-    says whether another one may be decided with it.
+    Only Workloads that `unit` reaches are looked at. `partner` says whether another one may be
+    decided with it.
     """
     reached, front = {unit.key: unit}, [unit]
     edges: list[tuple[Key, Key]] = []
@@ -55,7 +55,7 @@ def together(
 
 
 def _wanted(unit: WorkloadInfo, among: Sequence[PendingAffinity]) -> Iterable[WorkloadInfo]:
-    """Those that its terms select, each once; a few more than a set may have are enough."""
+    """Return the Workloads that the terms select, each once; a few beyond the limit are enough."""
     found: dict[Key, WorkloadInfo] = {}
     for term, seekers in product(unit.affinity.required, among):
         chosen = islice(seekers.selected(unit, term.label_selector), MOST_TOGETHER + 1)

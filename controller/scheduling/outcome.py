@@ -1,8 +1,8 @@
-"""What the condition Scheduled says: from a pass to a reason, a state and one sentence.
+"""The condition Scheduled: from a pass to a reason, a state and one sentence.
 
-FailedToSchedule and the state Failed mean that no cluster takes any unit; where only room or a
-quota is lacking the Workload is Pending; one that holds units stays Scheduled in its state, and
-says in the condition what it lacks.
+FailedToSchedule and the state Failed mean that no cluster takes any replica; where only room or a
+quota is lacking the Workload is Pending. A Workload that holds replicas keeps the state Scheduled,
+and its condition says what it lacks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ScheduledCondition:
 
 
 def of_refusal(clusters: int, status: Status, *, holding: bool) -> ScheduledCondition:
-    """The Workload as a whole was refused; `holding` says that it keeps units meanwhile."""
+    """The Workload as a whole was refused; `holding` says that it keeps replicas meanwhile."""
     state = without_units(status.reason)
     text = "; ".join(status.reasons)
     return ScheduledCondition(
@@ -78,12 +78,12 @@ def of_assignment(
 
 
 def without_units(reason: ScheduledReason) -> WorkloadState:
-    """The state of a Workload that holds nothing, refused for that reason."""
+    """Return the state of a Workload that holds nothing, refused for that reason."""
     return WorkloadState.FAILED if reason in _FAILING else WorkloadState.PENDING
 
 
 def tally(verdicts: NDArray[np.int16], refusals: Sequence[Refusal]) -> str:
-    """`2 didn't match clusterSelector, 1 not ready`: the greatest count first, then by text."""
+    """Return `2 didn't match clusterSelector, 1 not ready`: greatest count first, then by text."""
     counts: Counter[str] = Counter()
     numbers = np.bincount(verdicts, minlength=len(refusals) + 1)[1:]
     for refusal, number in zip(refusals, numbers, strict=True):

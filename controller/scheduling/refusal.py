@@ -1,4 +1,4 @@
-"""The decision that leaves a Workload as it is, and says why."""
+"""The decision that leaves a Workload's shares as they are, and says why."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from crds.workload import WorkloadState
 
 
 def untouched(unit: WorkloadInfo, fleet: Snapshot, now: datetime, status: Status) -> Decision:
-    """Every share stays; reason and message are those of the status."""
+    """Return a decision that keeps every share; reason and message are those of the status."""
     text = "; ".join(status.reasons)
     return Decision(
         unit=unit,

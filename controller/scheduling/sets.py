@@ -1,7 +1,7 @@
-"""What a decision on several Workloads is given, and what comes of it.
+"""The input and output of a decision on several Workloads.
 
-A set is decided in steps while the world goes on. What was found is therefore held against the
-world of the last moment, among the clusters that were chosen: `confirmed`.
+A set is decided in steps while the cache changes. So the result is checked against the newest
+snapshot at the end, among the chosen clusters: `confirmed`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from machinery.types.metadata import Key
 
 LOG = logs.get(__name__)
 FEW = 16
-"""Members of a set that is confirmed in one step."""
+"""A set of up to this many members is confirmed in one step."""
 _CALM_TRIES = 2
-"""How often a larger one is confirmed in steps before it is in one."""
+"""How often a larger set is confirmed in steps before it is in one."""
 
 
 class View(Protocol):
-    """What decisions read of the world."""
+    """The cache as decisions read it."""
 
     @property
     def index(self) -> PlacementIndex:
-        """Where everybody runs."""
+        """Where every Workload runs."""
         ...
 
     @property
@@ -54,17 +54,17 @@ class View(Protocol):
         ...
 
     def fleet(self) -> Snapshot:
-        """The clusters as they are now, decisions in flight counted."""
+        """Return the snapshot of the clusters, with assumed placements counted."""
         ...
 
     def unit(self, key: Key) -> WorkloadInfo | None:
-        """A Workload as it is known now; None for one that does not exist."""
+        """Return a Workload as it is known now; None if it does not exist."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conclusion:
-    """What a plugin has made of the Workloads that it wants decided together."""
+    """The verdict of a plugin on the Workloads that it wants decided together."""
 
     plugin: GroupScheduling
     gathering: Gathering
@@ -72,10 +72,10 @@ class Conclusion:
     tried: Sequence[Trial]
     time: datetime
     seconds: float
-    """The plugin may take so long to note it."""
+    """The time limit of the plugin's `concluded`."""
 
     def note(self) -> None:
-        """Tell the plugin that it is decided so. A fault of it is logged, and changes nothing."""
+        """Tell the plugin what was decided. A fault of the plugin is logged and changes nothing."""
         told = (self.gathering, self.verdict, self.tried, self.time)
         try:
             with limited(self.seconds):
@@ -87,44 +87,42 @@ class Conclusion:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The decisions made together, that of the Workload asked about among them.
-
-    `busy` are Workloads that belong to the set and are in work elsewhere, so that they could not be
-    decided with it; there are no decisions at all while one of them is being decided. `moved` says
-    that the world changed meanwhile, and what lacks units was not asked about the world as it is
-    now; without decisions, that it is to be tried again.
-    Where a plugin has judged them, `conclusion` is what it is to be told by who leads. `held` are
-    decisions that are counted and not written until it allows that, and `waits` what it says of
-    them, by its name; who holds nothing tells the `decisions` instead.
-    """
+    """The decisions made together, that of the Workload asked about among them."""
 
     decisions: list[Decision]
     busy: frozenset[Key] = frozenset()
+    """Members in flight elsewhere, so that they were not decided here. `decisions` is empty while
+    one of them is being decided."""
     moved: bool = False
+    """The cache changed meanwhile, and members that lack replicas were not decided on its newest
+    state. Without decisions: try again."""
     conclusion: Conclusion | None = None
+    """Where a plugin has judged them, what the leader tells that plugin."""
     held: Sequence[Decision] = ()
+    """Decisions that are counted but not written until the plugin allows it. A caller that cannot
+    hold decisions tells `decisions` instead."""
     waits: Mapping[str, Status] = field(default_factory=lambda: MappingProxyType({}))
+    """The plugin's Status on `held`, by the plugin's name."""
 
     @property
     def late(self) -> str:
-        """What is said when that takes too long, in the plugin's words if it has any."""
+        """The message when `held` waits for too long, if the plugin has one."""
         return self.conclusion.verdict.late if self.conclusion is not None else ""
 
     def of(self, key: Key) -> Decision:
-        """The decision of one of them."""
         return next(each for each in self.decisions if each.unit.key == key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """What the caller knows of Workloads that could be decided with the one asked about.
+    """The caller's knowledge of Workloads that could be decided with the one asked about.
 
     Args:
-        partner: whether one may be: it is ours, and nothing speaks against placing it.
-        busy: whether one is in work elsewhere just now; its write may take long.
-        deciding: whether it is being decided: in a moment it is known what becomes of it.
+        partner: whether a Workload may be: it is ours, and nothing speaks against placing it.
+        busy: whether a Workload is in flight elsewhere; its write may take long.
+        deciding: whether a Workload is being decided: the result is known in a moment.
         begin: told whose decisions are being made from now on, before the first step of them.
-        current: whether a unit is still what its object says.
+        current: whether `unit` is still what its object says.
     """
 
     partner: Callable[[Key], bool] = lambda _: True
@@ -141,11 +139,10 @@ def confirmed(
     *,
     large: bool,
 ) -> Steps[bool]:
-    """Whether the same clusters would be found in the world as it is now.
+    """Whether `again`, in the newest snapshot, finds the same among the chosen clusters.
 
-    Made anew by `again` among the chosen clusters alone. A large set takes steps for that as long
-    as these clusters and all placements stay as they are; in a world that does not rest it takes
-    one.
+    A large set is confirmed in steps as long as these clusters and all placements stay as they are;
+    if they keep changing, in one step.
     """
 
     def anew() -> Steps[bool]:
@@ -163,7 +160,7 @@ def confirmed(
 
 
 def _clusters(view: View, names: Iterable[str]) -> list[MemberCluster | None]:
-    """Those of that name as they are; what is on its way to them is told by the index."""
     fleet = view.fleet()
     rows = map(fleet.row.get, sorted(names))
+    # Placements on their way to these clusters show in the index's version.
     return [None if row is None else fleet.clusters[row] for row in rows]

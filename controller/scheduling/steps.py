@@ -1,7 +1,7 @@
-"""Work in steps: a pass over many Workloads that lets the loop do other things in between.
+"""Work in steps: a pass over many Workloads that lets the event loop go on in between.
 
-A generator yields wherever it may be interrupted; who wants the answer at once takes all steps in
-one go, who serves others meanwhile takes them in slices of time.
+A generator yields wherever it may be interrupted. A caller that wants the answer at once takes all
+steps in one go; a server takes them in slices of time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[None, None, T]
 
 SLICE_SECONDS = 0.01
-"""Steps are taken for so long before everything else has its turn."""
+"""How long steps are taken before the event loop has its turn."""
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Take all steps; the answer."""
     while True:
         try:
             next(steps)
@@ -35,9 +34,9 @@ async def in_slices(
     between: Callable[[], None] = lambda: None,
     now: Callable[[], float] = stopwatch,
 ) -> T:
-    """Take all steps, and let the loop go on after each slice; the answer.
+    """Take all steps, with a turn of the event loop after each slice; return the answer.
 
-    `between` is called each time before it goes on.
+    `between` is called before each such turn.
     """
     began = now()
     while True:

@@ -1,1 +1,1 @@
-"""The member clusters as one decision reads them: columns, frozen."""
+"""Snapshots of the member clusters, as one decision reads them: columns, frozen."""

@@ -1,8 +1,8 @@
-"""What a cluster has and what of it is taken, in numbers that people can add up.
+"""The resources of a cluster and what of them is taken, in numbers that add up.
 
-The numbers are those of the next decision: units that were decided and that the cluster does not
-count yet are taken, and so is what is held for somebody. Whoever tells of room over HTTP tells
-these. Of a host port there is one on each node; ports that nobody uses are not told.
+The numbers are those of the next decision: units in flight are taken, and so is room that is held.
+All room that HTTP reports is reported from here. Of a host port there is one on each node; ports
+that are not in use are left out.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from machinery.types import hostports, quantities
 class ResourceAmounts(NamedTuple):
     """By resource, in the smallest units.
 
-    `reserved` is the part of `requested` that is held for somebody; `remaining` is the difference
-    between allocatable and requested, which may be negative.
+    `reserved` is the part of `requested` that ledgers hold; `remaining` is allocatable minus
+    requested, which may be negative.
     """
 
     allocatable: Mapping[str, int]
@@ -30,7 +30,7 @@ class ResourceAmounts(NamedTuple):
 
 
 def amounts_of(fleet: Snapshot, name: str) -> ResourceAmounts | None:
-    """Those of a cluster; None for one that does not exist."""
+    """Return the amounts of a cluster; None for one that does not exist."""
     row = fleet.row.get(name)
     if row is None:
         return None
@@ -51,7 +51,6 @@ def amounts_of(fleet: Snapshot, name: str) -> ResourceAmounts | None:
 
 
 def _sum(loads: Mapping[Load, int]) -> dict[str, int]:
-    """What all these units ask for."""
     total: dict[str, int] = {}
     for load, units in loads.items():
         for resource, amount in load.request:
@@ -60,13 +59,13 @@ def _sum(loads: Mapping[Load, int]) -> dict[str, int]:
 
 
 def rendered(amounts: Mapping[str, int]) -> dict[str, str]:
-    """As quantities, sorted by resource, each under the name that people know it by."""
+    """Return the amounts as quantities, sorted, with each resource under its public name."""
     told = sorted(amounts.items())
     return {hostports.words(resource): quantities.render(resource, n) for resource, n in told}
 
 
 def _used(fleet: Snapshot, here: Mask) -> dict[str, int]:
-    """The host ports in use on a cluster, each with the number of nodes."""
+    """Return the host ports in use on a cluster, each with the number of nodes."""
     nodes: dict[str, int] = {}
     groups = fleet.groups
     for code, count in zip(groups.ports[here].tolist(), groups.count[here].tolist(), strict=True):

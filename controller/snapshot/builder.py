@@ -1,11 +1,10 @@
-"""The fleet while it changes: MemberClusters in, immutable snapshots out.
+"""Makes snapshots: MemberClusters in, immutable snapshots out.
 
 A `SnapshotBuilder` takes one cluster at a time and remembers which rows it touched; `snapshot()`
-copies the columns of the last snapshot and writes those rows. Clusters that came are rows at the
-end, those that went are cut out, so that no change rebuilds a fleet of thousands. Room that was
-given away and is not yet counted by its cluster is kept beside (`assume`), and is the one column
-that changes with every decision. It is kept of clusters that are not there too: one that comes back
-with ten thousand Workloads on it costs no more than any other.
+copies the columns of the last snapshot and writes those rows. New clusters are rows at the end,
+those that went are cut out, so that no change rebuilds thousands of rows. Units in flight are kept
+beside (`assume`): they change with every decision. They are kept of clusters that are not there,
+too: a cluster that comes back with ten thousand Workloads on it costs no more than any other.
 """
 
 from __future__ import annotations
@@ -43,12 +42,12 @@ __all__ = [
 
 
 STEP = 500
-"""Clusters that come in a row, as at the start, are taken into snapshots in steps of so many."""
+"""Many new clusters, as at the start, are taken into snapshots in steps of so many."""
 
 
 @dataclass(slots=True)
 class _Touched:
-    """Which clusters the next snapshot has to look at again."""
+    """The clusters that the next snapshot has to write."""
 
     clusters: set[str] = field(default_factory=set)
     loads: set[str] = field(default_factory=set)
@@ -71,7 +70,7 @@ class SnapshotBuilder:
         self._touched = _Touched()
 
     def upsert(self, cluster: MemberCluster) -> None:
-        """Take a cluster, new or changed. A quantity that is none counts as no room."""
+        """Take a cluster, new or changed. An invalid quantity counts as no room."""
         name = cluster.metadata.name
         self._rows[name] = self._row(cluster)
         self._touched.clusters.add(name)
@@ -97,12 +96,13 @@ class SnapshotBuilder:
         self._count(self._flying, self._touched.loads, name, load, units)
 
     def hold(self, name: str, load: Load, units: int) -> None:
-        """Hold room of so many units (negative: no longer) for somebody; see `Room.hold`."""
+        """Hold the room of so many units (negative: no longer); see `RoomHolder.hold`."""
         self._count(self._held, self._touched.loads, name, load, units)
 
     def count(self, name: str, load: Load, units: int) -> None:
         """Count units (negative: no longer) that the hub placed and that the cluster shows."""
         row = self._rows.get(name)
+        # Only a bound on the cluster's room makes its row depend on this count.
         bounded = row is not None and row.cluster.spec.max_allocatable
         touched = self._touched.counted if bounded else set[str]()
         self._count(self._counted, touched, name, load, units)
@@ -127,13 +127,13 @@ class SnapshotBuilder:
             self._tidy(name)
 
     def _tidy(self, name: str) -> None:
-        """Keep no cluster that is not there and that nothing is on its way to or held on."""
+        """Drop the empty counts of a cluster that is not there."""
         for loads in (self._flying, self._held, self._counted):
             if not loads.get(name):
                 loads.pop(name, None)
 
     def snapshot(self) -> Snapshot:
-        """The fleet as it is now; the same object while nothing has changed."""
+        """Return the clusters as they are now; the same object while nothing has changed."""
         if self._touched:
             self._last = self._next()
             self._touched = _Touched()
@@ -155,15 +155,15 @@ class SnapshotBuilder:
 
 
 def with_cluster(fleet: Snapshot, cluster: MemberCluster) -> Snapshot:
-    """A copy in which one cluster, known by its name, is as given: for a hook before Filter.
+    """Return a copy in which one cluster, known by its name, is as given: for a hook before Filter.
 
-    Raises KeyError for a cluster that is not in the fleet.
+    Raises KeyError for a cluster that is not in the snapshot.
     """
     return with_clusters(fleet, [cluster])
 
 
 def with_clusters(fleet: Snapshot, clusters: Iterable[MemberCluster]) -> Snapshot:
-    """The same of several clusters: what it costs grows with their number, but for one copy."""
+    """As `with_cluster`, for several; the cost grows with their number, but for one copy."""
     rows = [_row(fleet, cluster) for cluster in clusters]
     return _written(fleet, rows) if rows else fleet
 
@@ -176,7 +176,6 @@ def _row(fleet: Snapshot, cluster: MemberCluster) -> tuple[int, Row]:
 
 
 def narrowed(fleet: Snapshot, names: Collection[str]) -> Snapshot:
-    """A fleet of some of the clusters alone."""
     return _resized(fleet, {name for name in fleet.names if name not in names}, [])
 
 
@@ -204,7 +203,7 @@ def _empty() -> Snapshot:
 
 
 def _written(last: Snapshot, rows: Sequence[tuple[int, Row]]) -> Snapshot:
-    """The same rows, some of them with other facts."""
+    """Write the changed rows of all columns."""
     changes, size = Changes.of(rows), len(last)
     clusters = list(last.clusters)
     for i, row in rows:
@@ -229,7 +228,7 @@ def _written(last: Snapshot, rows: Sequence[tuple[int, Row]]) -> Snapshot:
 
 
 def _loads(last: Snapshot, changes: Changes) -> dict[str, Any]:
-    """What takes room that no cluster counts, with the changed rows written."""
+    """Write the changed rows of what takes room that no cluster counts."""
     size = len(last)
     holds, merged = encode.holds(last.holds, last.merged, changes, size)
     flights = encode.flights(last.flights, changes, size)
@@ -237,7 +236,7 @@ def _loads(last: Snapshot, changes: Changes) -> dict[str, Any]:
 
 
 def _resized(last: Snapshot, gone: set[str], new: Iterable[str]) -> Snapshot:
-    """Without the rows that went, and with empty ones at the end for those that came."""
+    """Cut out the rows that went, and append empty ones for those that came."""
     keep = np.fromiter((n not in gone for n in last.names), dtype=np.bool_, count=len(last))
     kept = [name for name in last.names if name not in gone]
     names = [*kept, *sorted(new)]

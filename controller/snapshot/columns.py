@@ -1,8 +1,8 @@
 """Columns of small integers for texts: a predicate is asked once for each distinct value.
 
-A fleet of thousands of clusters has a handful of regions. So a label is a code for each row and a
-vocabulary of what the codes mean, and a selector costs one look at each word of the vocabulary and
-one lookup in a table, done by numpy for all rows.
+Thousands of clusters have a handful of regions. So a label is a code for each row and a vocabulary
+of what the codes mean, and a selector costs one look at each word of the vocabulary and one lookup
+in a table, done by numpy for all rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SPARE_WORDS = 256
 _MOST_KEPT = 16
 _MOST_STEPS = 64
 _FEW = 4
-"""Rows are computed anew alone where they are less than one in so many."""
+"""Changed rows are computed alone where they are less than one in so many."""
 
 
 class Vocabulary:
@@ -43,7 +43,7 @@ class Vocabulary:
         self.values: list[str | None] = [None]
 
     def code(self, value: str | None) -> int:
-        """The code of a value, a new one where it is seen for the first time."""
+        """Return the code of a value, a new one where the value is new."""
         if value is None:
             return ABSENT
         code = self.codes.get(value)
@@ -62,26 +62,22 @@ class Column:
 
     @staticmethod
     def absent(rows: int) -> Column:
-        """A column without any value."""
         return Column(np.zeros(rows, dtype=np.int32), Vocabulary())
 
     def where(self, holds: Callable[[str | None], bool]) -> Mask:
-        """The rows whose value satisfies the predicate, which sees each distinct value once."""
+        """Return the rows whose value satisfies `holds`, which sees each distinct value once."""
         values = self.vocabulary.values
         table = np.fromiter(map(holds, values), dtype=np.bool_, count=len(values))
         mask: Mask = table[self.codes]
         return mask
 
     def equals(self, value: str) -> Mask:
-        """The rows with exactly this value."""
         mask: Mask = self.codes == self.vocabulary.codes.get(value, -1)
         return mask
 
     def tidy(self) -> Column:
-        """The same, without the words that nobody uses any more, once they are far too many.
-
-        A label that changes all the time would make its vocabulary grow for ever.
-        """
+        """Return the column without unused words, once they are far too many."""
+        # A label that changes all the time would make its vocabulary grow for ever.
         if len(self.vocabulary.values) <= 2 * len(self.codes) + _SPARE_WORDS:
             return self
         used, codes = np.unique(self.codes, return_inverse=True)
@@ -90,14 +86,13 @@ class Column:
         return Column(np.array(recoded, dtype=np.int32)[codes], words)
 
     def missing(self) -> Mask:
-        """The rows without a value."""
         mask: Mask = self.codes == ABSENT
         return mask
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """From one snapshot to the next one: the rows that differ, and what was before."""
+    """From one snapshot to the next one: the rows that differ, and the step before."""
 
     rows: Ints
     before: _Step | None
@@ -109,11 +104,11 @@ _START = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class DerivedColumns:
-    """Columns that were computed of a snapshot, for those that follow it step by step.
+    """Columns that were computed from a snapshot, for the snapshots that follow it step by step.
 
     Workloads of a set are decided one after the other, each over a snapshot that differs from the
-    one before in the few rows whose clusters took units. What was computed of all rows is computed
-    anew for these alone. Each column is kept once, as it was in the snapshot that was asked last.
+    one before in the few rows whose clusters took units. Only these rows of a column are computed
+    again. Each column is kept once, as it was in the snapshot that was asked last.
     """
 
     _step: _Step = field(default_factory=lambda: _Step(_START, None, 0))
@@ -121,16 +116,16 @@ class DerivedColumns:
     _fixed: dict[Hashable, object] = field(default_factory=dict)
 
     def after(self, rows: Ints) -> DerivedColumns:
-        """That of a snapshot which differs from this one in these rows alone, which go up."""
+        """Return those of a snapshot that differs from this one in these sorted rows alone."""
         return DerivedColumns(
             _Step(rows, self._step, self._step.depth + 1), self._columns, self._fixed
         )
 
     def column(self, name: Hashable, compute: Callable[[Ints | None], Ints]) -> Ints:
-        """The column of that name, which nobody writes into.
+        """Return the column of that name, read-only.
 
-        `compute` answers the values of some rows, which go up, or with None those of all rows. The
-        value of a row hangs on nothing but the name and that row of the snapshot.
+        `compute` returns the values of some sorted rows, or with None those of all rows. A value
+        must depend on nothing but the name and its row of the snapshot.
         """
         at, column = self._columns.get(name, (None, _START))
         if at is self._step:
@@ -146,7 +141,7 @@ class DerivedColumns:
         return column
 
     def fixed(self, name: Hashable, compute: Callable[[], V]) -> V:
-        """What is the same in every snapshot that follows: it hangs on what no decision changes."""
+        """Return a value that is the same in every following snapshot, computed once."""
         found: Any = self._fixed.get(name)
         if found is None:
             found = compute()
@@ -156,7 +151,7 @@ class DerivedColumns:
 
 
 def _put(kept: dict[Hashable, V], name: Hashable, value: V) -> None:
-    """Keep it, and not more than there is room for."""
+    """Keep the value, and drop the oldest beyond `_MOST_KEPT`."""
     kept.pop(name, None)
     kept[name] = value
     if len(kept) > _MOST_KEPT:
@@ -164,7 +159,7 @@ def _put(kept: dict[Hashable, V], name: Hashable, value: V) -> None:
 
 
 def _between(one: _Step, other: _Step, most: int) -> Ints | None:
-    """The rows in which two snapshots may differ, each once; None where it is too many to tell."""
+    """Return the rows in which two snapshots may differ, each once; None if they are too many."""
     found: list[Ints] = []
     number = 0
     while one is not other:

@@ -32,7 +32,7 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class Row:
-    """A cluster with its quantities read, the units on their way to it, and what is held there."""
+    """A cluster with its quantities parsed, the units in flight there, and what is held there."""
 
     cluster: MemberCluster
     labels: Mapping[str, str]
@@ -53,7 +53,6 @@ class Row:
         held: Mapping[Load, int],
         counted: Mapping[Load, int],
     ) -> Row:
-        """The row of a cluster."""
         capacity = cluster.status.capacity
         told = cluster.status.node_groups
         allocatable = _amounts(capacity.allocatable if capacity else {})
@@ -77,34 +76,33 @@ class Row:
         )
 
     def lying(self, loads: Mapping[Load, int]) -> Mapping[Load, int]:
-        """Those of its loads that take room there: nothing is checked on a virtual cluster."""
+        """Return the loads that take room there: on a virtual cluster nothing is checked."""
         return {} if not loads or self.cluster.spec.virtual else lying(loads, self.offers)
 
     def most(self, size: int, loads: Mapping[Load, int], least: int) -> int:
-        """How many of its loads are told apart in a fleet of that size."""
+        """Return how many of its loads are told apart among so many clusters."""
         return least if len(loads) <= least else most_loads(size, len(self.groups), least)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rows to be written anew, and their numbers as an array."""
+    """Rows to write, and their numbers as an array."""
 
     rows: Sequence[tuple[int, Row]]
     numbers: Ints
 
     @staticmethod
     def of(rows: Sequence[tuple[int, Row]]) -> Changes:
-        """The changes of these rows."""
         return Changes(rows, np.array([i for i, _ in rows], dtype=np.int64))
 
 
 def _amounts(texts: Mapping[str, Any]) -> dict[str, int]:
-    """What a member says, cut to what counts; a quantity that is none counts as nothing.
+    """Parse what a member reports, cut to what counts; an invalid quantity counts as nothing.
 
-    A resource that anybody names is a column of the whole fleet: only so many are listened to.
     Ports are no columns.
     """
     amounts: dict[str, int] = {}
+    # Each resource that a member names is a column of all clusters, so only so many are read.
     for resource in texts if len(texts) <= RESOURCES else sorted(texts)[:RESOURCES]:
         if resource.startswith(hostports.PREFIX):
             continue
@@ -116,7 +114,7 @@ def _amounts(texts: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _cost(row: Row) -> float:
-    """The administrator's price; NaN where there is none, or no finite number."""
+    """Return the administrator's price; NaN where there is none, or no finite number."""
     try:
         cost = float(row.cluster.metadata.annotations[ANNOTATION_COST])
     except (KeyError, ValueError):
@@ -143,7 +141,7 @@ PLAIN: Mapping[str, tuple[type[np.generic], Callable[[Row], Any]]] = {
     "latency": (np.int64, _latency),
     "reliability": (np.int64, _reliability),
 }
-"""Columns of numbers and flags: their type, and where a cell comes from."""
+"""Columns of numbers and flags: their type, and the reader of a cell."""
 
 
 def _given(row: Row) -> str | None:
@@ -170,7 +168,6 @@ AMOUNTS: Mapping[str, Callable[[Row], Mapping[str, int]]] = {
 
 
 def plain(name: str, column: NDArray[Cell], changes: Changes) -> NDArray[Cell]:
-    """One of PLAIN, with the changed rows written."""
     _, read = PLAIN[name]
     copy = column.copy()
     copy[changes.numbers] = [read(row) for _, row in changes.rows]
@@ -178,7 +175,6 @@ def plain(name: str, column: NDArray[Cell], changes: Changes) -> NDArray[Cell]:
 
 
 def text(name: str, column: Column, changes: Changes) -> Column:
-    """One of TEXTS, with the changed rows written."""
     read, code = TEXTS[name], column.vocabulary.code
     codes = column.codes.copy()
     codes[changes.numbers] = [code(read(row)) for _, row in changes.rows]
@@ -186,7 +182,7 @@ def text(name: str, column: Column, changes: Changes) -> Column:
 
 
 def labels(last: Mapping[str, Column], changes: Changes, size: int) -> Mapping[str, Column]:
-    """A column a label key; a changed row loses what it no longer has.
+    """Write the changed rows of the label columns, one a key.
 
     A key that no cluster carries any more is dropped.
     """
@@ -201,7 +197,7 @@ def labels(last: Mapping[str, Column], changes: Changes, size: int) -> Mapping[s
 
 
 def taints(last: Mapping[Taint, Mask], changes: Changes, size: int) -> Mapping[Taint, Mask]:
-    """A mask a taint; one that no cluster has any more is dropped."""
+    """Write the changed rows of the taint masks; a taint that no cluster has is dropped."""
     columns = {taint: mask.copy() for taint, mask in last.items()}
     for mask in columns.values():
         mask[changes.numbers] = False
@@ -212,7 +208,7 @@ def taints(last: Mapping[Taint, Mask], changes: Changes, size: int) -> Mapping[T
 
 
 def amounts(name: str, last: Mapping[str, Ints], changes: Changes, size: int) -> Mapping[str, Ints]:
-    """One of AMOUNTS; a changed row that does not name a resource has none of it.
+    """Write the changed rows of one of AMOUNTS; a resource that a row does not name is 0.
 
     A resource that no cluster has is dropped.
     """
@@ -227,7 +223,7 @@ def amounts(name: str, last: Mapping[str, Ints], changes: Changes, size: int) ->
 
 
 def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
-    """The node groups with those of the changed rows exchanged.
+    """Replace the node groups of the changed rows.
 
     Resources, labels and taints that no group has any more are dropped.
     """
@@ -268,7 +264,7 @@ def groups(last: NodeGroups, changes: Changes) -> NodeGroups:
 
 
 def flights(last: InFlight, changes: Changes, size: int) -> InFlight:
-    """The units on their way, with those of the changed rows exchanged."""
+    """Replace the units in flight of the changed rows."""
     fresh: list[tuple[int, Load, int]] = []
     for i, row in changes.rows:
         loads = row.lying(row.flying)
@@ -279,7 +275,7 @@ def flights(last: InFlight, changes: Changes, size: int) -> InFlight:
 def holds(
     last: InFlight, merged: Mapping[str, Mapping[Load, int]], changes: Changes, size: int
 ) -> tuple[InFlight, Mapping[str, Mapping[Load, int]]]:
-    """What is held, with that of the changed rows exchanged; and of merged ones all, by name."""
+    """Replace what is held on the changed rows; return also all of it where some was merged."""
     if not len(last) and not any(row.held for _, row in changes.rows):
         return last, merged
     fresh: list[tuple[int, Load, int]] = []
@@ -297,7 +293,7 @@ def holds(
 def counted(
     last: Mapping[str, Mapping[Load, int]], changes: Changes
 ) -> Mapping[str, Mapping[Load, int]]:
-    """What the hub placed on clusters whose room is bounded, with the changed rows written."""
+    """Replace what the hub placed on changed rows whose room is bounded."""
     whole = dict(last)
     for _, row in changes.rows:
         name = row.cluster.metadata.name
@@ -314,7 +310,7 @@ def _nodes(group: NodeGroup) -> int:
 def _sets(
     kept: Codes, known: Sequence[Members], fresh: Sequence[Members], order: Ints
 ) -> tuple[Codes, tuple[Members, ...]]:
-    """The codes of the sets of all groups, in order, and each set once that any group has."""
+    """Return the codes of all groups' sets, in order, and each set in use once."""
     numbers = {each: code for code, each in enumerate(known)}
     told = np.array([numbers.setdefault(each, len(numbers)) for each in fresh], dtype=np.int32)
     codes, sets = np.concatenate([kept, told])[order], tuple(numbers)
@@ -345,18 +341,18 @@ def _joined(column: Column | None, stay: Mask, size: int, values: Sequence[str |
 
 
 def resized(column: NDArray[Cell], keep: Mask, extra: int) -> NDArray[Cell]:
-    """The kept rows, and `extra` rows of zeros."""
+    """Return the kept rows, and `extra` rows of zeros."""
     return np.concatenate([column[keep], np.zeros(extra, dtype=column.dtype)])
 
 
 def resized_text(column: Column, keep: Mask, extra: int) -> Column:
-    """The kept rows, and `extra` rows without a value."""
+    """Return the kept rows, and `extra` rows without a value."""
     codes: Codes = resized(column.codes, keep, extra)
     return Column(codes, column.vocabulary)
 
 
 def resized_groups(last: NodeGroups, keep: Mask) -> NodeGroups:
-    """The node groups of the kept rows, with their new numbers."""
+    """Return the node groups of the kept rows, with their new row numbers."""
     stay = keep[last.cluster]
     number = np.cumsum(keep) - 1
     return last.picked(stay, number[last.cluster[stay]])

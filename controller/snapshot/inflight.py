@@ -1,17 +1,17 @@
-"""Units on their way: placed, but not yet counted in what their cluster says of its room.
+"""Units in flight: placed, but not yet counted in what their cluster reports of its room.
 
-Where the member's own scheduler will put them nobody knows, so the room that is left for units of
-a template T is what is left in the worst case: it is never overstated. It is a bound and not the
-worst case itself, which is a packing problem; what it is made of:
+The node that the member's own scheduler will choose is not known, so the room that is left for
+units of a template T is the room in the worst case: it is never overstated. The result is a bound,
+not the worst case itself, which is a packing problem. How it is made:
 
 Let a node have F of each resource free, which holds U units of T, and let T ask for t of it. Then
-`spare = F - U * t` is free beside them. If units on their way take v of it, they cost
+`spare = F - U * t` is free beside them. If units in flight take v of it, they cost
 
-    loss(v) = ceil((v - spare) / t), at least 0 and at most U
+loss(v) = ceil((v - spare) / t), at least 0 and at most U
 
-units of T. How much can one of them, asking for s, have to do with that? Whichever is less:
+units of T. The part in this of one unit in flight that asks for s is at most the lesser of
 
-- `ceil(s / t)`: taking it away again gives back no more;
+- `ceil(s / t)`: taking that unit away again gives back no more;
 - `s * slope`, with `slope = max(1 / (spare + 1), U / (F - t + 1))`: the first unit of T is lost
   when more than `spare` is taken, the last when more than `F - t` is, and between them
   `loss(v) / v` has no maximum, so that no v costs more than `v * slope`. (A v beyond F costs U,
@@ -19,22 +19,22 @@ units of T. How much can one of them, asking for s, have to do with that? Whiche
 
 The two may be mixed: taking those of the first sort away one by one leaves a v of the others. Over
 all resources a node loses the greatest of its losses, no more than the sum over the units of their
-greatest share. So the shares of all units add up, whatever lies beside whatever: in units of T,
-a unit on its way takes the greatest share that it has on any group of nodes where it can lie, and
-all of one template together no more than those groups hold. A unit that can lie nowhere, or only
-where T cannot, takes nothing; a hundred small pods on a node whose one accelerator bounds T to one
-unit take next to nothing; a unit like those of T takes exactly one.
+greatest share. So the shares of all units add up, whatever lies beside whatever: in units of T, a
+unit in flight takes the greatest share that it has on any group of nodes where it can lie, and all
+of one template together no more than those groups hold. A unit that can lie nowhere, or only where
+T cannot, takes nothing; a hundred small pods on a node whose one accelerator bounds T to one unit
+take next to nothing; a unit like those of T takes exactly one.
 
-A host port is a resource of which every node has one (F = t = 1), unless its group says that it is
-in use: then no unit that asks for it can lie there. So a unit on its way takes one unit of any
-template that asks for the same port, wherever it can lie. Ports are kept as sets beside the
+A host port is a resource of which every node has one (F = t = 1), unless its group says that the
+port is in use: then no unit that asks for it can lie there. So a unit in flight takes one unit of
+any template that asks for the same port, wherever it can lie. Ports are kept as sets beside the
 amounts, as there may be very many of them.
 
-Groups tell their room rounded down, but by less than half: a unit can lie where twice the room
-would hold it. And a cluster with very many different templates on their way counts the rest of them
-as if each asked for the most that any of them does, and could lie everywhere.
+Groups report their room rounded down, but by less than half: a unit can lie where twice the room
+would hold it. A cluster with very many different templates in flight counts the rest of them as if
+each asked for the most that any of them does, and could lie everywhere.
 
-Room that is held for somebody is reckoned in the same way: as units on their way that do not come.
+Held room counts in the same way: as units in flight that never land.
 """
 
 from __future__ import annotations
@@ -51,25 +51,25 @@ from controller.snapshot.saturating import CEILING, sums, times
 from machinery.types import hostports
 
 MOST_PAIRS = 100_000
-"""Templates on their way, times the groups where each might lie, that a decision looks at."""
+"""Templates in flight, times the groups where each might lie, that a decision looks at."""
 LEAST_LOADS = 4
-"""Templates that are told apart on each cluster, however large the fleet is."""
+"""Templates that are told apart on each cluster, however many clusters there are."""
 LEAST_HOLDS = 32
-"""The same of what is held: it stays for days, where what is on its way lands within seconds."""
+"""The same of held room: it stays for days, where units in flight land within seconds."""
 MOST_PLACES = 16
 """Different node selectors and tolerations that are looked at; others could lie everywhere."""
 _EVERYWHERE = -1
 _SPARE_LOADS = 64
 _ROUNDING = 1e-9
-"""Floats are wrong by less: an estimate that is a little too high is cut to the same integer."""
+"""Float errors are smaller: an estimate that is a little too high is cut to the same integer."""
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """All units on their way, flat: an entry for each load on each cluster, in no order.
+    """All units in flight, flat: an entry for each load on each cluster, in no order.
 
     Args:
-        cluster: the row of the fleet that the units are on their way to.
+        cluster: the row of the snapshot that the units are in flight to.
         load: the code of what each of them asks for.
         units: how many, at least one.
         codes: each distinct load once, with its code.
@@ -92,16 +92,15 @@ class InFlight:
         return len(self.cluster)
 
     def without(self, rows: Ints) -> InFlight:
-        """Those of the other clusters."""
         return self._where(~np.isin(self.cluster, rows))
 
     def kept(self, keep: Mask) -> InFlight:
-        """Those of the kept clusters, with their new rows."""
+        """Return those of the kept clusters, with their new rows."""
         found = self._where(keep[self.cluster])
         return replace(found, cluster=np.cumsum(keep)[found.cluster] - 1)
 
     def of(self, rows: Ints, size: int) -> InFlight:
-        """Those of some rows of `size`, which go up; the first of these is row 0 then."""
+        """Return those of some sorted rows of `size`, renumbered: the first of these is row 0."""
         if not len(self):
             return self
         place = np.full(size, -1, dtype=np.int64)
@@ -111,11 +110,10 @@ class InFlight:
         return self._with(at[there], self.load[there], self.units[there])
 
     def only(self, load: Load) -> bool:
-        """Whether all of them are units of this load."""
         return bool((self.load == self.codes.get(load, -1)).all())
 
     def plus(self, entries: Iterable[tuple[int, Load, int]]) -> InFlight:
-        """These, and more of them: (row, load, units)."""
+        """Return these and more of them: (row, load, units)."""
         told = list(entries)
         if not told:
             return self
@@ -130,7 +128,7 @@ class InFlight:
         return both if len(both.codes) <= 2 * len(both) + _SPARE_LOADS else _used(both)
 
     def joined(self, other: InFlight) -> InFlight:
-        """These and those as one: units of one load on one cluster are one entry."""
+        """Return both as one: units of one load on one cluster are one entry."""
         few, many = sorted((self, other), key=lambda each: len(each.codes))
         both = many._beside(few)  # noqa: SLF001 - one class
         place = both.cluster * len(both.codes) + both.load
@@ -145,13 +143,11 @@ class InFlight:
         whole: Mapping[int, Mapping[Load, int]],
         rows: int,
     ) -> InFlight:
-        """As `less`; `whole` is all that is left on each row where some of it is put together.
-
-        What was told apart stays so: put together anew, less could seem to take more.
-        """
+        """As `less`; `whole` is all that is left on each row where some entries were merged."""
         left = self.less(others, rows)
         if not whole:
             return left
+        # Loads that were told apart stay so: merged again, less could seem to take more.
         apart = self._by_row(whole)
         touched = {row for row, load, _ in others if row in whole and load not in apart[row]}
         fresh = [
@@ -165,7 +161,6 @@ class InFlight:
         return left._where(~merged | ~np.isin(left.cluster, list(touched))).plus(fresh)  # noqa: SLF001 - one class
 
     def _by_row(self, rows: Iterable[int]) -> dict[int, set[Load]]:
-        """The loads that are told on these rows."""
         found: dict[int, set[Load]] = {row: set() for row in rows}
         loads = list(self.codes)
         at = np.flatnonzero(np.isin(self.cluster, list(found)))
@@ -174,7 +169,7 @@ class InFlight:
         return found
 
     def less(self, others: Iterable[tuple[int, Load, int]], rows: int) -> InFlight:
-        """Without these, of a fleet of so many rows; what is not there cannot be taken away."""
+        """Return what is left without these, among so many rows; never less than nothing."""
         told = [(row, self.codes[load], n) for row, load, n in others if load in self.codes]
         touched = np.zeros(rows, dtype=np.bool_)
         touched[[row for row, _, _ in told]] = True
@@ -189,13 +184,12 @@ class InFlight:
         return self._with(self.cluster[left], self.load[left], units[left])
 
     def on(self, row: int) -> dict[Load, int]:
-        """The units on their way to one cluster, by load."""
         loads = list(self.codes)
         found = np.flatnonzero(self.cluster == row).tolist()
         return {loads[self.load[i]]: int(self.units[i]) for i in found}
 
     def amount(self, resource: str, rows: int) -> Ints:
-        """Shape (rows,): what all these units ask for of a resource."""
+        """Return what all these units ask for of a resource, shape (rows,)."""
         each = self.amounts.get(resource)
         if each is None or not len(self):
             return np.zeros(rows, dtype=np.int64)
@@ -205,7 +199,7 @@ class InFlight:
         return self._with(self.cluster[mask], self.load[mask], self.units[mask])
 
     def _beside(self, other: InFlight) -> InFlight:
-        """The entries of both, each load with one code."""
+        """Return the entries of both, each load with one code."""
         codes = dict(self.codes)
         recoded = _ints(codes.setdefault(load, len(codes)) for load in other.codes)
         cluster = np.concatenate([self.cluster, other.cluster])
@@ -228,34 +222,33 @@ class InFlight:
         return InFlight(cluster, load, units, codes, amounts, ports, place, tuple(places))
 
     def _with(self, cluster: Ints, load: Ints, units: Ints) -> InFlight:
-        """Other entries that refer to the same loads."""
         told = (self.codes, self.amounts, self.ports, self.place, self.places)
         return InFlight(cluster, load, units, *told)
 
 
 def most_loads(clusters: int, groups: int, least: int) -> int:
-    """How many loads a cluster of so many node groups tells apart in a fleet of that size."""
+    """Return how many loads a cluster of so many node groups tells apart among so many clusters."""
     return max(least, MOST_PAIRS // max(clusters * groups, 1))
 
 
 def taken(
     flights: InFlight, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
 ) -> Ints:
-    """Units of a template that those on their way take at the most, shape (rows,).
+    """Return the units of a template that those in flight take at the most, shape (rows,).
 
     Args:
-        flights: what is on its way.
+        flights: what is in flight.
         groups: the room that does not count it.
         units: of the template, that fit on a node of each group.
         request: what one of them asks for.
-        rows: clusters of the fleet.
+        rows: the number of clusters.
     """
     found = _costs(flights, groups, units, request, rows)
     return np.zeros(rows, dtype=np.int64) if found is None else taken_by(*found, rows)
 
 
 def taken_by(flights: InFlight, each: Floats, reach: Floats, rows: int) -> Ints:
-    """The same, where one unit of each entry takes `each`, and all of them `reach` at the most."""
+    """As `taken`, where a unit of each entry takes `each`, and all of them at most `reach`."""
     cost = np.minimum(flights.units * each, reach)
     total = np.bincount(flights.cluster, weights=cost, minlength=rows)
     most = np.minimum(total * (1 + _ROUNDING) + _ROUNDING, CEILING / 2)
@@ -266,7 +259,7 @@ def taken_by(flights: InFlight, each: Floats, reach: Floats, rows: int) -> Ints:
 def cost_of(
     load: Load, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
 ) -> tuple[Floats, Floats]:
-    """What units of one load would take on each cluster, as `taken_by` reads it, shape (rows,)."""
+    """Return what units of one load would take on each cluster, for `taken_by`, shape (rows,)."""
     everywhere, none = np.arange(rows), np.zeros(rows, dtype=np.int64)
     each, reach = np.zeros((2, rows))
     found = _costs(_coded(everywhere, none, none + 1, {load: 0}), groups, units, request, rows)
@@ -278,7 +271,7 @@ def cost_of(
 def _costs(
     flights: InFlight, groups: NodeGroups, units: Ints, request: Mapping[str, int], rows: int
 ) -> tuple[InFlight, Floats, Floats] | None:
-    """The entries that take anything, and what of `taken_by`; None where there is none."""
+    """Return the entries that take anything, with `each` and `reach`; None where there is none."""
     pairs = _Pairs.of(flights, groups, units, rows)
     if pairs is None:
         return None
@@ -292,7 +285,7 @@ def _costs(
 class _Pairs:
     """Each entry of some flights beside each group of its cluster that holds units of the template.
 
-    Nothing is lost on the others. `entry` and `group` are indices, `first` begins an entry's pairs.
+    Other groups lose nothing. `entry` and `group` are indices, `first` begins an entry's pairs.
     """
 
     flights: InFlight
@@ -304,7 +297,7 @@ class _Pairs:
 
     @staticmethod
     def of(flights: InFlight, groups: NodeGroups, units: Ints, rows: int) -> _Pairs | None:
-        """All pairs; None where there is none."""
+        """Return all pairs; None where there is none."""
         if not len(flights):
             return None
         open_ = np.flatnonzero((units > 0) & (groups.count > 0))
@@ -339,7 +332,7 @@ class _Pairs:
         return mask
 
     def share(self, request: Mapping[str, int]) -> Floats:
-        """The units of the template that one of that entry takes on that group, at the most."""
+        """Return how many units of the template one of that entry takes on that group at most."""
         load = self.flights.load[self.entry]
         share = np.zeros(len(load), dtype=np.float64)
         ports = hostports.codes(request)
@@ -364,7 +357,6 @@ def _ints(numbers: Iterable[int]) -> Ints:
 
 
 def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) -> InFlight:
-    """Entries by code, with what their loads are made of as columns."""
     resources = {resource for load in codes for resource in load.resources}
     amounts = {r: np.zeros(len(codes), dtype=np.int64) for r in resources}
     places: dict[Place, int] = {}
@@ -380,7 +372,7 @@ def _coded(cluster: Ints, load: Ints, units: Ints, codes: Mapping[Load, int]) ->
 
 
 def _used(flights: InFlight) -> InFlight:
-    """Without the codes of what has landed."""
+    """Drop the codes of loads that have landed."""
     used, load = np.unique(flights.load, return_inverse=True)
     loads = list(flights.codes)
     codes = {loads[old]: new for new, old in enumerate(used.tolist())}

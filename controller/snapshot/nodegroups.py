@@ -15,11 +15,9 @@ from controller.snapshot.columns import Codes, Column, Ints, Mask
 from machinery.types import hostports
 
 UNLIMITED = 2**36
-"""Units that fit where nothing is checked, and the most that are told of any cluster.
-
-More than any Workload can ask for, and little enough that the sum over a hundred thousand clusters
-is exact even where it is added up as float64.
-"""
+"""Units that fit where nothing is checked, and the most that are told of any cluster: more than any
+Workload can ask for, and little enough that the sum over a hundred thousand clusters is exact in
+float64."""
 
 HARD = frozenset({"NoSchedule", "NoExecute"})
 SOFT = frozenset({"PreferNoSchedule"})
@@ -30,7 +28,7 @@ class NodeGroups:
     """All node groups of all clusters, flat: one entry a group, in the order of the rows.
 
     Args:
-        cluster: the row of the fleet that the group belongs to.
+        cluster: the row of the snapshot that the group belongs to.
         count: its nodes.
         free: the room of each of its nodes, by resource.
         labels: a column for each label that node groups carry.
@@ -51,7 +49,7 @@ class NodeGroups:
     port_sets: Sequence[frozenset[int]]
 
     def of(self, rows: Ints) -> NodeGroups:
-        """Those of some rows, which go up; the first of these is row 0 then."""
+        """Return the groups of some sorted rows, renumbered: the first of these rows is row 0."""
         first, end = np.searchsorted(self.cluster, [rows, rows + 1])
         number = end - first
         before = number.cumsum() - number
@@ -59,7 +57,7 @@ class NodeGroups:
         return self.picked(at, np.arange(len(rows)).repeat(number))
 
     def picked(self, at: Ints | Mask, cluster: Ints) -> NodeGroups:
-        """Those groups in their order, on clusters of these numbers."""
+        """Return these groups in their order, on clusters with these row numbers."""
         return NodeGroups(
             cluster=cluster,
             count=self.count[at],
@@ -77,7 +75,7 @@ class NodeGroups:
         node_selector: Mapping[str, str],
         tolerations: Sequence[Toleration],
     ) -> Ints:
-        """How many units fit on one node of each group."""
+        """Return how many units fit on one node of each group."""
         units = np.full(len(self.count), UNLIMITED, dtype=np.int64)
         ports: set[int] = set()
         for resource, amount in request.items():
@@ -94,7 +92,7 @@ class NodeGroups:
         return units
 
     def room(self, resource: str) -> Ints:
-        """What is free of a resource on one node of each group; of a port, one or none."""
+        """Return what is free of a resource on one node of each group; of a port 1 or 0."""
         port = hostports.code(resource)
         if port is not None:
             return self._with_free({port})
@@ -102,14 +100,14 @@ class NodeGroups:
         return np.zeros(len(self.count), dtype=np.int64) if free is None else free
 
     def _with_free(self, ports: Collection[int]) -> Ints:
-        """One for each group on whose nodes all these ports are free, else none."""
+        """Return 1 for each group on whose nodes all these ports are free, else 0."""
         sets = self.port_sets
         free = np.fromiter((used.isdisjoint(ports) for used in sets), np.int64, count=len(sets))
         column: Ints = free[self.ports]
         return column
 
     def without_any(self, asked: Sequence[frozenset[int]], of: Ints, group: Ints) -> Mask:
-        """For each pair, whether one of the ports `asked[of]` is in use on the nodes of `group`."""
+        """Whether, for each pair, a port of `asked[of]` is in use on the nodes of `group`."""
         used = self.port_sets
         if not any(asked) or not any(used):
             return np.zeros(len(of), dtype=np.bool_)
@@ -120,7 +118,7 @@ class NodeGroups:
         return mask
 
     def open_to(self, node_selector: Mapping[str, str], tolerations: Sequence[Toleration]) -> Mask:
-        """The groups whose taints and labels, as far as they are told, let the pod in."""
+        """Return the groups whose taints and labels, as far as they are known, admit the pod."""
         sets = self.taint_sets
         borne = np.fromiter(
             (_bears(taints, tolerations) for taints in sets), dtype=np.bool_, count=len(sets)
@@ -128,7 +126,7 @@ class NodeGroups:
         mask: Mask = borne[self.taints]
         for key, value in node_selector.items():
             column = self.labels.get(key)
-            if column is not None:  # a group tells few of its nodes' labels: unknown is no refusal
+            if column is not None:  # groups report few labels: unknown is no refusal
                 mask &= column.equals(value) | column.missing()
         return mask
 

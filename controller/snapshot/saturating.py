@@ -2,7 +2,7 @@
 
 numpy's int64 wraps in silence: the room of a cluster would turn negative, or worse, large. Here a
 result that would pass `CEILING` is `CEILING`, which is more than any bound on what comes in, so
-that comparisons stay right. Every function takes values of 0 to `CEILING` and answers such.
+that comparisons stay right. Every function takes values of 0 to `CEILING` and returns such.
 
 Why nothing wraps, with C = `CEILING` = 2**62 - 1:
 

@@ -1,7 +1,7 @@
-"""The fleet as a decision reads it: one row a cluster, one array a fact, and nothing that changes.
+"""The snapshot that a decision reads: one row a cluster, one array a fact; nothing in it changes.
 
-A rule is a few array operations over all clusters. `builder` makes the snapshots;
-a later change makes another one and leaves this one as it is.
+A rule is a few array operations over all clusters. `builder` makes the snapshots; a later change
+makes another one and leaves this one as it is.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller.snapshot.saturating import sums, times
 from machinery.types.selectors import LabelSelector, Requirement, SelectorTerm
 
 _ALL = b""
-"""Stands for all rows where those that are meant are told by their numbers."""
+"""Stands for all rows, where a key is otherwise the bytes of the row numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +38,16 @@ class Snapshot:
         kinds: spec.allowedKinds, one a line.
         given, withheld: status.namespaces, one a line; absent where the member takes any other.
         provider, version: as pinned, published or labelled; in lower case, no leading v.
-        secret_namespace: where the cluster's Secret lies.
+        secret_namespace: the namespace of the cluster's Secret.
         cost: the price; NaN where there is none.
         latency, reliability: milliseconds and percent; -1 where not measured.
         allocatable, requested: sums over the nodes, by resource, as far as they are believed.
         groups: the free room.
-        flights: what is decided and not yet counted in `groups`.
-        holds: what ledgers hold for somebody, as if it were on its way.
-        merged: all that is held on a cluster, by its name, where `holds` tells it put together.
-        counted: of clusters with spec.maxAllocatable, what the hub placed and they show by now.
-        kept: what was computed of it, cluster by cluster; whoever decides a set passes it on.
+        flights: units that are decided and not yet counted in `groups`.
+        holds: units whose room ledgers hold, as if they were in flight.
+        merged: all that is held on a cluster, by its name, where `holds` has merged some of it.
+        counted: of clusters with spec.maxAllocatable, the units that the hub placed and they count.
+        kept: columns computed from the snapshot; snapshots made by `assuming` share them.
     """
 
     names: Sequence[str]
@@ -88,11 +88,11 @@ class Snapshot:
         return len(self.names)
 
     def column(self, key: str) -> Column:
-        """A label key's column; all absent for a key that no cluster has."""
+        """Return a label key's column; all absent for a key that no cluster has."""
         return self.labels.get(key) or Column.absent(len(self))
 
     def meets(self, requirement: Requirement) -> Mask:
-        """The clusters whose labels satisfy one expression."""
+        """Return the clusters whose labels satisfy one expression."""
         key = requirement.key
 
         def holds(value: str | None) -> bool:
@@ -101,7 +101,7 @@ class Snapshot:
         return self.column(key).where(holds)
 
     def selected(self, selector: LabelSelector | SelectorTerm) -> Mask:
-        """The clusters with these labels; an empty selector means all."""
+        """Return the clusters with these labels; an empty selector means all."""
         mask = np.ones(len(self), dtype=np.bool_)
         for key, value in selector.match_labels.items():
             mask &= self.column(key).equals(value)
@@ -110,25 +110,25 @@ class Snapshot:
         return mask
 
     def matches(self, term: SelectorTerm) -> Mask:
-        """The clusters that a term matches; an empty term matches none."""
+        """Return the clusters that a term matches; an empty term matches none."""
         if not term.match_labels and not term.match_expressions:
             return np.zeros(len(self), dtype=np.bool_)
         return self.selected(term)
 
     def rows(self, names: Iterable[str]) -> Ints:
-        """The rows of the clusters that exist among these names."""
+        """Return the rows of these names, as far as the clusters exist."""
         found = (self.row.get(name) for name in names)
         return np.array([row for row in found if row is not None], dtype=np.int64)
 
     def domain(self, key: str, names: Iterable[str]) -> Mask:
-        """All clusters that share a value of a label with one of these; none without the label."""
+        """Return the clusters with the same label value as one of these; none without a value."""
         codes = self.column(key).codes
         there = codes[self.rows(names)]
         mask: Mask = np.isin(codes, there[there != ABSENT])
         return mask
 
     def untolerated(self, tolerations: Sequence[Toleration], effects: frozenset[str]) -> Ints:
-        """For each cluster, how many of its taints of these effects nothing tolerates."""
+        """Return, for each cluster, how many of its taints of these effects nothing tolerates."""
 
         def counted() -> Ints:
             count = np.zeros(len(self), dtype=np.int64)
@@ -146,10 +146,10 @@ class Snapshot:
         node_selector: Mapping[str, str],
         tolerations: Sequence[Toleration],
     ) -> Ints:
-        """How many more units fit on each cluster, what is in flight or held taken off, shape (n,).
+        """Return how many units fit on each cluster beside those in flight or held, shape (n,).
 
-        A cluster that has not told its room has none. Nothing is checked on a virtual one, and
-        for a unit that requests nothing.
+        A cluster that has not reported its room has none. `UNLIMITED` on a virtual cluster, and for
+        a unit that requests nothing.
         """
         if not request:
             return np.full(len(self), UNLIMITED, dtype=np.int64)
@@ -159,7 +159,7 @@ class Snapshot:
             return groups.units(request, node_selector, tolerations)
 
         def alike() -> tuple[Ints, Floats, Floats]:
-            """What is free on each cluster, and what more units of this load take of it."""
+            """Return what is free on each cluster, and what each unit of this load takes of it."""
             fit = units(self.groups)
             costs = cost_of(load, self.groups, fit, request, len(self))
             return _free(self.groups, fit, len(self)), *costs
@@ -182,17 +182,17 @@ class Snapshot:
         return self.kept.column(("fitting", load), compute).copy()
 
     def assuming(self, load: Load, units: Mapping[str, int]) -> Snapshot:
-        """A copy that counts more units of this load as in flight, by the cluster's name."""
+        """Return a copy that counts more units of this load as in flight, by the cluster's name."""
         more = {self.row[name]: n for name, n in units.items() if name in self.row and n > 0}
         after = replace(self, flights=self.flights.plus((row, load, n) for row, n in more.items()))
         if len(after.flights.places) + len(after.holds.places) <= MOST_PLACES:
-            # else it hangs on all that is on its way which of them are looked at
+            # Beyond that a row also depends on which places of other rows are looked at.
             kept = self.kept.after(np.array(sorted(more), dtype=np.int64))
             object.__setattr__(after, "kept", kept)
         return after
 
     def releasing(self, entries: Mapping[str, Mapping[Load, int]]) -> Snapshot:
-        """A copy that holds less, by the cluster's name; never less than nothing of a load."""
+        """Return a copy that holds less, by the cluster's name; no load falls below zero."""
         told: list[tuple[int, Load, int]] = []
         whole: dict[int, Mapping[Load, int]] = {}
         merged = dict(self.merged)
@@ -206,21 +206,17 @@ class Snapshot:
         return replace(self, holds=self.holds.releasing(told, whole, len(self)), merged=merged)
 
     def held(self, name: str) -> Mapping[Load, int]:
-        """What is held on a cluster, by load."""
         return self.merged.get(name) or self.holds.on(self.row[name])
 
     def coming(self, resource: str, rows: Ints | None = None) -> Ints:
-        """What the units in flight, and those whose room is held, ask for of a resource.
+        """Return what the units in flight, and those whose room is held, ask for of a resource.
 
-        On all clusters, or on some of them, whose rows go up.
+        On all clusters, or on some of them, whose rows are sorted.
         """
         return self._loads(rows).amount(resource, len(self if rows is None else rows))
 
     def _loads(self, rows: Ints | None = None) -> InFlight:
-        """All that takes room which `groups` does not count, on some of the rows or on all.
-
-        Put together once for all who ask.
-        """
+        """Return all that takes room which `groups` does not count, on some rows or all; cached."""
         name = _ALL if rows is None else rows.tobytes()
         if (found := self._coming.get(name)) is None:
             flights, holds = self.flights, self.holds
@@ -233,6 +229,6 @@ class Snapshot:
 
 
 def _free(groups: NodeGroups, units: Ints, size: int) -> Ints:
-    """How many units fit on each cluster beside what it counts, shape (size,)."""
+    """Return how many units fit on each cluster beside what it counts, shape (size,)."""
     free: Ints = np.minimum(sums(groups.cluster, times(units, groups.count), size), UNLIMITED)
     return free

@@ -1,1 +1,1 @@
-"""How a plugin is asked: what it raises, how long it takes and what it answers are looked at."""
+"""Calls of plugins: guarded against what they raise, how long they take and what they return."""

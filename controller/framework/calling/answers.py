@@ -1,8 +1,8 @@
-"""What each extension point may be answered: anything else is a fault of the plugin.
+"""The checks of what each extension point returned: anything else is a fault of the plugin.
 
-Each function gives the answer on, in the one form that the pass reads, or raises `Unusable` with
-what was wanted and what was found. An array of another length would else shift what is said of one
-cluster to another one, and a wrong type would fail far from the plugin that gave it.
+Each function returns the answer in the form that the pass reads, or raises `Unusable` with what was
+wanted and what was found. An array of another length would else shift a verdict from one cluster to
+another, and a wrong type would fail far from the plugin that returned it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ class Unusable(Exception):
 
 
 def anything(_answer: object) -> None:
-    """Where nothing depends on the answer."""
+    """Accept any answer, where nothing depends on it."""
 
 
 def a_status(answer: Any) -> Status:
-    """A Status with its code and reasons."""
     if not isinstance(answer, Status):
         raise _wanted("a Status", answer)
     if not isinstance(answer.code, Code):
@@ -49,14 +48,14 @@ def a_status(answer: Any) -> Status:
 
 
 def a_bool(answer: Any) -> bool:
-    """True or False, numpy's own too."""
+    """Accept numpy's booleans too."""
     if not isinstance(answer, bool | np.bool_):
         raise _wanted("True or False", answer)
     return bool(answer)
 
 
 def a_unit(before: WorkloadInfo) -> Callable[[Any], WorkloadInfo]:
-    """The unit of the same Workload."""
+    """Accept a WorkloadInfo of the same Workload only."""
 
     def usable(answer: Any) -> WorkloadInfo:
         if not isinstance(answer, WorkloadInfo):
@@ -69,19 +68,16 @@ def a_unit(before: WorkloadInfo) -> Callable[[Any], WorkloadInfo]:
 
 
 def a_place_in_line(answer: Any) -> tuple[Any, ...]:
-    """A sort key."""
     if not isinstance(answer, tuple):
         raise _wanted("a tuple", answer)
     return answer
 
 
 def seconds_or_none(answer: Any) -> float | None:
-    """Seconds from now on, or None."""
     return None if answer is None else seconds(answer)
 
 
 def seconds(answer: Any) -> float:
-    """A time to wait."""
     if isinstance(answer, bool) or not isinstance(answer, int | float | np.integer | np.floating):
         raise _wanted("a number of seconds", answer)
     if not (math.isfinite(answer) and answer >= 0):
@@ -90,7 +86,7 @@ def seconds(answer: Any) -> float:
 
 
 def a_mask(answer: Any, size: int) -> Mask:
-    """A mask with one entry a cluster."""
+    """Accept one boolean for each cluster."""
     if not isinstance(answer, np.ndarray):
         raise _wanted("an array of booleans", answer)
     if answer.dtype != np.bool_:
@@ -100,7 +96,6 @@ def a_mask(answer: Any, size: int) -> Mask:
 
 
 def refused(size: int) -> Callable[[Any], FilterMask]:
-    """The clusters that a filter refuses."""
 
     def usable(answer: Any) -> FilterMask:
         if not isinstance(answer, FilterMask):
@@ -124,7 +119,7 @@ def _reasons(said: Any, size: int) -> Sequence[tuple[Mask, str]]:
 
 
 def scores(size: int) -> Callable[[Any], Ints]:
-    """Integers, one for each cluster."""
+    """Accept one integer for each cluster."""
 
     def usable(answer: Any) -> Ints:
         if not isinstance(answer, np.ndarray):
@@ -138,7 +133,6 @@ def scores(size: int) -> Callable[[Any], Ints]:
 
 
 def changed_unit(before: WorkloadInfo) -> Callable[[Any], Status | tuple[WorkloadInfo, bool]]:
-    """What a hook before PreFilter answers."""
 
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, bool]:
         if isinstance(answer, Status):
@@ -152,7 +146,6 @@ def changed_unit(before: WorkloadInfo) -> Callable[[Any], Status | tuple[Workloa
 def changed_fleet(
     before: WorkloadInfo, fleet: Snapshot
 ) -> Callable[[Any], Status | tuple[WorkloadInfo, Snapshot, bool]]:
-    """What a hook before Filter answers."""
 
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Snapshot, bool]:
         if isinstance(answer, Status):
@@ -170,7 +163,6 @@ def changed_fleet(
 def changed_list(
     before: WorkloadInfo, left: Mask
 ) -> Callable[[Any], Status | tuple[WorkloadInfo, Mask, bool]]:
-    """What a hook before Score answers."""
 
     def usable(answer: Any) -> Status | tuple[WorkloadInfo, Mask, bool]:
         if isinstance(answer, Status):
@@ -184,7 +176,7 @@ def changed_list(
 
 
 def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
-    """Shares by row, on clusters that nothing refuses or that hold units already."""
+    """Accept shares by row, on clusters that nothing refuses or that hold units already."""
     open_ = field.feasible | field.held
 
     def usable(answer: Any) -> Assignment:
@@ -208,7 +200,7 @@ def an_assignment(field: Candidates) -> Callable[[Any], Assignment]:
 
 
 def a_problem(before: Problem) -> Callable[[Any], Problem]:
-    """A problem of the same total; what is in its columns is looked at when it is solved."""
+    """Accept a problem of the same total; its columns are checked when it is solved."""
 
     def usable(answer: Any) -> Problem:
         if not isinstance(answer, Problem):
@@ -221,7 +213,6 @@ def a_problem(before: Problem) -> Callable[[Any], Problem]:
 
 
 def texts(answer: Any) -> Sequence[str]:
-    """Sentences."""
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise _wanted("a sequence of texts", answer)
     said = list(answer)
@@ -232,21 +223,18 @@ def texts(answer: Any) -> Sequence[str]:
 
 
 def a_text(answer: Any) -> str:
-    """Words; empty where there is nothing to say."""
     if not isinstance(answer, str):
         raise _wanted("a text", answer)
     return answer
 
 
 def a_list(answer: Iterable[T]) -> list[T]:
-    """Whatever several of something are."""
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise _wanted("a sequence", answer)
     return list(answer)
 
 
 def a_cause(answer: Any) -> tuple[str, str] | None:
-    """A word and what it is about, or None."""
     if answer is None:
         return None
     if not (isinstance(answer, tuple) and len(answer) == 2):
@@ -255,7 +243,7 @@ def a_cause(answer: Any) -> tuple[str, str] | None:
 
 
 def a_gathering(key: Key) -> Callable[[Any], Gathering | None]:
-    """Who is decided together with the Workload of that key, if anybody is."""
+    """Accept a gathering that contains `key`, or None."""
 
     def usable(answer: Any) -> Gathering | None:
         if answer is None:
@@ -272,14 +260,13 @@ def a_gathering(key: Key) -> Callable[[Any], Gathering | None]:
 
 
 def an_attempt(answer: Any) -> Attempt | None:
-    """One way to place them, or that there are no more."""
     if answer is not None and not isinstance(answer, Attempt):
         raise _wanted("an Attempt", answer)
     return answer
 
 
 def a_verdict(answer: Any) -> GroupDecision:
-    """What becomes of an attempt, with a Status that goes with it."""
+    """Accept a verdict on an attempt with a Status that goes with it."""
     if not isinstance(answer, GroupDecision):
         raise _wanted("a GroupDecision", answer)
     status = a_status(answer.status)
@@ -291,7 +278,7 @@ def a_verdict(answer: Any) -> GroupDecision:
 
 
 def _refusal(answer: Status) -> Status:
-    """A hook's Status ends the pass, so one that says that all is well is a mistake."""
+    """A hook's Status ends the pass, so it must be a refusal."""
     if a_status(answer).ok or answer.code is Code.WAIT:
         raise Unusable(f"gave the Status {answer.code.value}, which refuses nothing")
     return answer

@@ -1,13 +1,13 @@
-"""How long a plugin may take: a call that takes longer is ended where that can be done.
+"""The time limit of a plugin call: a call that takes longer is ended where that can be done.
 
-While plugins are asked, and only then, a timer of the machine ticks (`limited`). Each call counts
-the ticks that it sees, and one that has seen too many is ended by what is raised inside of it.
-Ticks and no clock: a process that was stopped for a minute, or was not given the processor, has
+While plugins are asked, and only then, an interval timer ticks (`limited`). Each call counts the
+ticks that it sees, and a call that has seen too many is ended by an exception raised inside of it.
+Ticks and not a clock: a process that was stopped for a minute, or was not given the processor, has
 seen one tick, and none of its plugins is to blame.
 
-Python handles a signal between two steps of its own, in the main thread. So a call is not ended on
-another thread, nor inside a function written in C that does not return, nor in a process where
-somebody else uses SIGALRM. There the clock says afterwards that it was late (`guard`).
+Python handles a signal between two of its own steps, in the main thread. So a call is not ended on
+another thread, nor inside a C function that does not return, nor in a process where other code uses
+SIGALRM. There the clock says afterwards that it was late (`guard`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from types import FrameType
 from typing import Any
 
 _TICKS = 10
-"""Ticks in the time that a call may take; one more and it is ended."""
+"""Ticks in the time that a call may take; one more ends it."""
 
 
 class PluginCall:
-    """A plugin that is being asked; `outer` is the one that asks it, if a plugin does."""
+    """A plugin that is being asked; `outer` is the call that asks it, if a plugin does."""
 
     __slots__ = ("outer", "ticks", "traced")
 
@@ -31,18 +31,18 @@ class PluginCall:
         self.outer = outer
         self.ticks = 0
         self.traced: tuple[Any] | None = None
-        """The trace function that was there before `_insist`, once that was needed."""
+        """The trace function from before `_insist`, in a tuple; None where that was not needed."""
 
     @property
     def under_way(self) -> bool:
-        """Whether it is being asked still, on this thread."""
+        """Whether the call is still in progress, on this thread."""
         call = HERE.call
         while call is not None and call is not self:
             call = call.outer
         return call is self
 
     def over(self) -> None:
-        """Leave no trace function behind."""
+        """Restore the trace function from before `_insist`."""
         if self.traced is not None:
             sys.settrace(*self.traced)
 
@@ -56,7 +56,7 @@ class Overdue(BaseException):
 
 
 class _Here(threading.local):
-    """What this thread is about. `seconds` is the limit of each call, 0 where there is none."""
+    """The state of this thread. `seconds` is the limit of each call, 0 where there is none."""
 
     call: PluginCall | None = None
     seconds: float = 0.0
@@ -66,7 +66,7 @@ HERE = _Here()
 
 
 class limited:  # noqa: N801 - reads as the statement that it is: `with limited(seconds):`
-    """Each plugin that is asked inside may take so many seconds; 0 means as long as it likes.
+    """Limits each plugin call inside to so many seconds; 0 for no limit.
 
     Inside of another one it changes nothing.
     """
@@ -90,20 +90,21 @@ class limited:  # noqa: N801 - reads as the statement that it is: `with limited(
 
 
 def _arm(seconds: float) -> bool:
-    """Whether the timer ticks from now on. Our handler stays: without a call it does nothing."""
+    """Start the timer; return whether it ticks."""
     if threading.get_ident() != threading.main_thread().ident:
         return False
     known = signal.getsignal(signal.SIGALRM)
     if known is not _tick:
         if known is not signal.SIG_DFL:
             return False
+        # The handler stays installed: without a call in progress it does nothing.
         signal.signal(signal.SIGALRM, _tick)
     signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     return True
 
 
 def _tick(_signal: int, frame: FrameType | None) -> None:
-    """Count it for each call under way; end the outermost one that has seen too many."""
+    """Count the tick for each call in progress; end the outermost one that has seen too many."""
     call, overdue = HERE.call, None
     while call is not None:
         call.ticks += 1
@@ -119,9 +120,9 @@ def _tick(_signal: int, frame: FrameType | None) -> None:
 
 
 def _insist(call: PluginCall, frame: FrameType | None) -> None:
-    """It has caught what was to end it: the next line that it runs raises as well.
+    """End a call that has caught its Overdue: the next line that it runs raises another one.
 
-    That is the first one of its `except` or `finally`, from which the same `try` does not save it.
+    That is the first line of its `except` or `finally`, from which the same `try` does not save it.
     """
 
     def ending(_frame: FrameType, event: str, _arg: object) -> Any:
@@ -138,4 +139,4 @@ def _insist(call: PluginCall, frame: FrameType | None) -> None:
 
 
 _OURS = frozenset({__name__, f"{__package__}.guard"})
-"""The modules that ask: what runs above them is the plugin's, or called by it."""
+"""The modules that ask: frames above them are the plugin's, or called by it."""

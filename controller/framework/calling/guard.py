@@ -1,6 +1,6 @@
-"""A plugin is asked through `ask`, and nothing that it does comes further than that.
+"""Every plugin is asked through `ask`, which confines whatever the plugin does.
 
-What it raises, an answer of the wrong form and no answer in time all become a `PluginError`, which
+An exception, an answer of the wrong form and no answer in time all become a `PluginError`, which
 names the plugin and the extension point.
 """
 
@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 LOG = logs.get(__name__)
 RESTS_SECONDS = 30.0
-"""A plugin that gave no answer in time where it is asked for very many Workloads, one after the
-other, is not asked there again for so long."""
+"""How long a plugin is not asked, after a time-out, where it is asked for very many Workloads one
+after the other."""
 _TEXT_LIMIT = 400
 
 ERRORS = metrics.counter(
@@ -37,7 +37,7 @@ ERRORS = metrics.counter(
 
 
 def at_zero(names: Mapping[str, Sequence[str]]) -> None:
-    """The counters of these plugins, by the points that the configuration names, from the start."""
+    """Create the counters of these plugins at zero, by the points of the configuration."""
     for point, plugins in names.items():
         for plugin in plugins:
             ERRORS.labels(plugin, f"{point[0].upper()}{point[1:]}")
@@ -53,16 +53,15 @@ class PluginError(StowageError):
 
     @property
     def status(self) -> Status:
-        """The same as a value, for the condition."""
         return Status(Code.ERROR, (str(self),), self.plugin, ScheduledReason.PLUGIN_ERROR)
 
 
 class Resting(PluginError):
-    """It was not asked, as it gave no answer a short time ago; that was counted and logged."""
+    """The plugin was not asked, as it timed out a short time ago; that was counted and logged."""
 
 
 def failed(plugin: Plugin, point: str, text: str) -> PluginError:
-    """The error to raise, counted."""
+    """Return the error to raise, counted."""
     ERRORS.labels(plugin.name, point).inc()
     return PluginError(plugin.name, point, text)
 
@@ -75,11 +74,9 @@ def ask(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """What a plugin's method answers, as `usable` lets it through. Raises PluginError.
-
-    A tick may come at any step of Python's. As long as the call is in `HERE` it may raise, so that
-    is undone before anything else is done; between the two Python looks for no signal.
-    """
+    """Return the answer of a plugin's method, checked by `usable`. Raises PluginError."""
+    # A tick may come at any step of Python, and may raise as long as the call is in `HERE`. So each
+    # branch undoes that before anything else; between the two Python handles no signal.
     outer = HERE.call
     call, began = PluginCall(outer), stopwatch()
     try:
@@ -119,9 +116,9 @@ def ask_aside(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """As `ask`, beside the decisions, where it is asked for very many Workloads in a row.
+    """As `ask`, for calls beside the decisions, which come for very many Workloads in a row.
 
-    After a call that took too long it is given a rest: ten thousand of them would stop the process.
+    Raises Resting for a while after a time-out: ten thousand of them would stop the process.
     """
     place = (plugin.name, point)
     if place in _resting and stopwatch() < _resting[place]:
@@ -135,18 +132,18 @@ def ask_aside(
 
 
 def words(fault: Exception) -> str:
-    """What was raised, and where: the last line of the plugin's own that is known."""
+    """Return what was raised, and where: the last line of the plugin's own that is known."""
     text = str(fault)
     return f"{type(fault).__name__}{': ' + text if text else ''}{_place(fault, -1)}"
 
 
 def _in_vain(fault: Overdue) -> str:
-    """What is said of a call that was ended: after how long, and where it was."""
     return f"no answer within {HERE.seconds * 1000:.0f} ms{_place(fault, -2)}"
 
 
 def _place(fault: BaseException, frame: int) -> str:
-    """The file and line, counted from the end: the last frame of an Overdue is the handler's."""
+    """Return the file and line of a frame, counted from the end."""
+    # The last frame of an Overdue is that of the signal handler.
     frames = [f for f in traceback.extract_tb(fault.__traceback__) if f.filename != __file__]
     if len(frames) < -frame:
         return ""
@@ -154,6 +151,6 @@ def _place(fault: BaseException, frame: int) -> str:
 
 
 def _late(plugin: Plugin, point: str, seconds: float) -> None:
-    """It has answered, so the answer counts; nobody could end it before."""
+    """Count and log a late answer; the answer itself counts, as the call could not be ended."""
     ERRORS.labels(plugin.name, point).inc()
     LOG.warning("plugin %s took %.1f s at %s", plugin.name, seconds, point)

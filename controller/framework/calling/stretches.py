@@ -1,6 +1,7 @@
-"""A PreBind plugin waits for others; what it does in between holds up the whole process.
+"""Asks a PreBind plugin, which waits for I/O, stretch by stretch.
 
-So each stretch between two waits is asked like any other plugin, within the profile's time.
+What the plugin does between two waits holds up the whole process, so each such stretch is asked
+like any other plugin, within the profile's time limit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from controller.model.unit import WorkloadInfo
 
 
 class _Stretch(NamedTuple):
-    """How one ended: with the answer, with what it waits for, or with what it raised."""
+    """The end of a stretch: what the plugin waits for, its answer, or what it raised."""
 
     waits: Any = None
     answer: Any = None
@@ -25,9 +26,9 @@ class _Stretch(NamedTuple):
 
 
 class in_stretches(Awaitable[Status]):  # noqa: N801 - it reads as what it does
-    """What the plugin answers. Raises PluginError for a stretch that took too long.
+    """Awaits the plugin's answer. Raises PluginError for a stretch that took too long.
 
-    What the plugin raises itself is raised as it is: it may be a fault of the hub.
+    An exception of the plugin is raised as it is: it may be a fault of the hub.
     """
 
     def __init__(

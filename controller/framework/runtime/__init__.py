@@ -1,1 +1,1 @@
-"""How a process runs plugins and features: where they come from, how they are called."""
+"""The runtime of plugins and features: where they come from, how they are called."""

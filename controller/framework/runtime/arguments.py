@@ -1,8 +1,8 @@
 """The arguments of a plugin: checked before it is made, so that a fault names line and field.
 
-A factory is called as `factory(args, handle)`. One that names a pydantic model, by the attribute
-`args_model` or by the annotation of its first parameter, is given an instance of that; any other
-one a mapping, as the file has it.
+A factory is called as `factory(args, handle)`. A factory that names a pydantic model, by the
+attribute `args_model` or by the annotation of its first parameter, gets an instance of that; any
+other one a mapping, as the file has it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Factory: TypeAlias = Callable[[Any, Any], Any]
 
 
 class Args(BaseModel):
-    """The base of our models: camelCase in the file, and no field that is not known."""
+    """The base of our models: camelCase in the file, and no unknown field."""
 
     model_config = ConfigDict(
         extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True
@@ -30,7 +30,7 @@ class Args(BaseModel):
 
 
 class NoArgs(Args):
-    """Of plugins that take none."""
+    """For plugins without arguments."""
 
 
 class WrongArgs(ConfigurationError):
@@ -49,16 +49,14 @@ class Plain:
 
     @property
     def args_model(self) -> type[NoArgs]:
-        """See the module."""
         return NoArgs
 
     def __call__(self, _args: NoArgs, _handle: object) -> Any:
-        """A plugin."""
         return self.make()
 
 
 def model_of(factory: Factory) -> type[BaseModel] | None:
-    """The model that a factory names; None where it takes a mapping."""
+    """Return the model that a factory names; None where it takes a mapping."""
     named = getattr(factory, "args_model", None)
     if named is None:
         try:
@@ -70,7 +68,7 @@ def model_of(factory: Factory) -> type[BaseModel] | None:
 
 
 def read(plugin: str, factory: Factory, args: Mapping[str, Any]) -> Any:
-    """What the factory is to be given. Raises WrongArgs with the first field that is wrong."""
+    """Return the factory's first argument. Raises WrongArgs with the first field that is wrong."""
     model = model_of(factory)
     if model is None:
         return dict(args)

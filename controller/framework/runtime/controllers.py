@@ -1,8 +1,8 @@
-"""What runs beside the decisions while this instance leads: controllers of plugins and features.
+"""The controllers of plugins and features, which run beside the decisions while this process leads.
 
 A plugin with a method `controllers()` has some, once for each process, however many profiles enable
-it. All are begun when the instance leads, cancelled when it leads no more, and run again in a while
-after a fault. What a feature runs is begun and ended in the same way, under the name of its plugin.
+it. All begin when the instance leads, are cancelled when it leads no more, and run again in a while
+after a fault. What a feature runs begins and ends in the same way, under the name of its plugin.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from machinery.errors import ConfigurationError
 
 LOG = logs.get(__name__)
 AGAIN_SECONDS = 10
-"""What has failed is run again after that."""
+"""The delay before a failed controller runs again."""
 ALL = "*"
 Run: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-"""Runs what has been begun, until cancelled."""
+"""Runs what has begun, until cancelled."""
 
 
 class PluginController(Protocol):
@@ -41,12 +41,12 @@ class Controls(Plugin, Protocol):
     """A plugin with controllers."""
 
     def controllers(self) -> Sequence[PluginController]:
-        """Asked once, before this instance leads."""
+        """Called once, before this instance leads."""
         ...
 
 
 class _Part(NamedTuple):
-    """What one plugin or feature runs. `lead` gives None where there is nothing to do."""
+    """A controller of one plugin or feature. `lead` returns None where there is nothing to do."""
 
     plugin: str
     name: str
@@ -55,38 +55,36 @@ class _Part(NamedTuple):
 
 
 class _Started:
-    """A controller of a plugin, as features have theirs."""
+    """A controller of a plugin, in the form of a feature's."""
 
     def __init__(self, controller: Any) -> None:
         self._controller = controller
 
     def lead(self, _term: Term) -> Running:
-        """It is there anyway."""
         return self
 
     async def run(self) -> None:
-        """Run it, or start it."""
         given = getattr(self._controller, "run", None) or self._controller.start
         answer = given()
         if inspect.isawaitable(answer):
             await answer
 
     def rest(self) -> None:
-        """Tell it, where it wants to know."""
         stop = getattr(self._controller, "stop", None)
         if callable(stop):
             stop()
 
 
 def names(features: Iterable[Feature], plugins: Iterable[Plugin]) -> list[tuple[str, str]]:
-    """(plugin, controller) for each that would run where an instance leads."""
+    """Return (plugin, controller) for each that would run where an instance leads."""
     return [(part.plugin, part.name) for part in _parts(features, plugins)]
 
 
 class Controllers:
-    """Those of a process. `chosen` lists plugins: `*` for all, `Name`, `-Name` for all but that.
+    """The controllers of a process.
 
-    Raises ConfigurationError for a name that has none.
+    `chosen` lists plugins: `*` for all, `Name`, `-Name` for all but that. Raises ConfigurationError
+    for a name that has no controller.
     """
 
     def __init__(
@@ -104,11 +102,10 @@ class Controllers:
         self._skipped = [part for part in parts if not runs(part.plugin)]
 
     def run(self, plugin: str) -> bool:
-        """Whether the controllers of that plugin run here, as far as they were chosen."""
         return all(part.plugin != plugin for part in self._skipped)
 
     def begin(self, term: Term, forsake: Callable[[], None]) -> list[Run]:
-        """What each has to do in this term. One that raises has nothing to do in it.
+        """Return what each has to do in this term; nothing for one that raises.
 
         `forsake` is called where one does not end with the term: see `Tenure.run`.
         """
@@ -126,7 +123,7 @@ class Controllers:
         return found
 
     async def _keep(self, name: str, running: Running, forsake: Callable[[], None]) -> None:
-        """Run it until cancelled, or until it ends by itself; again in a while after it raised."""
+        """Run until cancelled, or until it ends by itself; again in a while after it raised."""
         LOG.info("the controller %s runs", name)
         while True:
             try:
@@ -136,7 +133,6 @@ class Controllers:
                 await self._clock.sleep(AGAIN_SECONDS)
 
     def end(self) -> None:
-        """The term is over, for each of them."""
         for part in self._parts:
             try:
                 part.rest()

@@ -31,11 +31,11 @@ Handler: TypeAlias = Callable[[Any, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A kind that a feature reads: decoded as `type_`, each change told to `handler`.
+    """A kind that a feature reads: decoded as `type_`, each change passed to `handler`.
 
     MemberClusters and Workloads are shared with the scheduler, which hears of a change first. A hub
-    may lack any other kind. With `placed` a handler of Workloads is told of the objects of placed
-    kinds too, as the Workloads that decisions read.
+    may lack any other kind. With `placed` a handler of Workloads also gets the objects of placed
+    kinds, as the Workloads that decisions read.
     """
 
     resource: Resource
@@ -58,7 +58,7 @@ class Enabled:
 class Term:
     """A term of leadership. `check` raises LeaseLost; call it right before each write.
 
-    `informer` is that of a kind among the feature's watches; `recorder` tells people of objects.
+    `informer` returns that of a kind among the feature's watches; `recorder` records Events.
     """
 
     client: ApiClient
@@ -70,16 +70,16 @@ class Term:
 
 @runtime_checkable
 class Places(Protocol):
-    """What a feature may have beside: kinds whose objects get clusters as Workloads do."""
+    """Optional for a feature: kinds whose objects get clusters as Workloads do."""
 
     @property
     def places(self) -> Sequence[PlacedKind]:
-        """They; its own `watches` of such a kind hear of a change before the scheduler does."""
+        """The kinds; the feature's own `watches` of them hear of a change before the scheduler."""
         ...
 
 
 def placed_kinds(features: Iterable[Feature]) -> list[PlacedKind]:
-    """The kinds that they place. Raises ConfigurationError for one that two of them place."""
+    """Return the kinds that they place. Raises ConfigurationError where two place one kind."""
     found = [kind for each in features if isinstance(each, Places) for kind in each.places]
     for kind in found:
         if sum(other.resource == kind.resource for other in found) > 1:
@@ -88,15 +88,15 @@ def placed_kinds(features: Iterable[Feature]) -> list[PlacedKind]:
 
 
 def told_of_placed(features: Iterable[Feature]) -> list[Handler]:
-    """The handlers that are told of objects of placed kinds as of Workloads."""
+    """Return the handlers that get objects of placed kinds as Workloads."""
     return [watch.handler for each in features for watch in each.watches if watch.placed]
 
 
 class Running(Protocol):
-    """What a feature does while this instance leads."""
+    """The work of a feature while this instance leads."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         ...
 
 
@@ -115,7 +115,7 @@ class Feature(Protocol):
 
     @property
     def ledgers(self) -> Sequence[Ledger]:
-        """What the cache is to feed; at most one of a type."""
+        """The ledgers that the cache feeds; at most one of a type."""
         ...
 
     @property
@@ -124,13 +124,13 @@ class Feature(Protocol):
         ...
 
     def attach(self, handle: Handle) -> None:
-        """Called once, before anything is watched; never where decisions are only rehearsed."""
+        """Called once, before anything is watched; never in a dry run."""
         ...
 
     def lead(self, term: Term) -> Running | None:
-        """A term begins; None where there is nothing to do in it."""
+        """Called when a term begins; return None where there is nothing to do in it."""
         ...
 
     def rest(self) -> None:
-        """The term is over."""
+        """Called when the term is over."""
         ...

@@ -1,8 +1,8 @@
-"""Nothing that a term has begun writes after it: also not what did not end when it was told to.
+"""Fences tasks of a term that is over: they write nothing, even if they did not end when cancelled.
 
-What runs for a term runs in a context of its own, with all the tasks that it begins. Where it does
-not end, that context is fenced: `check` raises for it from then on, although this very process may
-lead again by then.
+A controller runs for a term in a context of its own, with all the tasks that it starts. Where it
+does not end, that context is fenced: `check` raises in it from then on, although this very process
+may lead again by then.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from machinery.errors import LeaseLost
 
 LOG = logs.get(__name__)
 END_SECONDS = 5.0
-"""What is told to end may take so long over it."""
+"""How long a cancelled controller may take to end."""
 
 
 class Fence:
-    """Shut for what did not end in time."""
+    """Shut for a controller that did not end in time."""
 
     shut = False
 
@@ -30,14 +30,14 @@ _FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)
 
 
 def check() -> None:
-    """Raise LeaseLost where the task that asks belongs to a term that is over."""
+    """Raise LeaseLost where the calling task belongs to a term that is over."""
     fence = _FENCE.get()
     if fence is not None and fence.shut:
         raise LeaseLost("the term that this task belongs to is over")
 
 
 class Tenure:
-    """What runs during terms, by name; each ends with its term, or is fenced and left alone."""
+    """Controllers that run during terms, by name; each ends with its term, or is fenced."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -46,12 +46,12 @@ class Tenure:
     async def run(
         self, name: str, begin: Callable[[], Awaitable[None]], forsake: Callable[[], None]
     ) -> None:
-        """Run it until it ends or this is cancelled; what it raises is raised here.
+        """Run a controller until it ends or this is cancelled; what it raises is raised here.
 
-        One that was left over from an earlier term is waited for first: nothing runs twice. Where
-        it does not end in time `forsake` is called, as it may be in the midst of a write.
+        `forsake` is called where it does not end in time, as it may be in the middle of a write.
         """
         left = self._left.get(name)
+        # One that is left over from an earlier term must end first: no controller runs twice.
         if left is not None and not left.done():
             LOG.warning("the controller %s has not ended its last term, and is waited for", name)
             await asyncio.wait([left])
@@ -92,6 +92,5 @@ async def _run(begin: Callable[[], Awaitable[None]]) -> None:
 
 
 def _mourn(task: asyncio.Task[None]) -> None:
-    """What was left alone has ended."""
     fault = None if task.cancelled() else task.exception()
     LOG.info("the controller %s has ended: %s", task.get_name(), fault or "without a fault")

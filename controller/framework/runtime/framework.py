@@ -1,9 +1,9 @@
-"""How plugins are called: guarded, timed, and in the order of the points around the write.
+"""Calls plugins: guarded, timed, and in the order of the points around the write.
 
-Whatever a plugin raises becomes a `PluginError` that names the plugin and the extension point: one
-plugin's fault is told on the Workload that it was about, and no other Workload notices. The points
-around the write are Reserve and Permit, in the same breath as the decision, PreBind before the
-write, PostBind after it; each but the last may withhold it.
+Whatever a plugin raises becomes a `PluginError` that names the plugin and the extension point: the
+Workload that it was about says so, and no other Workload is affected. The points around the write
+are Reserve and Permit, without an await after the decision, PreBind before the write, PostBind
+after it; each but the last may withhold the write.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from machinery.errors import StowageError
 
 LOG = logs.get(__name__)
 PRE_BIND_SECONDS = 60.0
-"""A PreBind plugin that hangs holds a worker, and what its decision took, for no longer."""
+"""The time limit of a PreBind plugin, which holds a worker and the room of its decision."""
 ASK_AGAIN_SECONDS = 30.0
-"""A plugin that cannot say when there is more to learn is asked again after that."""
+"""The delay before a plugin is asked again that failed to say when there is more to learn."""
 
 About: TypeAlias = tuple[Profile, CycleState, WorkloadInfo, Mapping[str, int]]
-"""What the points around the write are asked about: the plugins, the pass, the unit, its shares."""
+"""The arguments of the points around the write: plugins, pass, Workload, shares."""
 
 
 def settled(
     profile: Profile, unit: WorkloadInfo, now: datetime, bound: PlacementIndex
 ) -> WorkloadInfo:
-    """The unit with what plugins know of it by now. Raises PluginError."""
+    """Return the Workload with what plugins know of it by now. Raises PluginError."""
     if not profile.learning:
         return unit
     with limited(profile.plugin_timeout):
@@ -53,10 +53,7 @@ def settled(
 
 
 def next_look(profile: Profile, unit: WorkloadInfo, now: datetime) -> float | None:
-    """Seconds until there may be more to learn though nothing is reported, or None.
-
-    The decision is written by then: where a plugin cannot say, it is asked again in a while.
-    """
+    """Return the seconds until there may be more to learn without a report, or None."""
     looks: list[float | None] = []
     if not profile.learning:
         return None
@@ -67,6 +64,7 @@ def next_look(profile: Profile, unit: WorkloadInfo, now: datetime) -> float | No
                 looks.append(ask(plugin, "NextLook", usable, plugin.next_look, unit, now))
             except PluginError as e:
                 _log(e, unit)
+                # The decision is written by then, so this fault must not fail it.
                 looks.append(ASK_AGAIN_SECONDS)
     return min((look for look in looks if look is not None), default=None)
 
@@ -78,10 +76,10 @@ def status_fields(
     fleet: Snapshot,
     bound: PlacementIndex,
 ) -> dict[str, Any]:
-    """What the plugins tell of the unit, placed so, in its Workload's status.
+    """Return what the plugins tell of the Workload, placed so, in its status.
 
-    Asked for every Workload when a term begins, so a plugin that fails over one of them tells
-    nothing of that one, and ends nothing.
+    A plugin that fails tells nothing of this Workload: the cache asks for every Workload when a
+    term begins, and one fault must not end that.
     """
     fields: dict[str, Any] = {}
     own, about = told.PluginStatus(), (unit, placements, fleet, bound)
@@ -109,9 +107,9 @@ def _log(fault: PluginError, unit: WorkloadInfo) -> None:
 
 
 class Ranking:
-    """The order of the queue, as the plugin at QueueSort of a profile says.
+    """The order of the queue, as the QueueSort plugin of a profile says.
 
-    Asked at every event, so a fault is told in the log alone; the Workload then comes first.
+    Called at every event, so a fault is only logged; the Workload then comes first.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -120,7 +118,6 @@ class Ranking:
         self._seconds = profile.plugin_timeout
 
     def rank(self, unit: WorkloadInfo) -> tuple[Any, ...]:
-        """A sort key; the smaller goes first."""
         usable = answers.a_place_in_line
         try:
             with limited(self._seconds):
@@ -131,12 +128,12 @@ class Ranking:
 
 
 def telling(profiles: Mapping[str, Profile]) -> Fields:
-    """`status_fields` for units of several schedulers."""
+    """Return `status_fields` for Workloads of several schedulers."""
     return lambda unit, *about: status_fields(profiles[unit.scheduler_name], unit, *about)
 
 
 def hinting(plugin: Plugin, hint: Hint, seconds: float) -> Hint:
-    """A plugin's hint, asked like the plugin; where it fails the Workload is looked at again."""
+    """Return a plugin's hint, guarded; where it fails the Workload is decided again."""
 
     def asked(unit: WorkloadInfo, old: Any, new: Any) -> bool:
         try:
@@ -152,7 +149,7 @@ def hinting(plugin: Plugin, hint: Hint, seconds: float) -> Hint:
 def reserve(
     profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> Status:
-    """Ask every Reserve plugin; on the first refusal, or fault, all give back what they took."""
+    """Call the Reserve plugins; on the first refusal, or fault, all give back."""
     about = (state, unit, placements)
     try:
         with limited(profile.plugin_timeout):
@@ -170,10 +167,7 @@ def reserve(
 def unreserve(
     profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> None:
-    """The decision is not written: give back what was reserved, the last plugin first.
-
-    A plugin's fault keeps none of the others from giving back, so it is logged and goes no further.
-    """
+    """Let the Reserve plugins give back, the last first; a fault of one is logged."""
     with limited(profile.plugin_timeout):
         for plugin in reversed(profile.reserve):
             try:
@@ -186,7 +180,7 @@ def unreserve(
 def permit(
     profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> tuple[Status, dict[str, Status]]:
-    """SUCCESS or the first refusal, and the answers of those plugins that ask to wait, by name."""
+    """Return SUCCESS or the first refusal, and the answers of plugins that ask to wait, by name."""
     waits: dict[str, Status] = {}
     about = (state, unit, placements)
     try:
@@ -205,11 +199,11 @@ def permit(
 async def pre_bind(
     profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> Status:
-    """Ask every PreBind plugin, one after the other. Faults of ours (StowageError) pass through.
+    """Call the PreBind plugins, one after the other.
 
-    Those are faults of the hub, not of the plugin: the scheduler knows which may be tried again.
-    It may wait for `PRE_BIND_SECONDS`. The time of the profile is for each stretch in between, in
-    which nothing else of the process runs.
+    Each may wait for up to `PRE_BIND_SECONDS`; the profile's time limit is for each stretch between
+    two waits. A StowageError passes through: it is a fault of the hub, and the scheduler knows
+    which may be tried again.
     """
     for plugin in profile.pre_bind:
         try:
@@ -232,7 +226,7 @@ async def pre_bind(
 def post_bind(
     profile: Profile, state: CycleState, unit: WorkloadInfo, placements: Mapping[str, int]
 ) -> None:
-    """The decision is written. A plugin's fault changes nothing about that, and is logged."""
+    """Call the PostBind plugins. The decision is written, so a fault is only logged."""
     if not profile.post_bind:
         return
     with limited(profile.plugin_timeout):
@@ -256,5 +250,5 @@ async def _timed(answer: Awaitable[Status]) -> Status:
 
 
 def named(plugin: Plugin, status: Status) -> Status:
-    """The status under the plugin's name, whether or not it gave it."""
+    """Return the status with the plugin's name, unless it has one."""
     return replace(status, plugin=status.plugin or plugin.name)

@@ -1,8 +1,8 @@
-"""What a plugin or a feature may ask of the process that it lives in, leading or not.
+"""The handle: all that a plugin or a feature may ask of its process, leading or not.
 
-Every factory is given the handle, before there are clusters or profiles: until the process has
-begun, the fleet and the configuration are empty, and nobody is woken. `PluginHandle` is that of a
-controller. `DryRunHandle` has no hub: `stowage plan` and the tests of a plugin use it.
+Every factory gets the handle before there are clusters or profiles: until `begin`, the snapshot and
+the configuration are empty, and no Workload is woken. `PluginHandle` is that of a controller.
+`DryRunHandle` has no hub: `stowage plan` and the tests of a plugin use it.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from machinery.api.client import ApiClient
 
 REMEMBERED = 1000
-"""So many events, looks and announcements a rehearsal keeps, the last ones."""
+"""How many of the last events, looks and announcements a dry run keeps, of each."""
 
 
 class Recorder(Protocol):
-    """Tells people of objects, as `kubectl get events` shows it."""
+    """Records Events, which `kubectl get events` shows."""
 
     def event(
         self,
@@ -42,31 +42,31 @@ class Recorder(Protocol):
         note: str,
         action: str,
     ) -> None:
-        """Report an occurrence; returns at once."""
+        """Record an occurrence; returns at once."""
         ...
 
 
 class Handle(Protocol):
-    """What is asked of the process. All of it belongs to the one event loop."""
+    """The services of the process. All of them belong to the one event loop."""
 
     @property
     def holder(self) -> str:
-        """The name of this process, as no other one has it."""
+        """The name of this process, which no other process has."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """What time it is, and how long things take."""
+        """The time, and a monotonic clock."""
         ...
 
     @property
     def client(self) -> ApiClient | None:
-        """Requests to the hub; None where decisions are only rehearsed."""
+        """Requests to the hub; None in a dry run."""
         ...
 
     @property
     def recorder(self) -> Recorder:
-        """For events about objects of the hub."""
+        """Events about objects of the hub."""
         ...
 
     @property
@@ -76,7 +76,7 @@ class Handle(Protocol):
 
     @property
     def configuration(self) -> SchedulerConfiguration:
-        """The profiles with their plugins; without any until all of them are made."""
+        """The profiles with their plugins; empty until all plugins are made."""
         ...
 
     @property
@@ -87,28 +87,28 @@ class Handle(Protocol):
     def check(self) -> None:
         """Raise LeaseLost where this instance leads no more: call it right before each write.
 
-        Also for what was begun in an earlier term and has not ended with it.
+        Also raises for a task of an earlier term that has not ended.
         """
         ...
 
     def controls(self, plugin: str) -> bool:
         """Whether the controllers of that plugin run where decisions are made.
 
-        --controller-plugins chooses. A plugin that cannot do without its own refuses at PreFilter
-        with the words of `switched_off`.
+        The option --controller-plugins chooses. A plugin that cannot do without its own refuses at
+        PreFilter with the message of `switched_off`.
         """
         ...
 
     def fleet(self) -> Snapshot:
-        """The clusters as they are now, decisions in flight counted. Never to be changed."""
+        """Return the snapshot of the clusters, with assumed placements counted. Never change it."""
         ...
 
     def index(self) -> PlacementIndex:
-        """Who is placed where, with the ledgers of all features. Never to be changed."""
+        """Return the placements index, with the ledgers of all features. Never change it."""
         ...
 
     def look(self, keys: Iterable[Key]) -> None:
-        """Have these Workloads decided again; one that is unknown, or not ours, is no fault.
+        """Have these Workloads decided again. An unknown key, or one not ours, is no fault.
 
         Of very many, each has its turn soon.
         """
@@ -117,7 +117,7 @@ class Handle(Protocol):
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """Something happened to an object of the plugin's: wake those who wait for that.
+        """Announce an event of the plugin's object: Workloads that await it are woken.
 
         Where both versions are None no hint is asked.
         """
@@ -125,25 +125,25 @@ class Handle(Protocol):
 
 
 class SharedState(Protocol):
-    """What all plugins of a process see: `controller.eventhandlers.SchedulerCache`."""
+    """The state that all plugins of a process see: `controller.eventhandlers.SchedulerCache`."""
 
     index: PlacementIndex
 
     def fleet(self) -> Snapshot:
-        """The clusters as they are now."""
+        """Return the snapshot of the clusters."""
         ...
 
     def offer_in_steps(self, keys: Iterable[Key]) -> None:
-        """These must be decided."""
+        """Queue these Workloads to be decided."""
         ...
 
     def announce(self, kind: str, key: Key, action: Action, old: Any, new: Any) -> None:
-        """Something happened to an object."""
+        """Announce an event."""
         ...
 
 
 class PluginHandle:
-    """The handle of a process, and of a rehearsal where there is no `client`."""
+    """The handle of a process, and of a dry run where there is no `client`."""
 
     metrics = metrics.SHARED
 
@@ -164,52 +164,44 @@ class PluginHandle:
         self._shared: SharedState | None = None
 
     def begin(self, shared: SharedState, configuration: SchedulerConfiguration) -> None:
-        """From now on there is something to see. Before any informer has listed."""
+        """Set the cache and the configuration. Called before any informer has listed."""
         self._shared, self.configuration = shared, configuration
 
     @property
     def plugins(self) -> Collection[Plugin]:
-        """See `Handle`."""
         profiles = self.configuration.profiles.values()
         every = (each for profile in profiles for each in profile.every_plugin())
         return {id(each): each for each in every}.values()
 
     def choose(self, controls: Callable[[str], bool]) -> None:
-        """From now on it is known whose controllers run."""
         self._controls = controls
 
     def check(self) -> None:
-        """See `Handle`."""
         fencing.check()
         self._check()
 
     def controls(self, plugin: str) -> bool:
-        """See `Handle`."""
         return self._controls(plugin)
 
     def fleet(self) -> Snapshot:
-        """See `Handle`."""
         return SnapshotBuilder().snapshot() if self._shared is None else self._shared.fleet()
 
     def index(self) -> PlacementIndex:
-        """See `Handle`."""
         return PlacementIndex() if self._shared is None else self._shared.index
 
     def look(self, keys: Iterable[Key]) -> None:
-        """See `Handle`."""
         if self._shared is not None:
             self._shared.offer_in_steps(keys)
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """See `Handle`."""
         if self._shared is not None:
             self._shared.announce(kind, key, action, old, new)
 
 
 def switched_off(plugin: str) -> str:
-    """Why a plugin whose controllers do not run lets nothing in."""
+    """Return why a plugin whose controllers do not run refuses every Workload."""
     return (
         f"the controller of plugin {plugin} is switched off: let --controller-plugins of "
         "`stowage controller` choose it"
@@ -217,7 +209,7 @@ def switched_off(plugin: str) -> str:
 
 
 def once(plugins: Iterable[Plugin]) -> Collection[Plugin]:
-    """One plugin of each name, the first: what is done once for a process is done by that."""
+    """Return the first plugin of each name, for what is done once in a process."""
     first: dict[str, Plugin] = {}
     for plugin in plugins:
         first.setdefault(plugin.name, plugin)
@@ -225,8 +217,6 @@ def once(plugins: Iterable[Plugin]) -> Collection[Plugin]:
 
 
 class RecordedEvent(NamedTuple):
-    """An event that a rehearsal has kept."""
-
     regarding: Mapping[str, Any] | ObjectRef
     type: str
     reason: str
@@ -253,9 +243,9 @@ class _Kept:
 
 
 class DryRunHandle(PluginHandle):
-    """A handle without a hub: remembers what was asked of it, and does nothing of it.
+    """A handle without a hub: records what was asked of it, and does nothing of it.
 
-    `events`, `looked` and `announced` hold the last of each. Give it clusters by `begin`.
+    `events`, `looked` and `announced` hold the last of each. `begin` gives it clusters.
     """
 
     def __init__(self, *, clock: Clock | None = None, holder: str = "rehearsal") -> None:
@@ -268,11 +258,9 @@ class DryRunHandle(PluginHandle):
         )
 
     def look(self, keys: Iterable[Key]) -> None:
-        """Remember them."""
         self.looked.extend(keys)
 
     def announce(
         self, kind: str, key: Key, action: Action, old: Any = None, new: Any = None
     ) -> None:
-        """Remember it."""
         self.announced.append((kind, key, action))

@@ -1,8 +1,8 @@
-"""Where plugins come from: a name and a factory each, ours and those of others.
+"""The registry of plugins: a name and a factory each, ours and those of other packages.
 
-A factory is called as `factory(args, handle)`, see `arguments`. Features bring
-theirs (`with_feature`); others add theirs with `with_plugin`, by `--plugin module:factory`, or as
-an entry point of the group `stowage.plugins` in an installed package.
+A factory is called as `factory(args, handle)`, see `arguments`. Features bring theirs
+(`with_feature`); others are added with `with_plugin`, by `--plugin module:factory`, or as an entry
+point of the group `stowage.plugins` in an installed package.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Defaults: TypeAlias = Mapping[str, Sequence[tuple[str, int]]]
 """The plugins of the default profile at each point, in order; the number is a score's weight."""
 ENTRY_POINTS = "stowage.plugins"
 SINGLE = frozenset({"queueSort"})
-"""Points that have exactly one plugin: a feature's takes the place of what is there."""
+"""Points that have exactly one plugin: a feature's replaces the one that is there."""
 
 
 class Registry:
-    """Factories by name, and which plugins the default profile enables."""
+    """Factories by name, and the plugins that the default profile enables."""
 
     def __init__(self, factories: Mapping[str, Factory], defaults: Defaults) -> None:
         self._factories = dict(factories)
@@ -37,18 +37,17 @@ class Registry:
 
     @property
     def defaults(self) -> Defaults:
-        """The plugins of the default profile."""
         return self._defaults
 
     def replaced(self, point: str, name: str) -> bool:
-        """Whether a feature's plugin took the place of that default at a point for one plugin.
+        """Whether a feature's plugin replaced that default at a point for one plugin.
 
-        Whoever names it wants it back, and not both.
+        A profile that names the default wants it back, and not both.
         """
         return (point, name) in self._replaced
 
     def with_feature(self, feature: Feature) -> Registry:
-        """Add a feature's plugins; the registry itself. Raises as `with_plugin`."""
+        """Add a feature's plugins; return the registry itself. Raises as `with_plugin`."""
         for name, factory in feature.plugins.items():
             self.with_plugin(name, factory)
         for enabled in feature.defaults:
@@ -65,14 +64,14 @@ class Registry:
         listed.insert(place, (enabled.plugin, enabled.weight))
 
     def with_plugin(self, name: str, factory: Factory) -> Registry:
-        """Add a factory; the registry itself. Raises ConfigurationError when the name is taken."""
+        """Add a factory; return the registry itself. Raises ConfigurationError for a taken name."""
         if name in self._factories:
             raise ConfigurationError(f"there is a plugin named {name} already")
         self._factories[name] = factory
         return self
 
     def with_modules(self, references: Iterable[str]) -> Registry:
-        """Add factories by `module:factory`, each under its `name`, or else as it is called there.
+        """Add factories by `module:factory`, each under its `name`, else under its own name there.
 
         Raises ConfigurationError as `with_plugin`, and where there is no such factory.
         """
@@ -97,18 +96,17 @@ class Registry:
 
     @property
     def names(self) -> list[str]:
-        """Every known name, sorted."""
         return sorted(self._factories)
 
     def model(self, name: str) -> type[BaseModel] | None:
-        """The model of a plugin's arguments; None where it takes a mapping."""
+        """Return the model of a plugin's arguments; None where it takes a mapping."""
         return model_of(self._factories[name])
 
     def make(self, name: str, args: Mapping[str, Any], handle: Handle) -> Any:
-        """A plugin.
+        """Make a plugin.
 
-        Raises WrongArgs when its factory does not take the arguments, ConfigurationError when it is
-        of another form, fails, or made something that cannot be called by that name.
+        Raises WrongArgs when its factory does not take the arguments, ConfigurationError when the
+        factory is of another form, fails, or makes something that cannot have that name.
         """
         factory = self._factories[name]
         given = read(name, factory, args)
@@ -117,17 +115,17 @@ class Registry:
             plugin = factory(given, handle)
         except (TypeError, ValueError, LookupError) as e:
             raise WrongArgs(name, f"does not take these args: {e}") from e
-        except Exception as e:  # whatever somebody else's code may do at start
+        except Exception as e:  # another package's code may raise anything
             fault = f"plugin {name} could not be made: {type(e).__name__}: {e}"
             raise ConfigurationError(fault) from e
         return _named(plugin, name)
 
 
 def loaded(what: str, load: Callable[[], Any]) -> Any:
-    """What an entry point or a module gives. Raises ConfigurationError for whatever it raises."""
+    """Return what `load` returns. Raises ConfigurationError for whatever it raises."""
     try:
         return load()
-    except Exception as e:  # an import runs somebody else's code
+    except Exception as e:  # an import runs another package's code
         fault = f"{what} cannot be imported: {type(e).__name__}: {e}"
         raise ConfigurationError(fault) from e
 
@@ -146,7 +144,7 @@ def _found(reference: str) -> Factory:
 
 
 def _check_form(name: str, factory: Factory) -> None:
-    """Raise ConfigurationError for a factory that is not called as ours are."""
+    """Raise ConfigurationError for a factory that does not take (args, handle)."""
     try:
         signature = inspect.signature(factory)
     except ValueError:  # built in: the call will tell
@@ -161,7 +159,7 @@ def _check_form(name: str, factory: Factory) -> None:
 
 
 def _named(plugin: Any, name: str) -> Any:
-    """The plugin under the name of the configuration; one that has it already is left alone."""
+    """Give the plugin the name of the configuration, unless it has it already."""
     if getattr(plugin, "name", None) == name:
         return plugin
     try:

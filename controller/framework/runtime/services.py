@@ -1,8 +1,8 @@
-"""Endpoints of plugins: what a plugin answers below `/apis/v1/plugins/<Name>/`.
+"""Endpoints of plugins, below `/apis/v1/plugins/<Name>/`.
 
 A plugin with a method `routes()` gets them, once for each process, however many profiles enable it:
-the instance of the first one answers. They stand behind the same guard, the same check for the
-leader and the same errors as our own. One that is wrongly written is left out and told in the log.
+the instance of the first one answers. They have the same guard, the same check for the leader and
+the same errors as our own. An invalid route is left out and logged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAGE = 200
 """Objects of one answer: each takes some tens of microseconds."""
 
 Answer: TypeAlias = Callable[[Request], Awaitable[Any]]
-"""Gives a Response, or anything that JSON can hold, which is sent with status 200."""
+"""Returns a Response, or anything that JSON can hold, which is sent with status 200."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _PATH = re.compile(r"(/([A-Za-z0-9_.~-]+|:[A-Za-z_][A-Za-z0-9_]*))+")
@@ -52,12 +52,12 @@ class Serves(Plugin, Protocol):
     """A plugin with endpoints."""
 
     def routes(self) -> Sequence[Route]:
-        """Asked once, before anything is served."""
+        """Called once, before anything is served."""
         ...
 
 
 class Endpoint(NamedTuple):
-    """An endpoint as it is served: the whole path, and a handler that keeps to the bounds."""
+    """An endpoint as served: the whole path, and a handler within the limits."""
 
     method: str
     path: str
@@ -65,12 +65,11 @@ class Endpoint(NamedTuple):
 
 
 def as_json(status: int, body: Any) -> Response:
-    """That, as JSON."""
     return Response(status, msgspec.json.encode(body), "application/json")
 
 
 def failure(status: int, message: str) -> Response:
-    """An error as every endpoint gives it."""
+    """Return an error in the form of every endpoint."""
     return as_json(status, {"message": message})
 
 
@@ -88,9 +87,9 @@ T = TypeVar("T", bound=Keyed)
 def page(
     request: Request, what: str, objects: Iterable[T], told: Callable[[T], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The objects in the order of their keys, page by page, as Kubernetes lists are.
+    """Return one page of the objects in the order of their keys, as Kubernetes lists are.
 
-    The value of `continue` in an answer, given with the next request, brings the next page.
+    The value of `continue` in an answer, given with the next request, returns the next page.
     """
     namespace, _, name = request.query.get("continue", "").partition("/")
     later = (each for each in objects if each.key > (namespace, name))
@@ -100,7 +99,7 @@ def page(
 
 
 def services(plugins: Iterable[Plugin]) -> list[Endpoint]:
-    """The endpoints of these plugins; of several with one name, those of the first."""
+    """Return the endpoints of these plugins; of several with one name, those of the first."""
     return [each for plugin in once(plugins) for each in _of(plugin)]
 
 
@@ -124,7 +123,7 @@ def _of(plugin: Plugin) -> Iterator[Endpoint]:
 
 
 def _fault(name: str, route: Any, taken: set[tuple[str, str]]) -> str:
-    """What is wrong with it; empty for nothing."""
+    """Return what is wrong with a route; empty for nothing."""
     if not isinstance(route, Route) or not callable(route.answer):
         return f"{type(route).__name__} is no Route with a handler"
     if not _NAME.fullmatch(name):
@@ -140,7 +139,7 @@ def _fault(name: str, route: Any, taken: set[tuple[str, str]]) -> str:
 
 
 def _shape(route: Route) -> tuple[str, str]:
-    """The same for two routes that answer the same requests."""
+    """Return the same for two routes that answer the same requests."""
     return route.method, re.sub(r":\w+", ":", route.path)
 
 
@@ -152,7 +151,7 @@ def _bounded(answer: Answer) -> Handler:
                 given = await answer(request)
         except TimeoutError:
             if not limit.expired():
-                raise  # one of its own: it failed
+                raise  # the handler's own: it failed
             return failure(504, f"no answer within {ANSWER_SECONDS:.0f} s")
         response = given if isinstance(given, Response) else as_json(200, given)
         if len(response.body) > ANSWER_LIMIT:
