@@ -5,8 +5,9 @@
 A thousand clusters, and five thousand, in 20 subsets of which all but the last have a cap; ten
 replicas a cluster. "rank" lets preferences and scores decide inside a subset, "weights" static
 weights with lower and upper bounds, "fewest" packs, "shared" puts each cluster into two subsets,
-"overflow" fills subsets to their caps beyond their room, and "policy" has a Required order of 20 domains as well.
-"growing" and "shrinking" start from three and from five quarters of the wanted total.
+"overflow" fills subsets to their caps beyond their room, and "policy" has a Required order of 20
+domains as well. "growing" and "shrinking" start from three and from five quarters of the wanted
+total.
 
 Times are of `apportion` in milliseconds, the least and the median of many runs; the runs with and
 without subsets take turns, and the ratio is that of the least ones of one run, which other work on
