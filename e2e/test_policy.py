@@ -341,7 +341,7 @@ def test_one_event_names_what_is_full_and_a_preference_refuses_nothing(
 def test_what_is_on_its_way_out_or_in_another_namespace_is_not_counted(
     playground: Playground, namespace: str, early: Early
 ) -> None:
-    """A finalizer of somebody else holds the Deployment, and with it the Workload."""
+    """A foreign finalizer holds the Deployment, and with it the Workload."""
     there, member = early.namespace, playground.members["member-1"]
     for space in (there, namespace):
         playground.hub.apply(

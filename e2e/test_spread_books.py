@@ -116,7 +116,7 @@ def test_units_that_a_hanging_member_does_not_create_give_their_quota_back(
     running: Stage, space: str
 ) -> None:
     with hanging(running, space):
-        running.processes["controller"].kill()  # since when they wait outlives whoever leads
+        running.processes["controller"].kill()  # the start of the units' wait outlives the leader
         running.process("controller")
         until_told(running, space, (2, 4), 0)
         wait("the warning", lambda: warnings(running, space, "CreateFailed"))

@@ -173,13 +173,13 @@ def _lay_over(body: dict[str, Any], before: Json) -> None:
     annotations = {**(old.get("annotations") or {}), **(meta.get("annotations") or {})}
     body["metadata"] = {**old, "labels": labels, "annotations": annotations}
     body["status"] = before.get("status") or {}
-    # a number set by kubectl scale or an autoscaler stays if no apply ever set replicas
+    # Set by kubectl scale or an autoscaler. kubectl removes the number only if the last apply set
+    # it and this file leaves it out.
     scaled = before["spec"].get("replicas")
     if scaled is not None and "replicas" not in body["spec"] and not _applied(old, "replicas"):
         body["spec"]["replicas"] = scaled
 
 
-# a field that the last apply set and this file leaves out is removed by kubectl
 def _applied(metadata: Json, name: str) -> bool:
     text: str = (metadata.get("annotations") or {}).get(LAST_APPLIED, "{}")
     return name in json.loads(text).get("spec", {})

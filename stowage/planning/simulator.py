@@ -186,7 +186,6 @@ class Rehearsal:
         inside = msgspec.convert(decision.fields.get("reservations") or (), _Inside)
         present = dict(decision.placements)
         after = replace(unit, present=present, decided=decided, reservations=inside)
-        self._units[key] = (
-            after if same else replace(after, shown={})
-        )  # the clusters' reports are about the old shares
+        # The clusters' reports are about the old shares.
+        self._units[key] = after if same else replace(after, shown={})
         self._world.assume(self._units[key], decision.placements)
