@@ -35,9 +35,8 @@ def measured(cases: Iterator[Asked]) -> Iterator[tuple[float, int, str, bool, bo
 def main() -> None:
     """Print the most expensive cases, and the number of cut ones."""
     for size in SIZES:
-        next(
-            measured(nasty(size))
-        )  # a warm-up: loading at the first use is not a cost of the choice
+        # A warm-up: loading at the first use is not a cost of the choice.
+        next(measured(nasty(size)))
         found = sorted(measured(nasty(size)), reverse=True)
         cut = [each for each in found if each[3]]
         none = sum(each[4] for each in cut)

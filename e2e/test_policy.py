@@ -285,9 +285,8 @@ def test_units_that_the_policy_does_not_mean_are_refused_and_said_so(
     stray = bound("stray", namespace, 2)
     stray["metadata"]["labels"] = {"stowage.dev/workload-policy": "web"}
     playground.hub.apply(policy("web", namespace, {"A": 5, "B": 3}))
-    until_column(
-        playground, namespace, "wlp", "web", ALLOCATED="A=0/5,B=0/3"
-    )  # the controller has read it
+    # Until the controller has read the policy.
+    until_column(playground, namespace, "wlp", "web", ALLOCATED="A=0/5,B=0/3")
     playground.hub.apply(stray)
     status = playground.until_state(namespace, "stray", "Failed")
     said = playground.condition(namespace, "stray", "Scheduled")

@@ -157,9 +157,8 @@ class Churn:
             await self._delete(self._chance.choice(idle))
         elif what < 0.92:
             key = self._chance.choice(idle)
-            await self._delete(
-                key
-            )  # another one of the same name comes, maybe before the first is gone
+            # Another one of the same name comes, maybe before the first is gone.
+            await self._delete(key)
             await self._apply(key, wishes.made(self._chance))
         elif what < 0.97:
             await self._secret(self._chance.choice(NAMESPACES))
